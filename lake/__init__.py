@@ -1,0 +1,1 @@
+"""The ground where Sojourn's parts meet: records, table definitions, and JVM-free access to Delta."""

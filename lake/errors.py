@@ -1,0 +1,23 @@
+"""The error base that every part of Sojourn raises from."""
+
+from __future__ import annotations
+
+
+class SojournError(Exception):
+    """Something Sojourn could not do; the command line exits with code 1."""
+
+    exit_code = 1
+
+
+class UserError(SojournError):
+    """A mistake that the user can mend; one clear line, exit code 2, no traceback.
+
+    ``what`` says what is wrong, ``mend`` how to put it right.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, mend: str = "") -> None:
+        self.what = what.strip()
+        self.mend = mend.strip()
+        super().__init__(f"{self.what} – {self.mend}" if self.mend else self.what)

@@ -1,0 +1,186 @@
+"""JVM-free reading and writing of the lake's Delta tables, each commit idempotent where the caller numbers it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from lake.errors import SojournError, UserError
+from lake.tables import TABLES, TableSpec
+
+log = logging.getLogger(__name__)
+
+#: Log entries between two checkpoints; a checkpoint each 10 commits, Delta's default, costs seconds of pauses.
+CHECKPOINT_INTERVAL = 100
+
+
+class LakeError(SojournError):
+    """The lake could not be read or written."""
+
+
+class Lake:
+    """A lake below one root folder. Cheap to make; opens tables when they are first used.
+
+    One ``Lake`` belongs to one thread. Several processes may append to the same tables.
+    """
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root).expanduser().absolute()
+        self._open: dict[str, DeltaTable] = {}
+
+    def path(self, name: str) -> Path:
+        """The folder of table ``name``."""
+        return self.root / _spec(name).path
+
+    def state_path(self, *parts: str) -> Path:
+        """A place for what is not a table: checkpoints, locks, databases. Its folder is made."""
+        path = self.root.joinpath("state", *parts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def create(self) -> None:
+        """Make the root folder and every table that is not there yet."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot make the lake's folder {self.root}: {error.strerror}", "choose another with --lake"
+            ) from error
+        for name in TABLES:
+            self.ensure(name)
+
+    def exists(self, name: str) -> bool:
+        """Whether table ``name`` has been made."""
+        return DeltaTable.is_deltatable(str(self.path(name)))
+
+    def ensure(self, name: str) -> DeltaTable:
+        """Table ``name``, made empty if it is not there, at its newest version."""
+        if name not in self._open:
+            spec = _spec(name)
+            try:
+                self._open[name] = _open_or_create(spec, self.path(name))
+            except (DeltaError, OSError) as error:
+                raise _explained(error, self.path(name)) from error
+            _check_columns(spec, self._open[name])
+            return self._open[name]
+        return self._refreshed(name)
+
+    def _refreshed(self, name: str) -> DeltaTable:
+        table = self._open[name]
+        try:
+            table.update_incremental()
+        except (DeltaError, OSError) as error:
+            raise _explained(error, self.path(name)) from error
+        return table
+
+    def version(self, name: str) -> int:
+        """The newest version of table ``name``."""
+        return self.ensure(name).version()
+
+    def committed(self, name: str, app_id: str) -> int | None:
+        """The number of the last commit that ``app_id`` made to table ``name``; None if it made none."""
+        return self.ensure(name).transaction_version(app_id)
+
+    def append(
+        self, name: str, rows: pa.Table, *, app_id: str | None = None, version: int | None = None
+    ) -> bool:
+        """Append ``rows`` (columns of the table's spec) in one commit.
+
+        With ``app_id`` and ``version`` the commit is idempotent: False, and nothing written, if the application
+        committed that version or a later one before. An empty ``rows`` with a version still records the version.
+        """
+        spec = _spec(name)
+        table = self.ensure(name)
+        properties = None
+        if app_id is not None and version is not None:
+            done = table.transaction_version(app_id)
+            if done is not None and done >= version:
+                return False
+            properties = CommitProperties(app_transactions=[Transaction(app_id, version)])
+        elif rows.num_rows == 0:
+            return True
+        try:
+            write_deltalake(table, conform(rows, spec.schema), mode="append", commit_properties=properties)
+        except (DeltaError, OSError) as error:
+            raise _explained(error, self.path(name)) from error
+        return True
+
+    def read(
+        self, name: str, *, columns: list[str] | None = None, where: list[tuple[str, str, str]] | None = None
+    ) -> pa.Table:
+        """The rows of table ``name``; ``where`` filters partitions, as ``[("ingest_date", ">=", "2026-01-01")]``."""
+        table = self.ensure(name)
+        try:
+            return table.to_pyarrow_table(columns=columns, partitions=where)
+        except (DeltaError, OSError) as error:
+            raise _explained(error, self.path(name)) from error
+
+    def compact(self, name: str) -> None:
+        """Rewrite many small files into few; readers and streams see no change of data."""
+        try:
+            self.ensure(name).optimize.compact()
+        except DeltaError as error:
+            log.warning("compaction of %s put off: %s", name, error)
+
+
+def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``rows`` with exactly the columns of ``schema``, in order and type; a nullable column that is absent is null.
+
+    Raises LakeError where a required column is absent, or a column is not in the schema.
+    """
+    unknown = [name for name in rows.column_names if name not in schema.names]
+    if unknown:
+        raise LakeError(f"columns {unknown} are not in the table")
+    arrays = []
+    for field in schema:
+        if field.name in rows.column_names:
+            arrays.append(rows.column(field.name).cast(field.type))
+        elif field.nullable:
+            arrays.append(pa.nulls(rows.num_rows, field.type))
+        else:
+            raise LakeError(f"column {field.name!r} is required")
+    return pa.table(arrays, schema=schema)
+
+
+def _spec(name: str) -> TableSpec:
+    if name not in TABLES:
+        raise LakeError(f"no table {name!r}: there are {', '.join(TABLES)}")
+    return TABLES[name]
+
+
+def _open_or_create(spec: TableSpec, path: Path) -> DeltaTable:
+    try:
+        return DeltaTable(str(path))
+    except TableNotFoundError:
+        path.mkdir(parents=True, exist_ok=True)
+        return DeltaTable.create(
+            str(path),
+            schema=spec.schema,
+            mode="ignore",
+            partition_by=list(spec.partition_by) or None,
+            configuration={"delta.checkpointInterval": str(CHECKPOINT_INTERVAL)},
+        )
+
+
+def _check_columns(spec: TableSpec, table: DeltaTable) -> None:
+    there = {field.name for field in table.schema().fields}
+    missing = [name for name in spec.schema.names if name not in there]
+    if missing:
+        raise UserError(
+            f"table {spec.path} of the lake lacks the columns {', '.join(missing)}",
+            "it was made by another version of Sojourn: use a new lake, and replay its bronze tables into it",
+        )
+
+
+def _explained(error: Exception, path: Path) -> SojournError:
+    text = str(error)
+    if isinstance(error, OSError) and error.errno == 28 or "No space left" in text:
+        return UserError(f"no space left on the disk that holds {path}", "free some, then start again: nothing is lost")
+    if "Permission denied" in text:
+        return UserError(f"no permission to use {path}", "give this user the right to write there")
+    first_line = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    return LakeError(f"table {path} cannot be used: {first_line}")

@@ -1,0 +1,270 @@
+"""Every Delta table of the lake, declared once: name, place, columns, partitions.
+
+Bronze holds records as collectors wrote them, gold what Spark made of them, alerts what was decided.
+Timestamps are UTC in microseconds, seconds are floats, a column is nullable unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+#: Buckets of :mod:`lake.histogram`, in any order; an index may repeat, counts add up.
+HISTOGRAM = pa.list_(pa.struct([pa.field("index", pa.int32()), pa.field("count", pa.int64())]))
+#: Messages added to (+) or taken from (−) the backlog, by the unix second in which they were enqueued.
+#: ``second`` is null where the leaving message's enqueue time is unknown.
+BACKLOG_CELLS = pa.list_(pa.struct([pa.field("second", pa.int64()), pa.field("net", pa.int64())]))
+LABELS = pa.map_(pa.string(), pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A Delta table: where it stands below the lake's root, its Arrow schema and its partition columns."""
+
+    name: str
+    layer: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The table's place, relative to the lake's root."""
+        return f"{self.layer}/{self.name}"
+
+
+def _schema(*columns: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> pa.Schema:
+    return pa.schema(
+        [pa.field(column[0], column[1], nullable=column[2] if len(column) == 3 else True) for column in columns]
+    )
+
+
+REQUIRED = False  # the ``nullable`` flag of a column that must be there
+
+EVENT_TYPES = ("enqueued", "received", "completed", "failed", "dead_lettered", "expired", "sidelined", "delayed")
+#: A message with one of these is gone from the backlog for good.
+FINISHING_TYPES = ("completed", "dead_lettered", "expired", "sidelined")
+
+MESSAGE_EVENTS = TableSpec(
+    "message_events",
+    "bronze",
+    _schema(
+        ("event_id", pa.string(), REQUIRED),
+        ("event_type", pa.string(), REQUIRED),
+        ("broker", pa.string(), REQUIRED),
+        ("queue", pa.string(), REQUIRED),
+        ("subscriber", pa.string()),
+        ("tenant", pa.string()),
+        ("message_id", pa.string(), REQUIRED),
+        ("attempt", pa.int32()),
+        ("enqueued_at", TIMESTAMP),
+        ("occurred_at", TIMESTAMP, REQUIRED),
+        ("processing_seconds", pa.float64()),
+        ("priority", pa.int32()),
+        ("worker", pa.string()),
+        ("trace_id", pa.string()),
+        ("reason", pa.string()),
+        ("clock", pa.string(), REQUIRED),
+        ("source", pa.string(), REQUIRED),
+        ("ingested_at", TIMESTAMP, REQUIRED),
+        ("ingest_date", pa.date32(), REQUIRED),
+    ),
+    ("ingest_date",),
+)
+
+QUEUE_SAMPLES = TableSpec(
+    "queue_samples",
+    "bronze",
+    _schema(
+        ("sampled_at", TIMESTAMP, REQUIRED),
+        ("broker", pa.string(), REQUIRED),
+        ("queue", pa.string(), REQUIRED),
+        ("subscriber", pa.string()),
+        ("depth", pa.int64()),
+        ("in_flight", pa.int64()),
+        ("delayed", pa.int64()),
+        ("oldest_age_seconds", pa.float64()),
+        ("consumers", pa.int64()),
+        ("polls_total", pa.int64()),
+        ("empty_polls_total", pa.int64()),
+        ("published_total", pa.int64()),
+        ("delivered_total", pa.int64()),
+        ("acked_total", pa.int64()),
+        ("redelivered_total", pa.int64()),
+        ("dead_letter_for", pa.string()),
+        ("in_flight_limit", pa.int64()),
+        ("prefetch", pa.int64()),
+        ("visibility_timeout_seconds", pa.float64()),
+        ("staleness_seconds", pa.float64()),
+        ("unavailable", LABELS),
+        ("source", pa.string(), REQUIRED),
+        ("ingested_at", TIMESTAMP, REQUIRED),
+        ("ingest_date", pa.date32(), REQUIRED),
+    ),
+    ("ingest_date",),
+)
+
+_PARTIAL_KEY = (
+    ("broker", pa.string(), REQUIRED),
+    ("queue", pa.string(), REQUIRED),
+    ("subscriber", pa.string(), REQUIRED),  # '' = the queue's only consumer
+    ("tenant", pa.string(), REQUIRED),  # 'unknown' where the event named none
+    ("bucket_start", TIMESTAMP, REQUIRED),
+    ("bucket_seconds", pa.int32(), REQUIRED),
+)
+
+
+def _age_columns(kind: str) -> tuple[tuple[str, pa.DataType], ...]:
+    return (
+        (f"{kind}_age_count", pa.int64()),
+        (f"{kind}_age_sum", pa.float64()),
+        (f"{kind}_age_max", pa.float64()),
+        (f"{kind}_age_skewed", pa.int64()),
+        (f"{kind}_age_histogram", HISTOGRAM),
+    )
+
+
+AGE_KINDS = ("first_attempt", "retry", "completion")
+
+_PARTIAL_MEASURES = (
+    ("newest_occurred_at", TIMESTAMP, REQUIRED),
+    *((event_type, pa.int64(), REQUIRED) for event_type in EVENT_TYPES),
+    ("started", pa.int64(), REQUIRED),  # messages whose first attempt began (attempt 1, or not numbered)
+    ("retries", pa.int64(), REQUIRED),  # attempts ≥ 2 that began
+    ("finished_unreceived", pa.int64(), REQUIRED),  # finished without ever having been received
+    *(column for kind in AGE_KINDS for column in _age_columns(kind)),
+    ("processing_count", pa.int64()),
+    ("processing_sum", pa.float64()),
+    ("processing_max", pa.float64()),
+    ("processing_histogram", HISTOGRAM),
+    ("backlog_cells", BACKLOG_CELLS),
+)
+
+#: What one micro-batch added to one (queue, subscriber, tenant, second): summing rows is always right.
+PARTIALS = TableSpec("partials", "gold", _schema(*_PARTIAL_KEY, *_PARTIAL_MEASURES))
+
+#: A partial that a collector made itself, because its buffer was full; Spark only adds it up.
+EVENT_SUMMARIES = TableSpec(
+    "event_summaries",
+    "bronze",
+    _schema(
+        *_PARTIAL_KEY,
+        *_PARTIAL_MEASURES,
+        ("source", pa.string(), REQUIRED),
+        ("ingested_at", TIMESTAMP, REQUIRED),
+        ("ingest_date", pa.date32(), REQUIRED),
+    ),
+    ("ingest_date",),
+)
+
+#: The few events that must be remembered one by one: failures, retries, delays, endings that are not a plain first
+#: completion, and first attempts on queues with named subscribers. Everything else is additive.
+MARKS = TableSpec(
+    "marks",
+    "gold",
+    _schema(
+        ("broker", pa.string(), REQUIRED),
+        ("queue", pa.string(), REQUIRED),
+        ("subscriber", pa.string(), REQUIRED),
+        ("tenant", pa.string(), REQUIRED),
+        ("message_id", pa.string(), REQUIRED),
+        ("event_type", pa.string(), REQUIRED),
+        ("attempt", pa.int32()),
+        ("occurred_at", TIMESTAMP, REQUIRED),
+        ("age_seconds", pa.float64()),  # on `received`: occurred_at − enqueued_at, at least 0
+        ("age_index", pa.int32()),  # its histogram bucket
+        ("age_skewed", pa.bool_()),
+    ),
+)
+
+REJECTED_RECORDS = TableSpec(
+    "rejected_records",
+    "bronze",
+    _schema(
+        ("received_at", TIMESTAMP, REQUIRED),
+        ("source", pa.string(), REQUIRED),
+        ("reason", pa.string(), REQUIRED),
+        ("raw", pa.string(), REQUIRED),  # at most 64 KiB
+        ("count", pa.int64(), REQUIRED),
+        ("ingested_at", TIMESTAMP, REQUIRED),
+        ("ingest_date", pa.date32(), REQUIRED),
+    ),
+    ("ingest_date",),
+)
+
+ALERT_TRANSITIONS = TableSpec(
+    "alert_transitions",
+    "alerts",
+    _schema(
+        ("at", TIMESTAMP, REQUIRED),  # wall clock of the decision
+        ("data_as_of", TIMESTAMP),  # data time that the evaluation saw
+        ("rule_group", pa.string(), REQUIRED),
+        ("rule", pa.string(), REQUIRED),
+        ("fingerprint", pa.string(), REQUIRED),
+        ("labels", LABELS, REQUIRED),
+        ("annotations", LABELS),
+        ("from_state", pa.string(), REQUIRED),  # inactive, pending, firing, keep_firing
+        ("to_state", pa.string(), REQUIRED),
+        ("value", pa.float64()),
+        ("reason", pa.string(), REQUIRED),
+    ),
+)
+
+DELIVERIES = TableSpec(
+    "deliveries",
+    "alerts",
+    _schema(
+        ("at", TIMESTAMP, REQUIRED),
+        ("delivery_id", pa.string(), REQUIRED),  # the webhook-id: the same for every attempt
+        ("receiver", pa.string(), REQUIRED),
+        ("group_key", pa.string(), REQUIRED),
+        ("status", pa.string(), REQUIRED),  # firing or resolved
+        ("alerts", pa.int32(), REQUIRED),
+        ("attempt", pa.int32(), REQUIRED),
+        ("outcome", pa.string(), REQUIRED),  # delivered, retry, failed, refused
+        ("status_code", pa.int32()),
+        ("error", pa.string()),
+        ("duration_seconds", pa.float64()),
+        ("data_as_of", TIMESTAMP),
+    ),
+)
+
+ACTIONS = TableSpec(
+    "actions",
+    "alerts",
+    _schema(
+        ("at", TIMESTAMP, REQUIRED),
+        ("action_id", pa.string(), REQUIRED),
+        ("idempotency_key", pa.string(), REQUIRED),
+        ("rule", pa.string(), REQUIRED),
+        ("policy", pa.string(), REQUIRED),
+        ("actuator", pa.string(), REQUIRED),
+        ("broker", pa.string(), REQUIRED),
+        ("queue", pa.string(), REQUIRED),
+        ("tenant", pa.string()),
+        ("decision", pa.string(), REQUIRED),  # throttle, hold, relax, release, skip, revoke, expire
+        ("dry_run", pa.bool_(), REQUIRED),
+        ("before", pa.float64()),  # messages/s; null = no limit
+        ("after", pa.float64()),
+        ("valid_until", TIMESTAMP),
+        ("inputs", LABELS, REQUIRED),
+        ("reason", pa.string(), REQUIRED),
+        ("outcome", pa.string(), REQUIRED),  # applied, dry_run, refused, failed
+    ),
+)
+
+TABLES: dict[str, TableSpec] = {
+    spec.name: spec
+    for spec in (
+        MESSAGE_EVENTS,
+        QUEUE_SAMPLES,
+        EVENT_SUMMARIES,
+        REJECTED_RECORDS,
+        PARTIALS,
+        MARKS,
+        ALERT_TRANSITIONS,
+        DELIVERIES,
+        ACTIONS,
+    )
+}
