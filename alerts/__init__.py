@@ -1,0 +1,1 @@
+"""Metrics to decisions: alert rules, their state, webhooks, and the policies that act on what fires."""

@@ -1,0 +1,77 @@
+"""What an evaluation of the rules yields: the vocabulary shared by notifiers, policies and the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+_FNV_OFFSET = 14695981039346656037
+_FNV_PRIME = 1099511628211
+_MASK = (1 << 64) - 1
+
+
+class AlertState(StrEnum):
+    """Where one alert stands, as in Prometheus; ``keep_firing`` is firing on after its expression stopped matching."""
+
+    INACTIVE = "inactive"
+    PENDING = "pending"
+    FIRING = "firing"
+    KEEP_FIRING = "keep_firing"
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether the world has been, or must be, told: firing, or kept firing."""
+        return self in (AlertState.FIRING, AlertState.KEEP_FIRING)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertInstance:
+    """One alert of one rule: a set of labels with the state it is in.
+
+    ``labels`` hold ``alertname``, the rule's labels and the string columns of its row; never the value.
+    ``active_since`` is when the expression began to match, ``fired_at`` when ``for`` had passed; both are data time.
+    """
+
+    rule: str
+    group: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    value: float | None
+    state: AlertState
+    active_since: datetime
+    fired_at: datetime | None
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEvaluation:
+    """One evaluation of one rule, with the alerts it leaves: pending, firing or kept firing.
+
+    Nothing may act on an evaluation that is not ``ok`` (the query failed, ``error`` says how) or that is ``stale``
+    (the data stopped); its ``alerts`` are then those known before. ``data_as_of`` is the newest event it saw,
+    ``evaluated_at`` the wall clock.
+    """
+
+    rule: str
+    group: str
+    actions: tuple[str, ...]
+    evaluated_at: datetime
+    data_as_of: datetime | None
+    ok: bool
+    stale: bool
+    error: str | None
+    alerts: tuple[AlertInstance, ...]
+
+
+def fingerprint(labels: Mapping[str, str]) -> str:
+    """Alertmanager's identity of a label set: 16 hex digits of FNV-1a, 64 bit, over ``name 0xFF value 0xFF``.
+
+    Source: prometheus/common, ``model/signature.go``.
+    """
+    digest = _FNV_OFFSET
+    for name in sorted(labels):
+        for byte in name.encode() + b"\xff" + labels[name].encode() + b"\xff":
+            digest = ((digest ^ byte) * _FNV_PRIME) & _MASK
+    return f"{digest:016x}"
