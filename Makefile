@@ -1,0 +1,52 @@
+# Sojourn's workshop: every target sets up what it needs; run `make` alone for the list.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.sojourn-setup
+LOCKS := requirements-build.lock requirements.lock
+
+.PHONY: help setup jars lock demo test check format clean
+
+help: ## this list
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## the virtual environment, from the lock files; .venv/bin/sojourn is the command
+
+# Plain venv and pip, so that the machine's own pip configuration (index, proxy, certificates) holds.
+$(STAMP): $(LOCKS) pyproject.toml scripts/setup
+	@PYTHON="$(PYTHON)" scripts/setup $(VENV)
+	@touch $@
+
+jars: $(STAMP) ## fetch Spark's jars into the cache now rather than at the first start
+	@$(BIN)/python -m spark_analytics.runtime
+
+demo: $(STAMP) ## the whole system on this machine; ARGS="--headless --duration 120"
+	@$(BIN)/sojourn demo $(ARGS)
+
+test: $(STAMP) jars ## the tests; ARGS="-k words" chooses
+	@scripts/browser
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## formatter, linter, strict types, import layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(STAMP) ## rewrite the sources as `make check` wants them
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: $(STAMP) ## resolve pyproject.toml anew into the lock files
+	@scripts/lock $(BIN)/uv
+
+bench-%: $(STAMP) ## a benchmark of benchmarks/: one JSON object a line
+	@test -f benchmarks/$*.py || { echo "no benchmark $*: benchmarks/$*.py is not there" >&2; exit 2; }
+	@$(BIN)/python benchmarks/$*.py $(ARGS)
+
+clean: ## remove the virtual environment and the tools' caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info build dist
