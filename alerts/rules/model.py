@@ -1,0 +1,97 @@
+"""A rule as the engine runs it, and the rule file it is written in: Prometheus' shape plus ``no_data`` and ``actions``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from alerts.durations import Duration
+
+
+class NoData(StrEnum):
+    """What a rule does while its data is stale; that a query returns no rows is not "no data"."""
+
+    KEEP = "keep"  # leave every alert as it was: missing data must not resolve
+    ALERT = "alert"  # keep them, and raise one alert that says so
+    OK = "ok"  # as if no row matched
+
+
+def _text(value: object) -> object:
+    """YAML reads ``1`` and ``true`` as numbers and booleans where a label needs text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+
+
+class RuleEntry(BaseModel):
+    """One entry under ``rules:``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    alert: str = Field(min_length=1)
+    expr: str = Field(min_length=1)
+    hold: Duration = Field(default=timedelta(0), alias="for")
+    keep_firing_for: Duration = timedelta(0)
+    labels: dict[LabelName, Text] = Field(default_factory=dict)
+    annotations: dict[LabelName, Text] = Field(default_factory=dict)
+    no_data: NoData = NoData.KEEP
+    actions: tuple[str, ...] = ()
+
+
+class GroupEntry(BaseModel):
+    """One entry under ``groups:``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1)
+    interval: Duration | None = None
+    query_offset: Duration = timedelta(0)
+    limit: int = Field(default=0, ge=0)
+    labels: dict[LabelName, Text] = Field(default_factory=dict)
+    rules: tuple[RuleEntry, ...] = ()
+
+
+class RuleFile(BaseModel):
+    """A whole rule file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    groups: tuple[GroupEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One alerting rule, with what its group adds.
+
+    ``interval`` None means: evaluated whenever there is new data. ``tables`` are the views and tables that ``expr``
+    reads, ``limit`` the most alerts it may have (0 = any number), ``source`` the file it stands in.
+    """
+
+    group: str
+    name: str
+    expr: str
+    hold: timedelta = timedelta(0)
+    keep_firing_for: timedelta = timedelta(0)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    no_data: NoData = NoData.KEEP
+    actions: tuple[str, ...] = ()
+    interval: timedelta | None = None
+    query_offset: timedelta = timedelta(0)
+    limit: int = 0
+    tables: frozenset[str] = frozenset()
+    source: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies the rule across restarts: group and name."""
+        return self.group, self.name
