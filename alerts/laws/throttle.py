@@ -1,0 +1,292 @@
+"""When to limit a tenant, by how much, for how long, and when to let go: one decision at a time.
+
+What drives a limit that is in force is chosen so that the limit's own doing cannot drive it further:
+
+* *Congestion* is the oldest age of the **quiet** tenants, the throttled ones left out, above the target. A message
+  that a limit holds back has not been enqueued, so it is in no age and in no backlog.
+* *Not relieved* is the queue's **backlog** failing to shrink fast enough, twice in a row, after the limit has had a
+  cooldown to act. Ages would mislead: in a first-in-first-out queue the oldest age goes on rising until the last
+  message from before the limit is served, whatever the limit; the backlog turns at once.
+* A limit that the tenant does not obey is not lowered: the fault is elsewhere.
+
+Whatever cannot be known (alert, data, samples) is no ground to act on: the verdict is ``skip``, nobody renews the
+lease, and the tenant passes through when it ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from alerts.laws import aimd, inverse_backlog
+from alerts.laws.bounds import Bounds, Step
+
+#: Below this many messages a ratio of two counts, taken a moment apart, says nothing.
+SMALL_BACKLOG = 20
+#: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
+CONFIRMATIONS = 2
+
+
+class Alert(StrEnum):
+    """What the rule says about the tenant; unknown when its query failed, or its data is stale or missing."""
+
+    ACTIVE = "active"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+class Kind(StrEnum):
+    """What is decided. ``hold`` renews the lease, ``wait`` leaves all as it is, ``skip`` refuses to act."""
+
+    THROTTLE = "throttle"
+    HOLD = "hold"
+    RELAX = "relax"
+    RELEASE = "release"
+    SKIP = "skip"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the operator agreed to. Rates in messages/s, all times in seconds.
+
+    ``law`` is ``aimd``, ``rate_limit`` or ``inverse_backlog``. ``rate`` replaces the fair share as the base where it is
+    set; ``share`` multiplies the fair share. ``drain_seconds`` is how soon a backlog should be gone.
+    """
+
+    law: str
+    priority: str
+    bounds: Bounds
+    cooldown_seconds: float
+    lease_seconds: float
+    min_coverage: float
+    max_staleness_seconds: float
+    target_seconds: float
+    rate: float | None = None
+    share: float = 1.0
+    release_margin: float = 0.25
+    drain_seconds: float = 300.0
+    hold_seconds: float = 300.0
+    effect_seconds: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A queue and one tenant of it, as the metrics show them. None is unknown, never zero.
+
+    ``backlog``, ``completion_rate`` and ``active_tenants`` are the whole queue's, ``arrival_rate`` the tenant's over
+    the last seconds; ``quiet_age_seconds`` is 0 where no quiet tenant waits.
+    """
+
+    data_age_seconds: float | None
+    sample_age_seconds: float | None
+    depth: float | None
+    coverage: float | None
+    backlog: float
+    quiet_age_seconds: float
+    calm: bool
+    completion_rate: float
+    active_tenants: int
+    arrival_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The backlog at an earlier look, and how many looks in a row found it shrinking too slowly."""
+
+    backlog: float
+    at: float
+    strikes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit in force and what the next decision must remember of it. Instants are seconds on one clock."""
+
+    rate: float
+    base: float
+    changed_at: float
+    valid_until: float
+    arrival_before: float
+    alert_active: bool = True
+    gone_since: float | None = None
+    watch: Watch | None = None
+    obeyed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A decision: ``limit`` is what is in force afterwards (None: pass-through), ``code`` the reason's stable name."""
+
+    kind: Kind
+    limit: Limit | None
+    code: str
+    reason: str
+
+
+def decide(terms: Terms, seen: Observation | None, current: Limit | None, alert: Alert, now: float) -> Verdict:
+    """What to do about one tenant at ``now``. Deterministic; changes nothing."""
+    if alert is Alert.UNKNOWN:
+        return Verdict(Kind.SKIP, current, "alert_unknown", "the rule could not be evaluated on fresh data")
+    if current is None and alert is Alert.GONE:
+        return Verdict(Kind.WAIT, None, "nothing", "no alert and no limit")
+    fault = untrusted(terms, seen)
+    if fault is not None or seen is None:
+        code, reason = fault or ("no_data", "the queue is not in the metrics")
+        return Verdict(Kind.SKIP, current, code, reason)
+    if current is None:
+        return _first(terms, seen, now)
+    current = replace(current, obeyed=_obeyed(terms, seen, current, now))
+    if alert is Alert.ACTIVE:
+        return _while_active(terms, seen, current, now)
+    return _afterwards(terms, seen, current, now)
+
+
+def untrusted(terms: Terms, seen: Observation | None) -> tuple[str, str] | None:
+    """Why ``seen`` is no ground to act on, as (code, reason); None if it is one."""
+    if seen is None:
+        return "no_data", "the queue is not in the metrics"
+    if seen.data_age_seconds is None or seen.data_age_seconds > terms.max_staleness_seconds:
+        return "stale_data", f"the newest event is {_seconds(seen.data_age_seconds)} old"
+    if seen.depth is None or seen.sample_age_seconds is None:
+        return "no_sample", "the broker's own count is missing: events cannot be checked against it"
+    if seen.sample_age_seconds > terms.max_staleness_seconds:
+        return "stale_sample", f"the broker's own count is {_seconds(seen.sample_age_seconds)} old"
+    total = max(seen.depth, seen.backlog / seen.coverage if seen.coverage else 0.0)
+    if total < SMALL_BACKLOG:
+        return None
+    if seen.coverage is None:
+        return "no_coverage", "how far events can be trusted is unknown"
+    if seen.coverage < terms.min_coverage:
+        return (
+            "low_coverage",
+            f"events show {seen.coverage:.0%} of the broker's count, {terms.min_coverage:.0%} is needed",
+        )
+    return None
+
+
+def base_rate(terms: Terms, seen: Observation) -> float | None:
+    """The rate a tenant is entitled to: the one set, or its fair share of what the queue completes; None if unknown."""
+    if terms.rate is not None:
+        return terms.rate
+    if seen.active_tenants < 1 or seen.completion_rate <= 0:
+        return None
+    return terms.share * seen.completion_rate / seen.active_tenants
+
+
+def _first(terms: Terms, seen: Observation, now: float) -> Verdict:
+    base = base_rate(terms, seen)
+    if base is None:
+        return Verdict(
+            Kind.SKIP, None, "no_base", "nothing completes: there is no rate to share, consumers are at fault"
+        )
+    if seen.arrival_rate <= 0:
+        return Verdict(Kind.SKIP, None, "sends_nothing", "the tenant sends nothing now: a limit would change nothing")
+    step = _first_limit(terms, seen, base)
+    limit = Limit(step.limit, base, now, now + terms.lease_seconds, seen.arrival_rate)
+    return Verdict(Kind.THROTTLE, limit, "alert", step.reason)
+
+
+def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:
+    if terms.law == "inverse_backlog":
+        return _inverse(terms, seen, base)
+    origin = (
+        "the rate set"
+        if terms.rate is not None
+        else (f"the fair share of {seen.completion_rate:g}/s among {seen.active_tenants} tenants")
+    )
+    if terms.law == "aimd" and seen.arrival_rate <= base:
+        # A tenant can weigh on others by the cost of its messages, not their number: then its share is no cut at all.
+        cut = aimd.adapt(seen.arrival_rate, congested=True, priority=terms.priority, bounds=terms.bounds)
+        return Step(cut.limit, f"sends {seen.arrival_rate:g}/s, within {origin}; {cut.reason}")
+    limit = terms.bounds.within(base)
+    return Step(limit, f"sends {seen.arrival_rate:g}/s; limited to {limit:g}/s, {origin}")
+
+
+def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
+    returned = not current.alert_active
+    current = replace(current, alert_active=True, gone_since=None)
+    if now - current.changed_at < terms.cooldown_seconds:
+        return _renew(terms, current, now, "cooldown", "the last change has not had its time to act")
+    current = replace(current, watch=_watched(terms, seen, current.watch, now))
+    if current.obeyed is False:
+        return _renew(terms, current, now, "not_obeyed", "the limit is not obeyed: lowering it would change nothing")
+    if terms.law == "inverse_backlog":
+        wanted = _inverse(terms, seen, current.base)
+        step = Step(terms.bounds.step(current.rate, wanted.limit), wanted.reason)
+    elif terms.law == "aimd" and (returned or _not_relieved(current.watch)):
+        step = aimd.adapt(current.rate, congested=True, priority=terms.priority, bounds=terms.bounds)
+    else:
+        return _renew(terms, current, now, "acting", "the alert is active and the limit acts on it")
+    if step.limit < current.rate:
+        why = "the alert came back" if returned else f"quiet tenants wait {seen.quiet_age_seconds:g} s"
+        return _changed(terms, current, Kind.THROTTLE, step.limit, now, "congested", f"{why}; {step.reason}")
+    if step.limit > current.rate:
+        return _changed(terms, current, Kind.RELAX, step.limit, now, "relieved", step.reason)
+    return _renew(terms, current, now, "bound", f"{step.limit:g}/s is as far as its bounds allow")
+
+
+def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
+    gone_since = now if current.gone_since is None else current.gone_since
+    current = replace(current, alert_active=False, gone_since=gone_since, watch=None)
+    if not seen.calm:
+        if now - gone_since > terms.hold_seconds:
+            reason = f"the alert is gone for {now - gone_since:.0f} s: others keep the queue busy, not this tenant"
+            return Verdict(Kind.SKIP, current, "not_calm", reason)
+        return _renew(terms, current, now, "not_calm", "the alert is gone, the queue is not calm yet")
+    if now - current.changed_at < terms.cooldown_seconds:
+        return _renew(terms, current, now, "cooldown", "the last change has not had its time to act")
+    if current.rate >= seen.arrival_rate * (1 + terms.release_margin):
+        reason = f"the tenant asks for {seen.arrival_rate:g}/s of the {current.rate:g}/s that it may send"
+        return Verdict(Kind.RELEASE, None, "unused", reason)
+    step = aimd.adapt(current.rate, congested=False, priority=terms.priority, bounds=terms.bounds)
+    if step.limit >= terms.bounds.ceiling:
+        return Verdict(Kind.RELEASE, None, "ceiling", f"the limit reached its ceiling of {terms.bounds.ceiling:g}/s")
+    return _changed(
+        terms, current, Kind.RELAX, step.limit, now, "calm", f"the alert is gone, the queue calm; {step.reason}"
+    )
+
+
+def _watched(terms: Terms, seen: Observation, watch: Watch | None, now: float) -> Watch:
+    if watch is None:
+        return Watch(seen.backlog, now, 0)
+    elapsed = now - watch.at
+    if elapsed < terms.cooldown_seconds:
+        return watch
+    due = watch.backlog * max(0.0, 1 - elapsed / terms.drain_seconds)
+    slow = seen.quiet_age_seconds > terms.target_seconds and seen.backlog > due
+    return Watch(seen.backlog, now, watch.strikes + 1 if slow else 0)
+
+
+def _not_relieved(watch: Watch | None) -> bool:
+    return watch is not None and watch.strikes >= CONFIRMATIONS
+
+
+def _obeyed(terms: Terms, seen: Observation, current: Limit, now: float) -> bool | None:
+    """Whether the tenant's arrivals followed the limit at least half of the way; None until they had the time to.
+
+    Half, because several producers of one tenant each keep the limit, and a burst may go through.
+    """
+    if now - current.changed_at < terms.effect_seconds:
+        return current.obeyed
+    half_way = (max(current.arrival_before, current.rate) + current.rate) / 2
+    return seen.arrival_rate <= max(1.5 * current.rate, half_way)
+
+
+def _inverse(terms: Terms, seen: Observation, base: float) -> Step:
+    return inverse_backlog.limit(base, backlog=seen.quiet_age_seconds, target=terms.target_seconds, bounds=terms.bounds)
+
+
+def _renew(terms: Terms, current: Limit, now: float, code: str, reason: str) -> Verdict:
+    if current.valid_until - now > terms.lease_seconds / 2:
+        return Verdict(Kind.WAIT, current, code, reason)
+    return Verdict(Kind.HOLD, replace(current, valid_until=now + terms.lease_seconds), code, reason)
+
+
+def _changed(terms: Terms, current: Limit, kind: Kind, rate: float, now: float, code: str, reason: str) -> Verdict:
+    limit = replace(current, rate=rate, changed_at=now, valid_until=now + terms.lease_seconds, watch=None)
+    return Verdict(kind, limit, code, reason)
+
+
+def _seconds(value: float | None) -> str:
+    return "of unknown age" if value is None else f"{value:.0f} s"

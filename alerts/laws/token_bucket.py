@@ -1,0 +1,61 @@
+"""The token bucket: a rate with a burst.
+
+Source: J. Turner, "New directions in communications", IEEE Communications Magazine 24(10), 1986; RFC 2697 section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Below this many tokens a shortfall is rounding, not a reason to wait.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBucket:
+    """``rate`` tokens/s flow in, at most ``burst`` are kept; sending a message takes one."""
+
+    rate: float
+    burst: float
+
+    def __post_init__(self) -> None:
+        if self.rate <= 0 or self.burst < 1:
+            raise ValueError(f"rate {self.rate} must be above 0 and burst {self.burst} at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How many tokens a bucket held at the instant ``at`` (seconds on any clock)."""
+
+    tokens: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Whether a message may go now; if not, in how many seconds at the earliest. ``level`` is the bucket afterwards."""
+
+    allowed: bool
+    wait_seconds: float
+    level: Level
+    reason: str
+
+
+def full(bucket: TokenBucket, now: float) -> Level:
+    """The level of a bucket that nobody has used yet."""
+    return Level(bucket.burst, now)
+
+
+def refill(bucket: TokenBucket, level: Level, now: float) -> Level:
+    """The level at ``now``; a clock that went back adds nothing and takes nothing."""
+    elapsed = max(0.0, now - level.at)
+    return Level(min(bucket.burst, level.tokens + elapsed * bucket.rate), max(now, level.at))
+
+
+def take(bucket: TokenBucket, level: Level, now: float) -> Taken:
+    """Take one token at ``now`` if there is one."""
+    there = refill(bucket, level, now)
+    if there.tokens >= 1 - ROUNDING:
+        return Taken(True, 0.0, Level(max(0.0, there.tokens - 1), there.at), "within rate")
+    wait = (1 - there.tokens) / bucket.rate
+    return Taken(False, wait, there, f"over {bucket.rate:g}/s: next in {wait:.3f} s")
