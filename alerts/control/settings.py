@@ -1,0 +1,105 @@
+"""The ``[alert.control]`` section: which policies may act on what alerts name, within which bounds."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from alerts.laws.bounds import Bounds
+from alerts.laws.throttle import Terms
+
+
+class PolicySettings(BaseModel):
+    """One policy. Rules name it in their ``actions``. Rates are messages/s, times are seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, description="the name that rules give in `actions`")
+    kind: Literal["aimd", "rate_limit", "inverse_backlog"] = Field(
+        default="aimd",
+        description="`aimd` adapts the limit while the alert lasts, `rate_limit` keeps it, "
+        "`inverse_backlog` lowers it in proportion to the quiet tenants' oldest age",
+    )
+    actuator: Literal["limits_api"] = Field(default="limits_api", description="what puts a limit in force")
+    dry_run: bool = Field(default=True, description="decide and journal, but put nothing in force")
+    rate: float | None = Field(default=None, gt=0, description="base rate; default: the tenant's fair share")
+    share: float = Field(default=1.0, gt=0, le=10, description="base = this × completion rate ÷ active tenants")
+    floor: float = Field(default=1.0, gt=0, description="no limit goes below")
+    ceiling: float = Field(default=10_000.0, gt=0, description="a limit that reaches it is released")
+    max_step: float = Field(default=0.5, gt=0, le=1, description="largest part of a limit that one decision changes")
+    burst_seconds: float = Field(default=1.0, ge=0, le=60, description="burst = this × rate, at least one message")
+    priority: Literal["P1", "P2", "P3"] = Field(
+        default="P2", description="gains: P1 +15/s −20 %, P2 +10/s −40 %, P3 +5/s −60 %"
+    )
+    target_seconds: float | None = Field(
+        default=None, gt=0, description="quiet tenants' oldest age to keep; default: the lake's target"
+    )
+    cooldown_seconds: float = Field(default=15.0, ge=0, description="time that a change has to act before the next")
+    lease_seconds: float = Field(
+        default=60.0, ge=1, le=3600, description="a limit that is not renewed ends after this; renewed at half of it"
+    )
+    release_margin: float = Field(
+        default=0.25, ge=0, description="released when the limit exceeds the tenant's arrivals by this part of them"
+    )
+    drain_seconds: float = Field(
+        default=300.0, gt=0, description="aimd: a backlog should be on its way to be gone by then"
+    )
+    hold_seconds: float = Field(
+        default=300.0, ge=0, description="how long a limit outlives its alert while the queue is not calm"
+    )
+    effect_seconds: float = Field(default=15.0, gt=0, description="by then arrivals must have followed the limit")
+    revoke_seconds: float = Field(
+        default=3600.0, ge=0, description="how long an operator's revoke keeps the policy off"
+    )
+    min_coverage: float = Field(
+        default=0.8, ge=0, le=1, description="acts only where events show this part of the queue"
+    )
+    max_staleness_seconds: float = Field(default=15.0, gt=0, description="acts only on events and samples this fresh")
+    max_limits: int = Field(default=20, ge=1, le=10_000, description="most tenants limited at once by this policy")
+
+    @model_validator(mode="after")
+    def _floor_below_ceiling(self) -> Self:
+        if self.floor > self.ceiling:
+            raise ValueError(f"policy {self.name}: floor {self.floor:g} is above ceiling {self.ceiling:g}")
+        return self
+
+    def terms(self, target_seconds: float) -> Terms:
+        """These settings as the laws take them; ``target_seconds`` is the lake's."""
+        return Terms(
+            law=self.kind,
+            priority=self.priority,
+            bounds=Bounds(self.floor, self.ceiling, self.max_step),
+            cooldown_seconds=self.cooldown_seconds,
+            lease_seconds=self.lease_seconds,
+            min_coverage=self.min_coverage,
+            max_staleness_seconds=self.max_staleness_seconds,
+            target_seconds=self.target_seconds or target_seconds,
+            rate=self.rate,
+            share=self.share,
+            release_margin=self.release_margin,
+            drain_seconds=self.drain_seconds,
+            hold_seconds=self.hold_seconds,
+            effect_seconds=self.effect_seconds,
+        )
+
+
+class ControlSettings(BaseModel):
+    """What may be acted on. Without policies nothing is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policies: tuple[PolicySettings, ...] = Field(default=(), description="the policies that rules may name")
+    token_env: str | None = Field(
+        default=None,
+        description="environment variable with the limits API's bearer token; default: the alert section's",
+    )
+    max_waiters: int = Field(default=1000, ge=1, description="most long polls held at once; more are answered at once")
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [policy.name for policy in self.policies]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise ValueError(f"two policies are called {doubled[0]!r}")
+        return self
