@@ -32,7 +32,9 @@ def only_one(path: Path, what: str) -> Iterator[None]:
         except OSError as error:
             file.seek(0)
             holder = file.read().strip() or "unknown"
-            raise UserError(f"{what} is already running (process {holder})", "stop it first, or use another lake") from error
+            raise UserError(
+                f"{what} is already running (process {holder})", "stop it first, or use another lake"
+            ) from error
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()

@@ -27,7 +27,17 @@ FORBIDDEN: tuple[type[exp.Expression], ...] = (
     exp.Use,
 )
 #: Functions of the engines that read files, the environment or run code.
-FORBIDDEN_FUNCTIONS = ("read_", "reflect", "java_method", "try_reflect", "getenv", "glob", "sniff_csv", "parquet_", "query")
+FORBIDDEN_FUNCTIONS = (
+    "read_",
+    "reflect",
+    "java_method",
+    "try_reflect",
+    "getenv",
+    "glob",
+    "sniff_csv",
+    "parquet_",
+    "query",
+)
 
 
 def check(sql: str, allowed: Collection[str]) -> exp.Query:
@@ -47,7 +57,9 @@ def check(sql: str, allowed: Collection[str]) -> exp.Query:
         raise UserError(f"{statement.key.upper()} is not a query", "only SELECT is allowed: the lake is read-only here")
     for node in statement.walk():
         if isinstance(node, FORBIDDEN):
-            raise UserError(f"{node.key.upper()} is not allowed here", "only SELECT is allowed: the lake is read-only here")
+            raise UserError(
+                f"{node.key.upper()} is not allowed here", "only SELECT is allowed: the lake is read-only here"
+            )
         if isinstance(node, exp.Func):
             _check_function(node)
     _check_tables(statement, allowed)
@@ -70,7 +82,9 @@ def _check_tables(statement: exp.Query, allowed: Collection[str]) -> None:
     ctes = {cte.alias_or_name.lower() for cte in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier) or table.db or table.catalog:
-            raise UserError(f"{table.sql('spark')} is not a view of the lake", f"use one of {', '.join(sorted(allowed))}")
+            raise UserError(
+                f"{table.sql('spark')} is not a view of the lake", f"use one of {', '.join(sorted(allowed))}"
+            )
         name = table.name.lower()
         if name in ctes or name in allowed:
             continue

@@ -85,9 +85,7 @@ class Lake:
         """The number of the last commit that ``app_id`` made to table ``name``; None if it made none."""
         return self.ensure(name).transaction_version(app_id)
 
-    def append(
-        self, name: str, rows: pa.Table, *, app_id: str | None = None, version: int | None = None
-    ) -> bool:
+    def append(self, name: str, rows: pa.Table, *, app_id: str | None = None, version: int | None = None) -> bool:
         """Append ``rows`` (columns of the table's spec) in one commit.
 
         With ``app_id`` and ``version`` the commit is idempotent: False, and nothing written, if the application

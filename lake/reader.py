@@ -1,0 +1,148 @@
+"""The JVM-free reader: Spark-dialect SELECTs over the views, in milliseconds, for dashboards and rules.
+
+The views' SQL is declared once (:mod:`lake.views`); here sqlglot carries it over to DuckDB's dialect. Spark runs the
+same text for ad-hoc SQL, and a contract test holds both engines to the same rows.
+
+Views build on one another. Each is worked out once for each state of the tables below it and kept as a table, so that a
+hundred rules over one view cost hardly more than one.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+
+from lake.definitions import Definitions
+from lake.errors import UserError
+from lake.select import check, tables_of
+from lake.snapshot import Snapshot
+from lake.tables import TABLES
+from lake.views import VIEWS, render
+from lake.views.catalogue import bucket_value_sql
+
+#: Functions that Spark has and DuckDB lacks, and Sojourn's own for histograms.
+_MACROS = """
+CREATE MACRO timestamp_micros(micros) AS make_timestamptz(micros);
+CREATE MACRO histogram_merge(histogram) AS flatten(list(histogram));
+CREATE MACRO histogram_quantile(histogram, q) AS (
+  SELECT bucket_value(MIN(bucket)) FROM (
+    SELECT bucket, SUM(n) OVER (ORDER BY bucket) AS so_far, SUM(n) OVER () AS total
+    FROM (SELECT cell.index AS bucket, SUM(cell.count) AS n FROM (SELECT unnest(histogram) AS cell) GROUP BY 1)
+  ) WHERE so_far >= GREATEST(1, CEIL(q * total))
+);
+"""
+
+#: A query that runs longer is a mistake: it would delay every rule behind it.
+DEFAULT_TIMEOUT_SECONDS = 20.0
+
+#: Views whose rows depend on the clock, not on the tables alone: never kept.
+_CLOCKED = frozenset({"limits"})
+
+
+class Reader:
+    """Queries over the lake at ``root``. Safe to share between threads: one query runs at a time."""
+
+    def __init__(self, root: Path | str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        self.root = Path(root).expanduser().absolute()
+        self._timeout = timeout_seconds
+        self._lock = threading.Lock()
+        self._snapshots = {name: Snapshot(spec, self.root) for name, spec in TABLES.items()}
+        self._loaded: dict[str, int] = {}
+        self._kept: dict[str, tuple[int, ...]] = {}
+        self._definitions = Definitions.load(self.root)
+        self._connection = _connect()
+
+    def token(self, *tables: str) -> tuple[int, ...]:
+        """The versions of ``tables`` (default: all): equal tokens, equal answers. Costs a directory look-up each."""
+        with self._lock:
+            return tuple(self._snapshots[name].version() for name in tables or TABLES)
+
+    def query(self, sql: str) -> pa.Table:
+        """The rows of one read-only SELECT, in Spark's dialect, over the views and tables.
+
+        Raises UserError for what is not such a query, or takes too long.
+        """
+        statement = check(sql, {*TABLES, *VIEWS})
+        with self._lock:
+            timer = threading.Timer(self._timeout, self._connection.interrupt)
+            timer.start()
+            try:
+                self._bring_up_to_date(tables_of(statement))
+                return self._connection.sql(statement.sql("duckdb")).to_arrow_table()
+            except duckdb.InterruptException as error:
+                raise UserError(
+                    f"the query took longer than {self._timeout:g} s", "narrow it, or use `sojourn sql`"
+                ) from error
+            except duckdb.Error as error:
+                raise UserError(f"the query failed: {str(error).strip().splitlines()[0]}", "mend the SQL") from error
+            finally:
+                timer.cancel()
+
+    def _bring_up_to_date(self, names: set[str]) -> None:
+        definitions = Definitions.load(self.root)
+        if definitions != self._definitions:
+            self._definitions = definitions
+            self._kept.clear()
+        tables, views = _below(frozenset(names))
+        for name in tables:
+            self._load(name)
+        for name in views:
+            self._keep(name)
+
+    def _load(self, name: str) -> None:
+        scannable, version = self._snapshots[name].current(self._loaded.get(name))
+        if scannable is not None:
+            self._connection.register(name, scannable)
+            self._loaded[name] = version
+
+    def _keep(self, name: str) -> None:
+        below = tuple(self._loaded[table] for table in _below(frozenset({name}))[0])
+        if self._kept.get(name) == below and name not in _CLOCKED:
+            return
+        sql = to_duckdb(render(VIEWS[name], self._definitions))
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+        self._kept[name] = below
+
+
+@cache
+def to_duckdb(sql: str) -> str:
+    """Spark-dialect ``sql`` in DuckDB's dialect."""
+    return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+
+
+@cache
+def _reads(view: str) -> frozenset[str]:
+    return frozenset(tables_of(sqlglot.parse_one(render(VIEWS[view], Definitions()), read="spark")))
+
+
+@cache
+def _below(names: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tables and the views that ``names`` rest on, themselves included; views in the order of their building."""
+    pending, seen = set(names), set()
+    while pending:
+        name = pending.pop()
+        seen.add(name)
+        if name in VIEWS:
+            pending |= _reads(name) - seen
+    return tuple(name for name in TABLES if name in seen), tuple(name for name in VIEWS if name in seen)
+
+
+def _connect() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(
+        config={
+            "enable_external_access": "false",
+            "threads": "2",
+            "memory_limit": "1GB",
+            "python_enable_replacements": "false",
+        }
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    value = to_duckdb(f"SELECT {bucket_value_sql('bucket')}").removeprefix("SELECT ")
+    connection.execute(f"CREATE MACRO bucket_value(bucket) AS {value}")
+    connection.execute(_MACROS)
+    return connection

@@ -1,0 +1,82 @@
+"""One Delta table as Arrow, kept current: its files never change, so each is read once."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from lake.store import LakeError, conform
+from lake.tables import TableSpec
+
+#: A table with more bytes on disk than this is scanned at each query instead of being held in memory.
+CACHED_BYTES = 128 * 1024 * 1024
+
+
+class Snapshot:
+    """The newest state of the table ``spec`` of the lake at ``root``; a table that is not there yet reads as empty."""
+
+    def __init__(self, spec: TableSpec, root: Path) -> None:
+        self.spec = spec
+        self._path = root / spec.path
+        self._table: DeltaTable | None = None
+        self._parts: dict[str, pa.Table] = {}
+
+    def version(self) -> int:
+        """The table's newest version, −1 before there is a table."""
+        try:
+            if self._table is None:
+                self._table = DeltaTable(str(self._path))
+            else:
+                self._table.update_incremental()
+        except TableNotFoundError:
+            return -1
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"table {self._path} cannot be read: {str(error).strip().splitlines()[0]}") from error
+        return self._table.version()
+
+    def current(self, known: int | None) -> tuple[Any, int]:
+        """What a query engine can scan (an Arrow table or data set) and its version; None if ``known`` is current."""
+        version = self.version()
+        if version == known:
+            return None, version
+        if self._table is None or version < 0:
+            return self.spec.schema.empty_table(), version
+        if _bytes(self._table) > CACHED_BYTES:
+            self._parts.clear()
+            return self._table.to_pyarrow_dataset(), version
+        return self._read_new_files(self._table), version
+
+    def _read_new_files(self, table: DeltaTable) -> pa.Table:
+        paths = table.file_uris()
+        self._parts = {path: self._parts.get(path) or self._read(path) for path in paths}
+        return pa.concat_tables([self.spec.schema.empty_table(), *self._parts.values()])
+
+    def _read(self, path: str) -> pa.Table:
+        try:
+            part = pq.ParquetFile(path).read()
+        except (OSError, pa.ArrowException) as error:
+            raise LakeError(f"file {path} cannot be read: {error}") from error
+        for column, value in _partition_values(path, self.spec).items():
+            part = part.append_column(column, pa.array([value] * part.num_rows))
+        return conform(part, self.spec.schema)
+
+
+def _partition_values(path: str, spec: TableSpec) -> dict[str, date]:
+    values = {}
+    for folder in Path(path).parts:
+        name, separator, value = folder.partition("=")
+        if separator and name in spec.partition_by:
+            values[name] = date.fromisoformat(unquote(value))
+    return values
+
+
+def _bytes(table: DeltaTable) -> int:
+    sizes = pa.table(table.get_add_actions(flatten=True)).column("size_bytes")
+    return sum(sizes.to_pylist())

@@ -1,0 +1,107 @@
+"""All views in the order in which they build on one another, and how their SQL is completed for a lake."""
+
+from __future__ import annotations
+
+from importlib import resources
+from string import Template
+
+from lake.definitions import Definitions
+from lake.histogram import BASE, BUCKETS_PER_OCTAVE, ZERO_INDEX
+from lake.views import columns
+from lake.views.model import Column, View
+
+#: Instants that the history views show, and the one that their `_now` twins show.
+_CHANGED = "i.changed = 1"
+_NOW = "i.is_now = 1"
+
+
+def bucket_value_sql(index: str) -> str:
+    """SQL for :func:`lake.histogram.bucket_value` of the integer expression ``index``."""
+    power = f"POWER(CAST(2 AS DOUBLE), CAST({index} + 1 AS DOUBLE) / CAST({BUCKETS_PER_OCTAVE} AS DOUBLE))"
+    scale = 2 / (BASE + 1)
+    return (
+        f"CASE WHEN {index} <= {ZERO_INDEX} THEN CAST(0 AS DOUBLE) "
+        f"WHEN {index} IS NOT NULL THEN CAST({scale!r} AS DOUBLE) * {power} END"
+    )
+
+
+def _age_of(second: str) -> str:
+    """SQL for the age, at the row's data time, of a message enqueued in unix second ``second``."""
+    micros = f"CAST(q.as_of_us - {second} * 1000000 AS DOUBLE) / CAST(1000000 AS DOUBLE)"
+    return f"CASE WHEN {second} IS NOT NULL THEN GREATEST(CAST(0 AS DOUBLE), {micros}) END"
+
+
+_DRAIN_STATE = (
+    "CASE WHEN backlog = 0 THEN 'idle' WHEN completion_rate = 0 THEN 'stalled' "
+    "WHEN arrival_rate >= completion_rate THEN 'growing' ELSE 'draining' END"
+)
+_DRAIN_ETA = (
+    "CASE WHEN backlog > 0 AND completion_rate > arrival_rate "
+    "THEN CAST(backlog AS DOUBLE) / (completion_rate - arrival_rate) END"
+)
+
+_FORMULAS = {
+    "drain_state": _DRAIN_STATE,
+    "drain_eta": _DRAIN_ETA,
+    "oldest_age": _age_of("o.oldest_second"),
+    "quiet_oldest_age": _age_of("o.quiet_oldest_second"),
+    "bucket_value": bucket_value_sql("bucket"),
+    "p50_value": bucket_value_sql("r.p50"),
+    "p90_value": bucket_value_sql("r.p90"),
+    "p99_value": bucket_value_sql("r.p99"),
+}
+
+
+def _read(file: str) -> str:
+    return resources.files("lake.views").joinpath("sql", f"{file}.sql").read_text(encoding="utf-8")
+
+
+def _view(name: str, file: str, public: tuple[Column, ...] = (), **parts: str) -> View:
+    return View(name, Template(_read(file)).safe_substitute({**_FORMULAS, **parts}), public)
+
+
+def _stage(name: str) -> View:
+    return _view(name, name)
+
+
+_ALL = (
+    _stage("stage_clock"),
+    _stage("stage_consumers"),
+    _stage("stage_partials"),
+    _stage("stage_pauses"),
+    _stage("stage_steps"),
+    _stage("stage_tenants"),
+    _stage("stage_shares"),
+    _stage("stage_noisy"),
+    _stage("stage_samples"),
+    _stage("stage_open_cells"),
+    _view("stage_oldest", "stage_oldest", instants="i.changed = 1 OR i.is_now = 1"),
+    _view("stage_oldest_now", "stage_oldest", instants=_NOW),
+    _stage("stage_queues"),
+    _stage("stage_queue_oldest"),
+    _stage("stage_modes"),
+    _stage("stage_first_receipts"),
+    _stage("stage_ages"),
+    _stage("stage_ages_now"),
+    _view("attempt_age", "attempt_age", columns.ATTEMPT_AGE, ages="stage_ages"),
+    _view("attempt_age_now", "attempt_age", columns.ATTEMPT_AGE, ages="stage_ages_now"),
+    _view("tenant_backlog", "tenant_backlog", columns.TENANT_BACKLOG, instants=_CHANGED, oldest="stage_oldest"),
+    _view("tenant_backlog_now", "tenant_backlog", columns.TENANT_BACKLOG, instants=_NOW, oldest="stage_oldest_now"),
+    _view("concurrency", "concurrency", columns.CONCURRENCY, instants=_CHANGED),
+    _view("concurrency_now", "concurrency", columns.CONCURRENCY, instants=_NOW),
+    _view("queue_health", "queue_health", columns.QUEUE_HEALTH, instants=_CHANGED),
+    _view("queue_health_now", "queue_health", columns.QUEUE_HEALTH, instants=_NOW),
+    _view("alert_states", "alert_states", columns.ALERT_STATES),
+    _view("limits", "limits", columns.LIMITS),
+)
+
+VIEWS: dict[str, View] = {view.name: view for view in _ALL}
+
+
+def render(view: View, definitions: Definitions) -> str:
+    """The SQL of ``view``, in Spark's dialect, under a lake's ``definitions``."""
+    return Template(view.sql).substitute(
+        window=str(definitions.window_seconds),
+        window_before=str(definitions.window_seconds - 1),
+        target=f"CAST({definitions.target_seconds!r} AS DOUBLE)",
+    )

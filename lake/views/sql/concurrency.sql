@@ -1,0 +1,87 @@
+WITH histograms AS (
+  SELECT broker, queue, subscriber, tenant, at_second, cell.index AS bucket, SUM(cell.count) AS n
+  FROM stage_partials
+  LATERAL VIEW explode(processing_histogram) x AS cell
+  GROUP BY broker, queue, subscriber, tenant, at_second, cell.index
+),
+merged AS (
+  SELECT i.broker, i.queue, i.subscriber, i.tenant, i.at_second, h.bucket, SUM(h.n) AS n
+  FROM stage_tenants AS i
+  JOIN histograms AS h
+    ON h.broker = i.broker
+    AND h.queue = i.queue
+    AND h.subscriber = i.subscriber
+    AND h.tenant = i.tenant
+    AND h.at_second <= i.at_second
+    AND h.at_second > i.at_second - $window
+  WHERE $instants
+  GROUP BY i.broker, i.queue, i.subscriber, i.tenant, i.at_second, h.bucket
+),
+ranked AS (
+  SELECT
+    *,
+    SUM(n) OVER (
+      PARTITION BY broker, queue, subscriber, tenant, at_second ORDER BY bucket
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS so_far,
+    SUM(n) OVER (PARTITION BY broker, queue, subscriber, tenant, at_second) AS total
+  FROM merged
+),
+p99 AS (
+  SELECT
+    broker, queue, subscriber, tenant, at_second,
+    MIN(CASE WHEN so_far * 100 >= total * 99 THEN bucket END) AS bucket
+  FROM ranked
+  GROUP BY broker, queue, subscriber, tenant, at_second
+),
+limits_then AS (
+  SELECT i.broker, i.queue, i.subscriber, i.tenant, i.at_second, MAX_BY(q.in_flight_limit, q.sampled_us) AS limit_then
+  FROM stage_tenants AS i
+  JOIN stage_samples AS q
+    ON q.broker = i.broker
+    AND q.queue = i.queue
+    AND q.subscriber = i.subscriber
+    AND (q.at_second <= i.at_second OR i.is_now = 1)
+  WHERE $instants AND q.in_flight_limit IS NOT NULL
+  GROUP BY i.broker, i.queue, i.subscriber, i.tenant, i.at_second
+),
+measured AS (
+  SELECT
+    i.*,
+    p.bucket,
+    l.limit_then AS concurrency_limit,
+    i.window_received / i.window_seconds AS start_rate,
+    CASE
+      WHEN i.window_processing_count > 0 THEN i.window_processing_sum / CAST(i.window_processing_count AS DOUBLE)
+    END AS mean_processing_seconds
+  FROM stage_tenants AS i
+  LEFT JOIN p99 AS p
+    ON p.broker = i.broker
+    AND p.queue = i.queue
+    AND p.subscriber = i.subscriber
+    AND p.tenant = i.tenant
+    AND p.at_second = i.at_second
+  LEFT JOIN limits_then AS l
+    ON l.broker = i.broker
+    AND l.queue = i.queue
+    AND l.subscriber = i.subscriber
+    AND l.tenant = i.tenant
+    AND l.at_second = i.at_second
+  WHERE $instants
+)
+SELECT
+  timestamp_micros(as_of_us) AS as_of,
+  broker,
+  queue,
+  NULLIF(subscriber, '') AS subscriber,
+  tenant,
+  start_rate,
+  mean_processing_seconds,
+  $bucket_value AS p99_processing_seconds,
+  start_rate * mean_processing_seconds AS littles_law,
+  in_flight,
+  CAST(concurrency_limit AS BIGINT) AS concurrency_limit,
+  CASE
+    WHEN concurrency_limit > 0 THEN start_rate * mean_processing_seconds / CAST(concurrency_limit AS DOUBLE)
+  END AS saturation
+FROM measured

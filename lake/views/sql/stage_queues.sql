@@ -1,0 +1,67 @@
+-- The state of each queue and consumer at each second in which a tenant's state changed or a sample was taken.
+WITH noisy_changes AS (
+  SELECT
+    broker, queue, subscriber, at_second, changed, backlog_change, in_flight_change,
+    CASE WHEN noisy THEN 1 ELSE 0 END - LAG(CASE WHEN noisy THEN 1 ELSE 0 END, 1, 0) OVER (
+      PARTITION BY broker, queue, subscriber, tenant ORDER BY at_second
+    ) AS noisy_change,
+    enqueued, finished, received, retries, dead_lettered
+  FROM stage_noisy
+),
+parts AS (
+  SELECT * FROM noisy_changes
+  UNION ALL
+  SELECT
+    s.broker, s.queue, s.subscriber, s.at_second, 1 AS changed, 0, 0, 0, 0, 0, 0, 0, 0
+  FROM stage_samples AS s
+  JOIN stage_clock AS c ON c.broker = s.broker
+  WHERE s.at_second <= c.now_second
+  UNION ALL
+  SELECT DISTINCT
+    s.broker, s.queue, s.subscriber, c.now_second, 0 AS changed, 0, 0, 0, 0, 0, 0, 0, 0
+  FROM stage_samples AS s
+  JOIN stage_clock AS c ON c.broker = s.broker
+),
+seconds AS (
+  SELECT
+    broker, queue, subscriber, at_second,
+    MAX(changed) AS changed,
+    SUM(backlog_change) AS backlog_change,
+    SUM(in_flight_change) AS in_flight_change,
+    SUM(noisy_change) AS noisy_change,
+    SUM(enqueued) AS enqueued,
+    SUM(finished) AS finished,
+    SUM(received) AS received,
+    SUM(retries) AS retries,
+    SUM(dead_lettered) AS dead_lettered
+  FROM parts
+  GROUP BY broker, queue, subscriber, at_second
+),
+firsts AS (
+  SELECT broker, queue, MIN(at_second) AS first_second FROM stage_partials GROUP BY broker, queue
+)
+SELECT
+  s.broker, s.queue, s.subscriber, s.at_second, s.changed,
+  CASE WHEN s.at_second = c.now_second THEN 1 ELSE 0 END AS is_now,
+  LEAST((s.at_second + 1) * 1000000, c.as_of_us) AS as_of_us,
+  f.first_second IS NOT NULL AND f.first_second <= s.at_second AS has_events,
+  CAST(GREATEST(1, LEAST($window, s.at_second - f.first_second + 1)) AS BIGINT) AS window_seconds,
+  CAST(SUM(s.backlog_change) OVER so_far AS BIGINT) AS backlog,
+  CAST(SUM(s.in_flight_change) OVER so_far AS BIGINT) AS in_flight,
+  CAST(SUM(s.noisy_change) OVER so_far AS BIGINT) AS noisy_tenants,
+  CAST(SUM(s.enqueued) OVER lately AS DOUBLE) AS window_enqueued,
+  CAST(SUM(s.finished) OVER lately AS DOUBLE) AS window_finished,
+  CAST(SUM(s.received) OVER lately AS DOUBLE) AS window_received,
+  CAST(SUM(s.retries) OVER lately AS DOUBLE) AS window_retries,
+  CAST(SUM(s.dead_lettered) OVER lately AS BIGINT) AS window_dead_lettered
+FROM seconds AS s
+JOIN stage_clock AS c ON c.broker = s.broker
+LEFT JOIN firsts AS f ON f.broker = s.broker AND f.queue = s.queue
+WINDOW
+  so_far AS (
+    PARTITION BY s.broker, s.queue, s.subscriber ORDER BY s.at_second ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+  ),
+  lately AS (
+    PARTITION BY s.broker, s.queue, s.subscriber ORDER BY s.at_second
+    RANGE BETWEEN $window_before PRECEDING AND CURRENT ROW
+  )
