@@ -32,7 +32,7 @@ def bucket_value(index: int) -> float:
     """The value, in seconds, that stands for a bucket: the one with the least relative error."""
     if index <= ZERO_INDEX:
         return 0.0
-    return 2 * BASE ** (index + 1) / (BASE + 1)
+    return float(2 * BASE ** (index + 1) / (BASE + 1))
 
 
 def quantile(histogram: Mapping[int, int], q: float) -> float | None:

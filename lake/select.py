@@ -66,7 +66,7 @@ def check(sql: str, allowed: Collection[str]) -> exp.Query:
     return statement
 
 
-def tables_of(query: exp.Expression) -> set[str]:
+def tables_of(query: exp.Expr) -> set[str]:
     """The names of the tables and views that ``query`` reads, its own WITH clauses left out."""
     known = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
     return {table.name.lower() for table in query.find_all(exp.Table)} - known

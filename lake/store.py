@@ -176,7 +176,7 @@ def _check_columns(spec: TableSpec, table: DeltaTable) -> None:
 
 def _explained(error: Exception, path: Path) -> SojournError:
     text = str(error)
-    if isinstance(error, OSError) and error.errno == 28 or "No space left" in text:
+    if (isinstance(error, OSError) and error.errno == 28) or "No space left" in text:
         return UserError(f"no space left on the disk that holds {path}", "free some, then start again: nothing is lost")
     if "Permission denied" in text:
         return UserError(f"no permission to use {path}", "give this user the right to write there")

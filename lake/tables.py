@@ -7,6 +7,7 @@ Timestamps are UTC in microseconds, seconds are floats, a column is nullable unl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -34,13 +35,12 @@ class TableSpec:
         return f"{self.layer}/{self.name}"
 
 
-def _schema(*columns: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> pa.Schema:
-    return pa.schema(
-        [pa.field(column[0], column[1], nullable=column[2] if len(column) == 3 else True) for column in columns]
-    )
+def _schema(*columns: tuple[Any, ...]) -> pa.Schema:
+    """A schema of ``(name, type)`` and ``(name, type, REQUIRED)`` columns."""
+    return pa.schema([pa.field(name, kind, nullable=not required) for name, kind, *required in columns])
 
 
-REQUIRED = False  # the ``nullable`` flag of a column that must be there
+REQUIRED = "required"  # marks a column that must be there
 
 EVENT_TYPES = ("enqueued", "received", "completed", "failed", "dead_lettered", "expired", "sidelined", "delayed")
 #: A message with one of these is gone from the backlog for good.
@@ -115,7 +115,7 @@ _PARTIAL_KEY = (
 )
 
 
-def _age_columns(kind: str) -> tuple[tuple[str, pa.DataType], ...]:
+def _age_columns(kind: str) -> tuple[tuple[Any, ...], ...]:
     return (
         (f"{kind}_age_count", pa.int64()),
         (f"{kind}_age_sum", pa.float64()),

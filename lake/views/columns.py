@@ -29,7 +29,7 @@ ATTEMPT_AGE = (
         "kind",
         "STRING",
         "",
-        "`first_attempt`, `first_subscriber_first_attempt` (the earliest over all subscribers of a message), `retry` or `completion`",
+        "`first_attempt`, `first_subscriber_first_attempt` (the earliest over its subscribers), `retry`, `completion`",
     ),
     Column("count", "BIGINT", "events", "events with a known age"),
     Column("mean_seconds", "DOUBLE", "s", "mean age"),
