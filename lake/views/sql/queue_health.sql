@@ -2,10 +2,11 @@ WITH sampled AS (
   SELECT
     i.broker, i.queue, i.subscriber, i.at_second,
     MAX(s.sampled_us) AS sampled_us,
-    MAX_BY(s.depth, s.sampled_us) AS depth,
-    MAX_BY(s.in_flight, s.sampled_us) AS broker_in_flight,
-    MAX_BY(s.in_flight_limit, s.sampled_us) AS in_flight_limit,
-    MAX_BY(s.staleness_seconds, s.sampled_us) AS sample_staleness_seconds,
+    -- A struct, so that a value which the newest sample lacks is null in every engine, not an older one.
+    MAX_BY(
+      named_struct('depth', s.depth, 'in_flight', s.in_flight, 'staleness', s.staleness_seconds), s.sampled_us
+    ) AS newest,
+    MAX_BY(s.in_flight_limit, CASE WHEN s.in_flight_limit IS NOT NULL THEN s.sampled_us END) AS in_flight_limit,
     SUM(CASE WHEN s.at_second > i.at_second - $window THEN s.polls END) AS polls,
     SUM(CASE WHEN s.at_second > i.at_second - $window THEN s.empty_polls END) AS empty_polls
   FROM stage_modes AS i
@@ -18,23 +19,24 @@ WITH sampled AS (
   GROUP BY i.broker, i.queue, i.subscriber, i.at_second
 ),
 dead_letters AS (
-  SELECT broker, queue, subscriber, at_second, SUM(depth) AS dlq_depth
+  SELECT broker, queue, subscriber, at_second, SUM(newest.depth) AS dlq_depth
   FROM (
     SELECT
       i.broker, i.queue, i.subscriber, i.at_second, s.queue AS dlq, s.subscriber AS dlq_subscriber,
-      MAX_BY(s.depth, s.sampled_us) AS depth
+      MAX_BY(named_struct('depth', s.depth), s.sampled_us) AS newest
     FROM stage_modes AS i
     JOIN stage_samples AS s
       ON s.broker = i.broker AND s.dead_letter_for = i.queue AND (s.at_second <= i.at_second OR i.is_now = 1)
     WHERE $instants
     GROUP BY i.broker, i.queue, i.subscriber, i.at_second, s.queue, s.subscriber
-  ) AS newest
+  ) AS each_dlq
   GROUP BY broker, queue, subscriber, at_second
 ),
 rates AS (
   SELECT
     i.*,
-    s.depth, s.broker_in_flight, s.in_flight_limit, s.sample_staleness_seconds, s.sampled_us, s.polls, s.empty_polls,
+    s.newest.depth AS depth, s.newest.in_flight AS broker_in_flight, s.newest.staleness AS sample_staleness_seconds,
+    s.in_flight_limit, s.sampled_us, s.polls, s.empty_polls,
     d.dlq_depth,
     i.window_enqueued / i.window_seconds AS arrival_rate,
     i.window_finished / i.window_seconds AS completion_rate
@@ -69,6 +71,9 @@ SELECT
       THEN CAST(backlog AS DOUBLE) / CAST(depth + broker_in_flight AS DOUBLE)
     WHEN has_events AND depth + broker_in_flight = 0 AND backlog = 0 THEN CAST(1 AS DOUBLE)
   END AS coverage,
-  GREATEST(CAST(0 AS DOUBLE), CAST(as_of_us - sampled_us AS DOUBLE) / CAST(1000000 AS DOUBLE))
-    + COALESCE(sample_staleness_seconds, CAST(0 AS DOUBLE)) AS staleness_seconds
+  CASE
+    WHEN sampled_us IS NOT NULL
+      THEN GREATEST(CAST(0 AS DOUBLE), CAST(as_of_us - sampled_us AS DOUBLE) / CAST(1000000 AS DOUBLE))
+        + COALESCE(sample_staleness_seconds, CAST(0 AS DOUBLE))
+  END AS staleness_seconds
 FROM rates

@@ -38,13 +38,18 @@ seconds AS (
   GROUP BY broker, queue, subscriber, at_second
 ),
 firsts AS (
-  SELECT broker, queue, MIN(at_second) AS first_second FROM stage_partials GROUP BY broker, queue
+  SELECT
+    broker, queue, subscriber,
+    MIN(at_second) AS own_first_second,
+    MIN(MIN(at_second)) OVER (PARTITION BY broker, queue) AS first_second
+  FROM stage_partials
+  GROUP BY broker, queue, subscriber
 )
 SELECT
   s.broker, s.queue, s.subscriber, s.at_second, s.changed,
   CASE WHEN s.at_second = c.now_second THEN 1 ELSE 0 END AS is_now,
   LEAST((s.at_second + 1) * 1000000, c.as_of_us) AS as_of_us,
-  f.first_second IS NOT NULL AND f.first_second <= s.at_second AS has_events,
+  COALESCE(f.own_first_second <= s.at_second, FALSE) AS has_events,
   CAST(GREATEST(1, LEAST($window, s.at_second - f.first_second + 1)) AS BIGINT) AS window_seconds,
   CAST(SUM(s.backlog_change) OVER so_far AS BIGINT) AS backlog,
   CAST(SUM(s.in_flight_change) OVER so_far AS BIGINT) AS in_flight,
@@ -56,7 +61,7 @@ SELECT
   CAST(SUM(s.dead_lettered) OVER lately AS BIGINT) AS window_dead_lettered
 FROM seconds AS s
 JOIN stage_clock AS c ON c.broker = s.broker
-LEFT JOIN firsts AS f ON f.broker = s.broker AND f.queue = s.queue
+LEFT JOIN firsts AS f ON f.broker = s.broker AND f.queue = s.queue AND f.subscriber = s.subscriber
 WINDOW
   so_far AS (
     PARTITION BY s.broker, s.queue, s.subscriber ORDER BY s.at_second ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
