@@ -1,0 +1,63 @@
+"""Puts the controller together: state, journal, actuators, API."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.applications import Starlette
+
+from alerts.control.actuators import ACTUATORS, load
+from alerts.control.api import make_app
+from alerts.control.board import Board
+from alerts.control.controller import Controller
+from alerts.control.journal import Journal
+from alerts.control.settings import ControlSettings
+from alerts.control.state import State
+from lake.definitions import Definitions
+from lake.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A controller and the ASGI app that serves what it decides."""
+
+    controller: Controller
+    app: Starlette
+    board: Board
+    state: State
+
+    def wake(self) -> None:
+        """Let go of all long polls; call it before stopping the server, which would wait for them."""
+        self.board.close()
+
+    def close(self) -> None:
+        """Stop; what is in force stays remembered, and its leases run on."""
+        self.wake()
+        self.state.close()
+
+
+def build(settings: ControlSettings, lake_root: Path, state_dir: Path, *, token: str | None = None) -> Control:
+    """The control part over the lake at ``lake_root``, remembering in ``state_dir``.
+
+    ``token`` is the API's bearer token where ``settings`` name none. Raises UserError for a token that is not set or a
+    state that cannot be read.
+    """
+    token = _token(settings) or token
+    state = State(state_dir)
+    board = Board(settings.max_waiters)
+    actuators = {name: load(name, board) for name in ACTUATORS}
+    target_seconds = Definitions.load(lake_root).target_seconds
+    journal = Journal(state, lake_root)
+    controller = Controller(settings, target_seconds, state, journal, actuators, state_dir)
+    return Control(controller, make_app(board, controller, token), board, state)
+
+
+def _token(settings: ControlSettings) -> str | None:
+    if settings.token_env is None:
+        return None
+    token = os.environ.get(settings.token_env, "").strip()
+    if not token:
+        raise UserError(f"the environment variable {settings.token_env} is not set", "set it to the API's bearer token")
+    return token

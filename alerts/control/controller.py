@@ -1,0 +1,278 @@
+"""The controller: alerts and metrics in, limits and journal rows out, safely.
+
+One step never acts on what it cannot trust, touches only the tenants that alerts name, and leaves nothing in force
+that is not renewed. :mod:`alerts.laws.throttle` decides; here its verdicts meet the world.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from alerts.control import entries as rows
+from alerts.control.actuators import Actuator
+from alerts.control.candidates import Candidate, Evaluations, Unusable
+from alerts.control.journal import Journal
+from alerts.control.observe import Query, observe
+from alerts.control.settings import ControlSettings, PolicySettings
+from alerts.control.standing import Entry, Key, Standing
+from alerts.control.state import State
+from alerts.laws.throttle import Kind, Limit, Observation, decide
+from alerts.models import RuleEvaluation
+from lake.errors import SojournError
+
+log = logging.getLogger(__name__)
+
+#: Metrics are looked at no more often than this, except for an alert that is new (seconds).
+OBSERVE_EVERY = 1.0
+#: Arrivals are counted over the shortest cooldown, within these bounds (seconds).
+RECENT_RANGE = (2, 10)
+PAUSE_FLAG = "paused"
+
+
+class Controller:
+    """Decides for all policies. :meth:`step` belongs to one thread, the rest may be called from any."""
+
+    def __init__(
+        self,
+        settings: ControlSettings,
+        target_seconds: float,
+        state: State,
+        journal: Journal,
+        actuators: Mapping[str, Actuator],
+        folder: Path,
+    ) -> None:
+        self._policies = {policy.name: policy for policy in settings.policies}
+        self._terms = {policy.name: policy.terms(target_seconds) for policy in settings.policies}
+        self._recent = _recent_seconds(settings.policies)
+        self._state, self._journal, self._actuators = state, journal, actuators
+        self._flag = folder / PAUSE_FLAG
+        self._lock = threading.RLock()
+        self._evaluations = Evaluations()
+        self._observed_at = 0.0
+        #: The code for which each was refused last: the same again is no news.
+        self._refused: dict[Key, str] = {}
+        self._standings = state.standings()
+        self._blocked = state.blocked(datetime.now(UTC).timestamp())
+        self._drop(self._outdated(), "revoke", "the policy's settings changed", datetime.now(UTC))
+        self._enforce(self._standings)
+
+    @property
+    def standings(self) -> dict[Key, Standing]:
+        """What is in force, or on trial, now."""
+        with self._lock:
+            return dict(self._standings)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the kill switch is set: a file of this name beside the state, so that it works by hand too."""
+        return self._flag.exists()
+
+    def step(self, now: datetime, evaluations: Sequence[RuleEvaluation], query: Query) -> None:
+        """One round of decisions at ``now`` (wall clock). Failures leave what is in force to its lease."""
+        self._evaluations.add(evaluations)
+        self._expire(now)
+        if self.paused:
+            self._drop(self.standings, "revoke", "paused by the operator", now)
+        elif self._journal.full():
+            log.warning("the journal cannot be written: no action is taken")
+        else:
+            try:
+                self._decide_all(now, query)
+            except SojournError as error:
+                log.warning("no decision, the metrics cannot be read: %s", error)
+        self._journal.flush()
+
+    def revoke(self, action_id: str, now: datetime) -> bool:
+        """Lift the limit of ``action_id`` at once and keep its policy off that tenant; False if it is not in force."""
+        with self._lock:
+            found = {key: standing for key, standing in self._standings.items() if standing.action_id == action_id}
+            until = {key: now.timestamp() + self._policies[key.policy].revoke_seconds for key in found}
+            self._drop(found, "revoke", "revoked by the operator", now, until)
+            self._blocked |= until
+            return bool(found)
+
+    def pause(self, now: datetime) -> None:
+        """Lift all limits and decide nothing until :meth:`resume`; outlives a restart."""
+        self._flag.touch()
+        with self._lock:
+            self._drop(self._standings, "revoke", "paused by the operator", now)
+
+    def resume(self) -> None:
+        """Decide again."""
+        self._flag.unlink(missing_ok=True)
+
+    def recent(self, limit: int) -> list[Entry]:
+        """The newest journal rows, newest first."""
+        return self._state.recent(limit)
+
+    def _decide_all(self, now: datetime, query: Query) -> None:
+        before = self.standings
+        asked_by = {key: standing.rule for key, standing in before.items()}
+        candidates, unusable = self._evaluations.candidates(asked_by, self._policies, now)
+        candidates, surplus = self._admitted(candidates, before, now)
+        entries = self._unusable_entries([*unusable, *surplus], candidates, now)
+        changes: dict[Key, Standing | None] = {}
+        if candidates and self._due(candidates, now):
+            seen = observe(query, [candidate.key.target for candidate in candidates], now, self._recent)
+            for candidate in candidates:
+                self._decide(candidate, seen.get(candidate.key.target), before, changes, entries, now)
+        self._commit(changes, entries, before)
+
+    def _admitted(
+        self, candidates: Sequence[Candidate], standings: Mapping[Key, Standing], now: datetime
+    ) -> tuple[list[Candidate], list[Unusable]]:
+        """Without what an operator revoked, and never more than ``max_limits`` a policy, however many alerts fire."""
+        with self._lock:
+            self._blocked = {key: until for key, until in self._blocked.items() if until > now.timestamp()}
+            blocked = set(self._blocked)
+        room = {name: policy.max_limits for name, policy in self._policies.items()}
+        for key in standings:
+            room[key.policy] -= 1
+        admitted, surplus = [], {}
+        for candidate in candidates:
+            policy = candidate.key.policy
+            if candidate.key in blocked:
+                continue
+            if candidate.key not in standings:
+                if room[policy] <= 0:
+                    reason = f"max_limits: {self._policies[policy].max_limits} tenants are limited already"
+                    surplus[policy] = Unusable(policy, candidate.rule, {}, "too_many", reason)
+                    continue
+                room[policy] -= 1
+            admitted.append(candidate)
+        return admitted, list(surplus.values())
+
+    def _due(self, candidates: Sequence[Candidate], now: datetime) -> bool:
+        new = any(item.key not in self._standings and item.key not in self._refused for item in candidates)
+        if not new and 0 <= now.timestamp() - self._observed_at < OBSERVE_EVERY:
+            return False
+        self._observed_at = now.timestamp()
+        return True
+
+    def _decide(
+        self,
+        candidate: Candidate,
+        seen: Observation | None,
+        before: Mapping[Key, Standing],
+        changes: dict[Key, Standing | None],
+        entries: list[Entry],
+        now: datetime,
+    ) -> None:
+        key, standing = candidate.key, before.get(candidate.key)
+        policy, limit = self._policies[key.policy], standing.limit if standing else None
+        verdict = decide(self._terms[key.policy], seen, limit, candidate.alert, now.timestamp())
+        entry = rows.decided(policy, candidate, seen, standing, verdict, now)
+        if verdict.kind is Kind.SKIP:
+            entries += self._newly_refused(key, verdict.code, entry)
+        else:
+            self._refused.pop(key, None)
+            if verdict.kind is not Kind.WAIT:
+                entries.append(entry)
+        if verdict.limit is None:
+            if standing is not None:
+                changes[key] = None
+            return
+        if not policy.dry_run and _lost_effect(limit, verdict.limit):
+            entries.append(rows.without_effect(entry, verdict.limit, seen))
+        if verdict.limit != limit:
+            changes[key] = rows.standing_of(policy, candidate, entry, verdict.limit, standing)
+
+    def _commit(
+        self, changes: Mapping[Key, Standing | None], entries: Sequence[Entry], before: Mapping[Key, Standing]
+    ) -> None:
+        with self._lock:
+            # An operator may have revoked or paused while the metrics were read: the operator wins.
+            overruled = {key for key in changes if self.paused or self._standings.get(key) is not before.get(key)}
+            changes = {key: change for key, change in changes.items() if key not in overruled}
+            entries = [entry for entry in entries if rows.key_of(entry) not in overruled]
+            failed = self._enforce(_merged(self._standings, changes))
+            if failed:
+                changes = {
+                    k: change for k, change in changes.items() if self._policies[k.policy].actuator not in failed
+                }
+                entries = [rows.with_failure(entry, failed.get(entry.actuator)) for entry in entries]
+            if changes or entries:
+                self._state.commit(changes, entries)
+            self._standings = _merged(self._standings, changes)
+        for entry in entries:
+            log.info("%s %s/%s/%s: %s", entry.decision, entry.broker, entry.queue, entry.tenant, entry.reason)
+
+    def _expire(self, now: datetime) -> None:
+        with self._lock:
+            over = {key: item for key, item in self._standings.items() if item.limit.valid_until <= now.timestamp()}
+            self._drop(over, "expire", "the lease ended and nobody renewed it", now)
+
+    def _drop(
+        self,
+        standings: Mapping[Key, Standing],
+        decision: str,
+        reason: str,
+        now: datetime,
+        blocks: Mapping[Key, float] | None = None,
+    ) -> None:
+        """Lift ``standings`` whatever the metrics say; whether or not an actuator succeeds, nothing renews them."""
+        with self._lock:
+            there = {key: item for key, item in standings.items() if key in self._standings}
+            if not there:
+                return
+            gone: dict[Key, Standing | None] = dict.fromkeys(there)
+            self._standings = _merged(self._standings, gone)
+            failed = self._enforce(self._standings)
+            dropped = [rows.dropped(item, decision, reason, now, failed.get(item.actuator)) for item in there.values()]
+            self._state.commit(gone, dropped, blocks)
+
+    def _enforce(self, standings: Mapping[Key, Standing]) -> dict[str, str]:
+        """Tell each actuator all that shall hold; which failed, and why."""
+        failed = {}
+        for name, actuator in self._actuators.items():
+            try:
+                actuator.enforce([item for item in standings.values() if item.actuator == name and not item.dry_run])
+            except SojournError as error:
+                log.error("actuator %s failed: %s", name, error)
+                failed[name] = str(error)
+        return failed
+
+    def _outdated(self) -> dict[Key, Standing]:
+        """Limits of policies that are no more, that came to be tried dry, or ceased to be."""
+        policies = self._policies
+        return {
+            key: item
+            for key, item in self._standings.items()
+            if key.policy not in policies or policies[key.policy].dry_run != item.dry_run
+        }
+
+    def _newly_refused(self, key: Key, code: str, entry: Entry) -> list[Entry]:
+        if self._refused.get(key) == code:
+            return []
+        self._refused[key] = code
+        return [entry]
+
+    def _unusable_entries(
+        self, unusable: Sequence[Unusable], candidates: Sequence[Candidate], now: datetime
+    ) -> list[Entry]:
+        """Rows for alerts that no policy can act on; forgets the refusals of alerts that are gone."""
+        entries: list[Entry] = []
+        current = {candidate.key for candidate in candidates}
+        for item in unusable:
+            key, entry = rows.refused(item, self._policies.get(item.policy), now)
+            entries += self._newly_refused(key, item.code, entry)
+            current.add(key)
+        self._refused = {key: code for key, code in self._refused.items() if key in current}
+        return entries
+
+
+def _merged(standings: Mapping[Key, Standing], changes: Mapping[Key, Standing | None]) -> dict[Key, Standing]:
+    return {key: item for key, item in {**standings, **changes}.items() if item is not None}
+
+
+def _lost_effect(before: Limit | None, after: Limit) -> bool:
+    return after.obeyed is False and (before is None or before.obeyed is not False)
+
+
+def _recent_seconds(policies: Sequence[PolicySettings]) -> int:
+    shortest = min((policy.cooldown_seconds for policy in policies), default=RECENT_RANGE[1])
+    return min(RECENT_RANGE[1], max(RECENT_RANGE[0], int(shortest)))

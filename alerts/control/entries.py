@@ -1,0 +1,172 @@
+"""From verdicts to what is remembered of them: journal rows and limits in force. Pure, but for fresh identifiers."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import uuid
+from datetime import UTC, datetime
+
+from alerts.control.candidates import Candidate, Unusable
+from alerts.control.settings import PolicySettings
+from alerts.control.standing import Entry, Key, Standing, Target
+from alerts.laws.throttle import Kind, Limit, Observation, Verdict
+
+
+def decided(
+    policy: PolicySettings,
+    candidate: Candidate,
+    seen: Observation | None,
+    standing: Standing | None,
+    verdict: Verdict,
+    now: datetime,
+) -> Entry:
+    """The row of one verdict, as if its actuator will succeed."""
+    after = verdict.limit.rate if verdict.limit else None
+    until = datetime.fromtimestamp(verdict.limit.valid_until, UTC) if verdict.limit else None
+    action_id = standing.action_id if standing else _fresh_id()
+    refused = verdict.kind is Kind.SKIP
+    return Entry(
+        at=now,
+        action_id=action_id,
+        idempotency_key=_idempotency_key(candidate.key, action_id, verdict.kind.value, after, until),
+        rule=candidate.rule,
+        policy=policy.name,
+        actuator=policy.actuator,
+        broker=candidate.key.target.broker,
+        queue=candidate.key.target.queue,
+        tenant=candidate.key.target.tenant,
+        decision=verdict.kind.value,
+        dry_run=policy.dry_run,
+        before=standing.limit.rate if standing else None,
+        after=after,
+        valid_until=until,
+        inputs=_inputs(candidate, seen, verdict),
+        reason=verdict.reason,
+        outcome="refused" if refused else "dry_run" if policy.dry_run else "applied",
+    )
+
+
+def standing_of(
+    policy: PolicySettings, candidate: Candidate, entry: Entry, limit: Limit, before: Standing | None
+) -> Standing:
+    """What is in force once ``entry`` is applied; its reason stays that of the last change of the rate."""
+    changed = before is None or before.limit.rate != limit.rate
+    return Standing(
+        key=candidate.key,
+        action_id=entry.action_id,
+        rule=candidate.rule,
+        actuator=policy.actuator,
+        dry_run=policy.dry_run,
+        burst=max(1.0, limit.rate * policy.burst_seconds),
+        limit=limit,
+        reason=entry.reason if changed or before is None else before.reason,
+    )
+
+
+def dropped(standing: Standing, decision: str, reason: str, now: datetime, failure: str | None) -> Entry:
+    """The row of a limit that ends whatever the metrics say: revoked, or expired."""
+    target = standing.key.target
+    return Entry(
+        at=now,
+        action_id=standing.action_id,
+        idempotency_key=_idempotency_key(standing.key, standing.action_id, decision, None, standing.valid_until),
+        rule=standing.rule,
+        policy=standing.key.policy,
+        actuator=standing.actuator,
+        broker=target.broker,
+        queue=target.queue,
+        tenant=target.tenant,
+        decision=decision,
+        dry_run=standing.dry_run,
+        before=standing.limit.rate,
+        after=None,
+        valid_until=None,
+        inputs={},
+        reason=f"{reason}; {failure}" if failure else reason,
+        outcome="failed" if failure else "dry_run" if standing.dry_run else "applied",
+    )
+
+
+def refused(item: Unusable, policy: PolicySettings | None, now: datetime) -> tuple[Key, Entry]:
+    """The row of an alert that its policy cannot act on."""
+    labels = item.labels
+    target = Target(labels.get("broker", ""), labels.get("queue", ""), labels.get("tenant", ""))
+    key, action_id = Key(item.policy, target), _fresh_id()
+    entry = Entry(
+        at=now,
+        action_id=action_id,
+        idempotency_key=_idempotency_key(key, action_id, Kind.SKIP.value, None, None),
+        rule=item.rule,
+        policy=item.policy,
+        actuator=policy.actuator if policy else "",
+        broker=target.broker,
+        queue=target.queue,
+        tenant=target.tenant or None,
+        decision=Kind.SKIP.value,
+        dry_run=policy.dry_run if policy else True,
+        before=None,
+        after=None,
+        valid_until=None,
+        inputs={"code": item.code, **{f"label.{name}": value for name, value in labels.items()}},
+        reason=item.reason,
+        outcome="refused",
+    )
+    return key, entry
+
+
+def without_effect(entry: Entry, limit: Limit, seen: Observation | None) -> Entry:
+    """The row that tells that a limit is in force and arrivals do not follow it."""
+    arrivals = "unknown" if seen is None else f"{seen.arrival_rate:g}/s"
+    return dataclasses.replace(
+        entry,
+        idempotency_key=_hash(entry.idempotency_key, "no effect"),
+        decision=Kind.HOLD.value,
+        before=limit.rate,
+        after=limit.rate,
+        reason=f"no effect: {arrivals} arrive in spite of a limit of {limit.rate:g}/s: do the producers use it?",
+        outcome="failed",
+    )
+
+
+def with_failure(entry: Entry, failure: str | None) -> Entry:
+    """``entry`` as it must read if its actuator reported ``failure``."""
+    if failure is None or entry.outcome != "applied":
+        return entry
+    return dataclasses.replace(entry, outcome="failed", reason=f"{entry.reason}; {failure}")
+
+
+def key_of(entry: Entry) -> Key:
+    """Whom ``entry`` is about."""
+    return Key(entry.policy, Target(entry.broker, entry.queue, entry.tenant or ""))
+
+
+def _inputs(candidate: Candidate, seen: Observation | None, verdict: Verdict) -> dict[str, str]:
+    inputs = {"alert": candidate.alert.value, "code": verdict.code}
+    if candidate.instance is not None:
+        inputs["fingerprint"] = candidate.instance.fingerprint
+        inputs["value"] = str(candidate.instance.value)
+    if seen is not None:
+        inputs |= {name: _text(value) for name, value in dataclasses.asdict(seen).items()}
+    if verdict.limit is not None:
+        inputs["base"] = _text(verdict.limit.base)
+    return inputs
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _fresh_id() -> str:
+    return uuid.uuid4().hex[:16]
+
+
+def _idempotency_key(key: Key, action_id: str, decision: str, after: float | None, until: datetime | None) -> str:
+    target = key.target
+    return _hash(key.policy, target.broker, target.queue, target.tenant, action_id, decision, repr(after), str(until))
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,70 @@
+"""What is in force, for whom and why: the controller's vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from alerts.laws.throttle import Limit
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """One tenant of one queue: all that an action ever touches."""
+
+    broker: str
+    queue: str
+    tenant: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """A policy and the tenant it acts on; each pair stands alone."""
+
+    policy: str
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A limit in force, or in a dry run one that would be.
+
+    ``action_id`` names the whole intervention, from its throttle to its release: what an operator revokes.
+    """
+
+    key: Key
+    action_id: str
+    rule: str
+    actuator: str
+    dry_run: bool
+    burst: float
+    limit: Limit
+    reason: str
+
+    @property
+    def valid_until(self) -> datetime:
+        """When the lease ends."""
+        return datetime.fromtimestamp(self.limit.valid_until, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the journal: see the ``actions`` table."""
+
+    at: datetime
+    action_id: str
+    idempotency_key: str
+    rule: str
+    policy: str
+    actuator: str
+    broker: str
+    queue: str
+    tenant: str | None
+    decision: str
+    dry_run: bool
+    before: float | None
+    after: float | None
+    valid_until: datetime | None
+    inputs: dict[str, str]
+    reason: str
+    outcome: str

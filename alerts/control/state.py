@@ -1,0 +1,159 @@
+"""The controller's memory in SQLite: limits in force, the journal's outbox, what operators revoked.
+
+Every change of a limit and the journal row that tells of it are one transaction: after a crash at any instant both
+are there or neither is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from alerts.control.standing import Entry, Key, Standing, Target
+from alerts.laws.throttle import Limit, Watch
+from lake.errors import UserError
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "control.sqlite"
+#: Journal rows kept here for the API, once they are in the lake.
+KEPT_ENTRIES = 1000
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS standings (
+  policy TEXT, broker TEXT, queue TEXT, tenant TEXT, document TEXT NOT NULL,
+  PRIMARY KEY (policy, broker, queue, tenant));
+CREATE TABLE IF NOT EXISTS journal (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, document TEXT NOT NULL, flushed INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS outbox ON journal (seq) WHERE flushed = 0;
+CREATE TABLE IF NOT EXISTS blocks (
+  policy TEXT, broker TEXT, queue TEXT, tenant TEXT, until REAL NOT NULL,
+  PRIMARY KEY (policy, broker, queue, tenant));
+"""
+
+
+class State:
+    """The store below ``folder``. Safe to share between threads."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / FILE_NAME
+        self._lock = threading.Lock()
+        try:
+            self._db = sqlite3.connect(self.path, check_same_thread=False, timeout=10)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.executescript(_SCHEMA)
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('instance', ?)", (uuid.uuid4().hex,))
+            self._db.commit()
+            (self.instance,) = self._db.execute("SELECT value FROM meta WHERE name = 'instance'").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise UserError(
+                f"the controller's state {self.path} cannot be used: {error}",
+                "move the file away: limits in force end with their leases, the journal stays in the lake",
+            ) from error
+
+    def standings(self) -> dict[Key, Standing]:
+        """All limits in force or on trial."""
+        with self._lock:
+            rows = self._db.execute("SELECT document FROM standings").fetchall()
+        found: dict[Key, Standing] = {}
+        for (document,) in rows:
+            try:
+                standing = _standing(json.loads(document))
+            except (TypeError, KeyError, ValueError) as error:
+                log.warning("a limit that another version of Sojourn left is not taken over: %s", error)
+            else:
+                found[standing.key] = standing
+        return found
+
+    def commit(
+        self,
+        changes: Mapping[Key, Standing | None],
+        entries: Iterable[Entry],
+        blocks: Mapping[Key, float] | None = None,
+    ) -> None:
+        """Put ``changes`` (None = gone), their journal ``entries`` and ``blocks`` (until when) down, all or nothing."""
+        with self._lock, self._db:
+            for key, standing in changes.items():
+                if standing is None:
+                    self._db.execute(
+                        "DELETE FROM standings WHERE policy = ? AND broker = ? AND queue = ? AND tenant = ?",
+                        _columns(key),
+                    )
+                else:
+                    document = json.dumps(dataclasses.asdict(standing))
+                    self._db.execute(
+                        "INSERT OR REPLACE INTO standings VALUES (?, ?, ?, ?, ?)", (*_columns(key), document)
+                    )
+            for entry in entries:
+                document = json.dumps(dataclasses.asdict(entry), default=datetime.isoformat)
+                self._db.execute("INSERT INTO journal (document) VALUES (?)", (document,))
+            for key, until in (blocks or {}).items():
+                self._db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", (*_columns(key), until))
+
+    def blocked(self, now: float) -> dict[Key, float]:
+        """What operators revoked, and until when it stays off (unix seconds); what is over is forgotten."""
+        with self._lock, self._db:
+            self._db.execute("DELETE FROM blocks WHERE until <= ?", (now,))
+            rows = self._db.execute("SELECT policy, broker, queue, tenant, until FROM blocks").fetchall()
+        return {Key(policy, Target(broker, queue, tenant)): until for policy, broker, queue, tenant, until in rows}
+
+    def outbox(self, limit: int) -> list[tuple[int, Entry]]:
+        """Journal rows that are not in the lake yet, oldest first, with their numbers."""
+        return self._entries("WHERE flushed = 0 ORDER BY seq LIMIT ?", limit)
+
+    def outbox_length(self) -> int:
+        """How many journal rows wait for the lake."""
+        with self._lock:
+            (count,) = self._db.execute("SELECT COUNT(*) FROM journal WHERE flushed = 0").fetchone()
+        return int(count)
+
+    def flushed(self, up_to: int) -> None:
+        """Note that the lake has all rows up to number ``up_to``, and forget old ones."""
+        with self._lock, self._db:
+            self._db.execute("UPDATE journal SET flushed = 1 WHERE flushed = 0 AND seq <= ?", (up_to,))
+            self._db.execute(
+                "DELETE FROM journal WHERE flushed = 1 AND seq <= (SELECT MAX(seq) FROM journal) - ?", (KEPT_ENTRIES,)
+            )
+
+    def recent(self, limit: int) -> list[Entry]:
+        """The newest journal rows, newest first."""
+        return [entry for _, entry in self._entries("ORDER BY seq DESC LIMIT ?", min(limit, KEPT_ENTRIES))]
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._db.close()
+
+    def _entries(self, clause: str, limit: int) -> list[tuple[int, Entry]]:
+        with self._lock:
+            rows = self._db.execute(f"SELECT seq, document FROM journal {clause}", (limit,)).fetchall()
+        return [(seq, _entry(json.loads(document))) for seq, document in rows]
+
+
+def _columns(key: Key) -> tuple[str, str, str, str]:
+    return key.policy, key.target.broker, key.target.queue, key.target.tenant
+
+
+def _standing(document: dict[str, Any]) -> Standing:
+    key, limit = document["key"], document["limit"]
+    watch = Watch(**limit["watch"]) if limit["watch"] else None
+    return Standing(
+        **document | {"key": Key(key["policy"], Target(**key["target"])), "limit": Limit(**limit | {"watch": watch})},
+    )
+
+
+def _entry(document: dict[str, Any]) -> Entry:
+    until = document["valid_until"]
+    at = datetime.fromisoformat(document["at"])
+    return Entry(**document | {"at": at, "valid_until": datetime.fromisoformat(until) if until else None})
