@@ -1,0 +1,17 @@
+"""``sojourn doctor``: what is wrong here, and how to mend it."""
+
+from __future__ import annotations
+
+import typer
+
+from sojourn.cli.options import ConfigOption, LakeOption, settings_of
+
+
+def doctor(config: ConfigOption = None, lake: LakeOption = None) -> None:
+    """Check Java, jars, brokers, clocks, ports, disk and the lake."""
+    settings = settings_of(config)
+    from sojourn.doctor import examine, shown
+
+    findings = examine(settings, settings.lake_root(lake))
+    shown(findings)
+    raise typer.Exit(1 if any(finding.fails for finding in findings) else 0)

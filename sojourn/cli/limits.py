@@ -1,0 +1,24 @@
+"""``sojourn limits``: what is in force now."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part
+from sojourn.cli.sql import Format
+
+_QUERY = "SELECT broker, queue, tenant, rate, valid_until, policy, rule, reason, action_id FROM limits ORDER BY 1, 2, 3"
+
+
+def limits(
+    format: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+) -> None:
+    """Show the limits that are in force, with the reason for each."""
+    _, root = existing(config, lake)
+    rows = part("lake.reader").Reader(root).query(_QUERY)
+    sys.stdout.write(part("sojourn.cli.rows").FORMATS[format](rows))

@@ -1,0 +1,72 @@
+"""``sojourn``: the entry point, and the one place where an error becomes an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.exceptions import TyperException
+
+from lake.errors import SojournError
+from sojourn.cli import actions, demo, doctor, lab, limits, parts, replay, rules, sql, up
+
+app = typer.Typer(
+    name="sojourn",
+    help="What messages live through in asynchronous queues: measured per tenant, alerted on, and acted on.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("demo")(demo.demo)
+app.command("up")(up.up)
+app.command("collect")(parts.collect)
+app.command("analyze")(parts.analyze)
+app.command("alert")(parts.alert)
+app.command("dashboard")(parts.dashboard)
+app.command("replay")(replay.replay)
+app.command("sql")(sql.sql)
+app.add_typer(rules.app, name="rules")
+app.command("limits")(limits.limits)
+app.add_typer(actions.app, name="actions")
+app.command("lab")(lab.lab)
+app.command("doctor")(doctor.doctor)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 a failure of ours, 2 the user's to mend, 130 interrupted."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code. Set ``SOJOURN_DEBUG`` to see tracebacks."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(list(arguments) if arguments is not None else None, "sojourn", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except KeyboardInterrupt:
+        return 130
+    except (TyperException, SojournError, OSError, ImportError) as error:
+        if os.environ.get("SOJOURN_DEBUG"):
+            raise
+        return _complain(error)
+    except Exception as error:
+        if os.environ.get("SOJOURN_DEBUG"):
+            raise
+        return _complain(SojournError(f"{type(error).__name__}: {error} (SOJOURN_DEBUG=1 shows where)"))
+
+
+def _complain(error: Exception) -> int:
+    """Say what is wrong in one line on stderr; the exit code that goes with it."""
+    if isinstance(error, BrokenPipeError):  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    text = error.format_message() if isinstance(error, TyperException) else str(error)
+    print(f"sojourn: {' '.join(text.split())}", file=sys.stderr)
+    return getattr(error, "exit_code", 1)
+
+
+if __name__ == "__main__":
+    main()

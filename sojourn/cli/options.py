@@ -1,0 +1,101 @@
+"""What every command takes: the lake, the settings file, and the way to a part that may not be installed."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lake.errors import UserError
+
+if TYPE_CHECKING:
+    from sojourn.settings import Settings
+
+LakeOption = Annotated[
+    Path | None,
+    typer.Option("--lake", envvar="SOJOURN_LAKE", help="The lake's folder [default: [lake] root, else ./lake-data]."),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", envvar="SOJOURN_CONFIG", help="The settings file, sojourn.toml."),
+]
+
+OUR_PACKAGES = ("sojourn", "dashboard", "alerts", "spark_analytics", "collectors", "lake", "lab")
+#: Package → the extra that installs what it needs.
+EXTRAS = {
+    "lake": "lake",
+    "collectors": "collectors",
+    "spark_analytics": "analytics",
+    "alerts": "alerts",
+    "dashboard": "dashboard",
+    "sojourn": "demo",
+    "lab": "all",
+}
+
+
+def part(module: str) -> ModuleType:
+    """Import ``module`` of one of our packages; UserError that names the extra where what it needs is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in OUR_PACKAGES:
+            raise
+        package = module.partition(".")[0]
+        raise UserError(
+            f"this command needs {missing}, which is not installed", f"pip install 'sojourn[{EXTRAS[package]}]'"
+        ) from error
+
+
+def settings_of(config: Path | None) -> Settings:
+    """The settings of ``config``, else of ``./sojourn.toml`` if there is one."""
+    from sojourn import settings
+
+    here = Path("sojourn.toml")
+    return settings.load(config or (here if here.is_file() else None))
+
+
+def opened(config: Path | None, lake: Path | None) -> tuple[Settings, Path]:
+    """Settings and lake of a command that may make the lake: definitions that the settings name are kept with it."""
+    settings = settings_of(config)
+    root = settings.lake_root(lake)
+    definitions = part("lake.definitions").Definitions
+    wanted = settings.section("definitions", definitions)
+    if settings.has("definitions") and definitions.load(root) != wanted:
+        part("lake.store").Lake(root).create()
+        wanted.save(root)
+    return settings, root
+
+
+def existing(config: Path | None, lake: Path | None) -> tuple[Settings, Path]:
+    """Settings and lake of a command that only reads: UserError if there is no lake."""
+    settings = settings_of(config)
+    root = settings.lake_root(lake)
+    if not root.is_dir():
+        raise UserError(f"there is no lake at {root}", "name it with --lake, or run `sojourn demo` to make one")
+    return settings, root
+
+
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """An event that SIGTERM, SIGINT and SIGHUP set; a second signal interrupts at once."""
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

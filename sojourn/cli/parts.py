@@ -1,0 +1,68 @@
+"""``sojourn collect | analyze | alert | dashboard``: one part alone, as it is deployed apart."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from typing import Annotated
+
+import typer
+
+from sojourn.cli.options import ConfigOption, LakeOption, opened, part, stopping
+
+OnceOption = Annotated[bool, typer.Option("--once", help="Work through what is there, then end.")]
+
+
+def collect(config: ConfigOption = None, lake: LakeOption = None) -> None:
+    """Read brokers: sample their queues, tap their messages' lives, into the lake."""
+    _log()
+    run = part("collectors.run").run
+    settings, root = opened(config, lake)
+    section = settings.section("collect", part("collectors.settings").CollectSettings)
+    with stopping() as stop:
+        run(section, root, stop)
+
+
+def analyze(
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+    once: OnceOption = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Compute gold anew from bronze.")] = False,
+) -> None:
+    """Turn records into metrics with Spark."""
+    _log()
+    settings, root = opened(config, lake)
+    section = settings.section("analyze", part("spark_analytics.settings").AnalyzeSettings)
+    if rebuild:
+        part("spark_analytics.run").rebuild(section, root)
+    with stopping() as stop:
+        part("spark_analytics.run").run(section, root, stop, once=once)
+
+
+def alert(config: ConfigOption = None, lake: LakeOption = None, once: OnceOption = False) -> None:
+    """Evaluate rules, send webhooks, decide and serve limits."""
+    _log()
+    run = part("alerts.run").run
+    settings, root = opened(config, lake)
+    section = settings.section("alert", part("alerts.settings").AlertSettings)
+    with stopping() as stop:
+        run(section, root, stop, once=once)
+
+
+def dashboard(config: ConfigOption = None, lake: LakeOption = None) -> None:
+    """Serve the dashboard."""
+    run = part("dashboard.run")
+    settings, root = opened(config, lake)
+    section = settings.section("dashboard", part("dashboard.settings").DashboardSettings)
+    command = run.command(section, root)
+    env = {**os.environ, **run.environment(section, root)}
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(f"{command[0]} is not there")
+    os.execvpe(command[0], command, env)
+
+
+def _log() -> None:
+    logging.basicConfig(
+        level=os.environ.get("SOJOURN_LOG", "INFO").upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )

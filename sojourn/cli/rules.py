@@ -1,0 +1,23 @@
+"""``sojourn rules check | test``: rule files, before they page anybody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sojourn.cli.options import ConfigOption, LakeOption, part, settings_of
+
+app = typer.Typer(no_args_is_help=True, help="Check rule files and run their unit tests.")
+
+FilesArgument = Annotated[list[Path] | None, typer.Argument(help="Rule files or folders [default: those in use].")]
+
+
+@app.command()
+def check(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOption = None) -> None:
+    """Say what is wrong with rule files, or that nothing is."""
+    settings = settings_of(config).section("alert", part("alerts.settings").AlertSettings)
+    paths = files or list(settings.rules)
+    rules = part("alerts.rules.loader").load_rules(paths, builtin=not files and settings.builtin)
+    typer.echo(f"{len(rules)} rules, all valid")

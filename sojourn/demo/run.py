@@ -1,0 +1,251 @@
+"""The demo from start to finish: start everything, let the scenario play, drain, measure, tell."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from lake.errors import SojournError
+from lake.files import only_one, write_atomically
+from lake.reader import Reader
+from lake.store import Lake
+from sojourn.demo import measure, scenario
+from sojourn.demo.broker import Broker, StreamReading, provision
+from sojourn.demo.freshness import Freshness
+from sojourn.demo.layout import DEFAULT_LAKE, Layout
+from sojourn.demo.look import Looker
+from sojourn.demo.report import Report
+from sojourn.demo.screen import Screen
+from sojourn.demo.settings_file import TARGET_SECONDS, WINDOW_SECONDS, settings_text
+from sojourn.parts import module, own_environment, part_child
+from sojourn.settings import load
+from sojourn.supervise.probes import free_port, http_ok
+from sojourn.supervise.supervisor import TICK_SECONDS, Child, Event, Supervisor
+
+LOOK_SECONDS = 1.0
+#: How long the first metrics may take; a first start fetches Spark's jars, which says so itself.
+WARM_UP_SECONDS = 120.0
+#: How long the lake may take to show what the broker counted, at the end and after Ctrl-C.
+FLUSH_SECONDS, HASTY_FLUSH_SECONDS = 15.0, 2.0
+STOP_SECONDS, HASTY_STOP_SECONDS = 8.0, 5.0
+INTERRUPTED = 130
+
+
+def run(*, duration: float | None, headless: bool, lake: Path | None, stop: threading.Event) -> int:
+    """Run the demo; the exit code: 0 all as it must be, 1 not so, 130 interrupted."""
+    plan = scenario.Scenario.lasting(duration or scenario.DEFAULT_DURATION)
+    layout = Layout((lake or DEFAULT_LAKE).expanduser().absolute())
+    store = Lake(layout.lake)
+    store.create()
+    with only_one(store.state_path("run", "demo.lock"), "a demo on this lake"):
+        demo = _Demo(plan, layout, headless, stop)
+        with demo.screen:
+            report = demo.play()
+    if report is None:
+        demo.screen.say("interrupted before there was anything to tell")
+        return INTERRUPTED
+    return _tell(demo, report)
+
+
+def _tell(demo: _Demo, report: Report) -> int:
+    write_atomically(demo.layout.report, report.as_json())
+    console = demo.screen.console
+    console.print(report.as_table(), soft_wrap=not console.is_terminal)
+    if report.interrupted:
+        demo.screen.say("interrupted: what is above was counted in haste")
+        return INTERRUPTED
+    for problem in report.problems:
+        demo.screen.say(f"✗ {problem}", "bold red")
+    if not report.problems:
+        demo.screen.say(
+            f"✓ {scenario.NOISY}, and nobody else, was named and throttled; nothing was lost or doubled", "bold green"
+        )
+    demo.screen.say(f"the same as JSON: {demo.layout.report}")
+    demo.screen.say(f"""ask the lake: sojourn sql --lake {demo.layout.lake} "SELECT * FROM tenant_backlog_now" """)
+    return 1 if report.problems else 0
+
+
+@dataclass
+class _Demo:
+    plan: scenario.Scenario
+    layout: Layout
+    headless: bool
+    stop: threading.Event
+    screen: Screen = field(default_factory=lambda: Screen(Console()))
+    troubles: list[str] = field(default_factory=list)
+
+    def play(self) -> Report | None:
+        """Everything between the first process and the last; None if it was interrupted before the surge."""
+        self.started = time.time()
+        self.layout.prepare()
+        self.broker = Broker.below(self.layout.broker)
+        self.supervisor = Supervisor(
+            self.layout.logs, self.layout.lake / "state" / "run" / "processes.json", self._on_event
+        )
+        self.freshness = Freshness(Lake(self.layout.lake).path("partials"))
+        self.looker = Looker(self.layout, self.broker, self.plan, self.freshness)
+        try:
+            self._start()
+            self._until(lambda: self._elapsed() >= self.plan.traffic_seconds)
+            return self._finish()
+        finally:
+            self.freshness.stop()
+            self.supervisor.stop(within=HASTY_STOP_SECONDS if self.stop.is_set() else STOP_SECONDS)
+
+    def _start(self) -> None:
+        """Start every process, then the scenario's clock once the first metrics are there."""
+        layout, supervisor = self.layout, self.supervisor
+        self.screen.say(f"lake: {layout.lake} (again on the same lake continues it)")
+        alert_port, dashboard_port, receiver_port = free_port(), free_port(), free_port()
+        text = settings_text(layout, self.broker, alert_port, dashboard_port, receiver_port)
+        write_atomically(layout.settings, text)
+        settings = load(layout.settings)
+        self._keep_definitions()
+        parts = {
+            name: part_child(name, settings, layout.settings, layout.lake)
+            for name in ("analyze", "collect", "alert", *(() if self.headless else ("dashboard",)))
+        }
+        supervisor.start(parts["analyze"])  # the slowest to be ready
+        supervisor.start(self.broker.child())
+        supervisor.wait_ready("broker", unless=self.stop.is_set)
+        asyncio.run(provision(self.broker.url))
+        supervisor.start(self._receiver(receiver_port))
+        for name in ("collect", "alert"):
+            supervisor.start(parts[name])
+        self.freshness.start()
+        self._start_traffic(f"http://127.0.0.1:{alert_port}")
+        if not self.headless:
+            supervisor.start(parts["dashboard"])
+        supervisor.wait_ready(unless=self.stop.is_set)
+        if not self.headless:
+            self.screen.say(f"dashboard: http://127.0.0.1:{dashboard_port}", "bold")
+        give_up = time.time() + WARM_UP_SECONDS
+        self._until(lambda: self.freshness.first_metrics or time.time() > give_up)
+        if not self.freshness.first_metrics and not self.stop.is_set():
+            raise SojournError(f"no metrics within {WARM_UP_SECONDS:.0f} s: see {layout.logs / 'analyze.log'}")
+        self.screen.say(f"first metrics {time.time() - self.started:.0f} s after the start", "dim")
+        layout.start_clock(time.time())
+
+    def _keep_definitions(self) -> None:
+        from lake.definitions import Definitions
+
+        Definitions(window_seconds=WINDOW_SECONDS, target_seconds=TARGET_SECONDS).save(self.layout.lake)
+
+    def _receiver(self, port: int) -> Child:
+        command = module("sojourn.demo.receiver", str(port), str(self.layout.secret), str(self.layout.webhooks))
+        return Child("receiver", command, own_environment(), ready=http_ok(f"http://127.0.0.1:{port}/healthz"))
+
+    def _start_traffic(self, limits_url: str) -> None:
+        """Consumers first, then producers: two processes of each."""
+        share = scenario.CONCURRENCY // scenario.CONSUMERS
+        for number in range(scenario.CONSUMERS):
+            seed = str(int(self.started) * 10 + number)
+            command = module("sojourn.demo.consumers", self.broker.url, str(share), seed)
+            self.supervisor.start(Child(f"consumer-{number}", command, own_environment()))
+        groups = ([tenant for tenant in scenario.TENANTS if tenant != scenario.NOISY], [scenario.NOISY])
+        for number, tenants in enumerate(groups):
+            arguments = (limits_url, str(self.layout.lake), str(number), str(self.plan.traffic_seconds), *tenants)
+            command = module("sojourn.demo.producers", self.broker.url, *arguments)
+            self.supervisor.start(Child(f"producer-{number}", command, own_environment(), ends=True))
+
+    def _finish(self) -> Report | None:
+        """Let the queue drain and the lake catch up, then measure; in haste, and maybe nothing, if interrupted."""
+        hasty = self.stop.is_set()
+        start = self.layout.clock_start()
+        self.supervisor.stop("producer-0", "producer-1", within=2.0) if self._knows("producer-1") else None
+        if start is None or (hasty and self._elapsed() < self.plan.phases[1].begins):
+            return None
+        drained = time.time() + (0.0 if hasty else scenario.DRAIN_SECONDS)
+        self._until(lambda: time.time() > drained or self._reading().held == 0)
+        self.supervisor.stop(*(f"consumer-{number}" for number in range(scenario.CONSUMERS)), within=3.0)
+        reader, reading = Reader(self.layout.lake), self._reading()
+        patience = time.time() + (HASTY_FLUSH_SECONDS if hasty else FLUSH_SECONDS)
+        while not (balance := measure.balance(reader, reading)).exact and time.time() < patience:
+            self._pause()
+            reading = self._reading()
+        if not hasty:
+            self._await_release(reader, patience)
+        return self._measured(reader, balance, start, hasty)
+
+    def _await_release(self, reader: Reader, patience: float) -> None:
+        """Give the alert the time to be resolved and the limit to be released, if they still are to be."""
+        while time.time() < patience and not self.stop.is_set():
+            status = self.looker.look(time.time(), self.troubles)
+            self.screen.show(status)
+            if not status.alerts and not status.limits:
+                return
+            self._pause()
+
+    def _measured(self, reader: Reader, balance: measure.Balance, start: float, hasty: bool) -> Report:
+        _, surge, after = self.plan.phases
+        surge_at, end = start + surge.begins, start + self.plan.traffic_seconds
+        first = measure.first_attempts(reader, start)
+        quiet = [one for one in first if one.tenant != scenario.NOISY]
+        entries = measure.webhooks(self.layout.webhooks, start)
+        actions = measure.enforced(reader, start)
+        detected, resolved = measure.alert_moments(reader, scenario.NOISY, surge_at)
+        about = [action for action in actions if action["tenant"] == scenario.NOISY]
+        moments = measure.Moments(
+            surge=surge_at,
+            surge_ends=start + after.begins,
+            detected=detected,
+            webhook=measure.first_webhook(entries, scenario.NOISY),
+            throttled=_first(about, "throttle"),
+            recovered=measure.recovery(quiet, surge_at, min(end, time.time())),
+            resolved=resolved,
+            released=_first(about, "release"),
+        )
+        return Report(
+            moments=moments,
+            ages=measure.quiet_ages(quiet, moments),
+            webhook_delays=measure.webhook_delays(reader, entries, start),
+            freshness=self.freshness.between(start, min(end, time.time())),
+            balance=balance,
+            accused=frozenset(measure.accused(reader, start)),
+            throttled=frozenset(measure.throttled(actions)),
+            unverified_webhooks=sum(not entry["verified"] for entry in entries),
+            shed=self.looker.shed(),
+            restarts={name: count for name in self.supervisor.states() if (count := self.supervisor.restarts(name))},
+            interrupted=hasty,
+        )
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        """Keep the children alive and the screen moving until ``done``, or until we are told to stop."""
+        due = 0.0
+        while not self.stop.is_set() and not done():
+            self.supervisor.tick()
+            if time.time() >= due:
+                due = time.time() + LOOK_SECONDS
+                self.screen.show(self.looker.look(time.time(), self.troubles))
+            time.sleep(TICK_SECONDS)
+
+    def _pause(self) -> None:
+        self.supervisor.tick()
+        time.sleep(0.3)
+
+    def _elapsed(self) -> float:
+        start = self.layout.clock_start()
+        return time.time() - start if start is not None else -1.0
+
+    def _knows(self, name: str) -> bool:
+        return name in self.supervisor.states()
+
+    def _reading(self) -> StreamReading:
+        return self.broker.reading()
+
+    def _on_event(self, event: Event) -> None:
+        self.troubles.append(f"{event.child}: {event.text}")
+        self.screen.say(f"{event.child}: {event.text}", "red" if event.bad else "dim")
+
+
+def _first(actions: list[dict[str, object]], decision: str) -> float | None:
+    for action in actions:
+        if action["decision"] == decision:
+            return float(action["at"].timestamp())  # type: ignore[attr-defined]
+    return None

@@ -1,0 +1,77 @@
+"""The ``sojourn.toml`` of the demo: what the parts are told, and an example for a first file of one's own."""
+
+from __future__ import annotations
+
+import json
+
+from sojourn.demo import scenario
+from sojourn.demo.broker import Broker
+from sojourn.demo.layout import Layout
+
+_TEMPLATE = """\
+# Written by `sojourn demo`; each run writes it anew.
+
+[lake]
+root = {lake}
+
+[definitions]
+window_seconds = {window}
+target_seconds = {target}
+
+[[collect.brokers]]
+name = {broker}
+kind = "nats"
+url = {url}
+streams = [
+  {{ name = {stream}, tenant_header = {header} }},
+  {{ name = {dead_letters}, tenant_header = {header}, dead_letter_for = {stream} }},
+]
+
+[alert]
+port = {alert_port}
+
+[[alert.receivers]]
+name = "demo"
+url = {webhook}
+secret_file = {secret}
+allow_private = true # the receiver runs on this machine
+
+[[alert.control.policies]]
+name = {policy}
+kind = "aimd"
+dry_run = false # the default only decides and writes down what it would do
+floor = 5.0
+cooldown_seconds = 5.0
+lease_seconds = 20.0
+effect_seconds = 8.0
+
+[dashboard]
+port = {dashboard_port}
+refresh_seconds = 1.0
+"""
+
+#: Short, because the demo is: rates settle within seconds of a change.
+WINDOW_SECONDS = 10
+TARGET_SECONDS = 2.0
+#: The policy that the built-in rule on noisy tenants names.
+POLICY = "throttle-tenant"
+
+
+def settings_text(layout: Layout, broker: Broker, alert_port: int, dashboard_port: int, receiver_port: int) -> str:
+    """The settings of one run: where its servers listen is chosen anew each time."""
+    values: dict[str, object] = {
+        "lake": str(layout.lake),
+        "window": WINDOW_SECONDS,
+        "target": TARGET_SECONDS,
+        "broker": scenario.BROKER,
+        "url": broker.url,
+        "stream": scenario.STREAM,
+        "dead_letters": scenario.DEAD_LETTERS,
+        "header": scenario.TENANT_HEADER,
+        "alert_port": alert_port,
+        "webhook": f"http://127.0.0.1:{receiver_port}/webhook",
+        "secret": str(layout.secret),
+        "policy": POLICY,
+        "dashboard_port": dashboard_port,
+    }
+    return _TEMPLATE.format(**{name: json.dumps(value) for name, value in values.items()})
