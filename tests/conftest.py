@@ -1,0 +1,71 @@
+"""Fixtures that every test may ask for: real servers, one Spark session, a fresh lake."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lake.errors import UserError
+from lake.store import Lake
+from tests.support.nats import NatsServer
+from tests.support.servers import require_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The environment that says where downloads come from and are kept; all other settings are the test's own.
+KEPT = ("SOJOURN_CACHE", "SOJOURN_JARS", "SOJOURN_MAVEN_REPOSITORY")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("SOJOURN_") and name not in KEPT:
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A fresh lake with all its tables, empty."""
+    fresh = Lake(tmp_path / "lake")
+    fresh.create()
+    return fresh
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A NATS server that all tests share: name streams for your test, and leave the server running."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def own_nats_server(tmp_path: Path) -> Iterator[NatsServer]:
+    """A NATS server for one test alone, which may kill it."""
+    server = NatsServer(tmp_path / "nats")
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The Spark session that all tests share (seconds to start); leave its settings as they are."""
+    from spark_analytics.runtime.session import build_session
+
+    try:
+        session = build_session("tests", quick_start=True, conf={"spark.driver.memory": "1g"})
+    except UserError as error:
+        require_server(str(error))
+    yield session
+    session.stop()
