@@ -42,7 +42,7 @@ def _readiness(name: str, settings: Settings) -> Callable[[], bool] | None:
         alert = settings.section("alert", AlertSettings)
         if alert.port:
             require_free(alert.host, alert.port, "[alert] port")
-            return http_ok(f"http://{alert.host}:{alert.port}/v1/limits")
+            return http_ok(f"http://{alert.host}:{alert.port}/-/healthy")
     if name == "dashboard":
         from dashboard import run
         from dashboard.settings import DashboardSettings

@@ -115,7 +115,9 @@ def _override(tables: dict[str, Any], steps: list[str], value: Any, name: str) -
 
 
 def _explained(error: ValidationError, section: str, model: type[BaseModel], origin: str) -> UserError:
-    first = error.errors()[0]
+    errors = error.errors()
+    # A misspelt key often leaves another one missing: the misspelling is what to mend.
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     where = ".".join(str(step) for step in (section, *first["loc"]))
     if first["type"] == "extra_forbidden":
         parent = _model_at(model, first["loc"][:-1])

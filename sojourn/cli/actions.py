@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -46,51 +45,53 @@ def revoke(
     url: UrlOption = None,
 ) -> None:
     """Take an action back now; its policy leaves that tenant alone for a while."""
-    _ask(config, lake, url, "POST", f"/v1/actions/{urllib.parse.quote(action_id, safe='')}/revoke")
+    _ask(config, lake, url, f"/v1/actions/{urllib.parse.quote(action_id, safe='')}/revoke")
     typer.echo(f"revoked: {action_id}")
 
 
 @app.command()
 def pause(config: ConfigOption = None, lake: LakeOption = None, url: UrlOption = None) -> None:
     """The kill switch: release every limit and act no more until `resume`."""
-    _ask(config, lake, url, "POST", "/v1/actions/pause")
+    _ask(config, lake, url, "/v1/pause")
     typer.echo("paused: nothing is limited, nothing will be until `sojourn actions resume`")
 
 
 @app.command()
 def resume(config: ConfigOption = None, lake: LakeOption = None, url: UrlOption = None) -> None:
     """Let policies act again."""
-    _ask(config, lake, url, "POST", "/v1/actions/resume")
+    _ask(config, lake, url, "/v1/resume")
     typer.echo("resumed")
 
 
-def _ask(config: Path | None, lake: Path | None, url: str | None, method: str, path: str) -> Any:
-    settings = part("alerts.settings").AlertSettings
-    section = settings_of(_near(config, lake)).section("alert", settings)
-    base = url or f"http://{section.host}:{section.port}"
-    request = urllib.request.Request(base.rstrip("/") + path, method=method, data=b"")
+def _ask(config: Path | None, lake: Path | None, url: str | None, path: str) -> None:
+    """POST to the API of the alert process that works on this lake."""
+    settings = settings_of(config)
+    section = settings.section("alert", part("alerts.settings").AlertSettings)
+    base = url or _told_address(settings.lake_root(lake)) or f"http://{section.host}:{section.port}"
+    request = urllib.request.Request(base.rstrip("/") + path, method="POST", data=b"")
     if token := section.token():
         request.add_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=10) as response:
-            return json.load(response)
+            response.read()
     except urllib.error.HTTPError as error:
-        raise UserError(f"{base}{path} answers {error.code}: {_detail(error)}", "see `sojourn actions list`") from error
-    except (urllib.error.URLError, OSError) as error:
-        raise SojournError(f"no alert process answers at {base}: {getattr(error, 'reason', error)}") from error
+        raise UserError(f"{base} refuses ({error.code}): {_detail(error)}", "see `sojourn actions list`") from error
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise SojournError(f"no alert process answers at {base}: {reason}") from error
 
 
-def _near(config: Path | None, lake: Path | None) -> Path | None:
-    """The settings file given, else the one that a demo left in its lake."""
-    chosen = lake or (Path(os.environ["SOJOURN_LAKE"]) if "SOJOURN_LAKE" in os.environ else None)
-    if config is None and chosen is not None and (chosen / "sojourn.toml").is_file():
-        return chosen / "sojourn.toml"
-    return config
+def _told_address(root: Path) -> str | None:
+    """Where the alert process on this lake says that it listens."""
+    try:
+        return str(json.loads((root / "state" / "run" / "alerts.json").read_text(encoding="utf-8"))["url"])
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _detail(error: urllib.error.HTTPError) -> str:
     text = error.read(2000).decode(errors="replace").strip()
     try:
-        return str(json.loads(text).get("error", text))
-    except (ValueError, AttributeError):
+        return str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
         return text or error.reason
