@@ -22,7 +22,7 @@ from lake.errors import UserError
 from lake.select import check, tables_of
 from lake.snapshot import Snapshot
 from lake.tables import TABLES
-from lake.views import VIEWS, render
+from lake.views import VIEWS, below, render
 from lake.views.catalogue import bucket_value_sql
 
 #: Functions that Spark has and DuckDB lacks, and Sojourn's own for histograms.
@@ -88,7 +88,7 @@ class Reader:
         if definitions != self._definitions:
             self._definitions = definitions
             self._kept.clear()
-        tables, views = _below(frozenset(names))
+        tables, views = below(names)
         for name in tables:
             self._load(name)
         for name in views:
@@ -101,7 +101,7 @@ class Reader:
             self._loaded[name] = version
 
     def _keep(self, name: str) -> None:
-        below = tuple(self._loaded[table] for table in _below(frozenset({name}))[0])
+        below = tuple(self._loaded[table] for table in below({name})[0])
         if self._kept.get(name) == below and name not in _CLOCKED:
             return
         sql = to_duckdb(render(VIEWS[name], self._definitions))
@@ -113,23 +113,6 @@ class Reader:
 def to_duckdb(sql: str) -> str:
     """Spark-dialect ``sql`` in DuckDB's dialect."""
     return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
-
-
-@cache
-def _reads(view: str) -> frozenset[str]:
-    return frozenset(tables_of(sqlglot.parse_one(render(VIEWS[view], Definitions()), read="spark")))
-
-
-@cache
-def _below(names: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tables and the views that ``names`` rest on, themselves included; views in the order of their building."""
-    pending, seen = set(names), set()
-    while pending:
-        name = pending.pop()
-        seen.add(name)
-        if name in VIEWS:
-            pending |= _reads(name) - seen
-    return tuple(name for name in TABLES if name in seen), tuple(name for name in VIEWS if name in seen)
 
 
 def _connect() -> duckdb.DuckDBPyConnection:
