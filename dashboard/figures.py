@@ -1,0 +1,164 @@
+"""Plotly figures: one question each, units on every axis, and marks where alerts and actions happened."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import plotly.graph_objects as go
+
+from dashboard.services.alerting import Happening
+from dashboard.services.series import OTHER, Curve, Span
+from dashboard.theme import ACTING, CALM, LOUD, MUTED
+
+HEIGHT = 300
+_SHAPES = {True: "hv", False: "linear"}
+_SIGNS = {"alert": ("▲", LOUD), "resolved": ("▽", MUTED), "action": ("◆", ACTING)}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How a curve is drawn; dashes tell curves apart where colours cannot."""
+
+    name: str
+    color: str
+    dash: str = "solid"
+    width: float = 2.0
+    step: bool = False
+
+
+def backlog(span: Span, curves: Sequence[Curve], noisy: Collection[str], marks: Sequence[Happening]) -> go.Figure:
+    """Backlog over time, stacked by tenant: the calm ones below, noisy ones on top, hatched."""
+    figure = _figure(span, "messages", marks)
+    ordered = [c for c in curves if c.name == OTHER]
+    ordered += sorted((c for c in curves if c.name not in noisy and c.name != OTHER), key=lambda curve: curve.name)
+    ordered += [c for c in curves if c.name in noisy]
+    calm = iter(CALM * (1 + len(ordered) // len(CALM)))
+    for curve in ordered:
+        loud = curve.name in noisy
+        color = LOUD if loud else MUTED if curve.name == OTHER else next(calm)
+        known = sum(value is None for value in curve.values)  # unknown at the start; a stack would draw it as 0
+        figure.add_scatter(
+            x=_times(span)[known:],
+            y=curve.values[known:],
+            name=f"{curve.name} (noisy)" if loud else curve.name,
+            stackgroup="backlog",
+            mode="lines",
+            line={"width": 1, "color": color, "shape": "hv"},
+            fillcolor=_tint(color, 0.55 if loud else 0.4),
+            fillpattern={"shape": "/", "size": 7, "solidity": 0.2, "bgcolor": _tint(color, 0.5), "fgcolor": color}
+            if loud
+            else None,
+            hovertemplate="%{y:,.0f}",
+        )
+    return figure
+
+
+def lines(
+    span: Span,
+    curves: Sequence[tuple[Line, Curve]],
+    unit: str,
+    marks: Sequence[Happening],
+    *,
+    target: tuple[float, str] | None = None,
+) -> go.Figure:
+    """Curves over time; ``target`` is a level to compare them with."""
+    figure = _figure(span, unit, marks)
+    for line, curve in curves:
+        sparse = sum(value is not None for value in curve.values) < 2
+        figure.add_scatter(
+            x=_times(span),
+            y=curve.values,
+            name=line.name,
+            mode="markers" if sparse else "lines",
+            connectgaps=False,
+            line={
+                "color": line.color,
+                "dash": line.dash,
+                "width": line.width,
+                "shape": "hv" if line.step else "linear",
+            },
+            hovertemplate="%{y:,.3~g} " + unit,
+        )
+    if target is not None:
+        level, words = target
+        figure.add_hline(
+            y=level,
+            line={"color": MUTED, "dash": "dash", "width": 1},
+            annotation={"text": words, "font": {"size": 11, "color": MUTED}, "xanchor": "right"},
+            annotation_position="top right",
+        )
+    return figure
+
+
+def _figure(span: Span, unit: str, marks: Sequence[Happening]) -> go.Figure:
+    figure = go.Figure()
+    figure.update_layout(
+        height=HEIGHT,
+        margin={"l": 8, "r": 8, "t": 16, "b": 8},
+        hovermode="x unified",
+        legend={"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top", "xanchor": "left", "font": {"size": 12}},
+        showlegend=True,
+        uirevision="kept",
+    )
+    times = _times(span)
+    figure.update_xaxes(
+        range=[times[0], times[-1]],
+        hoverformat="%H:%M:%S UTC",
+        tickformat="%H:%M:%S" if span.end - span.start <= 300 else "%H:%M",
+        showgrid=False,
+        zeroline=False,
+        nticks=8,
+    )
+    figure.update_yaxes(title={"text": unit, "font": {"size": 12}}, rangemode="tozero", zeroline=False, nticks=5)
+    for mark in _spread(span, marks):
+        _mark(figure, mark)
+    return figure
+
+
+def _spread(span: Span, marks: Sequence[Happening]) -> list[Happening]:
+    """The marks inside the span; of those that would lie on one another the newest only."""
+    width = (span.end - span.start) / 60
+    kept: list[Happening] = []
+    for mark in sorted((mark for mark in marks if span.holds(mark.at)), key=lambda mark: mark.at, reverse=True):
+        if all(mark.kind != other.kind or (other.at - mark.at).total_seconds() >= width for other in kept):
+            kept.append(mark)
+    return kept
+
+
+def _mark(figure: go.Figure, mark: Happening) -> None:
+    sign, color = _SIGNS[mark.kind]
+    at = _naive(mark.at)
+    figure.add_shape(
+        type="line", x0=at, x1=at, y0=0, y1=1, yref="paper", line={"color": color, "width": 1, "dash": "dot"}
+    )
+    figure.add_annotation(
+        x=at,
+        y=1,
+        yref="paper",
+        yanchor="middle",
+        text=sign,
+        showarrow=False,
+        font={"color": color, "size": 13},
+        hovertext=_text(f"{mark.when} {mark.what}"),
+    )
+
+
+def _text(words: str) -> str:
+    """Plotly reads a little HTML in texts: what looks like a tag must not be one."""
+    return words.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _times(span: Span) -> list[datetime]:
+    return [_naive(at) for at in span.instants]
+
+
+def _naive(at: datetime) -> datetime:
+    """Plotly draws what it is given: UTC without its zone stays UTC in every browser."""
+    return at.replace(tzinfo=None)
+
+
+def _tint(color: str, opacity: float) -> str:
+    red, green, blue = (int(color[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"

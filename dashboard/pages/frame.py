@@ -1,0 +1,84 @@
+"""What every page has around it: settings, the repository, live renewal, the banner, first steps and errors."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard.pages import markup
+from dashboard.repository import Repository
+from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
+from dashboard.services.freshness import Freshness, Level, freshness
+from dashboard.services.keys import Row
+from dashboard.services.say import ago, clock, duration
+from dashboard.settings import DashboardSettings
+from lake.errors import SojournError
+
+log = logging.getLogger(__name__)
+
+
+def settings() -> DashboardSettings:
+    """The settings that the server was started with."""
+    return DashboardSettings.model_validate_json(os.environ.get(SETTINGS_VARIABLE) or "{}")
+
+
+def repository() -> Repository:
+    """The lake that the server was started for."""
+    return Repository(Path(os.environ.get(LAKE_VARIABLE) or "lake-data").expanduser().absolute())
+
+
+def live(body: Callable[[Repository, list[Row], datetime], None]) -> None:
+    """Show ``body(repository, health, now)`` and renew it every few seconds, without moving the rest of the page."""
+    st.html(markup.style_sheet())
+    st.fragment(run_every=settings().refresh_seconds)(_guarded)(body)
+
+
+def _guarded(body: Callable[[Repository, list[Row], datetime], None]) -> None:
+    lake = repository()
+    now = datetime.now(UTC)
+    try:
+        health = lake.health()
+        if not health:
+            _first_steps(lake.root)
+            return
+        body(lake, health, now)
+    except SojournError as error:
+        log.warning("the lake could not be shown: %s", error)
+        st.error(markup.plain(f"The lake could not be read: {error}"), icon=":material/error:")
+        st.html(markup.note("This page tries again by itself. `sojourn doctor` says more."))
+
+
+def age_of_data(lake: Repository, health: list[Row], now: datetime) -> Freshness | None:
+    """How fresh the rows are; shows the banner if they are not."""
+    as_of: dict[str, datetime] = {}
+    for row in health:
+        as_of[row["broker"]] = max(row["as_of"], as_of.get(row["broker"], row["as_of"]))
+    fresh = freshness(as_of, lake.heartbeats(), now, settings().stale_after_seconds)
+    if fresh is not None and fresh.level is not Level.FRESH:
+        st.html(markup.banner(fresh))
+    return fresh
+
+
+def as_of_line(fresh: Freshness | None, now: datetime) -> str:
+    """When the figures are from, and how often the page renews itself."""
+    if fresh is None:
+        return "no data yet"
+    every = duration(settings().refresh_seconds)
+    return f"As of {clock(fresh.as_of, now, seconds=True)} UTC, {ago(fresh.as_of, now)} · renewed every {every}"
+
+
+def _first_steps(root: Path) -> None:
+    st.title("No queue has been seen yet", anchor=False)
+    st.markdown(
+        f"The lake at `{root}` holds no messages and no readings. As soon as it does, they appear here.\n\n"
+        "| To … | run |\n|---|---|\n"
+        "| see the whole system at work on this machine | `sojourn demo` |\n"
+        "| watch your own brokers | `sojourn up -c sojourn.toml` |\n"
+        "| look into a log of the past | `sojourn replay events.jsonl`, then `sojourn analyze --once` |\n"
+        "| find out what is wrong | `sojourn doctor` |\n"
+    )

@@ -1,0 +1,185 @@
+"""Small pieces of HTML. Whatever comes from outside (tenants, reasons, labels) is escaped here, and only here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from urllib.parse import quote
+
+from dashboard.services.alerting import AlertCard, Happening, LimitCard, severity_rank
+from dashboard.services.freshness import Freshness, Level
+from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
+from dashboard.services.queue import TenantLine
+from dashboard.services.say import UNKNOWN
+from dashboard.theme import style
+
+_SIGNS = {
+    Verdict.ACT: ("▲", "act"),
+    Verdict.WATCH: ("◆", "watch"),
+    Verdict.UNKNOWN: ("?", ""),
+    Verdict.FINE: ("✓", "fine"),
+}
+_MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]()<>#+-.!|~$:"})
+_DEEDS = {"alert": "▲", "resolved": "▽", "action": "◆"}
+
+
+def plain(text: str) -> str:
+    """``text`` for a Streamlit label or title, where Markdown would be read: every sign means itself."""
+    return text.translate(_MARKDOWN)
+
+
+def style_sheet() -> str:
+    """The style element that the other pieces need once on a page."""
+    return f"<style>{style()}</style>"
+
+
+def banner(fresh: Freshness) -> str:
+    """The age of the data, loud; announced by screen readers when it appears."""
+    quiet = fresh.level is Level.QUIET
+    sign = "◆" if quiet else "▲"
+    return (
+        f'<div class="sj"><div class="sj-banner{" quiet" if quiet else ""}" role="{"status" if quiet else "alert"}">'
+        f"<strong>{sign} {escape(fresh.title)}</strong>{_code(fresh.reason)}</div></div>"
+    )
+
+
+def alerts(cards: Sequence[AlertCard]) -> str:
+    """Alerts, each with its severity, what it says, since when and about whom."""
+    return f'<div class="sj"><ul class="sj-alerts">{"".join(_alert(card) for card in cards)}</ul></div>'
+
+
+def _alert(card: AlertCard) -> str:
+    rank = severity_rank(card.severity)
+    loud = "act" if rank <= severity_rank("error") else "watch" if rank <= severity_rank("ticket") else ""
+    tag = f"▲ {card.severity}" if card.firing else "pending"
+    what = card.summary or card.title
+    return (
+        f'<li class="{"" if card.firing else "pending"}"><div class="head">'
+        f'<span class="sj-tag {loud if card.firing else ""}">{escape(tag)}</span>'
+        f'<span class="what">{escape(what)}</span></div>'
+        f'<p class="dim">{escape(f"{card.title} {card.since} · {card.about} · value {card.value}")}</p></li>'
+    )
+
+
+def verdict(card: QueueCard) -> str:
+    """A queue's verdict as sign and word, with its mode."""
+    return f'<div class="sj">{_verdict(card)} <span class="dim">{escape(card.mode)}</span></div>'
+
+
+def _verdict(card: QueueCard) -> str:
+    sign, tone = _SIGNS[card.verdict]
+    return f'<span class="sj-tag {tone}">{sign} {escape(card.verdict.word)}</span>'
+
+
+def queue(card: QueueCard) -> str:
+    """A queue's sentence and figures."""
+    return f'<div class="sj"><p class="sj-sentence">{escape(card.predicate)}</p>{_facts(card.facts)}</div>'
+
+
+def queues(cards: Sequence[QueueCard], caption: str) -> str:
+    """Many queues as a table; each name leads to its page."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Queue", "", *COLUMNS))
+    rows = "".join(
+        f'<tr><th scope="row">{_queue_link(card.name)}</th>'
+        f"<td>{_verdict(card)}</td>{''.join(_cell(cell) for cell in card.cells)}</tr>"
+        for card in cards
+    )
+    return (
+        f'<div class="sj sj-scroll"><table class="sj-table"><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _queue_link(name: str) -> str:
+    return f'<a href="queue?queue={quote(name, safe="")}" target="_self">{escape(name)}</a>'
+
+
+def _cell(text: str) -> str:
+    unknown = ' class="unknown"' if text == UNKNOWN else ""
+    return f"<td{unknown}>{escape(text)}</td>"
+
+
+def facts(items: Iterable[Fact]) -> str:
+    """A row of figures with their labels and notes."""
+    return f'<div class="sj">{_facts(items)}</div>'
+
+
+def _facts(items: Iterable[Fact]) -> str:
+    return f'<dl class="sj-facts">{"".join(_fact(item) for item in items)}</dl>'
+
+
+def _fact(item: Fact) -> str:
+    unknown = ' class="unknown"' if item.value == UNKNOWN else ""
+    note = f"<small>{escape(item.note)}</small>" if item.note else ""
+    return f"<div><dt>{escape(item.label)}</dt><dd{unknown}>{escape(item.value)}{note}</dd></div>"
+
+
+def limits(cards: Sequence[LimitCard]) -> str:
+    """What holds somebody back now, until when, and why."""
+    items = "".join(
+        f'<li><span class="lead">◆ {escape(card.tenant)} on {escape(card.queue)}: {escape(card.limit)}</span>'
+        f'<p class="num">{escape(card.expires)}</p><p class="dim">{escape(card.reason)}</p></li>'
+        for card in cards
+    )
+    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+
+
+def timeline(events: Sequence[Happening]) -> str:
+    """What alerts and actions did, the newest first."""
+    items = "".join(
+        f'<li><span class="dim num">{escape(event.when)}</span> {_DEEDS[event.kind]} '
+        f'<span class="lead">{escape(event.what)}</span><p class="dim">{escape(event.why)}</p></li>'
+        for event in events
+    )
+    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+
+
+def tenants(lines: Sequence[TenantLine], caption: str) -> str:
+    """The tenants of a queue as a table that screen readers can walk."""
+    columns = ("Tenant", "Backlog", "Share of backlog", "In flight", "Ready", "Oldest", "In → out", "Drained", "Limit")
+    head = "".join(f'<th scope="col">{name}</th>' for name in columns)
+    return (
+        f'<div class="sj sj-scroll"><table class="sj-table"><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(_tenant(line) for line in lines)}</tbody></table></div>"
+    )
+
+
+def _tenant(line: TenantLine) -> str:
+    noisy = ' <span class="sj-tag act">▲ noisy</span>' if line.noisy else ""
+    width = 0 if line.share is None else max(0.0, min(1.0, line.share)) * 100
+    tone = " act" if line.noisy else ""
+    bar = f'<span class="sj-bar{tone}" aria-hidden="true"><i style="width:{width:.0f}%"></i></span>'
+    rest = ' class="rest"' if line.drained == "–" and line.limit == "–" and line.oldest == "–" else ""
+    cells = (
+        line.backlog,
+        line.share_text,
+        line.in_flight,
+        line.ready,
+        line.oldest,
+        line.flow,
+        line.drained,
+        line.limit,
+    )
+    shown = [escape(cell) for cell in cells]
+    shown[1] += bar
+    return (
+        f'<tr{rest}><th scope="row">{escape(line.tenant)}{noisy}</th>'
+        f"{''.join(f'<td>{cell}</td>' for cell in shown)}</tr>"
+    )
+
+
+def section(title: str, conclusion: str = "") -> str:
+    """A heading with its conclusion below."""
+    below = f'<p class="dim">{escape(conclusion)}</p>' if conclusion else ""
+    return f'<div class="sj"><h2>{escape(title)}</h2>{below}</div>'
+
+
+def note(text: str) -> str:
+    """A quiet remark."""
+    return f'<div class="sj"><p class="dim">{_code(text)}</p></div>'
+
+
+def _code(text: str) -> str:
+    """Escaped text in which `backticks` set a command apart."""
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))

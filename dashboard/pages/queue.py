@@ -1,0 +1,188 @@
+"""One queue: who holds it, since when, and how it came to this. Bound to the address ``?queue=…&range=…``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import streamlit as st
+
+from dashboard import figures
+from dashboard.figures import Line
+from dashboard.pages import frame, markup
+from dashboard.repository import Repository
+from dashboard.services import series, story
+from dashboard.services.alerting import Happening, alert_cards, happenings
+from dashboard.services.keys import QueueKey, Row, concerns, resolve, short_names
+from dashboard.services.overview import queue_cards
+from dashboard.services.queue import tenant_lines
+from dashboard.services.series import Curve, Span
+from dashboard.theme import CALM, LOUD, MUTED
+
+#: Tenants in the table; all others are one line.
+TENANTS = 20
+_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+
+
+def page() -> Any:
+    """The page as the navigation knows it."""
+    return st.Page(render, title="Queue", url_path="queue", icon=":material/stacked_line_chart:")
+
+
+def render() -> None:
+    """Show the page: its two selectors, and below them what lives."""
+    frame.live(_body)
+
+
+def _body(lake: Repository, health: list[Row], now: datetime) -> None:
+    names = short_names(QueueKey.of(row) for row in health)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
+        chosen = _select_queue(names)
+        stretch = _select_range()
+    fresh = frame.age_of_data(lake, health, now)
+    if chosen is None:
+        return
+    row = next(row for row in health if QueueKey.of(row) == chosen)
+    total = next((row for row in lake.totals() if QueueKey.of(row) == chosen), None)
+    noisy = [row for row in lake.noisy_tenants() if QueueKey.of(row) == chosen]
+    transitions = lake.alert_transitions()
+    alerts = [card for card in alert_cards(lake.alert_states(), transitions, list(names), now) if card.queue == chosen]
+    (card,) = queue_cards([row], [total] if total else [], noisy, alerts, now, names)
+    st.title(markup.plain(card.name), anchor=False)
+    st.html(markup.verdict(card) + markup.queue(card))
+    st.html(markup.note(frame.as_of_line(fresh, now)))
+    if alerts:
+        st.html(markup.section("Alerts") + markup.alerts(alerts))
+    _tenants(lake, chosen, total)
+    about = [entry for entry in transitions if concerns(entry["labels"], chosen)]
+    done = [entry for entry in lake.actions() if concerns(entry, chosen)]
+    marks = happenings(about, done, now, limit=60)
+    if total is not None:
+        since, until = lake.history_bounds(chosen)
+        _charts(History(lake, chosen, Span.ending(until, stretch), since, marks))
+    st.html(markup.section("What happened"))
+    st.html(markup.timeline(marks[:15]) if marks else markup.note("No alert fired and nothing acted on this queue."))
+
+
+def _select_queue(names: dict[QueueKey, str]) -> QueueKey | None:
+    asked = st.query_params.get("queue")
+    options = sorted(names.values())
+    found = resolve(asked, names) if asked else None
+    if found is not None and asked != names[found]:
+        st.query_params["queue"] = names[found]
+    if asked and found is None:
+        st.warning(
+            markup.plain(f"No queue is called {asked!r} here. Choose one of these {len(options)}."),
+            icon=":material/search_off:",
+        )
+        del st.query_params["queue"]
+    by_name = {name: key for key, name in names.items()}
+    name = st.selectbox("Queue", options, key="queue", bind="query-params", width=420)
+    return by_name.get(name) if name else None
+
+
+def _select_range() -> str:
+    options = list(series.RANGES)
+    chosen = st.segmented_control(
+        "Range, up to the newest data",
+        options,
+        default=series.DEFAULT_RANGE,
+        key="range",
+        bind="query-params",
+        required=True,
+    )
+    return chosen or series.DEFAULT_RANGE
+
+
+def _tenants(lake: Repository, key: QueueKey, total: Row | None) -> None:
+    limits = [limit for limit in lake.limits() if concerns(limit, key)]
+    lines = tenant_lines(lake.tenants(key, TENANTS), total, limits, top=TENANTS)
+    if not lines:
+        st.html(markup.section("Tenants", "Unknown: no message event of this queue has been seen."))
+        return
+    caption = f"Noisy first, then by backlog; rates are means over the last {lake.definitions.window_seconds} s."
+    st.html(markup.section("Tenants") + markup.tenants(lines, caption))
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What every chart of a queue needs: where to ask, about what, and from when on anything is known."""
+
+    lake: Repository
+    key: QueueKey
+    span: Span
+    since: datetime
+    marks: tuple[Happening, ...]
+
+
+def _charts(past: History) -> None:
+    noisy = past.lake.once_noisy(past.key, past.span)
+    legend = " Marks on the time axis: ▲ an alert fires, ▽ it is resolved, ◆ an action." if past.marks else ""
+    st.html(markup.section("History", f"{past.span.words}.{legend}"))
+    left, right = st.columns(2, gap="large")
+    with left:
+        _backlog(past, noisy)
+        _rates(past)
+    with right:
+        _ages(past, noisy)
+        _concurrency(past)
+
+
+def _backlog(past: History, noisy: list[str]) -> None:
+    changes = past.lake.backlog_changes(past.key, past.span, series.TOP)
+    curves = series.levels(past.span, changes, "backlog", by="tenant", known_from=past.since)
+    figure = figures.backlog(past.span, curves, noisy, past.marks)
+    _chart("Backlog by tenant", story.backlog(curves, past.span, noisy), figure, past.key)
+
+
+def _ages(past: History, noisy: list[str]) -> None:
+    cells = past.lake.first_attempt_cells(past.key, past.span, noisy)
+    p50, p99 = (series.quantiles(past.span, cells, q, by="who") for q in (0.5, 0.99))
+    drawn = []
+    for who, color, dash in (("quiet", CALM[0], "solid"), ("noisy", LOUD, "dash")):
+        for name, width, curves in (("p50", 1.2, p50), ("p99", 2.2, p99)):
+            curve = series.named(curves, who)
+            if curve is not None:
+                drawn.append((Line(f"{who} {name}", color, dash, width), curve))
+    target = past.lake.definitions.target_seconds
+    reference = (target, f"target {target:g} s") if _highest(drawn) > target / 3 else None
+    figure = figures.lines(past.span, drawn, "s", past.marks, target=reference)
+    _chart("Age of first attempt, quiet and noisy tenants", story.ages(p50, p99), figure, past.key)
+
+
+def _rates(past: History) -> None:
+    changes = past.lake.rate_changes(past.key, past.span)
+    arrivals = series.level(past.span, changes, "arrival_rate", past.since)
+    leavers = series.level(past.span, changes, "completion_rate", past.since)
+    drawn = _known((Line("arrive", CALM[0]), arrivals), (Line("leave", CALM[2], "dash"), leavers))
+    figure = figures.lines(past.span, drawn, "messages/s", past.marks)
+    _chart("Arrivals and departures", story.rates(arrivals, leavers), figure, past.key)
+
+
+def _concurrency(past: History) -> None:
+    states = past.lake.health_history(past.key, past.span)
+    changes = past.lake.concurrency_changes(past.key, past.span)
+    limit = series.last_values(past.span, states, "in_flight_limit")
+    drawn = _known(
+        (Line("Little's law", CALM[0]), series.level(past.span, changes, "littles_law", past.since)),
+        (Line("measured in flight", CALM[1], "dot", step=True), series.last_values(past.span, states, "in_flight")),
+    )
+    if limit is not None and limit.last is not None and _highest(drawn) > limit.last / 4:
+        drawn.append((Line("limit", MUTED, "dash", 1.2, step=True), limit))  # far above, it would flatten the rest
+    now = past.lake.concurrency(past.key) or {"littles_law": None, "in_flight": None}
+    said = story.concurrency(now["littles_law"], now["in_flight"], limit.last if limit else None)
+    _chart("Concurrency", said, figures.lines(past.span, drawn, "in flight", past.marks), past.key)
+
+
+def _known(*curves: tuple[Line, Curve | None]) -> list[tuple[Line, Curve]]:
+    return [(line, curve) for line, curve in curves if curve is not None]
+
+
+def _highest(drawn: list[tuple[Line, Curve]]) -> float:
+    return max((value for _, curve in drawn for value in curve.values if value is not None), default=0.0)
+
+
+def _chart(title: str, said: str, figure: Any, key: QueueKey) -> None:
+    st.html(markup.section(title, said))
+    st.plotly_chart(figure, config=_CONFIG, key=f"{title} {key.full}", alt=f"{title}. {said}")

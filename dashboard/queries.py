@@ -1,0 +1,216 @@
+"""The pages' questions in SQL (Spark's dialect), over the public views alone; each answer is small, however many
+tenants there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from dashboard.services.keys import QueueKey, Row
+from dashboard.services.series import Span
+
+_MOST = 300  # rows of a journal that a page can use
+_MOST_NOISY = 50
+
+HEALTH = "SELECT * FROM queue_health_now"
+TOTALS = """
+SELECT
+  broker, queue, subscriber,
+  COUNT(*) AS tenants,
+  CAST(SUM(backlog) AS BIGINT) AS backlog, CAST(SUM(in_flight) AS BIGINT) AS in_flight,
+  CAST(SUM(ready) AS BIGINT) AS ready,
+  SUM(arrival_rate) AS arrival_rate, SUM(completion_rate) AS completion_rate
+FROM tenant_backlog_now
+GROUP BY broker, queue, subscriber
+"""
+NOISY = f"""
+SELECT broker, queue, subscriber, tenant, backlog, in_flight, ready, share, drain_state
+FROM tenant_backlog_now
+WHERE noisy
+ORDER BY in_flight DESC, backlog DESC, tenant
+LIMIT {_MOST_NOISY}
+"""
+ALERT_STATES = "SELECT * FROM alert_states"
+LIMITS = "SELECT * FROM limits"
+
+
+def noisy_since(rows: Iterable[Row]) -> str:
+    """Since when each noisy tenant has been so: the first instant after it was last quiet."""
+    queues = {QueueKey.of(row) for row in rows}
+    tenants = sorted({row["tenant"] for row in rows})
+    where = " OR ".join(f"({_of(key)})" for key in sorted(queues))
+    return f"""
+    WITH runs AS (
+      SELECT
+        broker, queue, subscriber, tenant, as_of, noisy,
+        MAX(CASE WHEN NOT noisy THEN as_of END) OVER (PARTITION BY broker, queue, subscriber, tenant) AS last_quiet
+      FROM tenant_backlog
+      WHERE ({where}) AND tenant IN ({_literals(tenants)})
+    )
+    SELECT broker, queue, subscriber, tenant, MIN(as_of) AS noisy_since
+    FROM runs
+    WHERE noisy AND (last_quiet IS NULL OR as_of > last_quiet)
+    GROUP BY broker, queue, subscriber, tenant
+    """
+
+
+def tenants(key: QueueKey, top: int) -> str:
+    """The tenants that matter most on one queue."""
+    return f"""
+    SELECT * FROM tenant_backlog_now WHERE {_of(key)}
+    ORDER BY noisy DESC, backlog DESC, in_flight DESC, tenant LIMIT {int(top)}
+    """
+
+
+def bounds(key: QueueKey) -> str:
+    """From when and until when one queue's history goes."""
+    return f"""
+    SELECT MIN(as_of) AS first, MAX(as_of) AS last
+    FROM (
+      SELECT MIN(as_of) AS as_of FROM tenant_backlog WHERE {_of(key)}
+      UNION ALL SELECT MAX(as_of) AS as_of FROM queue_health_now WHERE {_of(key)}
+    ) AS ends
+    """
+
+
+def concurrency_now(key: QueueKey) -> str:
+    """Little's law over all tenants of one queue; null where no attempt ended in the window."""
+    return f"""
+    SELECT
+      SUM(littles_law) AS littles_law, CAST(SUM(in_flight) AS BIGINT) AS in_flight,
+      MAX(concurrency_limit) AS concurrency_limit
+    FROM concurrency_now WHERE {_of(key)}
+    """
+
+
+def alert_transitions(since: datetime | None) -> str:
+    """The newest transitions of alerts, from ``since`` on."""
+    return f"SELECT * FROM alert_transitions WHERE {_from('at', since)} ORDER BY at DESC LIMIT {_MOST}"
+
+
+def actions(since: datetime | None) -> str:
+    """The newest rows of the journal of actions, from ``since`` on; those that held or skipped left out."""
+    return f"""
+    SELECT * FROM actions WHERE {_from("at", since)} AND decision NOT IN ('hold', 'skip')
+    ORDER BY at DESC LIMIT {_MOST}
+    """
+
+
+def backlog_changes(key: QueueKey, span: Span, top: int) -> str:
+    """By how much each tenant's backlog changed in each bin; tenants beyond the ``top`` are summed as null."""
+    return f"""
+    WITH mine AS (
+      SELECT {_SECOND} AS at, as_of, tenant, backlog, noisy FROM tenant_backlog WHERE {_of(key)}
+    ),
+    peaks AS (
+      SELECT tenant, MAX(CASE WHEN at >= {span.start} THEN backlog ELSE 0 END) AS peak, MAX(backlog) AS highest
+      FROM mine GROUP BY tenant
+    ),
+    named AS (SELECT tenant AS name FROM peaks ORDER BY peak DESC, highest DESC, tenant LIMIT {int(top)}),
+    changes AS (
+      SELECT
+        {_bin("at", span)} AS at, tenant,
+        backlog - LAG(backlog, 1, 0) OVER (PARTITION BY tenant ORDER BY as_of) AS backlog
+      FROM mine
+    )
+    SELECT c.at AS at, n.name AS tenant, CAST(SUM(c.backlog) AS BIGINT) AS backlog
+    FROM changes AS c LEFT JOIN named AS n ON n.name = c.tenant
+    GROUP BY c.at, n.name
+    """
+
+
+def rate_changes(key: QueueKey, span: Span, window: int) -> str:
+    """Changes of the queue's rates: a tenant's rate holds until its next row, and for one window at most."""
+    return _fading("tenant_backlog", ("arrival_rate", "completion_rate"), key, span, window)
+
+
+def concurrency_changes(key: QueueKey, span: Span, window: int) -> str:
+    """Changes of the queue's Little's-law concurrency, as :func:`rate_changes`."""
+    return _fading("concurrency", ("littles_law",), key, span, window)
+
+
+def health_history(key: QueueKey, span: Span) -> str:
+    """The last state of the queue in each bin, and the last one before the span."""
+    return f"""
+    WITH mine AS (
+      SELECT {_bin(_SECOND, span)} AS at, as_of, in_flight, in_flight_limit, depth, dlq_depth
+      FROM queue_health WHERE {_of(key)}
+    )
+    SELECT
+      at, MAX_BY(in_flight, as_of) AS in_flight, MAX_BY(in_flight_limit, as_of) AS in_flight_limit,
+      MAX_BY(depth, as_of) AS depth
+    FROM mine GROUP BY at
+    """
+
+
+def once_noisy(key: QueueKey, span: Span) -> str:
+    """The tenants that were noisy at some instant of the span."""
+    return f"""
+    SELECT tenant FROM tenant_backlog
+    WHERE {_of(key)} AND noisy AND as_of >= {_instant(span.instants[0])}
+    GROUP BY tenant ORDER BY tenant LIMIT {_MOST_NOISY}
+    """
+
+
+def first_attempt_cells(key: QueueKey, span: Span, noisy: Sequence[str]) -> str:
+    """AgeOfFirstAttempt's histogram cells in each bin, quiet and noisy tenants apart."""
+    who = f"CASE WHEN tenant IN ({_literals(noisy)}) THEN 'noisy' ELSE 'quiet' END" if noisy else "'quiet'"
+    second = "(unix_micros(bucket_start) DIV 1000000 + bucket_seconds)"
+    return f"""
+    WITH mine AS (
+      SELECT {_bin(second, span)} AS at, {who} AS who, cell.index AS bucket, cell.count AS n
+      FROM attempt_age LATERAL VIEW explode(histogram) x AS cell
+      WHERE {_of(key)} AND kind = 'first_attempt' AND bucket_start >= {_instant(span.instants[0])}
+    )
+    SELECT at, who, bucket AS index, CAST(SUM(n) AS BIGINT) AS count FROM mine GROUP BY at, who, bucket
+    """
+
+
+_SECOND = "(unix_micros(as_of) DIV 1000000)"
+
+
+def _fading(view: str, columns: Sequence[str], key: QueueKey, span: Span, window: int) -> str:
+    plus = ", ".join(f"COALESCE({column}, 0) AS {column}" for column in columns)
+    minus = ", ".join(f"-COALESCE({column}, 0) AS {column}" for column in columns)
+    sums = ", ".join(f"SUM({column}) AS {column}" for column in columns)
+    return f"""
+    WITH mine AS (
+      SELECT
+        {_SECOND} AS at, LEAD({_SECOND}) OVER (PARTITION BY tenant ORDER BY as_of) AS next_at, {", ".join(columns)}
+      FROM {view} WHERE {_of(key)} AND as_of >= {_instant(span.ago(span.end - span.start + window))}
+    ),
+    effects AS (
+      SELECT at, {plus} FROM mine
+      UNION ALL
+      SELECT LEAST(COALESCE(next_at, at + {window}), at + {window}) AS at, {minus} FROM mine
+    ),
+    binned AS (SELECT {_bin("at", span)} AS at, {", ".join(columns)} FROM effects WHERE at <= {span.end})
+    SELECT at, {sums} FROM binned GROUP BY at
+    """
+
+
+def _bin(second: str, span: Span) -> str:
+    """The unix second at which the bin that holds ``second`` ends; what was before the span is its start."""
+    return f"({span.start} + (GREATEST({second} - {span.start}, 0) + {span.step - 1}) DIV {span.step} * {span.step})"
+
+
+def _of(key: QueueKey) -> str:
+    subscriber = f"subscriber = {_literal(key.subscriber)}" if key.subscriber else "subscriber IS NULL"
+    return f"broker = {_literal(key.broker)} AND queue = {_literal(key.queue)} AND {subscriber}"
+
+
+def _from(column: str, since: datetime | None) -> str:
+    return "TRUE" if since is None else f"{column} >= {_instant(since)}"
+
+
+def _instant(at: datetime) -> str:
+    return f"TIMESTAMP '{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}+00:00'"
+
+
+def _literal(text: str) -> str:
+    """A string literal of Spark SQL, where a backslash escapes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _literals(texts: Iterable[str]) -> str:
+    return ", ".join(_literal(text) for text in texts)

@@ -1,0 +1,197 @@
+"""The one place that queries the lake, and the only one that caches.
+
+Rows are cached under the versions of the tables they came from, so an open page that nothing happened to costs a
+look at the versions, and never shows what is no longer true. A lake that several sessions watch is read once.
+History is dearer than the present: it is asked for at a pace that leaves most of the machine to others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import Any, cast
+
+import streamlit as st
+
+from dashboard import queries
+from dashboard.services.freshness import Heartbeats
+from dashboard.services.keys import QueueKey, Row
+from dashboard.services.series import Span
+from lake.definitions import Definitions
+from lake.reader import Reader
+from lake.tables import TABLES
+
+#: For how long the lake's versions are believed unchanged; also how often the links of the chain are felt for.
+BELIEVED_SECONDS = 1.0
+_KEPT_RESULTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """What the pages may ask about the lake at ``root``; every answer is rows of the public views."""
+
+    root: Path
+
+    def health(self) -> list[Row]:
+        """``queue_health_now``."""
+        return self._rows(queries.HEALTH)
+
+    def totals(self) -> list[Row]:
+        """Sums over the tenants of each queue."""
+        return self._rows(queries.TOTALS)
+
+    def noisy_tenants(self) -> list[Row]:
+        """The noisy tenants, each with ``noisy_since``."""
+        rows = self._rows(queries.NOISY)
+        if not rows:
+            return []
+        since = {(QueueKey.of(row), row["tenant"]): row["noisy_since"] for row in self._past(queries.noisy_since(rows))}
+        return [{**row, "noisy_since": since.get((QueueKey.of(row), row["tenant"]))} for row in rows]
+
+    def tenants(self, key: QueueKey, top: int) -> list[Row]:
+        """The noisiest, then largest tenants of one queue, from ``tenant_backlog_now``."""
+        return self._rows(queries.tenants(key, top))
+
+    def concurrency(self, key: QueueKey) -> Row | None:
+        """Little's law, measured in flight and limit of one queue now."""
+        rows = self._rows(queries.concurrency_now(key))
+        return rows[0] if rows else None
+
+    def alert_states(self) -> list[Row]:
+        """``alert_states`` without the inactive ones, with ``state``."""
+        return self._rows(queries.ALERT_STATES)
+
+    def alert_transitions(self, since: datetime | None = None) -> list[Row]:
+        """The newest of ``alert_transitions``."""
+        return self._rows(queries.alert_transitions(since))
+
+    def actions(self, since: datetime | None = None) -> list[Row]:
+        """The newest of ``actions``."""
+        return self._rows(queries.actions(since))
+
+    def limits(self) -> list[Row]:
+        """``limits``: what is in force."""
+        return self._rows(queries.LIMITS)
+
+    def history_bounds(self, key: QueueKey) -> tuple[datetime, datetime]:
+        """From when and until when the histories below go; the end moves on at their pace."""
+        (row,) = self._past(queries.bounds(key))
+        return row["first"], row["last"]
+
+    def backlog_changes(self, key: QueueKey, span: Span, top: int) -> list[Row]:
+        """Changes of backlog (at, tenant, backlog): the ``top`` tenants by name, all others as tenant null."""
+        return self._past(queries.backlog_changes(key, span, top))
+
+    def rate_changes(self, key: QueueKey, span: Span) -> list[Row]:
+        """Changes of the queue's arrival and completion rates (at, arrival_rate, completion_rate)."""
+        return self._past(queries.rate_changes(key, span, self.definitions.window_seconds))
+
+    def concurrency_changes(self, key: QueueKey, span: Span) -> list[Row]:
+        """Changes of the queue's Little's-law concurrency (at, littles_law)."""
+        return self._past(queries.concurrency_changes(key, span, self.definitions.window_seconds))
+
+    def health_history(self, key: QueueKey, span: Span) -> list[Row]:
+        """The last in flight, limit and depth in each bin of ``span`` (at, in_flight, in_flight_limit, depth)."""
+        return self._past(queries.health_history(key, span))
+
+    def once_noisy(self, key: QueueKey, span: Span) -> list[str]:
+        """The tenants that were noisy at some instant of ``span``."""
+        return [row["tenant"] for row in self._past(queries.once_noisy(key, span))]
+
+    def first_attempt_cells(self, key: QueueKey, span: Span, noisy: Sequence[str]) -> list[Row]:
+        """Histogram cells of AgeOfFirstAttempt (at, who, index, count); who is ``noisy`` or ``quiet``."""
+        return self._past(queries.first_attempt_cells(key, span, noisy))
+
+    def heartbeats(self) -> Heartbeats:
+        """When each link of the chain last wrote to the lake."""
+        return _heartbeats(str(self.root))
+
+    @property
+    def definitions(self) -> Definitions:
+        """The lake's window and target."""
+        return Definitions.load(self.root)
+
+    def _rows(self, sql: str) -> list[Row]:
+        return cast("list[Row]", _rows(str(self.root), _token(str(self.root)), sql))
+
+    def _past(self, sql: str) -> list[Row]:
+        root = str(self.root)
+        pace = _pace(root)
+        token = pace.token(_token(root), monotonic())
+        begun = monotonic()
+        rows = cast("list[Row]", _rows(root, ("past", *token), sql))
+        pace.spent(monotonic() - begun)
+        return rows
+
+
+class Pace:
+    """When history may be asked for anew: at most one part in ``SHARE`` of the time goes into it."""
+
+    SHARE = 8
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._token: tuple[Any, ...] | None = None
+        self._begun = 0.0
+        self._spent = 0.0
+
+    def token(self, newest: tuple[Any, ...], now: float) -> tuple[Any, ...]:
+        """``newest`` if history may be renewed at ``now`` (monotonic seconds), else the token it was last asked at."""
+        with self._lock:
+            if self._token is None or (newest != self._token and now - self._begun >= self.SHARE * self._spent):
+                self._token, self._begun, self._spent = newest, now, 0.0
+            return self._token
+
+    def spent(self, seconds: float) -> None:
+        """Remember what this round of questions has cost."""
+        with self._lock:
+            self._spent += seconds
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _reader(root: str) -> Reader:
+    return Reader(Path(root))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _pace(root: str) -> Pace:
+    return Pace()
+
+
+@st.cache_data(ttl=BELIEVED_SECONDS, max_entries=4, show_spinner=False)
+def _token(root: str) -> tuple[Any, ...]:
+    return _reader(root).token()
+
+
+@st.cache_data(ttl=300, max_entries=_KEPT_RESULTS, show_spinner=False)
+def _rows(root: str, token: tuple[Any, ...], sql: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = _reader(root).query(sql).to_pylist(maps_as_pydicts="lossy")
+    return rows
+
+
+@st.cache_data(ttl=BELIEVED_SECONDS, max_entries=4, show_spinner=False)
+def _heartbeats(root: str) -> Heartbeats:
+    events = [at for name in ("message_events", "event_summaries") if (at := _last_commit(root, name)) is not None]
+    return Heartbeats(
+        events=max(events, default=None),
+        samples=_last_commit(root, "queue_samples"),
+        metrics=_last_commit(root, "partials"),
+        alerts=_last_commit(root, "alert_transitions"),
+    )
+
+
+def _last_commit(root: str, table: str) -> datetime | None:
+    """When ``table`` was last written to; None where it is not there, or was only made."""
+    try:
+        with os.scandir(Path(root, TABLES[table].path, "_delta_log")) as entries:
+            newest = max((e.name for e in entries if e.name.endswith(".json") and e.name[:20].isdigit()), default=None)
+        if newest is None or int(newest[:20]) == 0:
+            return None
+        return datetime.fromtimestamp(os.stat(Path(root, TABLES[table].path, "_delta_log", newest)).st_mtime, UTC)
+    except OSError:
+        return None

@@ -1,0 +1,96 @@
+"""How the dashboard is started: an argument vector and an environment, for a supervisor or a shell.
+
+Liveness: ``GET /_stcore/health`` answers 200 ``ok`` once the server listens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from dashboard.settings import DashboardSettings
+from dashboard.theme import options as theme_options
+from lake.errors import UserError
+
+HEALTH_PATH = "/_stcore/health"
+LAKE_VARIABLE = "SOJOURN_LAKE"
+SETTINGS_VARIABLE = "SOJOURN_DASHBOARD_SETTINGS"
+
+_APP = Path(__file__).with_name("app.py")
+
+
+def command(settings: DashboardSettings, lake_root: Path) -> list[str]:
+    """The argument vector that serves the dashboard of the lake at ``lake_root``; its port must be known.
+
+    Options stand here rather than in a file, so that no ``config.toml`` lying about can open the server up.
+    """
+    if settings.port == 0:
+        raise UserError("the dashboard's port is not chosen yet", "call claim_port first, or set [dashboard] port")
+    options: dict[str, object] = {
+        "server.address": settings.host,
+        "server.port": settings.port,
+        "server.headless": True,
+        "server.fileWatcherType": "none",
+        "server.enableAgentApi": False,
+        "browser.gatherUsageStats": False,
+        "client.showErrorDetails": "none",
+        "client.showErrorLinks": False,
+        "client.toolbarMode": "viewer",
+    }
+    flags = [f"--{name}={_text(value)}" for name, value in options.items()]
+    flags += [f"--server.allowedHosts={host}" for host in settings.hosts]
+    return [sys.executable, "-m", "streamlit", "run", str(_APP), *flags]
+
+
+def environment(
+    settings: DashboardSettings, lake_root: Path, inherited: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The environment to run :func:`command` in: the caller's own, with the lake, the settings and the theme."""
+    environ = dict(os.environ if inherited is None else inherited)
+    package_parent = str(_APP.parent.parent)
+    paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != package_parent]
+    return {
+        **environ,
+        **{_variable(name): _text(value) for name, value in theme_options().items()},
+        LAKE_VARIABLE: str(Path(lake_root).expanduser().absolute()),
+        SETTINGS_VARIABLE: settings.model_dump_json(),
+        "PYTHONPATH": os.pathsep.join([package_parent, *paths]),
+    }
+
+
+def claim_port(settings: DashboardSettings) -> DashboardSettings:
+    """``settings`` with a port that is free now: the one they name, or any where they name 0.
+
+    Raises UserError where the named port is taken or the address is not one of this machine's.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            raise UserError(
+                f"the dashboard cannot listen on {settings.host}:{settings.port}: {error.strerror or error}",
+                "choose another with [dashboard] host and port; port = 0 takes a free one",
+            ) from error
+        return settings.model_copy(update={"port": probe.getsockname()[1]})
+
+
+def address(settings: DashboardSettings) -> str:
+    """The address to open in a browser on this machine."""
+    host = settings.host if settings.host not in ("0.0.0.0", "::", "") else "127.0.0.1"
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+def _variable(option: str) -> str:
+    """Streamlit's name for an option as an environment variable: ``theme.dark.textColor`` → ``…DARK_TEXT_COLOR``."""
+    snake = "".join(f"_{letter}" if letter.isupper() else letter for letter in option.replace(".", "_"))
+    return f"STREAMLIT_{snake.upper()}"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

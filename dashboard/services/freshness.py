@@ -1,0 +1,83 @@
+"""How old the figures are, and which part of the chain is behind: said aloud, never hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from dashboard.services.say import clock, duration
+
+
+class Level(Enum):
+    """How loudly the age of the data must be said."""
+
+    FRESH = "fresh"
+    QUIET = "quiet"  # no message moves, but the collectors are alive
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeats:
+    """When each link of the chain last wrote to the lake, on the wall clock; None = never."""
+
+    events: datetime | None = None
+    samples: datetime | None = None
+    metrics: datetime | None = None
+    alerts: datetime | None = None
+
+    @property
+    def collected(self) -> datetime | None:
+        """The last sign of life of any collector."""
+        return max((at for at in (self.events, self.samples) if at is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """The age of what is shown: ``as_of`` is data time, ``title`` and ``reason`` are for the banner."""
+
+    level: Level
+    as_of: datetime
+    age_seconds: float
+    title: str = ""
+    reason: str = ""
+
+
+def freshness(
+    as_of: Mapping[str, datetime], beats: Heartbeats, now: datetime, stale_after_seconds: float
+) -> Freshness | None:
+    """How fresh the data of the brokers in ``as_of`` are, judged by the most behind; None without data."""
+    if not as_of:
+        return None
+    broker, oldest = min(as_of.items(), key=lambda item: item[1])
+    age = max(0.0, (now - oldest).total_seconds())
+    if age <= stale_after_seconds:
+        return Freshness(Level.FRESH, oldest, age)
+    level, reason = _reason(broker, beats, now, stale_after_seconds)
+    shown = f"{clock(oldest, now, seconds=True)} UTC"
+    if level is Level.QUIET:
+        title = f"No message has moved on {broker} for {duration(round(age))}. Figures are as of {shown}."
+    else:
+        title = f"Data are {duration(round(age))} old. Everything below shows {shown}, not now."
+    return Freshness(level, oldest, age, title, reason)
+
+
+def _reason(broker: str, beats: Heartbeats, now: datetime, limit: float) -> tuple[Level, str]:
+    if beats.collected is None:
+        return Level.STALE, f"No collector writes to this lake; its data of {broker} were put in by hand or by replay."
+    collected = (now - beats.collected).total_seconds()
+    if collected > limit:
+        return Level.STALE, (
+            f"Collectors last wrote {duration(round(collected))} ago: they are stopped, or cannot reach {broker}. "
+            "Look at `sojourn collect`."
+        )
+    if beats.events is not None and (
+        beats.metrics is None or (beats.events - beats.metrics).total_seconds() > min(limit, 5.0)
+    ):
+        behind = f", {duration(round((beats.events - beats.metrics).total_seconds()))} behind" if beats.metrics else ""
+        return Level.STALE, f"Events arrive, but are not turned into metrics{behind}. Look at `sojourn analyze`."
+    return Level.QUIET, (
+        f"Collectors are alive (last reading {duration(max(1, round(collected)))} ago): nobody sends, or events are "
+        "not seen. Compare with the broker's own depth below."
+    )

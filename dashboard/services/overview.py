@@ -1,0 +1,275 @@
+"""The one glance: each queue with its verdict, its sentence and its figures, the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntEnum
+
+from dashboard.services.alerting import AlertCard, severity_rank
+from dashboard.services.keys import QueueKey, Row, short_names
+from dashboard.services.say import (
+    UNKNOWN,
+    age,
+    clock,
+    count,
+    duration,
+    listing,
+    messages,
+    percent,
+    rate,
+)
+
+#: Below this share of the broker's own count, the events tell too little to be trusted alone.
+TRUSTED_COVERAGE = 0.9
+#: A fast queue whose arrivals exceed what leaves by no more than this part is in balance; windows are never exact.
+PASSING = 0.1
+
+
+class Verdict(IntEnum):
+    """How much a queue needs somebody, the worst first."""
+
+    ACT = 0
+    WATCH = 1
+    UNKNOWN = 2
+    FINE = 3
+
+    @property
+    def word(self) -> str:
+        """The verdict as a word on a card."""
+        return ("needs you", "watch", "unknown", "keeps up")[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One figure on a card: what it is, its value with the unit, and a note that explains it."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+#: The columns of the table of all queues, after the queue's name and verdict.
+COLUMNS = ("Mode", "Oldest, quiet", "Oldest, all", "Backlog", "In → out", "Drained", "In flight", "Coverage", "Sampled")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCard:
+    """One queue at one glance; ``sentence`` starts with its name."""
+
+    key: QueueKey
+    name: str
+    verdict: Verdict
+    mode: str
+    sentence: str
+    facts: tuple[Fact, ...]
+    cells: tuple[str, ...]  # of the table of all queues, by COLUMNS
+
+    @property
+    def predicate(self) -> str:
+        """The sentence for where the name stands already."""
+        said = self.sentence.removeprefix(f"{self.name}: ")
+        return said[:1].upper() + said[1:]
+
+
+def queue_cards(
+    health: Iterable[Row],
+    totals: Iterable[Row],
+    noisy: Iterable[Row],
+    alerts: Sequence[AlertCard],
+    now: datetime,
+    names: Mapping[QueueKey, str] | None = None,
+) -> tuple[QueueCard, ...]:
+    """A card for each row of ``queue_health_now``, the worst first, then the longest wait of quiet tenants.
+
+    ``totals`` are sums over tenants for each queue; ``noisy`` the noisy tenants with ``noisy_since``.
+    """
+    rows = {QueueKey.of(row): row for row in health}
+    sums = {QueueKey.of(row): row for row in totals}
+    loud: dict[QueueKey, list[Row]] = {}
+    for row in noisy:
+        loud.setdefault(QueueKey.of(row), []).append(row)
+    if names is None:
+        names = short_names(rows)
+    ranked = []
+    for key, row in rows.items():
+        total = sums.get(key, {})
+        about = [alert for alert in alerts if alert.queue == key]
+        card = QueueCard(
+            key=key,
+            name=names[key],
+            verdict=verdict(row, about),
+            mode=_mode(row, now),
+            sentence=sentence(names[key], row, total, loud.get(key, []), now),
+            facts=_facts(row, total),
+            cells=_cells(row, total),
+        )
+        wait = row["quiet_oldest_age_seconds"] or row["oldest_age_seconds"] or 0.0
+        ranked.append((card.verdict, -wait, -(total.get("backlog") or 0), card.name, card))
+    return tuple(entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1]))
+
+
+def verdict(row: Row, alerts: Sequence[AlertCard]) -> Verdict:
+    """How much the queue needs somebody: alerts first, then whether it is behind and will not catch up."""
+    firing = [alert for alert in alerts if alert.firing]
+    if any(severity_rank(alert.severity) < severity_rank("info") for alert in firing):
+        return Verdict.ACT
+    if row["mode"] is None and row["drain_state"] is None:
+        return Verdict.FINE if _empty_by_count(row) else Verdict.UNKNOWN
+    if row["mode"] == "backlogged":
+        return Verdict.WATCH if row["drain_state"] == "draining" else Verdict.ACT
+    if row["noisy_tenants"] or row["drain_state"] == "stalled" or firing:
+        return Verdict.WATCH
+    return Verdict.FINE
+
+
+def sentence(name: str, row: Row, total: Row, noisy: Sequence[Row], now: datetime) -> str:
+    """The queue's state in one sentence: who, since when, how much, and whether it drains."""
+    parts = []
+    if noisy:
+        parts.append(_who(noisy, total, now))
+    elif row["noisy_tenants"]:
+        parts.append(f"{row['noisy_tenants']} noisy tenants")
+    parts.append(drain_sentence(total.get("backlog"), total, row, now))
+    return f"{name}: {'; '.join(parts)}"
+
+
+def _who(noisy: Sequence[Row], total: Row, now: datetime) -> str:
+    in_flight = total.get("in_flight") or 0
+    ranked = sorted(noisy, key=lambda row: (-(row["in_flight"] or 0), -(row["backlog"] or 0), row["tenant"]))
+    shown = [
+        f"{row['tenant']} holds {percent(row['in_flight'] / in_flight if in_flight else None)} of in flight"
+        if in_flight
+        else f"{row['tenant']} holds {percent(row['share'])} of the backlog"
+        for row in ranked[:2]
+    ]
+    if len(ranked) > 2:
+        shown.append(f"{len(ranked) - 2} more are noisy")
+    since = [row["noisy_since"] for row in ranked[:2] if row.get("noisy_since") is not None]
+    when = f" since {clock(min(since), now)}" if since else ""
+    return f"tenant {listing(shown)}{when}"
+
+
+def drain_sentence(backlog: float | None, total: Row, row: Row, now: datetime) -> str:
+    """Whether the backlog drains, and by when: ``backlog 1,240, growing by 8/s; will not drain``."""
+    state = row["drain_state"]
+    if state is None or backlog is None:
+        if _empty_by_count(row):
+            return "nothing waits, by the broker's own count"
+        held = "its depth is unknown too" if row["depth"] is None else f"the broker counts {messages(row['depth'])}"
+        return f"no message events are seen, so tenants, ages and drain are {UNKNOWN}; {held}"
+    arrivals, leaving = total.get("arrival_rate"), total.get("completion_rate")
+    gain = arrivals - leaving if arrivals is not None and leaving is not None else None
+    if state == "idle":
+        return "nothing waits"
+    if _flows(row, total):
+        return f"{messages(backlog)} on the way, within the target"
+    if state == "stalled":
+        return f"backlog {count(backlog)}, stalled: nothing leaves; will not drain"
+    if state == "growing":
+        by = f" by {rate(gain)}" if gain is not None and gain > 0 else ""
+        return f"backlog {count(backlog)}, growing{by}; will not drain"
+    seconds = row["drain_eta_seconds"]
+    if seconds is None:
+        return f"backlog {count(backlog)}, draining; until when is {UNKNOWN}"
+    end = clock(now + timedelta(seconds=seconds), now, seconds=seconds < 600) if seconds < 864_000 else "later"
+    return f"backlog {count(backlog)}; drains in {duration(seconds)}, by {end} UTC"
+
+
+def _flows(row: Row, total: Row) -> bool:
+    """Whether what waits is only passing through: within the target, nobody noisy, and no more comes than leaves."""
+    if row["mode"] != "fast" or row["drain_state"] not in ("draining", "growing") or row["noisy_tenants"]:
+        return False
+    arrivals, leaving = total.get("arrival_rate") or 0.0, total.get("completion_rate") or 0.0
+    return arrivals - leaving <= PASSING * arrivals
+
+
+def _empty_by_count(row: Row) -> bool:
+    return row["depth"] == 0 and not row["in_flight"]
+
+
+def _mode(row: Row, now: datetime) -> str:
+    if row["mode"] is None:
+        return "no message events seen" if row["drain_state"] is None else "mode unknown"
+    since = f" since {clock(row['mode_since'], now)}" if row["mode_since"] is not None else ""
+    return f"{row['mode']}{since}"
+
+
+def _facts(row: Row, total: Row) -> tuple[Fact, ...]:
+    limit = row["in_flight_limit"]
+    tenants = f"{count(total['tenants'])} tenants" if total else "no tenant seen"
+    return (
+        Fact("Oldest, quiet tenants", _oldest(row, "quiet_"), f"all tenants: {_oldest(row)}"),
+        Fact("Backlog", count(total.get("backlog")), tenants),
+        Fact("In → out", _flow(total), "messages a second"),
+        Fact("Drained", _drained(row, total), row["drain_state"] or ""),
+        Fact("In flight", count(row["in_flight"]), f"limit {count(limit)}"),
+        Fact("Broker's own count", count(row["depth"]), _trust(row)),
+    )
+
+
+def _cells(row: Row, total: Row) -> tuple[str, ...]:
+    stale = row["staleness_seconds"]
+    return (
+        row["mode"] or UNKNOWN,
+        _oldest(row, "quiet_"),
+        _oldest(row),
+        count(total.get("backlog")),
+        _flow(total),
+        _drained(row, total),
+        count(row["in_flight"]),
+        percent(row["coverage"]),
+        UNKNOWN if stale is None else "at once" if stale < 1 else f"{duration(round(stale))} before",
+    )
+
+
+def _flow(total: Row) -> str:
+    arrivals, leaving = total.get("arrival_rate"), total.get("completion_rate")
+    return UNKNOWN if arrivals is None or leaving is None else f"{rate(arrivals)} → {rate(leaving)}"
+
+
+def _oldest(row: Row, who: str = "") -> str:
+    seconds = row[f"{who}oldest_age_seconds"]
+    return UNKNOWN if seconds is None and row["drain_state"] is None else age(seconds)
+
+
+def _drained(row: Row, total: Row) -> str:
+    return "flows" if _flows(row, total) else drained(row)
+
+
+def drained(row: Row) -> str:
+    """When the backlog is gone, shortly: ``in 42 s``, ``never at this rate``, ``empty``."""
+    state = row["drain_state"]
+    if state == "draining":
+        return f"in {duration(row['drain_eta_seconds'])}"
+    return {"idle": "empty", "growing": "not at this rate", "stalled": "not: nothing leaves"}.get(state, UNKNOWN)
+
+
+def _trust(row: Row) -> str:
+    if row["depth"] is None:
+        return "no sampler reads it"
+    coverage, stale = row["coverage"], row["staleness_seconds"]
+    read = f", read {duration(round(stale))} before" if stale is not None and stale >= 10 else ""
+    if coverage is None:
+        return f"events cover {UNKNOWN}{read}"
+    return f"events cover {'only ' if coverage < TRUSTED_COVERAGE else ''}{percent(coverage)}{read}"
+
+
+def headline(cards: Sequence[QueueCard], alerts: Sequence[AlertCard], rules_ran: bool) -> str:
+    """The page's first line: what is wrong, or that nothing is, or that nobody has looked."""
+    acting = [card.name for card in cards if card.verdict is Verdict.ACT]
+    loose = [alert for alert in alerts if alert.firing and alert.queue is None]
+    if acting:
+        names = listing(acting) if len(acting) <= 3 else f"{', '.join(acting[:2])} and {len(acting) - 2} more"
+        return f"{names} need{'s' if len(acting) == 1 else ''} you"
+    if loose:
+        return f"{loose[0].title} fires" if len(loose) == 1 else f"{len(loose)} alerts fire"
+    watching = sum(card.verdict is Verdict.WATCH for card in cards)
+    if watching:
+        return f"{watching} of {len(cards)} queues to watch" if len(cards) > 1 else f"{cards[0].name}: watch"
+    if any(card.verdict is Verdict.UNKNOWN for card in cards):
+        return "No trouble seen, but not every queue is known"
+    if not rules_ran:
+        return "All queues keep up, but no alert rule has run"
+    return "All queues keep up"

@@ -1,0 +1,82 @@
+"""One queue: its tenants, the loudest first, ready for a table that never grows beyond a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dashboard.services.keys import Row
+from dashboard.services.overview import drained
+from dashboard.services.say import age, count, percent, rate
+
+
+@dataclass(frozen=True, slots=True)
+class TenantLine:
+    """One tenant in the table, or the sum of all that are not shown."""
+
+    tenant: str
+    noisy: bool
+    backlog: str
+    share: float | None
+    in_flight: str
+    ready: str
+    oldest: str
+    flow: str
+    drained: str
+    limit: str
+
+    @property
+    def share_text(self) -> str:
+        """The tenant's part of the queue's backlog."""
+        return percent(self.share) if self.share is not None else "–"
+
+
+def tenant_lines(
+    tenants: Iterable[Row], total: Row | None, limits: Iterable[Row] = (), *, top: int
+) -> tuple[TenantLine, ...]:
+    """The ``top`` tenants: noisy first, then by backlog and in flight; then one line for the others, if any.
+
+    ``tenants`` are rows of ``tenant_backlog_now``, at least the first ``top`` of them; ``total`` sums over all.
+    """
+    ranked = sorted(
+        tenants, key=lambda row: (not row["noisy"], -(row["backlog"] or 0), -(row["in_flight"] or 0), row["tenant"])
+    )[:top]
+    held = {row["tenant"]: row for row in limits}
+    lines = [_line(row, held.get(row["tenant"]) or held.get(None)) for row in ranked]
+    if total is not None and total["tenants"] > len(ranked):
+        lines.append(_others(ranked, total))
+    return tuple(lines)
+
+
+def _line(row: Row, limit: Row | None) -> TenantLine:
+    return TenantLine(
+        tenant=row["tenant"],
+        noisy=bool(row["noisy"]),
+        backlog=count(row["backlog"]),
+        share=row["share"],
+        in_flight=count(row["in_flight"]),
+        ready=count(row["ready"]),
+        oldest=age(row["oldest_age_seconds"]),
+        flow=f"{rate(row['arrival_rate'])} → {rate(row['completion_rate'])}",
+        drained=drained(row),
+        limit=rate(limit["rate"]) if limit else "–",
+    )
+
+
+def _others(shown: list[Row], total: Row) -> TenantLine:
+    def rest(column: str) -> float:
+        return max(0.0, (total[column] or 0) - sum(row[column] or 0 for row in shown))
+
+    backlog = rest("backlog")
+    return TenantLine(
+        tenant=f"{count(total['tenants'] - len(shown))} other tenants",
+        noisy=False,
+        backlog=count(backlog),
+        share=backlog / total["backlog"] if total["backlog"] else None,
+        in_flight=count(rest("in_flight")),
+        ready=count(rest("ready")),
+        oldest="–",
+        flow=f"{rate(rest('arrival_rate'))} → {rate(rest('completion_rate'))}",
+        drained="–",
+        limit="–",
+    )
