@@ -101,12 +101,12 @@ class Reader:
             self._loaded[name] = version
 
     def _keep(self, name: str) -> None:
-        below = tuple(self._loaded[table] for table in below({name})[0])
-        if self._kept.get(name) == below and name not in _CLOCKED:
+        versions = tuple(self._loaded[table] for table in below({name})[0])
+        if self._kept.get(name) == versions and name not in _CLOCKED:
             return
         sql = to_duckdb(render(VIEWS[name], self._definitions))
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
-        self._kept[name] = below
+        self._kept[name] = versions
 
 
 @cache

@@ -10,10 +10,10 @@ _INTRO = """# Views
 The names and columns here are public: dashboards, alert rules and ad-hoc SQL use them. This page is generated
 (`make docs`); the declarations stand in `lake/views/columns.py`, the formulas in `lake/views/sql/`.
 
-The first four hold history, one row for each key and second in which something changed. Each has a twin `…_now` with one
-row for each key, worked out at the broker's data time: the newest event that the lake holds for it. Rates are taken
-over a window of whole seconds (60 unless the lake's `definitions.json` says otherwise) that ends with the row's second.
-A null is unknown, never zero.
+The first four hold history, one row for each key and second in which something changed. Each has a twin `…_now` with
+one row for each key, worked out at the broker's data time: the newest event that the lake holds for it. Rates are
+taken over a window of whole seconds (60 unless the lake's `definitions.json` says otherwise) that ends with the row's
+second. A null is unknown, never zero.
 
 Quantiles of several rows together come from their histograms:
 `SELECT histogram_quantile(histogram_merge(histogram), 0.99) FROM attempt_age WHERE kind = 'first_attempt'`.
