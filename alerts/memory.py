@@ -1,4 +1,4 @@
-"""Rule expressions over Arrow tables in memory: one reading of the views serves every rule of a round, and rule tests."""
+"""Rule expressions over Arrow tables in memory: for the rules of a round, and for rule tests."""
 
 from __future__ import annotations
 

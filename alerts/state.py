@@ -58,7 +58,9 @@ class Transition:
 Alerts = Mapping[str, Tracked]  # by fingerprint
 
 
-def step(previous: Alerts, rows: Sequence[Row], rule: Rule, now: datetime) -> tuple[dict[str, Tracked], list[Transition]]:
+def step(
+    previous: Alerts, rows: Sequence[Row], rule: Rule, now: datetime
+) -> tuple[dict[str, Tracked], list[Transition]]:
     """The alerts of ``rule`` after an evaluation at ``now`` returned ``rows``, and what changed.
 
     Raises RuleError, and changes nothing, if two rows have the same labels or there are more than the rule's limit.
@@ -86,7 +88,7 @@ def step(previous: Alerts, rows: Sequence[Row], rule: Rule, now: datetime) -> tu
 
 
 def resume(previous: Alerts, gap: timedelta) -> dict[str, Tracked]:
-    """``previous`` after ``gap`` without evaluations: downtime counts neither towards ``for`` nor ``keep_firing_for``."""
+    """``previous`` after ``gap`` without evaluations: downtime counts towards neither of a rule's durations."""
     if gap <= ZERO:
         return dict(previous)
     return {
@@ -150,6 +152,4 @@ def _unmatched(known: Tracked, rule: Rule, now: datetime) -> tuple[Tracked | Non
             reason += f"; kept firing for {format_duration(rule.keep_firing_for)}"
             return kept, Transition(kept.alert, before.state, AlertState.KEEP_FIRING, reason)
         reason = f"the expression has not matched for {format_duration(rule.keep_firing_for)}"
-    return None, Transition(
-        replace(before, state=AlertState.INACTIVE), before.state, AlertState.INACTIVE, reason
-    )
+    return None, Transition(replace(before, state=AlertState.INACTIVE), before.state, AlertState.INACTIVE, reason)

@@ -1,4 +1,4 @@
-"""A rule as the engine runs it, and the rule file it is written in: Prometheus' shape plus ``no_data`` and ``actions``."""
+"""A rule as the engine runs it, and its file: Prometheus' shape plus ``no_data`` and ``actions``."""
 
 from __future__ import annotations
 

@@ -58,7 +58,9 @@ def compiled(text: str) -> Template:
     try:
         return _ENVIRONMENT.from_string(text)
     except TemplateError as error:
-        raise UserError(f"template {text!r} is not valid: {error}", "write {{ labels.tenant }} or {{ value }}") from error
+        raise UserError(
+            f"template {text!r} is not valid: {error}", "write {{ labels.tenant }} or {{ value }}"
+        ) from error
 
 
 def render(text: str, labels: Mapping[str, str], value: float | None, row: Mapping[str, object]) -> str:

@@ -1,0 +1,258 @@
+"""Evaluates the rules in rounds, and commits what they decided together with what receivers are to be told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import groupby
+from uuid import uuid4
+
+import pyarrow as pa
+
+from alerts.evaluate import Freshness, Identities, Query, RuleMemory, evaluate, is_due, reads_lake
+from alerts.freshness import FreshnessProbe
+from alerts.models import AlertInstance, AlertState, RuleEvaluation
+from alerts.notify.payload import alertmanager, encoded
+from alerts.notify.plan import Decision, Entry, Notice, Reason, plan
+from alerts.rules.expression import ENGINE_VIEWS, bound
+from alerts.rules.model import Rule
+from alerts.settings import AlertSettings
+from alerts.state import Transition
+from alerts.store import Parcel, Resolved, States
+from alerts.views_cache import ViewCache
+from lake.definitions import Definitions
+
+log = logging.getLogger(__name__)
+
+#: A resolved alert is remembered this long for receivers that have not been told, and shown by the API.
+RESOLVED_KEPT = timedelta(minutes=15)
+#: How often the progress of rules is written when nothing else is: what a crash may add to a ``for``.
+HEARTBEAT = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the engine knows after a round, for readers in other threads."""
+
+    at: datetime | None = None
+    freshness: Freshness = field(default_factory=lambda: Freshness(None, None, True))
+    evaluations: tuple[RuleEvaluation, ...] = ()
+    resolved: tuple[Resolved, ...] = ()
+
+
+class Engine:
+    """The rules with their memory. One engine belongs to one thread; ``snapshot`` may be read from any.
+
+    ``published`` is called after each commit that put something into the outbox.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        settings: AlertSettings,
+        states: States,
+        probe: FreshnessProbe,
+        query: Query,
+        definitions: Callable[[], Definitions],
+        published: Callable[[], None],
+        external_url: str,
+    ) -> None:
+        self._rules = rules
+        self._settings = settings
+        self._states = states
+        self._probe = probe
+        self._query = query
+        self._definitions = definitions
+        self._published = published
+        self._external_url = external_url
+        self._views = ViewCache(query)
+        self._identities = {rule.key: Identities() for rule in rules}
+        self._evaluations: dict[tuple[str, str], RuleEvaluation] = {}
+        self._failing_since: dict[tuple[str, str], datetime] = {}
+        self._memories, resolved = states.load()
+        self._resolved = {(r.alert.group, r.alert.rule, r.alert.fingerprint): r for r in resolved}
+        self._log: dict[tuple[str, str], Entry] = states.load_log()
+        self._said: dict[tuple[str, str], Reason] = {}
+        self._plan_due: datetime | None = None
+        self._planned = False
+        self._heartbeat: datetime | None = None
+        self.snapshot = Snapshot(resolved=tuple(resolved))
+
+    def round(self, now: datetime, *, new_data: bool) -> tuple[RuleEvaluation, ...]:
+        """Evaluate every rule that is due at wall clock ``now``, and return the newest evaluation of each rule.
+
+        Rules over cheap views are decided, committed and announced before dear ones are read.
+        """
+        self._forget_removed_rules(now)
+        if new_data:
+            self._views.forget()
+        freshness, table = self._probe.read(self._query, now)
+        self._views.put("data_freshness", table)
+        definitions = self._definitions()
+        due = [rule for rule in self._rules if is_due(rule, self._last_evaluated(rule), now)]
+        due.sort(key=lambda rule: (not reads_lake(rule), self._views.cost(rule.tables), sorted(rule.tables)))
+        for _, rules in groupby(due, key=lambda rule: (reads_lake(rule), rule.tables)):
+            self._evaluate(list(rules), freshness, definitions, now)
+        evaluations = tuple(self._evaluations.values())
+        self.snapshot = Snapshot(now, freshness, evaluations, tuple(self._resolved.values()))
+        return evaluations
+
+    def close(self, now: datetime) -> None:
+        """Write down how far the rules came."""
+        self._states.commit(now, None, memories=self._memories)
+        self._views.close()
+
+    def _last_evaluated(self, rule: Rule) -> datetime | None:
+        last = self._evaluations.get(rule.key)
+        return last.evaluated_at if last else None
+
+    def _evaluate(self, rules: Sequence[Rule], freshness: Freshness, definitions: Definitions, now: datetime) -> None:
+        transitions: list[Transition] = []
+        rewritten = []
+        for rule in rules:
+            if "rule_health" in rule.tables:
+                self._views.put("rule_health", self._health(now))
+            memory = self._memories.get(rule.key, RuleMemory())
+            sql = bound(rule.expr, freshness.watermark or now, definitions)
+
+            def query(_: str, sql: str = sql, tables: frozenset[str] = rule.tables) -> pa.Table:
+                return self._views.query(sql, tables)
+
+            outcome = evaluate(rule, memory, query, freshness, now, self._identities[rule.key])
+            if memory.restored and not outcome.memory.restored:
+                rewritten.append(rule.key)
+            self._memories[rule.key] = outcome.memory
+            self._note_health(rule, outcome.evaluation, now)
+            self._evaluations[rule.key] = outcome.evaluation
+            transitions += outcome.transitions
+        self._commit(transitions, rewritten, rules, freshness.as_of, now)
+
+    def _note_health(self, rule: Rule, evaluation: RuleEvaluation, now: datetime) -> None:
+        if evaluation.ok:
+            self._failing_since.pop(rule.key, None)
+        elif rule.key not in self._failing_since:
+            self._failing_since[rule.key] = now
+            log.error("rule %s of group %s: %s", rule.name, rule.group, evaluation.error)
+
+    def _health(self, now: datetime) -> pa.Table:
+        rows = [
+            {
+                "rule_group": evaluation.group,
+                "rule": evaluation.rule,
+                "ok": evaluation.ok,
+                "stale": evaluation.stale,
+                "error": evaluation.error,
+                "failing_seconds": (now - self._failing_since.get(key, now)).total_seconds(),
+                "alerts": len(evaluation.alerts),
+            }
+            for key, evaluation in self._evaluations.items()
+        ]
+        return pa.Table.from_pylist(rows, schema=ENGINE_VIEWS["rule_health"])
+
+    def _commit(
+        self,
+        transitions: Sequence[Transition],
+        rewritten: Iterable[tuple[str, str]],
+        rules: Sequence[Rule],
+        as_of: datetime | None,
+        now: datetime,
+    ) -> None:
+        for transition in transitions:
+            alert = transition.alert
+            key = (alert.group, alert.rule, alert.fingerprint)
+            if transition.to_state is AlertState.INACTIVE and transition.from_state.is_firing:
+                self._resolved[key] = Resolved(alert, now)
+            else:
+                self._resolved.pop(key, None)
+            log.info("%s %s: %s → %s (%s)", alert.rule, dict(alert.labels), *_words(transition))
+        beat = self._heartbeat is None or now - self._heartbeat >= HEARTBEAT
+        if not (transitions or rewritten or beat or self._is_planning_due(now)):
+            return
+        forgotten = [gone for gone in self._resolved.values() if now - gone.at > RESOLVED_KEPT]
+        decisions, parcels, purged = self._decide(as_of, now, changed=bool(transitions) or not self._planned)
+        memories = self._memories if beat else {rule.key: self._memories[rule.key] for rule in rules}
+        self._states.commit(
+            now,
+            as_of,
+            transitions=transitions,
+            memories=memories,
+            rewritten=rewritten,
+            forgotten=forgotten,
+            decisions=decisions,
+            parcels=parcels,
+            purged=purged,
+        )
+        self._heartbeat = now if beat else self._heartbeat
+        for gone in forgotten:
+            del self._resolved[gone.alert.group, gone.alert.rule, gone.alert.fingerprint]
+        for decision in decisions:
+            if decision.entry is not None:
+                self._log[decision.receiver, decision.group_key] = decision.entry
+        for purge in purged:
+            self._log.pop(purge, None)
+        if parcels:
+            self._published()
+
+    def _is_planning_due(self, now: datetime) -> bool:
+        return not self._planned or (self._plan_due is not None and now >= self._plan_due)
+
+    def _decide(
+        self, as_of: datetime | None, now: datetime, *, changed: bool
+    ) -> tuple[list[Decision], list[Parcel], list[tuple[str, str]]]:
+        if not changed and not self._is_planning_due(now):
+            return [], [], []
+        settings = self._settings
+        decisions = plan(self._notices(as_of), self._log, settings.receivers, settings.route, now)
+        self._planned = True
+        self._plan_due = min((d.due_at for d in decisions if d.due_at is not None), default=None)
+        parcels = [self._parcel(decision, as_of, now) for decision in decisions if decision.send]
+        said = {(d.receiver, d.group_key): d.reason for d in decisions}
+        news = [d for d in decisions if d.send or d.entry or self._said.get((d.receiver, d.group_key)) is not d.reason]
+        self._said = said
+        purged = [
+            key
+            for key, entry in self._log.items()
+            if not entry.firing and key not in said and now - entry.sent_at > RESOLVED_KEPT
+        ]
+        return news, parcels, purged
+
+    def _notices(self, as_of: datetime | None) -> list[Notice]:
+        firing = [
+            Notice(tracked.alert, None, as_of)
+            for memory in self._memories.values()
+            for tracked in memory.alerts.values()
+            if tracked.alert.state.is_firing
+        ]
+        return firing + [Notice(gone.alert, gone.at, as_of) for gone in self._resolved.values()]
+
+    def _parcel(self, decision: Decision, as_of: datetime | None, now: datetime) -> Parcel:
+        payload = alertmanager(decision, self._external_url)
+        return Parcel(
+            id=f"msg_{uuid4().hex}",
+            receiver=decision.receiver,
+            group_key=decision.group_key,
+            status=payload["status"],
+            alerts=len(decision.firing) + len(decision.resolved),
+            body=encoded(payload),
+            created_at=now,
+            data_as_of=as_of,
+        )
+
+    def _forget_removed_rules(self, now: datetime) -> None:
+        known = {rule.key for rule in self._rules}
+        for key in [key for key in self._memories if key not in known]:
+            memory = self._memories.pop(key)
+            transitions = [_removed(tracked.alert) for tracked in memory.alerts.values()]
+            self._commit(transitions, (), (), None, now)
+            self._states.forget_rule(key)
+
+
+def _removed(alert: AlertInstance) -> Transition:
+    over = replace(alert, state=AlertState.INACTIVE)
+    return Transition(over, alert.state, AlertState.INACTIVE, "the rule is no longer there")
+
+
+def _words(transition: Transition) -> tuple[str, str, str]:
+    return transition.from_state.value, transition.to_state.value, transition.reason

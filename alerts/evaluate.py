@@ -1,0 +1,193 @@
+"""From an expression to the alerts of its rule: rows, labels, data time, staleness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as types
+
+from alerts.models import RuleEvaluation, fingerprint
+from alerts.rules.expression import VALUE
+from alerts.rules.model import NoData, Rule
+from alerts.state import Row, RuleError, Tracked, Transition, resume, step
+from lake.errors import SojournError
+
+Query = Callable[[str], pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How far the visible data reaches.
+
+    ``as_of`` is the newest event in gold, ``watermark`` the instant up to which nothing is missing: the same, or the
+    newest sample where all events are in and the queues are simply idle. ``stale``: the wall clock has left it behind.
+    """
+
+    as_of: datetime | None
+    watermark: datetime | None
+    stale: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RuleMemory:
+    """What is remembered of a rule: its alerts, and the data time at which they were last evaluated."""
+
+    alerts: Mapping[str, Tracked] = field(default_factory=dict)
+    evaluated_to: datetime | None = None
+    restored: bool = False  # read from the store, not evaluated since
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One evaluation: what it says to the outside, what to remember, and what changed."""
+
+    evaluation: RuleEvaluation
+    memory: RuleMemory
+    transitions: tuple[Transition, ...] = ()
+
+
+class Identities:
+    """Label sets seen before, with their fingerprints: computing one for each row and round would cost the most."""
+
+    MOST = 200_000
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str | None, ...], tuple[dict[str, str], str]] = {}
+
+    def of(self, names: Sequence[str], values: tuple[str | None, ...], rule: Rule) -> tuple[dict[str, str], str]:
+        """The labels of a row, and their fingerprint; null and empty columns are absent, the rule's labels win."""
+        if (known := self._known.get(values)) is not None:
+            return known
+        labels = {name: value for name, value in zip(names, values, strict=True) if value}
+        labels = {**labels, **rule.labels, "alertname": rule.name}
+        if len(self._known) >= self.MOST:
+            self._known.clear()
+        self._known[values] = labels, fingerprint(labels)
+        return self._known[values]
+
+
+def evaluate(
+    rule: Rule, memory: RuleMemory, query: Query, freshness: Freshness, now: datetime, identities: Identities
+) -> Outcome:
+    """Evaluate ``rule`` at wall clock ``now``. A failure changes no state; stale data follow the rule's ``no_data``."""
+    data_rule = reads_lake(rule)
+    stale = data_rule and freshness.stale
+    time = _evaluation_time(rule, memory, freshness, now) if data_rule and not stale else now
+    try:
+        if stale and rule.no_data is NoData.KEEP:
+            return _outcome(rule, memory, freshness, now, stale=True)
+        if memory.restored and memory.evaluated_to is not None:
+            memory = replace(memory, alerts=resume(memory.alerts, time - memory.evaluated_to), restored=False)
+        if not stale:
+            rows = rows_of(query(rule.expr), rule, identities)
+            alerts, transitions = step(memory.alerts, rows, rule, time)
+        elif rule.no_data is NoData.OK:
+            alerts, transitions = step(memory.alerts, [], rule, time)
+        else:
+            alerts, transitions = _step_no_data(rule, memory.alerts, time)
+    except SojournError as error:
+        return _outcome(rule, memory, freshness, now, stale=stale, error=str(error))
+    remembered = RuleMemory(alerts, time)
+    return _outcome(rule, remembered, freshness, now, stale=stale, transitions=transitions)
+
+
+def reads_lake(rule: Rule) -> bool:
+    """Whether the rule looks at data that can grow stale."""
+    return any(name not in ("data_freshness", "rule_health") for name in rule.tables)
+
+
+def rows_of(table: pa.Table, rule: Rule, identities: Identities) -> list[Row]:
+    """The alerts in ``table``: text columns are labels, ``value`` is the number, other columns feed the annotations."""
+    names = [column.lower() for column in table.column_names]
+    if VALUE not in names:
+        raise RuleError("the expression returned no column named value")
+    label_at = [i for i, field_ in enumerate(table.schema) if _is_text(field_.type) and names[i] != VALUE]
+    extra_at = [i for i in range(len(names)) if i not in label_at and names[i] != VALUE]
+    values = _numbers(table.column(names.index(VALUE)))
+    label_names = [names[i] for i in label_at]
+    labels = _transposed([table.column(i) for i in label_at], table.num_rows)
+    extras = _transposed([_plain(table.column(i)) for i in extra_at], table.num_rows)
+    extra_names = [names[i] for i in extra_at]
+    rows = []
+    for value, label_values, extra in zip(values, labels, extras, strict=True):
+        known, identity = identities.of(label_names, label_values, rule)
+        rows.append(Row(known, identity, value, dict(zip(extra_names, extra, strict=True))))
+    return rows
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(
+        types.is_string(type_)
+        or types.is_large_string(type_)
+        or types.is_string_view(type_)
+        or types.is_dictionary(type_)
+    )
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Decimals, which SQL makes of literals and sums, as the floats that templates can reckon with."""
+    return column.cast(pa.float64()) if types.is_decimal(column.type) else column
+
+
+def _numbers(column: pa.ChunkedArray) -> list[float | None]:
+    if _is_text(column.type) or types.is_temporal(column.type) or types.is_nested(column.type):
+        raise RuleError(f"value must be a number, but is {column.type}")
+    numbers = [None if value is None else float(value) for value in column.to_pylist()]
+    return [None if number is not None and math.isnan(number) else number for number in numbers]
+
+
+def _transposed(columns: Sequence[pa.ChunkedArray], count: int) -> Iterable[tuple[Any, ...]]:
+    if not columns:
+        return [()] * count
+    return zip(*(column.to_pylist() for column in columns), strict=True)
+
+
+def _evaluation_time(rule: Rule, memory: RuleMemory, freshness: Freshness, now: datetime) -> datetime:
+    """min(now − query_offset, watermark), but never before the last one: late data do not turn time back."""
+    time = min(now - rule.query_offset, freshness.watermark or now)
+    return max(time, memory.evaluated_to) if memory.evaluated_to and not memory.restored else time
+
+
+def _step_no_data(
+    rule: Rule, alerts: Mapping[str, Tracked], time: datetime
+) -> tuple[dict[str, Tracked], list[Transition]]:
+    """``no_data: alert``: everything stays as it was, beside one alert that says that data are missing."""
+    labels = {**rule.labels, "alertname": rule.name, "no_data": "true"}
+    row = Row(labels, fingerprint(labels), None)
+    mine = {key: tracked for key, tracked in alerts.items() if key == row.fingerprint}
+    changed, transitions = step(mine, [row], rule, time)
+    return {**alerts, **changed}, transitions
+
+
+def _outcome(
+    rule: Rule,
+    memory: RuleMemory,
+    freshness: Freshness,
+    now: datetime,
+    *,
+    stale: bool,
+    error: str | None = None,
+    transitions: Iterable[Transition] = (),
+) -> Outcome:
+    evaluation = RuleEvaluation(
+        rule=rule.name,
+        group=rule.group,
+        actions=rule.actions,
+        evaluated_at=now,
+        data_as_of=freshness.as_of,
+        ok=error is None,
+        stale=stale,
+        error=error,
+        alerts=tuple(tracked.alert for tracked in memory.alerts.values()),
+    )
+    return Outcome(evaluation, memory, tuple(transitions))
+
+
+def is_due(rule: Rule, last: datetime | None, now: datetime) -> bool:
+    """Whether a rule with an ``interval`` of its own may be evaluated again; without one it always may."""
+    return rule.interval is None or last is None or now - last >= rule.interval - timedelta(milliseconds=1)

@@ -1,0 +1,71 @@
+"""The body of a notification: Alertmanager's webhook format, version 4."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from alerts.notify.plan import Decision, Notice
+
+#: What Go writes for a time that is not set: the end of an alert that still fires.
+NO_END = "0001-01-01T00:00:00Z"
+#: Alerts in one body; more are counted in ``truncatedAlerts``.
+MOST_ALERTS = 500
+
+
+def alertmanager(decision: Decision, external_url: str) -> dict[str, Any]:
+    """The payload that tells ``decision.receiver`` of the group's alerts, the firing ones first."""
+    notices = [*decision.firing, *decision.resolved]
+    shown = notices[:MOST_ALERTS]
+    alerts = [alert_of(notice, external_url) for notice in shown]
+    return {
+        "receiver": decision.receiver,
+        "status": "firing" if decision.firing else "resolved",
+        "alerts": alerts,
+        "groupLabels": dict(decision.group_labels),
+        "commonLabels": _common(alert["labels"] for alert in alerts),
+        "commonAnnotations": _common(alert["annotations"] for alert in alerts),
+        "externalURL": external_url,
+        "version": "4",
+        "groupKey": decision.group_key,
+        "truncatedAlerts": len(notices) - len(shown),
+    }
+
+
+def alert_of(notice: Notice, external_url: str) -> dict[str, Any]:
+    """One alert of the payload; its annotations also say up to when data had been seen (``data_as_of``)."""
+    alert = notice.alert
+    annotations = dict(alert.annotations)
+    if notice.data_as_of is not None:
+        annotations["data_as_of"] = iso(notice.data_as_of)
+    return {
+        "status": "firing" if notice.resolved_at is None else "resolved",
+        "labels": dict(alert.labels),
+        "annotations": annotations,
+        "startsAt": iso(alert.fired_at or alert.active_since),
+        "endsAt": NO_END if notice.resolved_at is None else iso(notice.resolved_at),
+        "generatorURL": f"{external_url}/api/v2/alerts" if external_url else "",
+        "fingerprint": alert.fingerprint,
+    }
+
+
+def encoded(payload: Mapping[str, Any]) -> str:
+    """The exact text that is signed and sent, at every attempt."""
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def iso(at: datetime) -> str:
+    """``at`` as RFC 3339 in UTC: ``2026-01-01T00:00:00.000000Z``."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _common(mappings: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    common: dict[str, str] | None = None
+    for mapping in mappings:
+        if common is None:
+            common = dict(mapping)
+        else:
+            common = {name: value for name, value in common.items() if mapping.get(name) == value}
+    return common or {}

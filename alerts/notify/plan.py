@@ -1,0 +1,152 @@
+"""Who is told what, and why: pure decisions in Alertmanager's terms, each with its reason.
+
+Source of the semantics: prometheus/alertmanager ``dispatch/`` and ``notify/dedup_stage.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from alerts.models import AlertInstance
+from alerts.settings import ReceiverSettings, RouteSettings
+
+#: The alert that always fires, towards a dead man's switch outside; no other receiver hears of it.
+WATCHDOG = "Watchdog"
+
+
+class Reason(StrEnum):
+    """Why a group's receiver is told, or is not."""
+
+    FIRST = "first notification of this group"
+    NEW_ALERTS = "alerts fire that it has not been told of"
+    RESOLVED = "all alerts of the group are resolved"
+    SOME_RESOLVED = "some alerts of the group are resolved"
+    REPEAT = "nothing changed, but the repeat interval has passed"
+    GROUP_WAIT = "held: waiting for more alerts of the group (group_wait)"
+    GROUP_INTERVAL = "held: told of this group a moment ago (group_interval)"
+    UNCHANGED = "held: nothing changed since it was told"
+    NOT_WANTED = "held: it does not want resolved alerts"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a receiver has been told of a group: fingerprints, and when."""
+
+    firing: frozenset[str]
+    resolved: frozenset[str]
+    sent_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One alert as receivers hear of it; ``resolved_at`` None while it fires. ``data_as_of``: see payloads."""
+
+    alert: AlertInstance
+    resolved_at: datetime | None = None
+    data_as_of: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What happens for one receiver and group now. ``entry`` is to be remembered, ``due_at`` when to look again."""
+
+    receiver: str
+    group_key: str
+    group_labels: Mapping[str, str]
+    send: bool
+    reason: Reason
+    firing: tuple[Notice, ...]
+    resolved: tuple[Notice, ...]
+    entry: Entry | None = None
+    due_at: datetime | None = None
+
+
+def plan(
+    notices: Iterable[Notice],
+    log: Mapping[tuple[str, str], Entry],
+    receivers: Sequence[ReceiverSettings],
+    route: RouteSettings,
+    now: datetime,
+) -> list[Decision]:
+    """A decision for each receiver and group that has alerts, given what receivers were told before (``log``)."""
+    decisions = []
+    notices = list(notices)
+    for receiver in receivers:
+        groups: dict[str, tuple[dict[str, str], list[Notice]]] = {}
+        for notice in notices:
+            if concerns(receiver, notice.alert, route):
+                labels = {name: notice.alert.labels[name] for name in route.group_by if name in notice.alert.labels}
+                groups.setdefault(group_key(labels), (labels, []))[1].append(notice)
+        for key, (labels, members) in groups.items():
+            decisions.append(_decide(receiver, key, labels, members, log.get((receiver.name, key)), route, now))
+    return decisions
+
+
+def concerns(receiver: ReceiverSettings, alert: AlertInstance, route: RouteSettings) -> bool:
+    """Whether ``receiver`` is to hear of ``alert`` at all."""
+    if (alert.labels.get("alertname") == WATCHDOG) != (receiver.name == route.watchdog):
+        return False
+    return all(alert.labels.get(name) == value for name, value in receiver.match.items())
+
+
+def group_key(labels: Mapping[str, str]) -> str:
+    """Alertmanager's name of a group under its one route: ``{}:{alertname="…", queue="…"}``."""
+    quoted = (
+        value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for _, value in sorted(labels.items())
+    )
+    inside = ", ".join(f'{name}="{value}"' for name, value in zip(sorted(labels), quoted, strict=True))
+    return "{}:{" + inside + "}"
+
+
+def _decide(
+    receiver: ReceiverSettings,
+    key: str,
+    labels: Mapping[str, str],
+    members: Sequence[Notice],
+    entry: Entry | None,
+    route: RouteSettings,
+    now: datetime,
+) -> Decision:
+    told = entry.firing if entry else frozenset()
+    firing = tuple(notice for notice in members if notice.resolved_at is None)
+    over = tuple(n for n in members if n.resolved_at is not None and n.alert.fingerprint in told)
+    is_watchdog = labels.get("alertname") == WATCHDOG
+    repeat = route.watchdog_interval if is_watchdog else route.repeat_interval
+    ids = frozenset(notice.alert.fingerprint for notice in firing)
+
+    def decision(send: bool, reason: Reason, due_at: datetime | None = None, remember: Entry | None = None) -> Decision:
+        if send:
+            remember = Entry(ids, frozenset(n.alert.fingerprint for n in over), now)
+            due_at = now + repeat if ids else None
+        return Decision(receiver.name, key, labels, send, reason, firing, over, remember, due_at)
+
+    if entry is None or not entry.firing:
+        if not firing:
+            return decision(False, Reason.UNCHANGED)
+        wait_until = min(n.alert.fired_at or now for n in firing) + route.group_wait
+        if now < wait_until and route.group_wait > timedelta(0):
+            return decision(False, Reason.GROUP_WAIT, wait_until)
+    if entry is not None:
+        news = _news(entry, ids, bool(over), receiver.send_resolved)
+        if news in (Reason.UNCHANGED, Reason.NOT_WANTED):
+            if firing and news is Reason.UNCHANGED and now - entry.sent_at >= repeat:
+                return decision(True, Reason.REPEAT)
+            remember = Entry(entry.firing & ids, entry.resolved, entry.sent_at) if news is Reason.NOT_WANTED else None
+            return decision(False, news, entry.sent_at + repeat if firing else None, remember)
+        if now - entry.sent_at < route.group_interval:
+            return decision(False, Reason.GROUP_INTERVAL, entry.sent_at + route.group_interval)
+        return decision(True, news)
+    return decision(True, Reason.FIRST)
+
+
+def _news(entry: Entry, firing: frozenset[str], some_over: bool, send_resolved: bool) -> Reason:
+    if not firing <= entry.firing:
+        return Reason.NEW_ALERTS
+    if some_over:
+        if not send_resolved:
+            return Reason.NOT_WANTED
+        return Reason.SOME_RESOLVED if firing else Reason.RESOLVED
+    return Reason.UNCHANGED

@@ -1,0 +1,112 @@
+"""What a rule's ``expr`` may be: one read-only SELECT over the views that yields labels (text) and a ``value``.
+
+An expression may name parameters: ``:evaluation_time`` (data time), ``:target_seconds`` and ``:window_seconds``
+(the lake's definitions).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import cache
+
+import pyarrow as pa
+
+from alerts.memory import Memory, MemoryQueryError
+from lake.definitions import Definitions
+from lake.errors import UserError
+from lake.select import check, tables_of
+from lake.tables import TABLES, TIMESTAMP
+from lake.views import VIEWS
+
+_PARAMETER = re.compile(r":(evaluation_time|target_seconds|window_seconds)\b")
+VALUE = "value"
+
+#: What only the engine knows, readable by rules like any view. They are never stale: rules over them alone
+#: are how the engine tells of stale data and of failing rules.
+ENGINE_VIEWS: dict[str, pa.Schema] = {
+    "data_freshness": pa.schema(
+        [("broker", pa.string()), ("as_of", TIMESTAMP), ("age_seconds", pa.float64()), ("stale", pa.bool_())]
+    ),
+    "rule_health": pa.schema(
+        [
+            ("rule_group", pa.string()),
+            ("rule", pa.string()),
+            ("ok", pa.bool_()),
+            ("stale", pa.bool_()),
+            ("error", pa.string()),
+            ("failing_seconds", pa.float64()),
+            ("alerts", pa.int64()),
+        ]
+    ),
+}
+
+
+def checked(expr: str) -> frozenset[str]:
+    """The views and tables that ``expr`` reads; UserError if it is not a usable expression.
+
+    It is parsed, and run over empty views, so that an unknown column is found before the first alert is missed.
+    """
+    public = {name for name, view in VIEWS.items() if view.public}
+    query = check(bound(expr, datetime.now(UTC), Definitions()), public | {*TABLES, *ENGINE_VIEWS})
+    tables = frozenset(tables_of(query))
+    names = [name.lower() for name in query.named_selects]
+    if "*" not in names and VALUE not in names:
+        raise UserError("the expression yields no column named value", "write SELECT …, <number> AS value FROM …")
+    _try_out(expr, tables)
+    return tables
+
+
+def bound(expr: str, now: datetime, definitions: Definitions) -> str:
+    """``expr`` with its parameters filled in."""
+    values = {
+        "evaluation_time": f"TIMESTAMP '{now.astimezone(UTC).isoformat(timespec='microseconds')}'",
+        "target_seconds": f"CAST({definitions.target_seconds!r} AS DOUBLE)",
+        "window_seconds": str(definitions.window_seconds),
+    }
+    return _PARAMETER.sub(lambda match: values[match[1]], expr)
+
+
+@cache
+def schema_of(name: str) -> pa.Schema:
+    """The columns of a view, a table or an engine view."""
+    if name in ENGINE_VIEWS:
+        return ENGINE_VIEWS[name]
+    if name in TABLES:
+        return TABLES[name].schema
+    return pa.schema([(column.name, arrow_type(column.type)) for column in VIEWS[name].columns])
+
+
+def _try_out(expr: str, tables: frozenset[str]) -> None:
+    memory = Memory()
+    try:
+        memory.put({name: schema_of(name).empty_table() for name in tables})
+        memory.query(bound(expr, datetime.now(UTC), Definitions()))
+    except MemoryQueryError as error:
+        text = str(error)
+        if "Referenced column" in text or "does not have a column" in text:
+            raise UserError(f"the expression does not fit its views: {text}", "correct the column's name") from error
+        # Functions that DuckDB spells differently are the reader's to judge, when the rule first runs.
+    finally:
+        memory.close()
+
+
+_TYPES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "timestamp": TIMESTAMP,
+    "date": pa.date32(),
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+}
+
+
+def arrow_type(spark_type: str) -> pa.DataType:
+    """The Arrow type of a simple Spark type; nested ones, which no rule compares, are left as text."""
+    return _TYPES.get(spark_type.strip().lower(), pa.string())

@@ -1,0 +1,140 @@
+"""The alert process: watches the lake, evaluates rules, sends webhooks, lets policies act, serves the API."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import alerts.control
+from alerts.api import application, listen, served, url_of
+from alerts.engine import Engine
+from alerts.freshness import FreshnessProbe
+from alerts.notify.sender import Sender
+from alerts.rules.loader import load_rules
+from alerts.settings import AlertSettings
+from alerts.store import Exporter, States, connect
+from alerts.store.export import export_quietly
+from lake.definitions import Definitions
+from lake.errors import SojournError
+from lake.files import only_one, write_atomically
+from lake.reader import Reader
+from lake.store import Lake
+
+log = logging.getLogger(__name__)
+
+#: How often the lake is asked whether there is something new; a look costs a directory look-up a table.
+POLL_SECONDS = 0.05
+EXPORT_SECONDS = 0.5
+#: The tables whose growth can change what a rule sees.
+WATCHED = ("partials", "marks", "queue_samples")
+
+
+def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once: bool) -> None:
+    """Evaluate the rules over the lake at ``lake_root`` until ``stop`` is set, or once.
+
+    UserError for rules, receivers or settings that cannot be used, or if the lake has an alert process already.
+    """
+    rules = load_rules(settings.rules, builtin=settings.builtin)
+    lake = Lake(lake_root)
+    lake.create()
+    with ExitStack() as stack:
+        stack.enter_context(only_one(lake.state_path("run", "alerts.lock"), "an alert process for this lake"))
+        store = lake.state_path("alerts.sqlite")
+        database = connect(store)
+        stack.callback(database.close)
+        sender = Sender(store, settings.receivers)
+        token = settings.token()
+        control = alerts.control.build(settings.control, lake.root, lake.state_path("control", "_").parent, token=token)
+        stack.callback(control.close)
+        listener = listen(settings.host, settings.port)
+        url = url_of(listener)
+        reader = Reader(lake.root)
+        engine = Engine(
+            rules,
+            settings,
+            States(database),
+            FreshnessProbe(lake, settings.stale_after),
+            reader.query,
+            lambda: Definitions.load(lake.root),
+            sender.wake,
+            settings.external_url or url,
+        )
+        stack.callback(lambda: engine.close(datetime.now(UTC)))
+        stack.enter_context(served(application(lambda: engine.snapshot, control.app, token), listener))
+        stack.callback(control.wake)  # long polls would hold up the server's end
+        stack.enter_context(_address_told(lake.state_path("run", "alerts.json"), url))
+        stack.enter_context(_exporting(store, lake.root))
+        sender.start()
+        stack.callback(lambda: sender.stop(finish=once))
+        log.info("%d rules, %d receivers, API at %s", len(rules), len(settings.receivers), url)
+
+        def one_round(new_data: bool) -> None:
+            evaluations = engine.round(datetime.now(UTC), new_data=new_data)
+            control.controller.step(datetime.now(UTC), evaluations, reader.query)
+
+        if once:
+            one_round(True)
+        else:
+            _watch(reader, settings, one_round, stop)
+
+
+def _watch(reader: Reader, settings: AlertSettings, one_round: Callable[[bool], None], stop: threading.Event) -> None:
+    """Run a round whenever the lake has grown, or the interval has passed; skipped rounds are never caught up."""
+    shortest, longest = settings.min_interval.total_seconds(), settings.interval.total_seconds()
+    seen: tuple[int, ...] | None = None
+    last = -longest
+    while not stop.is_set():
+        try:
+            token = reader.token(*WATCHED)
+            waited = time.monotonic() - last
+            if (token != seen and waited >= shortest) or waited >= longest:
+                last = time.monotonic()
+                one_round(token != seen)
+                seen = token
+                spare = POLL_SECONDS
+            else:
+                spare = min(POLL_SECONDS, max(0.001, longest - waited))
+        except SojournError as error:
+            # The lake may be back in a moment; what fires goes on to fire meanwhile.
+            log.error("this round is skipped: %s", error)
+            spare = 1.0
+        stop.wait(spare)
+
+
+@contextmanager
+def _address_told(path: Path, url: str) -> Iterator[None]:
+    """Tell others on this machine where the API listens, as long as it does."""
+    write_atomically(path, json.dumps({"url": url, "pid": os.getpid()}) + "\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _exporting(store: Path, root: Path) -> Iterator[None]:
+    """Copy history into the lake from a thread of its own, once more at the end."""
+    done = threading.Event()
+
+    def work() -> None:
+        database = connect(store)
+        exporter = Exporter(database, Lake(root))
+        while not done.wait(EXPORT_SECONDS):
+            export_quietly(exporter)
+        export_quietly(exporter)
+        database.close()
+
+    thread = threading.Thread(target=work, name="alert-export", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(10)

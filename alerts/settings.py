@@ -1,0 +1,134 @@
+"""The ``[alert]`` section of ``sojourn.toml``: which rules run, who is told, and what may be acted on."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from alerts.control.settings import ControlSettings
+from alerts.durations import Duration
+from lake.errors import UserError
+
+
+class ReceiverSettings(BaseModel):
+    """One webhook that is told of alerts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, description="how the receiver is called in logs, deliveries and payloads")
+    url: str = Field(description="where notifications are POSTed: http or https")
+    format: Literal["alertmanager"] = Field(default="alertmanager", description="shape of the body: webhook version 4")
+    secret_env: str | None = Field(default=None, description="environment variable that holds the signing key, whsec_…")
+    secret_file: Path | None = Field(default=None, description="file that holds the signing key, whsec_…")
+    allow_private: bool = Field(
+        default=False, description="let the url lead to loopback, private or link-local addresses"
+    )
+    send_resolved: bool = Field(default=True, description="also tell when alerts resolve")
+    match: dict[str, str] = Field(default_factory=dict, description="only alerts that carry all of these labels")
+    timeout: Duration = Field(default=timedelta(seconds=10), description="how long one attempt may take")
+    retry_for: Duration = Field(
+        default=timedelta(hours=24), description="how long a delivery is tried before it is given up"
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _is_http(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("the url of a receiver begins with http:// or https:// and names a host")
+        return url
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if self.secret_env and self.secret_file:
+            raise ValueError("give secret_env or secret_file, not both")
+        return self
+
+    def secret(self) -> str | None:
+        """The signing key; None if the receiver has none. UserError if it is named but cannot be read."""
+        if self.secret_env:
+            value = os.environ.get(self.secret_env, "").strip()
+            if not value:
+                raise UserError(
+                    f"receiver {self.name}: the environment variable {self.secret_env} is not set",
+                    "set it to the signing key, whsec_…",
+                )
+            return value
+        if self.secret_file:
+            try:
+                return self.secret_file.expanduser().read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise UserError(
+                    f"receiver {self.name}: cannot read {self.secret_file}: {error.strerror}",
+                    "put the signing key there",
+                ) from error
+        return None
+
+
+class RouteSettings(BaseModel):
+    """How alerts are gathered into notifications, in Alertmanager's words."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group_by: tuple[str, ...] = Field(
+        default=("alertname", "broker", "queue"), description="alerts that share these labels share a notification"
+    )
+    group_wait: Duration = Field(default=timedelta(0), description="how long a new group waits for more alerts")
+    group_interval: Duration = Field(
+        default=timedelta(seconds=1), description="least time between two notifications of one group"
+    )
+    repeat_interval: Duration = Field(default=timedelta(hours=4), description="when to repeat what still fires")
+    watchdog: str | None = Field(
+        default=None, description="name of the receiver of the watchdog: a dead man's switch outside"
+    )
+    watchdog_interval: Duration = Field(default=timedelta(minutes=1), description="how often the watchdog is told")
+
+
+class AlertSettings(BaseModel):
+    """All settings of the alert process."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rules: tuple[Path, ...] = Field(default=(), description="rule files, or folders of *.yml")
+    builtin: bool = Field(default=True, description="also run the built-in rules")
+    interval: Duration = Field(
+        default=timedelta(seconds=1), description="longest time between two evaluations; new data brings one at once"
+    )
+    min_interval: Duration = Field(
+        default=timedelta(milliseconds=250), description="shortest time between the starts of two evaluations"
+    )
+    stale_after: Duration = Field(default=timedelta(seconds=60), description="data older than this is stale")
+    host: str = Field(default="127.0.0.1", description="address of the limits and alerts API")
+    port: int = Field(
+        default=9095, ge=0, le=65535, description="its port; 0 = any free one, told in state/run/alerts.json"
+    )
+    token_env: str | None = Field(default=None, description="environment variable with the API's bearer token")
+    external_url: str | None = Field(
+        default=None, description="where people reach this API, for links in notifications"
+    )
+    receivers: tuple[ReceiverSettings, ...] = Field(default=(), description="who is told")
+    route: RouteSettings = Field(default_factory=RouteSettings, description="how alerts become notifications")
+    control: ControlSettings = Field(default_factory=ControlSettings, description="what may be acted on")
+
+    @model_validator(mode="after")
+    def _receivers_are_known(self) -> Self:
+        names = [receiver.name for receiver in self.receivers]
+        if len(set(names)) < len(names):
+            raise ValueError("two receivers have the same name")
+        if self.route.watchdog is not None and self.route.watchdog not in names:
+            raise ValueError(f"route.watchdog names {self.route.watchdog!r}, which is not a receiver")
+        return self
+
+    def token(self) -> str | None:
+        """The bearer token that the API asks for; None = open, which is why the default address is loopback."""
+        if self.token_env is None:
+            return None
+        value = os.environ.get(self.token_env, "").strip()
+        if not value:
+            raise UserError(f"the environment variable {self.token_env} is not set", "set it to the API's bearer token")
+        return value

@@ -1,0 +1,8 @@
+"""What the alert process must not forget, in one SQLite file: states, notifications to send, and what was done."""
+
+from alerts.store.database import connect
+from alerts.store.export import Exporter
+from alerts.store.outbox import Delivery, Outbox, Parcel
+from alerts.store.states import Resolved, States
+
+__all__ = ["Delivery", "Exporter", "Outbox", "Parcel", "Resolved", "States", "connect"]

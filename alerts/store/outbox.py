@@ -1,0 +1,126 @@
+"""The sender's side of the store: parcels to be delivered, in order within a group, each kept until it has arrived."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from alerts.store.database import from_us, from_us_or_none, to_us, to_us_or_none, transaction
+
+DeliveryOutcome = Literal["delivered", "retry", "failed", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One notification for one receiver. ``id`` is its webhook-id: the same for every attempt."""
+
+    id: str
+    receiver: str
+    group_key: str
+    status: str  # firing or resolved
+    alerts: int
+    body: str
+    created_at: datetime
+    data_as_of: datetime | None
+    attempts: int = 0
+
+    def insert(self, db: sqlite3.Connection) -> None:
+        """Put the parcel into the outbox, as part of the caller's transaction."""
+        db.execute(
+            "INSERT INTO outbox (id, receiver, group_key, status, alerts, data_as_of, body, created_at, next_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                self.id,
+                self.receiver,
+                self.group_key,
+                self.status,
+                self.alerts,
+                to_us_or_none(self.data_as_of),
+                self.body,
+                to_us(self.created_at),
+                to_us(self.created_at),
+            ],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One attempt to deliver a parcel, and how it went."""
+
+    at: datetime
+    outcome: DeliveryOutcome
+    status_code: int | None
+    error: str | None
+    duration_seconds: float | None
+
+
+class Outbox:
+    """Takes parcels out of the store and records what became of them. One object belongs to one thread."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def due(self, now: datetime, most: int = 100) -> list[Parcel]:
+        """The parcels to be tried now: of each receiver's group the oldest only, so that news arrive in order."""
+        rows = self._db.execute(
+            "SELECT id, receiver, group_key, status, alerts, body, created_at, data_as_of, attempts FROM outbox"
+            " WHERE next_at <= ? AND sequence IN (SELECT MIN(sequence) FROM outbox GROUP BY receiver, group_key)"
+            " ORDER BY sequence LIMIT ?",
+            [to_us(now), most],
+        )
+        return [
+            Parcel(row[0], row[1], row[2], row[3], row[4], row[5], from_us(row[6]), from_us_or_none(row[7]), row[8])
+            for row in rows
+        ]
+
+    def next_at(self) -> datetime | None:
+        """When the next parcel falls due."""
+        row = self._db.execute(
+            "SELECT MIN(next_at) FROM outbox"
+            " WHERE sequence IN (SELECT MIN(sequence) FROM outbox GROUP BY receiver, group_key)"
+        ).fetchone()
+        return from_us_or_none(row[0])
+
+    def waiting(self) -> int:
+        """How many parcels have not arrived."""
+        return int(self._db.execute("SELECT COUNT(*) FROM outbox").fetchone()[0])
+
+    def record(self, parcel: Parcel, delivery: Delivery, retry_at: datetime | None) -> None:
+        """Write down an attempt; the parcel leaves the outbox unless it is to be tried again at ``retry_at``."""
+        attempt = parcel.attempts + 1
+        with transaction(self._db):
+            if retry_at is None:
+                self._db.execute("DELETE FROM outbox WHERE id = ?", [parcel.id])
+            else:
+                self._db.execute(
+                    "UPDATE outbox SET attempts = ?, next_at = ? WHERE id = ?", [attempt, to_us(retry_at), parcel.id]
+                )
+            self._db.execute(
+                "INSERT INTO deliveries (at, delivery_id, receiver, group_key, status, alerts, attempt, outcome,"
+                " status_code, error, duration_seconds, data_as_of) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    to_us(delivery.at),
+                    parcel.id,
+                    parcel.receiver,
+                    parcel.group_key,
+                    parcel.status,
+                    parcel.alerts,
+                    attempt,
+                    delivery.outcome,
+                    delivery.status_code,
+                    delivery.error,
+                    delivery.duration_seconds,
+                    to_us_or_none(parcel.data_as_of),
+                ],
+            )
+
+    def disable(self, receiver: str, url: str, now: datetime) -> None:
+        """Remember that the receiver answered 410 Gone at ``url``; another url enables it again."""
+        with transaction(self._db):
+            self._db.execute("INSERT OR REPLACE INTO disabled VALUES (?, ?, ?)", [receiver, url, to_us(now)])
+
+    def disabled(self) -> dict[str, str]:
+        """The receivers that are gone, with the url that said so."""
+        return dict(self._db.execute("SELECT receiver, url FROM disabled").fetchall())

@@ -1,0 +1,200 @@
+"""The engine's side of the store: alerts survive a restart, and are committed together with what is to be sent."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from alerts.evaluate import RuleMemory
+from alerts.models import AlertInstance, AlertState
+from alerts.notify.plan import Decision, Entry
+from alerts.state import Tracked, Transition
+from alerts.store.database import from_us, from_us_or_none, to_json, to_us, to_us_or_none, transaction
+from alerts.store.outbox import Parcel
+
+#: Notify decisions that are remembered; older ones are forgotten.
+DECISIONS_KEPT = 10_000
+RuleKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """An alert that fired and is over, remembered until receivers have been told."""
+
+    alert: AlertInstance
+    at: datetime
+
+
+class States:
+    """Reads and writes what rules remember. One object belongs to one thread."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def load(self) -> tuple[dict[RuleKey, RuleMemory], list[Resolved]]:
+        """What every rule remembered when the process last ran, and the alerts that were over."""
+        alerts: dict[RuleKey, dict[str, Tracked]] = {}
+        resolved: list[Resolved] = []
+        for row in self._db.execute(
+            "SELECT rule_group, rule, fingerprint, labels, annotations, value, state, active_since, fired_at,"
+            " kept_since, paused, resolved_at FROM alerts"
+        ):
+            alert = AlertInstance(
+                rule=row[1],
+                group=row[0],
+                labels=json.loads(row[3]),
+                annotations=json.loads(row[4]),
+                value=row[5],
+                state=AlertState(row[6]),
+                active_since=from_us(row[7]),
+                fired_at=from_us_or_none(row[8]),
+                fingerprint=row[2],
+            )
+            if row[11] is not None:
+                resolved.append(Resolved(alert, from_us(row[11])))
+                continue
+            tracked = Tracked(alert, from_us_or_none(row[9]), timedelta(microseconds=row[10]))
+            alerts.setdefault((row[0], row[1]), {})[row[2]] = tracked
+        evaluated = {
+            (row[0], row[1]): from_us(row[2])
+            for row in self._db.execute("SELECT rule_group, rule, evaluated_to FROM rules")
+        }
+        keys = alerts.keys() | evaluated.keys()
+        return {key: RuleMemory(alerts.get(key, {}), evaluated.get(key), restored=True) for key in keys}, resolved
+
+    def load_log(self) -> dict[tuple[str, str], Entry]:
+        """What each receiver has been told of each group."""
+        return {
+            (row[0], row[1]): Entry(frozenset(json.loads(row[2])), frozenset(json.loads(row[3])), from_us(row[4]))
+            for row in self._db.execute("SELECT receiver, group_key, firing, resolved, sent_at FROM notified")
+        }
+
+    def commit(
+        self,
+        now: datetime,
+        data_as_of: datetime | None,
+        *,
+        transitions: Iterable[Transition] = (),
+        memories: Mapping[RuleKey, RuleMemory] | None = None,
+        rewritten: Iterable[RuleKey] = (),
+        forgotten: Iterable[Resolved] = (),
+        decisions: Iterable[Decision] = (),
+        parcels: Iterable[Parcel] = (),
+        purged: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """Write one round, or none of it: states, their history, what receivers will be told, and why."""
+        memories = memories or {}
+        with transaction(self._db):
+            for transition in transitions:
+                self._write_transition(now, data_as_of, transition, memories)
+            for key in rewritten:
+                for tracked in memories[key].alerts.values():
+                    self._write_alert(tracked, None)
+            self._db.executemany(
+                "INSERT OR REPLACE INTO rules VALUES (?, ?, ?)",
+                [(*key, to_us(memory.evaluated_to)) for key, memory in memories.items() if memory.evaluated_to],
+            )
+            for gone in forgotten:
+                self._db.execute(
+                    "DELETE FROM alerts"
+                    " WHERE rule_group = ? AND rule = ? AND fingerprint = ? AND resolved_at IS NOT NULL",
+                    [gone.alert.group, gone.alert.rule, gone.alert.fingerprint],
+                )
+            self._write_decisions(now, decisions)
+            for parcel in parcels:
+                parcel.insert(self._db)
+            self._db.executemany("DELETE FROM notified WHERE receiver = ? AND group_key = ?", purged)
+
+    def forget_rule(self, key: RuleKey) -> None:
+        """Drop what is known of a rule that is no longer there."""
+        with transaction(self._db):
+            self._db.execute("DELETE FROM rules WHERE rule_group = ? AND rule = ?", key)
+
+    def _write_transition(
+        self,
+        now: datetime,
+        data_as_of: datetime | None,
+        transition: Transition,
+        memories: Mapping[RuleKey, RuleMemory],
+    ) -> None:
+        alert = transition.alert
+        if transition.to_state is AlertState.INACTIVE:
+            if transition.from_state.is_firing:
+                self._write_alert(Tracked(alert), now)
+            else:
+                self._db.execute(
+                    "DELETE FROM alerts WHERE rule_group = ? AND rule = ? AND fingerprint = ?",
+                    [alert.group, alert.rule, alert.fingerprint],
+                )
+        else:
+            memory = memories.get((alert.group, alert.rule))
+            tracked = memory.alerts.get(alert.fingerprint) if memory else None
+            self._write_alert(tracked or Tracked(alert), None)
+        self._db.execute(
+            "INSERT INTO transitions (at, data_as_of, rule_group, rule, fingerprint, labels, annotations, from_state,"
+            " to_state, value, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                to_us(now),
+                to_us_or_none(data_as_of),
+                alert.group,
+                alert.rule,
+                alert.fingerprint,
+                to_json(alert.labels),
+                to_json(alert.annotations),
+                transition.from_state,
+                transition.to_state,
+                alert.value,
+                transition.reason,
+            ],
+        )
+
+    def _write_alert(self, tracked: Tracked, resolved_at: datetime | None) -> None:
+        alert = tracked.alert
+        self._db.execute(
+            "INSERT OR REPLACE INTO alerts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                alert.group,
+                alert.rule,
+                alert.fingerprint,
+                to_json(alert.labels),
+                to_json(alert.annotations),
+                alert.value,
+                alert.state,
+                to_us(alert.active_since),
+                to_us_or_none(alert.fired_at),
+                to_us_or_none(tracked.kept_since),
+                tracked.paused // timedelta(microseconds=1),
+                to_us_or_none(resolved_at),
+            ],
+        )
+
+    def _write_decisions(self, now: datetime, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            self._db.execute(
+                "INSERT INTO decisions (at, receiver, group_key, sent, reason, firing, resolved)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [
+                    to_us(now),
+                    decision.receiver,
+                    decision.group_key,
+                    decision.send,
+                    decision.reason,
+                    len(decision.firing),
+                    len(decision.resolved),
+                ],
+            )
+            if decision.entry is not None:
+                self._db.execute(
+                    "INSERT OR REPLACE INTO notified VALUES (?, ?, ?, ?, ?)",
+                    [
+                        decision.receiver,
+                        decision.group_key,
+                        json.dumps(sorted(decision.entry.firing)),
+                        json.dumps(sorted(decision.entry.resolved)),
+                        to_us(decision.entry.sent_at),
+                    ],
+                )
+        self._db.execute("DELETE FROM decisions WHERE id <= (SELECT MAX(id) FROM decisions) - ?", [DECISIONS_KEPT])
