@@ -1,0 +1,513 @@
+"""The public views' definitions by brute force, from a list of events: the judge that the analytics answer to.
+
+Written from the definitions alone (what each metric means, message by message and instant by instant) and sharing no
+code with the views, the transforms or the histograms that it judges. Slow on purpose: every value is counted anew from
+all events. Times are whole microseconds since 1970 inside, aware datetimes outside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+
+ENDINGS = ("completed", "dead_lettered", "expired", "sidelined")
+SECOND = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Queue(NamedTuple):
+    """One consumer's queue; ``subscriber`` '' is the unnamed one."""
+
+    broker: str
+    queue: str
+    subscriber: str
+
+
+class Key(NamedTuple):
+    """One tenant in one consumer's queue."""
+
+    queue: Queue
+    tenant: str
+
+
+class Event(NamedTuple):
+    """An event as one consumer lives it; ``own`` is false for an arrival that stands for all named subscribers."""
+
+    queue: Queue
+    tenant: str
+    message: str
+    type: str
+    attempt: int | None
+    enqueued: int | None
+    at: int
+    processing: float | None
+
+    @property
+    def second(self) -> int:
+        return self.at // SECOND
+
+    @property
+    def age(self) -> int | None:
+        """Microseconds since the message was enqueued, below zero under clock skew."""
+        return None if self.enqueued is None else self.at - self.enqueued
+
+
+def micros(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment(value: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=value)
+
+
+def without_duplicates(events: Iterable[Row]) -> list[Row]:
+    """Each event once: by its id, or by what its id would be made of."""
+    kept: dict[Any, Row] = {}
+    for event in events:
+        parts = ("broker", "queue", "subscriber", "message_id", "event_type", "attempt", "occurred_at")
+        kept.setdefault(event.get("event_id") or tuple(event.get(part) for part in parts), event)
+    return list(kept.values())
+
+
+def nearest_rank(values: list[float], q: Fraction) -> float:
+    """The exact quantile: the smallest value that at least the share ``q`` of the values do not exceed."""
+    return sorted(values)[max(1, math.ceil(q * len(values))) - 1]
+
+
+class Reference:
+    """Every row of the eight metric views for ``events`` and ``samples`` (dicts with the columns of bronze)."""
+
+    def __init__(
+        self, events: list[Row], samples: list[Row], *, window_seconds: int = 60, target_seconds: float = 30.0
+    ) -> None:
+        self.window = window_seconds
+        self.target = target_seconds
+        self.samples = [sample | {"subscriber": sample.get("subscriber") or ""} for sample in samples]
+        raw = [_read(event) for event in without_duplicates(events)]
+        self.newest: dict[str, int] = {}
+        for broker in {event.queue.broker for event in raw} | {sample["broker"] for sample in samples}:
+            seen = [event.at for event in raw if event.queue.broker == broker]
+            seen = seen or [micros(sample["sampled_at"]) for sample in samples if sample["broker"] == broker]
+            self.newest[broker] = max(seen)
+        self.receipts = raw
+        self.events: dict[Queue, list[Event]] = {}
+        for event in _fanned_out(raw):
+            self.events.setdefault(event.queue, []).append(event)
+        self.keys = sorted({Key(event.queue, event.tenant) for events in self.events.values() for event in events})
+        self.by_key = {key: [e for e in self.events[key.queue] if e.tenant == key.tenant] for key in self.keys}
+        self.first_second: dict[tuple[str, str], int] = {}
+        for event in raw:
+            place = event.queue[:2]
+            self.first_second[place] = min(event.second, self.first_second.get(place, event.second))
+        for name in ("_state", "_entered", "_quiet", "_noisy", "_mode", "_in_window", "_tenants"):
+            setattr(self, name, cache(getattr(self, name)))
+
+    # -- instants ---------------------------------------------------------------------------------------------
+
+    def now_second(self, broker: str) -> int:
+        return self.newest[broker] // SECOND
+
+    def as_of(self, broker: str, second: int) -> int:
+        return min((second + 1) * SECOND, self.newest[broker])
+
+    def key_instants(self, key: Key) -> list[int]:
+        """The seconds in which something happened to the key."""
+        return sorted({event.second for event in self.by_key[key]})
+
+    def queue_instants(self, queue: Queue) -> list[int]:
+        """The seconds in which something happened to the queue or it was sampled, up to data time."""
+        happened = {event.second for event in self.events.get(queue, [])}
+        sampled = {micros(sample["sampled_at"]) // SECOND for sample in self._samples_of(queue)}
+        return sorted(happened | {second for second in sampled if second <= self.now_second(queue.broker)})
+
+    def queues(self) -> list[Queue]:
+        sampled = {Queue(s["broker"], s["queue"], s["subscriber"]) for s in self.samples}
+        return sorted(sampled | set(self.events))
+
+    def _tenants(self, queue: Queue) -> list[Key]:
+        return [key for key in self.keys if key.queue == queue]
+
+    # -- state of one tenant at the end of a second -----------------------------------------------------------
+
+    def _state(self, key: Key, second: int) -> Row:
+        past = [event for event in self.by_key[key] if event.second <= second]
+        enqueued = sum(event.type == "enqueued" for event in past)
+        finished = [event for event in past if event.type in ENDINGS]
+        unreceived = sum(event.type != "completed" and not event.attempt for event in finished)
+        started = sum(event.type == "received" and event.attempt in (1, None) for event in past)
+        by_message: dict[str, list[Event]] = {}
+        for event in past:
+            by_message.setdefault(event.message, []).append(event)
+        waiting = sum(_waits(events) for events in by_message.values())
+        delayed = sum(_is_delayed(events) for events in by_message.values())
+        backlog = max(0, enqueued - len(finished))
+        in_flight = max(0, started - (len(finished) - unreceived) - waiting)
+        return {
+            "backlog": backlog,
+            "in_flight": in_flight,
+            "delayed": delayed,
+            "ready": max(0, backlog - in_flight - delayed),
+            "oldest_second": _oldest_second(past) if backlog else None,
+        }
+
+    def _oldest_age(self, broker: str, oldest_second: int | None, second: int) -> float | None:
+        if oldest_second is None:
+            return None
+        return max(0, self.as_of(broker, second) - oldest_second * SECOND) / SECOND
+
+    def _in_window(self, key: Key, second: int) -> list[Event]:
+        return [event for event in self.by_key[key] if second - self.window < event.second <= second]
+
+    def _window_seconds(self, queue: Queue, second: int) -> int:
+        return min(self.window, second - self.first_second[queue[:2]] + 1)
+
+    def _drain(self, backlog: int, arrivals: float, completions: float) -> Row:
+        if backlog == 0:
+            state = "idle"
+        elif completions == 0:
+            state = "stalled"
+        elif arrivals >= completions:
+            state = "growing"
+        else:
+            state = "draining"
+        eta = backlog / (completions - arrivals) if state == "draining" else None
+        return {"drain_state": state, "drain_eta_seconds": eta}
+
+    # -- noisy tenants ----------------------------------------------------------------------------------------
+
+    def _entered(self, key: Key, second: int) -> bool:
+        """Whether the tenant takes more than its share while others wait."""
+        states = {other: self._state(other, second) for other in self._tenants(key.queue)}
+        if not sum(state["ready"] for other, state in states.items() if other != key):
+            return False
+        active = sum(state["backlog"] > 0 for state in states.values())
+        threshold = max(Fraction(1, 10), min(Fraction(6, 10), Fraction(2, active)))
+        own, whole = states[key]["in_flight"], sum(state["in_flight"] for state in states.values())
+        processing = {other: self._processing(other, second) for other in states}
+        return (own >= 30 and own > threshold * whole) or processing[key] > threshold * sum(processing.values())
+
+    def _processing(self, key: Key, second: int) -> Fraction:
+        return sum((Fraction(value) for value in _processing(self._in_window(key, second))), Fraction(0))
+
+    def _quiet(self, key: Key, second: int) -> bool:
+        arrivals = [e.second for e in self.by_key[key] if e.type == "enqueued" and e.second <= second]
+        return self._state(key, second)["backlog"] == 0 or not arrivals or second - max(arrivals) >= 300
+
+    def _noisy(self, key: Key, second: int) -> bool:
+        """Whether, of the tenant's instants up to ``second``, the last entry is later than the last quiet one."""
+        instants = {*self.key_instants(key), self.now_second(key.queue.broker)}
+        past = sorted(instant for instant in instants if instant <= second)
+        entered = max((instant for instant in past if self._entered(key, instant)), default=None)
+        quiet = max((instant for instant in past if self._quiet(key, instant)), default=None)
+        return entered is not None and (quiet is None or entered > quiet)
+
+    # -- views ------------------------------------------------------------------------------------------------
+
+    def _rows(self, of: Callable[[Key, int], Row], now: bool) -> list[Row]:
+        rows = []
+        for key in self.keys:
+            for second in [self.now_second(key.queue.broker)] if now else self.key_instants(key):
+                named = _named(key.queue) | {"tenant": key.tenant}
+                rows.append({"as_of": moment(self.as_of(key.queue.broker, second)), **named, **of(key, second)})
+        return rows
+
+    def tenant_backlog(self, *, now: bool = False) -> list[Row]:
+        return self._rows(self._tenant_backlog, now)
+
+    def _tenant_backlog(self, key: Key, second: int) -> Row:
+        state, lately = self._state(key, second), self._in_window(key, second)
+        length = self._window_seconds(key.queue, second)
+        arrivals = sum(event.type == "enqueued" for event in lately) / length
+        completions = sum(event.type in ENDINGS for event in lately) / length
+        whole = sum(self._state(other, second)["backlog"] for other in self._tenants(key.queue))
+        return {
+            "backlog": state["backlog"],
+            "in_flight": state["in_flight"],
+            "ready": state["ready"],
+            "oldest_age_seconds": self._oldest_age(key.queue.broker, state["oldest_second"], second),
+            "arrival_rate": arrivals,
+            "completion_rate": completions,
+            "share": state["backlog"] / whole if whole else None,
+            "noisy": self._noisy(key, second),
+            **self._drain(state["backlog"], arrivals, completions),
+        }
+
+    def concurrency(self, *, now: bool = False) -> list[Row]:
+        return self._rows(self._concurrency, now)
+
+    def _concurrency(self, key: Key, second: int) -> Row:
+        lately = self._in_window(key, second)
+        starts = sum(event.type == "received" for event in lately) / self._window_seconds(key.queue, second)
+        processing = _processing(lately)
+        mean = math.fsum(processing) / len(processing) if processing else None
+        littles_law = None if mean is None else starts * mean
+        limits = [s for s in self._samples_until(key.queue, second) if s.get("in_flight_limit") is not None]
+        limit = limits[-1]["in_flight_limit"] if limits else None
+        return {
+            "start_rate": starts,
+            "mean_processing_seconds": mean,
+            "p99_processing_seconds": nearest_rank(processing, Fraction(99, 100)) if processing else None,
+            "littles_law": littles_law,
+            "in_flight": self._state(key, second)["in_flight"],
+            "concurrency_limit": limit,
+            "saturation": littles_law / limit if littles_law is not None and limit else None,
+        }
+
+    def queue_health(self, *, now: bool = False) -> list[Row]:
+        rows = []
+        for queue in self.queues():
+            for second in [self.now_second(queue.broker)] if now else self.queue_instants(queue):
+                as_of = moment(self.as_of(queue.broker, second))
+                rows.append({"as_of": as_of, **_named(queue), **self._queue_health(queue, second)})
+        return rows
+
+    def _queue_health(self, queue: Queue, second: int) -> Row:
+        row: Row = dict.fromkeys(("retry_ratio", "noisy_tenants", "dead_lettered", "coverage"))
+        row |= dict.fromkeys(("oldest_age_seconds", "quiet_oldest_age_seconds", "mode", "mode_since"))
+        row |= {"drain_state": None, "drain_eta_seconds": None} | self._broker_says(queue, second)
+        if not self._has_events(queue, second):
+            return row
+        tenants = self._tenants(queue)
+        states = {key: self._state(key, second) for key in tenants}
+        noisy = {key for key in tenants if self._noisy(key, second)}
+        lately = [event for key in tenants for event in self._in_window(key, second)]
+        received = [event for event in lately if event.type == "received"]
+        backlog = sum(state["backlog"] for state in states.values())
+        broker_in_flight, depth = row["in_flight"], row["depth"]
+        length = self._window_seconds(queue, second)
+        row |= {
+            "in_flight": sum(state["in_flight"] for state in states.values()),
+            "oldest_age_seconds": self._queue_age(queue, second, set()),
+            "quiet_oldest_age_seconds": self._queue_age(queue, second, noisy),
+            "noisy_tenants": len(noisy),
+            "retry_ratio": sum((e.attempt or 0) >= 2 for e in received) / len(received) if received else None,
+            "dead_lettered": sum(event.type == "dead_lettered" for event in lately),
+            **self._drain(
+                backlog,
+                sum(event.type == "enqueued" for event in lately) / length,
+                sum(event.type in ENDINGS for event in lately) / length,
+            ),
+        }
+        if depth is not None and broker_in_flight is not None:
+            there = depth + broker_in_flight
+            row["coverage"] = backlog / there if there else (1.0 if backlog == 0 else None)
+        row["mode"] = self._mode(queue, second)
+        if row["mode"] is not None:
+            since = second
+            for instant in reversed([at for at in self.queue_instants(queue) if at < second]):
+                if self._mode(queue, instant) != row["mode"]:
+                    break
+                since = instant
+            row["mode_since"] = moment(self.as_of(queue.broker, since))
+        return row
+
+    def _has_events(self, queue: Queue, second: int) -> bool:
+        return any(event.second <= second for event in self.events.get(queue, []))
+
+    def _queue_age(self, queue: Queue, second: int, without: set[Key]) -> float | None:
+        seconds = [self._state(key, second)["oldest_second"] for key in self._tenants(queue) if key not in without]
+        return self._oldest_age(queue.broker, min((at for at in seconds if at is not None), default=None), second)
+
+    def _mode(self, queue: Queue, second: int) -> str | None:
+        """``fast`` or ``backlogged`` by the oldest age; None for a backlog of unknown age, or before any event."""
+        if not self._has_events(queue, second):
+            return None
+        age = self._queue_age(queue, second, set())
+        if age is None and any(self._state(key, second)["backlog"] for key in self._tenants(queue)):
+            return None
+        return "backlogged" if age is not None and age > self.target else "fast"
+
+    # -- what the broker itself says --------------------------------------------------------------------------
+
+    def _samples_of(self, queue: Queue) -> list[Row]:
+        mine = [s for s in self.samples if (s["broker"], s["queue"], s["subscriber"]) == queue]
+        return sorted(mine, key=lambda sample: micros(sample["sampled_at"]))
+
+    def _samples_until(self, queue: Queue, second: int) -> list[Row]:
+        """The samples known at ``second``; at data time all of them, for the newest is what is known now."""
+        now = second == self.now_second(queue.broker)
+        return [s for s in self._samples_of(queue) if now or micros(s["sampled_at"]) // SECOND <= second]
+
+    def _broker_says(self, queue: Queue, second: int) -> Row:
+        known = self._samples_until(queue, second)
+        newest = known[-1] if known else {}
+        staleness = None
+        if known:
+            waited = max(0, self.as_of(queue.broker, second) - micros(newest["sampled_at"])) / SECOND
+            staleness = waited + (newest.get("staleness_seconds") or 0.0)
+        limits = [s["in_flight_limit"] for s in known if s.get("in_flight_limit") is not None]
+        return {
+            "depth": newest.get("depth"),
+            "in_flight": newest.get("in_flight"),
+            "in_flight_limit": limits[-1] if limits else None,
+            "empty_poll_ratio": self._empty_poll_ratio(known, second),
+            "dlq_depth": self._dlq_depth(queue, second),
+            "staleness_seconds": staleness,
+        }
+
+    def _empty_poll_ratio(self, known: list[Row], second: int) -> float | None:
+        """Empty polls ÷ polls between the samples of the window; where a counter fell it was restarted."""
+        polls = empty = 0
+        for before, after in pairwise(known):
+            values = [s.get(name) for s in (before, after) for name in ("polls_total", "empty_polls_total")]
+            if micros(after["sampled_at"]) // SECOND <= second - self.window or None in values:
+                continue
+            if values[2] < values[0] or values[3] < values[1]:
+                continue
+            polls += values[2] - values[0]
+            empty += values[3] - values[1]
+        return empty / polls if polls else None
+
+    def _dlq_depth(self, queue: Queue, second: int) -> int | None:
+        serving = {
+            Queue(s["broker"], s["queue"], s["subscriber"])
+            for s in self.samples
+            if s["broker"] == queue.broker and s.get("dead_letter_for") == queue.queue
+        }
+        newest = [known[-1]["depth"] for each in serving if (known := self._samples_until(each, second))]
+        known_depths = [depth for depth in newest if depth is not None]
+        return sum(known_depths) if known_depths else None
+
+    # -- ages -------------------------------------------------------------------------------------------------
+
+    def attempt_age(self, *, now: bool = False) -> list[Row]:
+        buckets: dict[tuple[Queue, str, str, int], list[int]] = {}
+
+        def add(queue: Queue, event: Event, kind: str) -> None:
+            if event.age is not None:
+                buckets.setdefault((queue, event.tenant, kind, event.second), []).append(event.age)
+
+        earliest: dict[tuple[str, str, str], Event] = {}
+        for event in self.receipts:
+            if event.type == "completed":
+                add(event.queue, event, "completion")
+            elif event.type == "received" and (event.attempt or 0) >= 2:
+                add(event.queue, event, "retry")
+            elif event.type == "received" and event.attempt == 1:
+                add(event.queue, event, "first_attempt")
+                message = (event.queue.broker, event.queue.queue, event.message)
+                if message not in earliest or event.at < earliest[message].at:
+                    earliest[message] = event
+        for event in earliest.values():
+            add(event.queue._replace(subscriber=""), event, "first_subscriber_first_attempt")
+        newest = Counter[tuple[Queue, str, str]]()
+        for queue, tenant, kind, second in buckets:
+            newest[queue, tenant, kind] = max(newest[queue, tenant, kind], second)
+        return [
+            {
+                "bucket_start": moment(second * SECOND),
+                "bucket_seconds": 1,
+                **_named(queue),
+                "tenant": tenant,
+                "kind": kind,
+                **_ages(ages),
+            }
+            for (queue, tenant, kind, second), ages in sorted(buckets.items())
+            if not now or newest[queue, tenant, kind] == second
+        ]
+
+
+def _read(event: Row) -> Event:
+    enqueued = event.get("enqueued_at")
+    return Event(
+        Queue(event["broker"], event["queue"], event.get("subscriber") or ""),
+        event.get("tenant") or "unknown",
+        event["message_id"],
+        event["event_type"],
+        event.get("attempt"),
+        None if enqueued is None else micros(enqueued),
+        micros(event["occurred_at"]),
+        event.get("processing_seconds"),
+    )
+
+
+def _fanned_out(events: list[Event]) -> list[Event]:
+    """What is enqueued for nobody by name counts for every subscriber that the queue names anywhere."""
+    consumers: dict[tuple[str, str], set[str]] = {}
+    for event in events:
+        if event.queue.subscriber or event.type != "enqueued":
+            consumers.setdefault(event.queue[:2], set()).add(event.queue.subscriber)
+    lived = []
+    for event in events:
+        named = consumers.get(event.queue[:2], set())
+        for_all = event.type == "enqueued" and not event.queue.subscriber and named != set()
+        for subscriber in named if for_all else {event.queue.subscriber}:
+            lived.append(event._replace(queue=event.queue._replace(subscriber=subscriber)))
+    return lived
+
+
+def _processing(events: Iterable[Event]) -> list[float]:
+    """Processing times of attempts that ended, in seconds."""
+    return [e.processing for e in events if e.type in ("completed", "failed") and e.processing is not None]
+
+
+def _waits(events: list[Event]) -> bool:
+    """Whether a message (its events so far) failed and neither was received again nor has ended."""
+    failed = [event.attempt or 1 for event in events if event.type == "failed"]
+    if not failed or any(event.type in ENDINGS for event in events):
+        return False
+    return not any(event.type == "received" and (event.attempt or 0) > max(failed) for event in events)
+
+
+def _is_delayed(events: list[Event]) -> bool:
+    """Whether a message (its events so far) was put off and neither was received again nor has ended."""
+    delayed = [event.attempt or 0 for event in events if event.type == "delayed"]
+    if not delayed or any(event.type in ENDINGS for event in events):
+        return False
+    return not any(event.type == "received" and (event.attempt or 1) > max(delayed) for event in events)
+
+
+def _oldest_second(past: list[Event]) -> int | None:
+    """The second in which the oldest message that is still there was enqueued.
+
+    Whoever left without telling its enqueue time is taken to have been the oldest.
+    """
+    there = Counter(
+        (event.at if event.enqueued is None else event.enqueued) // SECOND for event in past if event.type == "enqueued"
+    )
+    gone = [event for event in past if event.type in ENDINGS]
+    there.subtract(event.enqueued // SECOND for event in gone if event.enqueued is not None)
+    unknown = sum(event.enqueued is None for event in gone)
+    for second in sorted(second for second, count in there.items() if count > 0):
+        if there[second] > unknown:
+            return second
+        unknown -= there[second]
+    return None
+
+
+def _named(queue: Queue) -> Row:
+    return {"broker": queue.broker, "queue": queue.queue, "subscriber": queue.subscriber or None}
+
+
+def _bucket(age: int) -> int:
+    """The histogram's bucket of an age in microseconds: the index whose bucket (2**(i/64), 2**((i+1)/64)] holds it."""
+    if age < 1:
+        return -2048
+    seconds = age / SECOND
+    index = math.floor(64 * math.log2(seconds)) - 2
+    while not 2 ** (index / 64) < seconds <= 2 ** ((index + 1) / 64):
+        index += 1
+    return index
+
+
+def _ages(ages: list[int]) -> Row:
+    clamped = [max(0, age) for age in ages]
+    seconds = [age / SECOND for age in clamped]
+    return {
+        "count": len(ages),
+        "mean_seconds": sum(clamped) / len(ages) / SECOND,
+        "p50_seconds": nearest_rank(seconds, Fraction(50, 100)),
+        "p90_seconds": nearest_rank(seconds, Fraction(90, 100)),
+        "p99_seconds": nearest_rank(seconds, Fraction(99, 100)),
+        "max_seconds": max(seconds),
+        "skewed": sum(age < 0 for age in ages),
+        "histogram": dict(Counter(_bucket(age) for age in clamped)),
+    }

@@ -1,0 +1,124 @@
+"""The views, as the JVM-free reader serves them, hold row by row what the reference counts from the events."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from lake.definitions import Definitions
+from lake.reader import Reader
+from tests.reference.compare import METRIC_VIEWS, differences, expected_rows
+from tests.reference.generate import Row, generate, logs
+from tests.reference.partials import fill
+from tests.reference.reference import Reference
+
+SEED = 7
+
+
+def rows_of(reader: Reader, view: str) -> list[Row]:
+    rows: list[Row] = reader.query(f"SELECT * FROM {view}").to_pylist()
+    return rows
+
+
+@pytest.fixture(scope="module")
+def log() -> tuple[list[Row], list[Row]]:
+    return generate(SEED, messages=500, seconds=700, burst=40)
+
+
+@pytest.fixture(scope="module")
+def reference(log: tuple[list[Row], list[Row]]) -> Reference:
+    return Reference(*log)
+
+
+@pytest.fixture(scope="module")
+def reader(log: tuple[list[Row], list[Row]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    root = tmp_path_factory.mktemp("lake")
+    fill(root, *log, batches=7)
+    yield Reader(root)
+
+
+@pytest.mark.parametrize("view", METRIC_VIEWS)
+def test_every_row_of_a_view_is_what_the_reference_counts(reader: Reader, reference: Reference, view: str) -> None:
+    expected = expected_rows(reference, view)
+    assert expected
+    assert differences(expected, rows_of(reader, view)) == []
+
+
+def test_the_log_holds_what_the_definitions_are_about(reference: Reference) -> None:
+    backlogs, queues = reference.tenant_backlog(), reference.queue_health()
+    assert {row["drain_state"] for row in backlogs} == {"idle", "stalled", "growing", "draining"}
+    assert {row["noisy"] for row in backlogs} == {True, False}
+    assert any(row["in_flight"] >= 30 for row in backlogs)
+    assert any(row["ready"] < row["backlog"] - row["in_flight"] for row in backlogs)
+    assert {row["mode"] for row in queues} == {"fast", "backlogged", None}
+    assert any(row["oldest_age_seconds"] != row["quiet_oldest_age_seconds"] for row in queues)
+    for name in ("empty_poll_ratio", "dlq_depth", "coverage", "retry_ratio", "depth", "staleness_seconds"):
+        assert {row[name] is None for row in queues} == {True, False}, name
+    ages = reference.attempt_age()
+    assert {row["kind"] for row in ages} == {"first_attempt", "first_subscriber_first_attempt", "retry", "completion"}
+    assert any(row["skewed"] for row in ages)
+
+
+@pytest.mark.parametrize("view", METRIC_VIEWS)
+def test_one_wrong_value_in_a_view_is_noticed(reader: Reader, reference: Reference, view: str) -> None:
+    expected, actual = expected_rows(reference, view), rows_of(reader, view)
+    for name in actual[0]:
+        wrong = [dict(row) for row in actual]
+        changed = next((row for row in wrong if row[name] is not None), wrong[0])
+        changed[name] = _another(changed[name])
+        assert differences(expected, wrong), name
+    assert len(differences(expected, actual[1:])) == 1
+    assert len(differences(expected[1:], actual)) == 1
+
+
+def _another(value: Any) -> Any:
+    """A value that differs from ``value`` by as little as must be noticed."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case float():
+            return value * 1.006 + 0.00001
+        case str():
+            return f"{value}?"
+        case list():
+            return [*value, {"index": 5000, "count": 1}]
+        case datetime():
+            return value + timedelta(microseconds=1)
+    return 0
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(logs())
+def test_the_views_agree_with_the_reference_on_any_log(log: tuple[list[Row], list[Row]]) -> None:
+    reference = Reference(*log)
+    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
+        fill(Path(folder), *log)
+        reader = Reader(folder)
+        for view in METRIC_VIEWS:
+            assert differences(expected_rows(reference, view), rows_of(reader, view)) == [], view
+
+
+def _fast_folder() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def test_the_views_follow_the_definitions_of_their_lake(
+    log: tuple[list[Row], list[Row]], reader: Reader, reference: Reference
+) -> None:
+    Definitions(window_seconds=7, target_seconds=90.0).save(reader.root)
+    try:
+        other = Reference(*log, window_seconds=7, target_seconds=90.0)
+        for view in ("tenant_backlog_now", "concurrency", "queue_health"):
+            expected = expected_rows(other, view)
+            assert differences(expected, rows_of(reader, view)) == []
+            assert differences(expected, expected_rows(reference, view))
+    finally:
+        Definitions().save(reader.root)
