@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import sojourn
 from sojourn.settings import Settings
 from sojourn.supervise.probes import http_ok, require_free
 from sojourn.supervise.supervisor import Child
@@ -17,7 +16,7 @@ PARTS = ("collect", "analyze", "alert", "dashboard")
 
 def own_environment() -> dict[str, str]:
     """What a child needs to import the very Sojourn that runs here, installed or not."""
-    home = str(Path(sojourn.__file__).parent.parent)
+    home = str(Path(__file__).parent.parent)
     others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != home]
     return {"PYTHONPATH": os.pathsep.join([home, *others]), "PYTHONUNBUFFERED": "1"}
 

@@ -19,8 +19,16 @@ def replay(
     run = part("collectors.replay").replay
     _, root = opened(config, lake)
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
 
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     console = Console(stderr=True)
-    with console.status("replaying …") as status:
-        report = run(files, root, progress=lambda *said: status.update(" ".join(str(word) for word in said)))
-    typer.echo(str(report))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("replaying", total=1.0)
+        report = run(files, root, progress=lambda at: bar.update(task, completed=at.share, description=at.path.name))
+    counts = f"{report.written:,} written, {report.duplicates:,} there before, {report.rejected:,} rejected"
+    typer.echo(f"{report.read:,} records in {report.seconds:.1f} s: {counts}")
+    if report.rejected:
+        typer.echo("why: sojourn sql 'SELECT source, reason, count FROM rejected_records'", err=True)
+    if report.ignored:
+        typer.echo(f"fields that are no columns were left out: {', '.join(report.ignored)}", err=True)

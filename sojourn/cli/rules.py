@@ -19,5 +19,17 @@ def check(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOp
     """Say what is wrong with rule files, or that nothing is."""
     settings = settings_of(config).section("alert", part("alerts.settings").AlertSettings)
     paths = files or list(settings.rules)
-    rules = part("alerts.rules.loader").load_rules(paths, builtin=not files and settings.builtin)
+    rules = part("alerts.check").check(paths, builtin=not files and settings.builtin)
     typer.echo(f"{len(rules)} rules, all valid")
+
+
+@app.command()
+def test(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOption = None) -> None:
+    """Run the unit tests of rules: files that end in _test.yml. None given: those of the built-in rules."""
+    results = part("alerts.check").test(files or [])
+    failed = [result for result in results if not result.passed]
+    for result in failed:
+        for problem in result.problems:
+            typer.echo(f"✗ {result.file}: {result.name}: {problem}", err=True)
+    typer.echo(f"{len(results) - len(failed)} of {len(results)} tests passed")
+    raise typer.Exit(1 if failed else 0)

@@ -41,6 +41,8 @@ class Balance:
     duplicates: int
     finished_twice: int
     rejected: int
+    gold_enqueued: int
+    gold_finished: int
 
     @property
     def backlog(self) -> int:
@@ -49,8 +51,9 @@ class Balance:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing was lost or doubled."""
-        same = self.enqueued == self.published and self.backlog == self.held
+        """Whether nothing was lost or doubled, from the broker to the metrics."""
+        same = self.enqueued == self.published == self.gold_enqueued and self.backlog == self.held
+        same = same and self.gold_finished == self.completed + self.dead_lettered
         return same and not (self.duplicates or self.finished_twice or self.rejected)
 
 
@@ -101,7 +104,15 @@ def balance(queries: Queries, reading: StreamReading) -> Balance:
         """
     ).to_pylist()[0]
     rejected = queries.query("SELECT COALESCE(SUM(count), 0) AS n FROM rejected_records").to_pylist()[0]["n"]
-    return Balance(published=reading.published, held=reading.held, rejected=int(rejected), **row)
+    gold = queries.query(
+        f"""
+        SELECT COALESCE(SUM(enqueued), 0) AS gold_enqueued,
+               COALESCE(SUM(completed + dead_lettered + expired + sidelined), 0) AS gold_finished
+        FROM partials WHERE broker = '{scenario.BROKER}' AND queue = '{scenario.STREAM}'
+        """
+    ).to_pylist()[0]
+    counts = {name: int(count) for name, count in (row | gold).items()}
+    return Balance(published=reading.published, held=reading.held, rejected=int(rejected), **counts)
 
 
 def first_attempts(queries: Queries, since: float) -> list[FirstAttempt]:

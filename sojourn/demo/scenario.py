@@ -27,7 +27,7 @@ CAPACITY = CONCURRENCY / PROCESSING_SECONDS  # messages/s: 120, where calm traff
 FAILING_ATTEMPTS = 0.02  # of all attempts
 POISONED = 0.003  # messages whose every attempt fails
 MOST_ATTEMPTS = 3  # then a message goes to the dead letters
-RETRY_DELAY_SECONDS = 1.0
+RETRY_DELAY_SECONDS = 0.2
 
 #: Shares of the traffic's time: calm, surge, and calm again. Before it everything starts, after it everything drains.
 CALM_SHARE, SURGE_SHARE = 0.25, 0.45

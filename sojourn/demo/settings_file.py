@@ -52,9 +52,9 @@ refresh_seconds = 1.0
 
 #: Short, because the demo is: rates settle within seconds of a change.
 WINDOW_SECONDS = 10
-TARGET_SECONDS = 2.0
+TARGET_SECONDS = 3.0
 #: The policy that the built-in rule on noisy tenants names.
-POLICY = "throttle-tenant"
+POLICY = "throttle-noisy"
 
 
 def settings_text(layout: Layout, broker: Broker, alert_port: int, dashboard_port: int, receiver_port: int) -> str:
