@@ -83,7 +83,7 @@ def imported(source: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
-            yield ".".join((*base, *filter(None, [node.module])))
+            yield from (".".join((*base, *filter(None, [node.module]), alias.name)) for alias in node.names)
 
 
 @pytest.mark.parametrize("source", [ROOT / "sojourn" / "__init__.py", *(ROOT / "sojourn" / "client").rglob("*.py")])
