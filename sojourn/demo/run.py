@@ -26,7 +26,7 @@ from sojourn.demo.settings_file import TARGET_SECONDS, WINDOW_SECONDS, settings_
 from sojourn.parts import module, own_environment, part_child
 from sojourn.settings import load
 from sojourn.supervise.probes import free_port, http_ok
-from sojourn.supervise.supervisor import TICK_SECONDS, Child, Event, Supervisor
+from sojourn.supervise.supervisor import TICK_SECONDS, Child, Event, State, Supervisor
 
 LOOK_SECONDS = 1.0
 #: How long the first metrics may take; a first start fetches Spark's jars, which says so itself.
@@ -220,6 +220,8 @@ class _Demo:
         due = 0.0
         while not self.stop.is_set() and not done():
             self.supervisor.tick()
+            if failed := [name for name, state in self.supervisor.states().items() if state is State.FAILED]:
+                raise self.supervisor.failure(failed[0])
             if time.time() >= due:
                 due = time.time() + LOOK_SECONDS
                 self.screen.show(self.looker.look(time.time(), self.troubles))

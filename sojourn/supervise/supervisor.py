@@ -26,6 +26,7 @@ STEADY_SECONDS = 30.0
 #: The exit code with which our parts say that the user must mend something: a restart would not help.
 REFUSED = 2
 TICK_SECONDS = 0.05
+START_UP_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Supervisor:
         self.logs = logs
         self._roster = roster
         self._told = ""
+        self._since = time.monotonic()
         self._on_event = on_event
         self._watched: dict[str, _Watched] = {}
 
@@ -107,7 +109,11 @@ class Supervisor:
             time.sleep(TICK_SECONDS)
 
     def tick(self) -> None:
-        """Look at every child once: note who is ready, restart who died, bound the logs."""
+        """Look at every child once: note who is ready, restart who died, bound the logs.
+
+        Raises UserError where a child refuses to run soon after the start; later that is an event like others, since
+        one part that does not run must not stop another.
+        """
         for entry in list(self._watched.values()):
             if entry.state in (State.STARTING, State.READY):
                 if (code := entry.process.exit_code()) is not None:
@@ -122,6 +128,9 @@ class Supervisor:
                 entry.restarts += 1
                 entry.state = State.STARTING
         self._tell()
+        for name, entry in self._watched.items():
+            if entry.state is State.FAILED and entry.process.exit_code() == REFUSED and self._starting_up:
+                raise self.failure(name)
 
     def _tell(self) -> None:
         children = {
@@ -132,6 +141,10 @@ class Supervisor:
         if text != self._told:
             write_atomically(self._roster, text)
             self._told = text
+
+    @property
+    def _starting_up(self) -> bool:
+        return time.monotonic() - self._since < START_UP_SECONDS
 
     def _died(self, entry: _Watched, code: int) -> None:
         entry.process.kill()  # what it may have left in its process group
@@ -144,7 +157,8 @@ class Supervisor:
         name = entry.child.name
         if code == REFUSED:
             entry.state = State.FAILED
-            self._on_event(Event(name, said or how, bad=True))
+            if not self._starting_up:
+                self._on_event(Event(name, said or how, bad=True))
         elif entry.deaths >= MOST_DEATHS:
             entry.state = State.FAILED
             self._on_event(Event(name, f"{how} {entry.deaths} times in a row, given up: {said}", bad=True))
