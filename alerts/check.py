@@ -44,7 +44,7 @@ class Input(_Model):
 
 
 class ExpectedAlert(_Model):
-    """An alert that must stand; what is not given is not compared, ``labels`` and ``annotations`` only as far as given."""
+    """An alert that must stand; what is not given is not compared."""
 
     alertname: str
     state: AlertState

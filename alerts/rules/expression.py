@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 
 import pyarrow as pa
 
@@ -42,6 +42,7 @@ ENGINE_VIEWS: dict[str, pa.Schema] = {
 }
 
 
+@lru_cache(maxsize=1024)
 def checked(expr: str) -> frozenset[str]:
     """The views and tables that ``expr`` reads; UserError if it is not a usable expression.
 

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from alerts.check import check, test
+from alerts.rules.loader import BUILTIN, load_rules, rule_files
+from alerts.rules.model import NoData
+from alerts.rules.templates import render
+from lake.errors import UserError
+
+GOOD = """
+groups:
+  - name: mine
+    interval: 30s
+    limit: 10
+    labels: {team: payments}
+    rules:
+      - alert: Behind
+        expr: SELECT queue, depth AS value FROM queue_health_now WHERE depth > 100
+        for: 1h30m
+        keep_firing_for: 5m
+        labels: {severity: page}
+        annotations: {summary: "{{ labels.queue }} holds {{ value }}"}
+        no_data: alert
+        actions: [throttle-noisy]
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "rules.yml"
+    path.write_text(text)
+    return path
+
+
+def failure(tmp_path: Path, text: str) -> UserError:
+    with pytest.raises(UserError) as caught:
+        load_rules([written(tmp_path, text)], builtin=False)
+    assert str(tmp_path / "rules.yml") in str(caught.value)
+    return caught.value
+
+
+def test_a_rule_file_has_prometheus_shape_with_no_data_and_actions(tmp_path: Path) -> None:
+    (rule,) = load_rules([written(tmp_path, GOOD)], builtin=False)
+    assert (rule.key, rule.hold, rule.keep_firing_for) == (
+        ("mine", "Behind"),
+        timedelta(minutes=90),
+        timedelta(minutes=5),
+    )
+    assert rule.labels == {"team": "payments", "severity": "page"}
+    assert (rule.no_data, rule.actions, rule.limit) == (NoData.ALERT, ("throttle-noisy",), 10)
+    assert (rule.interval, rule.tables) == (timedelta(seconds=30), {"queue_health_now"})
+
+
+def test_an_unknown_key_names_file_rule_and_nearest_key(tmp_path: Path) -> None:
+    error = failure(tmp_path, GOOD.replace("keep_firing_for", "keep_firing"))
+    assert "mine / Behind: unknown key 'keep_firing'" in error.what
+    assert error.mend == "did you mean 'keep_firing_for'?"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("FROM queue_health_now", "FROM queue_helth_now", "did you mean queue_health_now"),
+        ("WHERE depth > 100", "WHERE dept > 100", "dept"),
+        ("SELECT queue, depth AS value", "DROP TABLE partials; SELECT 1 AS value", "one statement"),
+        ("SELECT queue, depth AS value", "SELECT queue, depth", "no column named value"),
+        ("FROM queue_health_now", "FROM read_csv('/etc/passwd')", "read_csv"),
+        ("1h30m", "soon", "not a duration"),
+        ("severity: page", "sever-ity: page", "labels"),
+        ("{{ value }}", "{{ value", "template"),
+        ("no_data: alert", "no_data: shrug", "no_data"),
+        ("- alert: Behind", "- alrt: Behind", "'alert' is missing"),
+        ("    limit: 10", "   limit: 10", "not valid YAML"),
+    ],
+)
+def test_what_is_wrong_with_a_rule_is_said_in_one_line(tmp_path: Path, before: str, after: str, said: str) -> None:
+    error = failure(tmp_path, GOOD.replace(before, after))
+    assert said in str(error)
+    assert "\n" not in str(error)
+
+
+def test_an_empty_or_absent_file_is_a_clear_error(tmp_path: Path) -> None:
+    assert "empty" in str(failure(tmp_path, ""))
+    with pytest.raises(UserError, match="there is no rule file"):
+        load_rules([tmp_path / "absent.yml"], builtin=False)
+
+
+def test_group_and_name_identify_a_rule(tmp_path: Path) -> None:
+    (tmp_path / "a.yml").write_text(GOOD)
+    (tmp_path / "b.yml").write_text(GOOD)
+    with pytest.raises(UserError, match="is already in"):
+        load_rules([tmp_path], builtin=False)
+
+
+def test_the_built_in_rules_are_valid_and_each_has_a_runbook_and_a_test_beside_it() -> None:
+    names = {rule.name for rule in check([], builtin=True)}
+    assert names >= {"NoisyTenant", "QueueBacklogged", "QueueStalled", "BacklogGrowing", "FirstAttemptAgeHigh"}
+    assert names >= {"DeadLetters", "ConsumerSaturated", "LowCoverage", "StaleData", "RuleFailing", "Watchdog"}
+    for file in rule_files([BUILTIN]):
+        runbook = file.with_suffix(".md").read_text()
+        assert file.with_name(f"{file.stem}_test.yml").is_file()
+        for rule in load_rules([file], builtin=False):
+            assert rule.name in runbook, f"{rule.name} is not explained in {file.stem}.md"
+            assert rule.annotations["runbook"] == f"{file.stem}.md"
+
+
+@pytest.mark.parametrize("result", test([]), ids=lambda result: f"{result.file.stem}: {result.name}")
+def test_the_built_in_rules_pass_their_own_tests(result: object) -> None:
+    assert getattr(result, "problems") == ()
+
+
+def test_a_rule_test_that_expects_something_else_says_what_it_found(tmp_path: Path) -> None:
+    written(tmp_path, GOOD)
+    (tmp_path / "rules_test.yml").write_text("""
+rule_files: [rules.yml]
+tests:
+  - name: wrong twice
+    interval: 30m
+    input: [{view: queue_health_now, rows: [{broker: nats, queue: orders, depth: 101}]}]
+    expect:
+      - {at: 0s, alerts: [{alertname: Behind, state: firing}]}
+      - {at: 90m, alerts: []}
+""")
+    (result,) = test([tmp_path])
+    assert not result.passed
+    assert "state is pending" in result.problems[0]
+    assert "unexpected Behind" in result.problems[1]
+
+
+def test_templates_cannot_reach_out_of_their_sandbox() -> None:
+    assert "error" in render("{{ labels.__class__.__mro__[1].__subclasses__() }}", {}, 1.0, {})
+    assert render("{{ labels.absent }}|{{ value | humanize }}", {}, 1234.5, {}) == "|1.234k"
