@@ -33,7 +33,9 @@ class Secret(_Settings):
         if self.env is not None:
             value = os.environ.get(self.env)
             if not value:
-                raise UserError(f"{what} is to come from the environment variable {self.env}, which is not set", "set it")
+                raise UserError(
+                    f"{what} is to come from the environment variable {self.env}, which is not set", "set it"
+                )
             return value
         assert self.file is not None
         try:
@@ -53,7 +55,9 @@ class StreamSettings(_Settings):
     queue: str | None = Field(default=None, description="the queue's name in Sojourn; the stream's own unless set")
     tenant_header: str = Field(default="Tenant", description="header that names a message's tenant")
     tenant_token: int | None = Field(
-        default=None, ge=1, description="where the header is absent: the subject's token (1 = first) that names the tenant"
+        default=None,
+        ge=1,
+        description="where the header is absent: the subject's token (1 = first) that names the tenant",
     )
     dead_letter_for: str | None = Field(default=None, description="set on a dead-letter stream: the queue it serves")
 
@@ -71,14 +75,16 @@ class TapSettings(_Settings):
     subject_prefix: str = Field(default="sojourn.tap", pattern=r"^[A-Za-z0-9_.-]+$")
     max_bytes: int = Field(default=1 << 30, ge=1 << 20)
     max_age_seconds: float = Field(default=86_400.0, ge=60)
-    poll_interval: float = Field(default=0.06, ge=0.02, le=5, description="seconds between two looks at what is in flight")
+    poll_interval: float = Field(
+        default=0.06, ge=0.02, le=5, description="seconds between two looks at what is in flight"
+    )
     hold_seconds: float = Field(
         default=0.25, ge=0, le=10, description="how long a receipt waits for the exact time that its ack will tell"
     )
     first_look_limit: int = Field(
         default=100_000, ge=0, description="messages already waiting that are recorded when a stream is first watched"
     )
-    max_unfinished: int = Field(default=4_000_000, ge=4096, description="unfinished messages remembered for each stream")
+    max_unfinished: int = Field(default=4_000_000, ge=4096, description="unfinished messages remembered a stream")
 
 
 class BrokerSettings(_Settings):

@@ -1,0 +1,189 @@
+"""What a tap must remember of unfinished messages, found again in the lake after a restart.
+
+One Delta snapshot gives both how far the tap was read and, as the events of that very snapshot, which messages were
+unfinished then and which of their receipts were recorded. The two cannot disagree, so nothing else needs keeping. Only
+a roll-up hides single messages: the sink then keeps a state beside the lake (:func:`state_table`), older than the
+events that are laid over it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from collectors.nats.ledger import Entry, Ledger
+from collectors.sink import sealed
+from lake.store import Lake
+from lake.tables import FINISHING_TYPES, TIMESTAMP
+
+#: How far back unfinished messages are looked for when there is no newer state.
+HORIZON = timedelta(days=7)
+_MARGIN_US = 600_000_000
+
+_STATE = pa.schema(
+    [
+        ("queue", pa.string()),
+        ("generation", pa.int64()),
+        ("sequence", pa.int64()),
+        ("subscriber", pa.string()),
+        ("enqueued_at", pa.int64()),
+        ("tenant", pa.string()),
+        ("attempts", pa.int64()),
+    ]
+)
+
+_PROGRESS = f"""
+WITH rows AS (
+    SELECT queue, split_part(message_id, ':', -1)::BIGINT AS sequence,
+           CASE WHEN contains(message_id, ':') THEN split_part(message_id, ':', 1)::BIGINT ELSE 0 END AS generation,
+           subscriber, event_type, attempt, epoch_us(enqueued_at) AS enqueued_at, tenant
+    FROM events
+    WHERE regexp_full_match(message_id, '([0-9]+:)?[0-9]+')
+)
+SELECT queue, generation, sequence, subscriber,
+       max(enqueued_at) AS enqueued_at,
+       max(tenant) AS tenant,
+       coalesce(max(attempt) FILTER (event_type = 'received'), 0) AS attempts,
+       bool_or(event_type = 'enqueued') AS arrived,
+       bool_or(event_type IN {FINISHING_TYPES}) AS finished
+FROM rows GROUP BY ALL
+"""
+
+#: Messages that every subscriber of their queue has finished are left out, but for the newest of each queue.
+_UNFINISHED = f"""
+WITH progress AS ({_PROGRESS}),
+     expected AS (
+         SELECT queue, generation, greatest(1, count(DISTINCT subscriber)) AS subscribers, max(sequence) AS newest
+         FROM progress GROUP BY ALL
+     ),
+     open AS (
+         SELECT queue, generation, sequence FROM progress JOIN expected USING (queue, generation)
+         GROUP BY ALL HAVING count(*) FILTER (finished) < any_value(subscribers) OR sequence = any_value(newest)
+     )
+SELECT progress.* FROM progress JOIN open USING (queue, generation, sequence)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the lake's events say of one message and subscriber."""
+
+    generation: int
+    sequence: int
+    subscriber: str | None
+    enqueued_at: int | None
+    tenant: str | None
+    attempts: int
+    arrived: bool
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What earlier runs left: a state, newest sequences at that time, and the lake's events since (or all)."""
+
+    state: pa.Table
+    tops: Mapping[str, tuple[int, int]]  # queue → generation, newest sequence
+    events: pa.Table
+
+    def knows(self, queue: str) -> bool:
+        """Whether the queue was ever watched."""
+        return queue in self.tops or any(queue == name for name in self.events.column("queue").unique().to_pylist())
+
+    def names(self, queue: str) -> bool:
+        """Whether its events ever named a subscriber."""
+        return any(row.subscriber is not None for row in self.rows(queue))
+
+    def rows(self, queue: str) -> Iterator[Row]:
+        """What the events say of ``queue``'s messages."""
+        chosen = self.events.filter(ds.field("queue") == queue).drop_columns(["queue"])
+        for batch in chosen.to_batches():
+            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                yield Row(**dict(zip(chosen.column_names, values, strict=True)))
+
+    def entries(self, queue: str) -> Iterator[tuple[int, Entry]]:
+        """The state's unfinished messages of ``queue``, each with its generation."""
+        for row in self.state.filter(ds.field("queue") == queue).to_pylist():
+            entry = Entry(row["sequence"], row["subscriber"], row["enqueued_at"], row["tenant"], row["attempts"])
+            yield row["generation"], entry
+
+
+def recall(lake: Lake, source: str, state: tuple[pa.Table, int] | None) -> Memory:
+    """The memory of ``source``: its newest state, if any, and the events written since then."""
+    since = datetime.now(UTC) - HORIZON
+    table, tops = _STATE.empty_table(), {}
+    if state is not None:
+        table = state[0]
+        since = datetime.fromtimestamp((state[1] - _MARGIN_US) / 1e6, UTC)
+        tops = {queue: (top[0], top[1]) for queue, top in json.loads(table.schema.metadata[b"tops"]).items()}
+    dataset = lake.ensure("message_events").to_pyarrow_dataset()
+    columns = ["queue", "message_id", "subscriber", "event_type", "attempt", "enqueued_at", "tenant"]
+    wanted = (
+        (ds.field("ingest_date") >= since.date())
+        & (ds.field("ingested_at") >= pa.scalar(since, type=TIMESTAMP))
+        & (ds.field("source") == source)
+    )
+    with duckdb.connect() as database:
+        database.register("events", dataset.scanner(columns=columns, filter=wanted).to_reader())
+        query = _PROGRESS if state is not None else _UNFINISHED
+        events = database.sql(query).to_arrow_table()
+    return Memory(table, tops, events)
+
+
+def restore(ledger: Ledger, memory: Memory, queue: str, generation: int, subscribers: tuple[str | None, ...]) -> None:
+    """Fill an empty ledger with what was unfinished for ``subscribers`` when the last batch was written."""
+    for of, entry in memory.entries(queue):
+        if of == generation:
+            ledger.enqueue(entry.sequence, entry.enqueued_at, entry.tenant, (entry.subscriber,), entry.attempts)
+    known_of, known_to = memory.tops.get(queue, (generation, 0))
+    covered = known_to if known_of == generation else 0
+    messages: dict[int, dict[str | None, Row]] = {}
+    for row in memory.rows(queue):
+        if row.generation != generation:
+            continue
+        if row.sequence > covered:
+            messages.setdefault(row.sequence, {})[row.subscriber] = row
+            continue
+        told = ledger.attempts(row.sequence, row.subscriber)
+        if told is not None and row.finished:
+            ledger.finish(row.sequence, row.subscriber)
+        elif told is not None and row.attempts > told:
+            ledger.begin(row.sequence, row.subscriber, row.attempts)
+    for sequence in sorted(messages):
+        _restore_message(ledger, sequence, messages[sequence], subscribers)
+    ledger.top = max([ledger.top, covered, *messages])
+
+
+def _restore_message(
+    ledger: Ledger, sequence: int, rows: Mapping[str | None, Row], subscribers: tuple[str | None, ...]
+) -> None:
+    arrival = next((row for row in rows.values() if row.arrived), None)
+    routed = arrival is not None and arrival.subscriber is not None
+    for subscriber in tuple(rows) if routed else subscribers:
+        row = rows.get(subscriber)
+        if row is not None and row.finished:
+            continue
+        known = arrival or row
+        if known is not None:
+            attempts = row.attempts if row else 0
+            ledger.enqueue(sequence, known.enqueued_at, known.tenant, (subscriber,), attempts)
+
+
+def state_table(ledgers: Iterable[tuple[str, int, Ledger]]) -> pa.Table:
+    """All that must be remembered now, for the sink to keep: (queue, generation, ledger) of each stream."""
+    columns: dict[str, list[object]] = {name: [] for name in _STATE.names}
+    tops: dict[str, tuple[int, int]] = {}
+    for queue, generation, ledger in ledgers:
+        tops[queue] = (generation, ledger.top)
+        for entry in ledger.entries():
+            values = (queue, generation, *entry)
+            for name, value in zip(("queue", "generation", *Entry._fields), values, strict=True):
+                columns[name].append(value)
+    table = pa.table(columns, schema=_STATE).replace_schema_metadata({b"tops": json.dumps(tops).encode()})
+    return sealed(table)

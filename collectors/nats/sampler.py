@@ -1,0 +1,166 @@
+"""The sampler: what the broker says of its own queues, one row for each queue and subscriber."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from collectors.nats.attach import INNER, StreamFacts, consumer_infos, first_look, subscriptions
+from collectors.nats.client import NO_STREAM, ApiError, Client
+from collectors.nats.parse import microseconds
+from collectors.records import stamp
+from collectors.selfmetrics import SelfMetrics
+from collectors.settings import BrokerSettings, CollectSettings, StreamSettings
+from collectors.writer import Writer
+from lake.tables import QUEUE_SAMPLES
+
+NO_CONSUMER_HERE = "the stream has no durable consumer"
+NOT_COUNTED = "JetStream does not count polls"
+AGE_UNKNOWN = "the message behind the acknowledgement floor is gone"
+_WHOLE_STREAM = (
+    "in_flight",
+    "redelivered_total",
+    "delivered_total",
+    "acked_total",
+    "in_flight_limit",
+    "visibility_timeout_seconds",
+)
+_STREAMS_AT_ONCE = 64
+
+
+class NatsSampler:
+    """Samples one broker's streams, or all of them."""
+
+    def __init__(self, broker: BrokerSettings, settings: CollectSettings, writer: Writer, metrics: SelfMetrics) -> None:
+        self.name = f"nats-sampler:{broker.name}"
+        self.interval = settings.sample_interval
+        self._broker = broker
+        self._writer = writer
+        self._metrics = metrics
+        self._client = Client(broker, "sampler")
+
+    async def open(self) -> None:
+        """Connect, and see that there is a JetStream."""
+        await self._client.open()
+        await self._client.api("INFO")
+
+    async def step(self) -> None:
+        """Read every queue once and write what it says."""
+        names = [stream.name for stream in self._broker.streams] or await self._all()
+        settings = {stream.name: stream for stream in self._broker.streams}
+        rows: list[dict[str, Any]] = []
+        for start in range(0, len(names), _STREAMS_AT_ONCE):
+            some = names[start : start + _STREAMS_AT_ONCE]
+            chosen = [settings.get(name) or StreamSettings(name=name) for name in some]
+            for found in await asyncio.gather(*(self._stream(stream) for stream in chosen)):
+                rows += found
+        if rows:
+            table = samples_table(rows, self._broker.name, self.name)
+            await self._writer.do(lambda lake: lake.append("queue_samples", table))
+            self._metrics.records.labels(self.name).inc(len(rows))
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._client.close()
+
+    async def _all(self) -> list[str]:
+        names: list[str] = []
+        while True:
+            page = await self._client.api("STREAM.NAMES", {"offset": len(names)})
+            names += page.get("streams") or []
+            if not page.get("streams") or len(names) >= page["total"]:
+                return [name for name in names if name != self._broker.tap.stream and not name.startswith(INNER)]
+
+    async def _stream(self, settings: StreamSettings) -> list[dict[str, Any]]:
+        try:
+            answer = await self._client.api(f"STREAM.INFO.{settings.name}")
+            consumers = await consumer_infos(self._client, settings.name) if answer["state"]["consumer_count"] else {}
+        except ApiError as error:
+            if error.code == NO_STREAM:
+                return []  # not made yet, or deleted: nothing is known of it
+            raise
+        heads = {}
+        for name, info in consumers.items():
+            if info["num_pending"] or info["num_ack_pending"]:
+                heads[name] = await self._stored_at(settings.name, info["ack_floor"]["stream_seq"] + 1)
+        return samples(settings, answer, consumers, heads)
+
+    async def _stored_at(self, stream: str, sequence: int) -> int | None:
+        found = await first_look(self._client, stream, sequence, sequence, 1)
+        return found[0].stored_at if found else None
+
+
+def samples(
+    settings: StreamSettings,
+    stream: Mapping[str, Any],
+    consumers: Mapping[str, dict[str, Any]],
+    heads: Mapping[str, int | None],
+) -> list[dict[str, Any]]:
+    """Rows of ``queue_samples`` from the server's answers; ``heads``: when a consumer's oldest message was stored."""
+    state, sampled_at = stream["state"], microseconds(stream["ts"])
+    common: dict[str, Any] = {
+        "sampled_at": sampled_at,
+        "queue": settings.queue_name,
+        "published_total": state["last_seq"],
+        "dead_letter_for": settings.dead_letter_for,
+        "staleness_seconds": 0.0,
+    }
+    facts = StreamFacts(stream["config"], stream["created"], state["first_seq"], state["last_seq"])
+    subscribed = subscriptions(facts, consumers)
+    if not subscribed:
+        age = (sampled_at - microseconds(state["first_ts"])) / 1e6 if state["messages"] else None
+        missing = dict.fromkeys(_WHOLE_STREAM, NO_CONSUMER_HERE) | _polls()
+        whole = {"subscriber": None, "depth": state["messages"], "consumers": 0, "oldest_age_seconds": age}
+        return [common | whole | {"unavailable": missing}]
+    rows = []
+    for name, subscription in subscribed.items():
+        info = consumers[name]
+        config, missing = info["config"], _polls()
+        outstanding = info["num_pending"] + info["num_ack_pending"]
+        head, age = heads.get(name), None
+        if outstanding and head is not None:
+            age = max(0.0, (microseconds(info["ts"]) - head) / 1e6)
+        elif outstanding:
+            missing["oldest_age_seconds"] = AGE_UNKNOWN
+        limit = config.get("max_ack_pending", 0)
+        if limit <= 0:
+            missing["in_flight_limit"] = "the consumer has no limit"
+        missing["delayed"] = "JetStream counts delayed messages as in flight"
+        rows.append(
+            common
+            | {
+                "subscriber": subscription.subscriber,
+                "sampled_at": microseconds(info["ts"]),
+                "depth": info["num_pending"],
+                "in_flight": info["num_ack_pending"],
+                "oldest_age_seconds": age,
+                "consumers": info["num_waiting"] if not config.get("deliver_subject") else None,
+                "delivered_total": info["delivered"]["consumer_seq"],
+                "redelivered_total": info["num_redelivered"],
+                "in_flight_limit": limit if limit > 0 else None,
+                "visibility_timeout_seconds": config["ack_wait"] / 1e9 if config.get("ack_wait") else None,
+                "unavailable": missing,
+            }
+        )
+    return rows
+
+
+def _polls() -> dict[str, str]:
+    return {"polls_total": NOT_COUNTED, "empty_polls_total": NOT_COUNTED}
+
+
+def samples_table(rows: list[dict[str, Any]], broker: str, source: str) -> pa.Table:
+    """``rows`` as the table has them."""
+    columns = {
+        field.name: pa.array(
+            [list(row["unavailable"].items()) if field.name == "unavailable" else row.get(field.name) for row in rows],
+            type=field.type,
+        )
+        for field in QUEUE_SAMPLES.schema
+        if field.name not in ("broker", "source", "ingested_at", "ingest_date")
+    }
+    columns["broker"] = pa.repeat(pa.scalar(broker), len(rows))
+    return pa.table(columns | stamp(source, len(rows)))

@@ -1,0 +1,150 @@
+"""Running collectors: one event loop, each collector on its own schedule, none waiting for another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from collectors.base import Collector, ConnectionLost, CredentialsRefused
+from collectors.registry import factory
+from collectors.selfmetrics import SelfMetrics
+from collectors.settings import CollectSettings
+from collectors.writer import Writer
+from lake.errors import SojournError, UserError
+from lake.files import only_one
+from lake.store import Lake
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_STOP_POLL = 0.05
+
+
+def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> None:
+    """Collect until ``stop`` is set, then write what is held.
+
+    UserError where the settings are wrong, another process collects the same brokers, or no broker could be reached
+    within ``connect_grace`` seconds from the start. A broker that is lost later is tried again for ever.
+    """
+    if not settings.brokers:
+        raise UserError("there is no broker to collect from", "list one in [[collect.brokers]]")
+    makers = {broker.name: factory(broker.kind) for broker in settings.brokers}
+    lake = Lake(lake_root)
+    lake.create()
+    metrics = SelfMetrics()
+    with ExitStack() as held:
+        for broker in settings.brokers:
+            lock = lake.state_path("locks", f"collect-{_file_name(broker.name)}.lock")
+            held.enter_context(only_one(lock, f"a collector of broker {broker.name!r}"))
+        if settings.metrics_port is not None:
+            metrics.serve(settings.metrics_port)
+        writer = Writer(lake_root)
+        held.callback(writer.close)
+        collectors = [
+            collector
+            for broker in settings.brokers
+            for collector in makers[broker.name](broker, settings, writer, metrics)
+        ]
+        asyncio.run(collect(collectors, stop, metrics, grace=settings.connect_grace))
+
+
+async def collect(
+    collectors: Sequence[Collector], stop: threading.Event, metrics: SelfMetrics, *, grace: float
+) -> None:
+    """Run ``collectors`` side by side until ``stop`` is set."""
+    stopping = asyncio.Event()
+    keepers = [_Keeper(collector, metrics, stopping) for collector in collectors]
+    tasks = [asyncio.create_task(keeper.keep(), name=keeper.collector.name) for keeper in keepers]
+    started = time.monotonic()
+    try:
+        while not stop.is_set():
+            done, _ = await asyncio.wait(tasks, timeout=_STOP_POLL, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()  # raises what only the user, or we, can mend
+            never = not any(keeper.connected for keeper in keepers)
+            if never and time.monotonic() - started > grace:
+                raise _hopeless(keepers)
+    finally:
+        stopping.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _hopeless(keepers: Sequence[_Keeper]) -> SojournError:
+    last = next((keeper.trouble for keeper in keepers if keeper.trouble is not None), None)
+    if isinstance(last, UserError):
+        return last
+    return UserError(str(last or "no broker answers"), "start it, or mend its url in [[collect.brokers]]")
+
+
+class _Keeper:
+    """Keeps one collector going."""
+
+    def __init__(self, collector: Collector, metrics: SelfMetrics, stopping: asyncio.Event) -> None:
+        self.collector = collector
+        self.connected = False
+        self.trouble: SojournError | None = None
+        self._metrics = metrics
+        self._stopping = stopping
+        self._pause = _FIRST_PAUSE
+
+    async def keep(self) -> None:
+        """Open the collector and let it step; after a lost connection pause, ever longer, and open it again."""
+        try:
+            while not self._stopping.is_set():
+                try:
+                    await self.collector.open()
+                    await self._steps()
+                except (ConnectionLost, CredentialsRefused) as error:
+                    self._report(error)
+                    await self._wait(self._pause * random.uniform(0.7, 1.3))
+                    self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
+        finally:
+            await self.collector.close()
+
+    async def _steps(self) -> None:
+        """Step on a fixed schedule: a late step shifts none after it, and those that it covers are left out."""
+        name, interval = self.collector.name, self.collector.interval
+        due = time.monotonic()
+        while not self._stopping.is_set():
+            with self._metrics.timed(name):
+                try:
+                    await self.collector.step()
+                except ConnectionLost:
+                    raise
+                except SojournError as error:
+                    # The lake, or one request: the collector itself is sound, the next step tries again.
+                    self._report(error)
+                    await self._wait(_FIRST_PAUSE)
+                else:
+                    self._recovered()
+            if interval > 0:
+                due += interval * max(1, -(-(time.monotonic() - due) // interval))
+                await self._wait(due - time.monotonic())
+
+    def _recovered(self) -> None:
+        if self.trouble is not None:
+            log.info("%s: works again", self.collector.name)
+        self.connected, self.trouble, self._pause = True, None, _FIRST_PAUSE
+
+    def _report(self, error: SojournError) -> None:
+        if self.trouble is None or str(self.trouble) != str(error):
+            log.warning("%s: %s", self.collector.name, error)
+        self.trouble = error
+        self._metrics.success.labels(self.collector.name).set(0)
+
+    async def _wait(self, seconds: float) -> None:
+        if seconds > 0:
+            try:
+                await asyncio.wait_for(self._stopping.wait(), seconds)
+            except TimeoutError:
+                return
+
+
+def _file_name(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
