@@ -56,7 +56,7 @@ class Controller:
         #: The code for which each was refused last: the same again is no news.
         self._refused: dict[Key, str] = {}
         self._standings = state.standings()
-        self._blocked = state.blocked(datetime.now(UTC).timestamp())
+        self._blocked = state.blocked()
         self._drop(self._outdated(), "revoke", "the policy's settings changed", datetime.now(UTC))
         self._enforce(self._standings)
 
@@ -93,6 +93,7 @@ class Controller:
             until = {key: now.timestamp() + self._policies[key.policy].revoke_seconds for key in found}
             self._drop(found, "revoke", "revoked by the operator", now, until)
             self._blocked |= until
+            self._state.forget_blocks(now.timestamp())
             return bool(found)
 
     def pause(self, now: datetime) -> None:

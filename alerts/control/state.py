@@ -101,12 +101,16 @@ class State:
             for key, until in (blocks or {}).items():
                 self._db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", (*_columns(key), until))
 
-    def blocked(self, now: float) -> dict[Key, float]:
-        """What operators revoked, and until when it stays off (unix seconds); what is over is forgotten."""
-        with self._lock, self._db:
-            self._db.execute("DELETE FROM blocks WHERE until <= ?", (now,))
+    def blocked(self) -> dict[Key, float]:
+        """What operators revoked, and until when it stays off (unix seconds)."""
+        with self._lock:
             rows = self._db.execute("SELECT policy, broker, queue, tenant, until FROM blocks").fetchall()
         return {Key(policy, Target(broker, queue, tenant)): until for policy, broker, queue, tenant, until in rows}
+
+    def forget_blocks(self, before: float) -> None:
+        """Forget the blocks that ended ``before``."""
+        with self._lock, self._db:
+            self._db.execute("DELETE FROM blocks WHERE until <= ?", (before,))
 
     def outbox(self, limit: int) -> list[tuple[int, Entry]]:
         """Journal rows that are not in the lake yet, oldest first, with their numbers."""

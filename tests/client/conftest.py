@@ -1,0 +1,127 @@
+"""Servers for the client to talk to: the real limits API, and one that answers what a test wants."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvicorn
+
+from alerts.control.api import make_app
+from alerts.control.board import Board, ServedLimit
+
+
+class Api:
+    """The real app over a board that the test writes on; can be stopped and started again at the same port."""
+
+    def __init__(self, token: str | None = None) -> None:
+        self.board = Board()
+        self._app = make_app(self.board, SimpleNamespace(paused=False), token)  # type: ignore[arg-type]
+        self._port = 0
+        self._server: uvicorn.Server | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def limit(
+        self, rate: float, *, tenant: str = "noisy", lease: float = 60, burst: float = 1, broker: str = "nats"
+    ) -> None:
+        until = datetime.now(UTC) + timedelta(seconds=lease)
+        self.board.publish((ServedLimit(broker, "orders", tenant, rate, burst, until, "why", "a1"),))
+
+    def start(self) -> None:
+        config = uvicorn.Config(
+            self._app,
+            host="127.0.0.1",
+            port=self._port,
+            log_level="critical",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        until(lambda: self._server is not None and self._server.started)
+        self._port = self._server.servers[0].sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        assert self._server is not None
+        self._server.should_exit = True
+        self._server.force_exit = True
+        self._thread.join(10)
+
+
+def until(condition: Callable[[], Any], seconds: float = 15) -> None:
+    """Wait until ``condition`` holds; fails after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    return until
+
+
+@pytest.fixture
+def make_api() -> Iterator[Callable[..., Api]]:
+    apis: list[Api] = []
+
+    def make(**options: Any) -> Api:
+        apis.append(Api(**options))
+        return apis[-1]
+
+    yield make
+    for api in apis:
+        api.board.close()
+        api.stop()
+
+
+@pytest.fixture
+def api(make_api: Callable[..., Api]) -> Api:
+    return make_api()
+
+
+@pytest.fixture
+def answering() -> Callable[..., Any]:
+    """A server that gives each request the next of some answers: (status, headers, body); the last one for ever."""
+
+    @contextmanager
+    def serve(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[str]:
+        left = list(answers)
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                status, headers, body = left.pop(0) if len(left) > 1 else left[0]
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            server.server_close()
+
+    return serve

@@ -1,0 +1,212 @@
+"""A controller over views that a test sets row by row, queried by a real SQL engine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+import uvicorn
+
+from alerts.control import Control, build
+from alerts.control.settings import ControlSettings, PolicySettings
+from alerts.models import AlertInstance, AlertState, RuleEvaluation, fingerprint
+from lake.reader import to_duckdb
+from lake.store import Lake
+from lake.tables import PARTIALS, TIMESTAMP
+
+START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+
+_TENANTS = pa.schema(
+    [
+        ("as_of", TIMESTAMP),
+        ("broker", pa.string()),
+        ("queue", pa.string()),
+        ("subscriber", pa.string()),
+        ("tenant", pa.string()),
+        ("backlog", pa.int64()),
+        ("oldest_age_seconds", pa.float64()),
+        ("arrival_rate", pa.float64()),
+        ("completion_rate", pa.float64()),
+        ("noisy", pa.bool_()),
+    ]
+)
+_HEALTH = pa.schema(
+    [
+        ("broker", pa.string()),
+        ("queue", pa.string()),
+        ("subscriber", pa.string()),
+        ("depth", pa.int64()),
+        ("coverage", pa.float64()),
+        ("staleness_seconds", pa.float64()),
+        ("mode", pa.string()),
+    ]
+)
+_PARTIALS = pa.schema([PARTIALS.schema.field(n) for n in ("broker", "queue", "tenant", "bucket_start", "enqueued")])
+
+
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    db = duckdb.connect(config={"threads": "1"})
+    db.execute("SET TimeZone = 'UTC'")
+    db.execute("CREATE MACRO timestamp_micros(micros) AS make_timestamptz(micros)")
+    return db
+
+
+@dataclass
+class World:
+    """A queue `orders` on broker `nats` with tenants t0 … t7, of which t0 turns noisy."""
+
+    now: datetime = START
+    noisy_rate: int = 120
+    quiet_age: float = 12.0
+    backlog: int = 520
+    mode: str = "backlogged"
+    coverage: float | None = 0.97
+    staleness: float = 0.5
+    lag: timedelta = timedelta(seconds=0.4)
+    queries: int = 0
+    fails: Exception | None = None
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def calm(self, noisy_rate: int = 10) -> None:
+        self.noisy_rate, self.quiet_age, self.backlog, self.mode = noisy_rate, 0.2, 4, "fast"
+
+    def query(self, sql: str) -> pa.Table:
+        self.queries += 1
+        if self.fails is not None:
+            raise self.fails
+        as_of = self.now - self.lag
+        tenants = [
+            {
+                "as_of": as_of, "broker": "nats", "queue": "orders", "subscriber": None, "tenant": f"t{i}",
+                "backlog": self.backlog if i == 0 else 2, "oldest_age_seconds": 40.0 if i == 0 else self.quiet_age,
+                "arrival_rate": 60.0 if i == 0 else 10.0, "completion_rate": 10.0, "noisy": i == 0,
+            }
+            for i in range(8)
+        ]  # fmt: skip
+        health = [
+            {
+                "broker": "nats", "queue": "orders", "subscriber": None, "depth": self.backlog, "mode": self.mode,
+                "coverage": self.coverage, "staleness_seconds": self.staleness,
+            }
+        ]  # fmt: skip
+        second = as_of.replace(microsecond=0)
+        partials = [
+            {
+                "broker": "nats", "queue": "orders", "tenant": f"t{i}",
+                "bucket_start": second - timedelta(seconds=back), "enqueued": self.noisy_rate if i == 0 else 10,
+            }
+            for back in range(12)
+            for i in range(8)
+        ]  # fmt: skip
+        db = database()
+        db.register("tenant_backlog_now", pa.Table.from_pylist(tenants, schema=_TENANTS))
+        db.register("queue_health_now", pa.Table.from_pylist(health, schema=_HEALTH))
+        db.register("partials", pa.Table.from_pylist(partials, schema=_PARTIALS))
+        return db.sql(to_duckdb(sql)).to_arrow_table()
+
+    def evaluation(self, *tenants: str, rule: str = "NoisyTenant", **changes: Any) -> RuleEvaluation:
+        alerts = tuple(self.alert({"broker": "nats", "queue": "orders", "tenant": tenant}, rule) for tenant in tenants)
+        defaults: dict[str, Any] = {
+            "rule": rule, "group": "tenants", "actions": ("fair-share",), "evaluated_at": self.now,
+            "data_as_of": self.now - self.lag, "ok": True, "stale": False, "error": None, "alerts": alerts,
+        }  # fmt: skip
+        return RuleEvaluation(**defaults | changes)
+
+    def alert(self, labels: dict[str, str], rule: str = "NoisyTenant") -> AlertInstance:
+        labels = {"alertname": rule} | labels
+        return AlertInstance(
+            rule, "tenants", labels, {}, 0.7, AlertState.FIRING, self.now, self.now, fingerprint(labels)
+        )
+
+
+@dataclass
+class Loop:
+    """A controller in its world; ``run`` steps it once a second."""
+
+    world: World
+    control: Control
+    lake: Lake
+    trace: list[float | None] = field(default_factory=list)
+
+    def step(self, *tenants: str, **changes: Any) -> None:
+        self.control.controller.step(self.world.now, [self.world.evaluation(*tenants, **changes)], self.world.query)
+
+    def run(self, seconds: int, *tenants: str) -> None:
+        for _ in range(seconds):
+            self.world.advance(1)
+            self.step(*tenants)
+            self.trace.append(self.served().get("t0"))
+
+    def served(self) -> dict[str, float]:
+        limits = self.control.board.snapshot.limits
+        return {limit.tenant: limit.rate for limit in limits if limit.valid_until > self.world.now}
+
+    def journal(self) -> list[dict[str, Any]]:
+        rows = self.lake.read("actions").to_pylist()
+        return sorted(rows, key=lambda row: row["at"])  # stable: rows of one instant stay in order
+
+    def decisions(self) -> list[str]:
+        return [row["decision"] for row in self.journal()]
+
+
+POLICY: dict[str, Any] = {
+    "name": "fair-share", "dry_run": False, "cooldown_seconds": 5, "lease_seconds": 15, "target_seconds": 10,
+    "effect_seconds": 6,
+}  # fmt: skip
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def start(world: World, tmp_path: Path) -> Iterator[Callable[..., Loop]]:
+    """Starts a controller; twice in one test is a restart over the same state and lake."""
+    controls: list[Control] = []
+
+    def make(*, max_waiters: int = 1000, token: str | None = None, **changes: Any) -> Loop:
+        settings = ControlSettings(policies=(PolicySettings(**POLICY | changes),), max_waiters=max_waiters)
+        control = build(settings, tmp_path / "lake", tmp_path / "state", token=token)
+        controls.append(control)
+        return Loop(world, control, Lake(tmp_path / "lake"))
+
+    yield make
+    for control in controls:
+        control.close()
+
+
+@pytest.fixture
+def serve() -> Callable[..., Any]:
+    """Serves an ASGI app over real HTTP on a free loopback port; the context's value is its address."""
+    return served
+
+
+@contextmanager
+def served(app: Any) -> Iterator[str]:
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(10)

@@ -1,0 +1,283 @@
+"""Properties that the laws keep for every input."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alerts.laws import aimd, inverse_backlog
+from alerts.laws.bounds import Bounds
+from alerts.laws.throttle import Alert, Kind, Limit, Observation, Terms, Verdict, decide, untrusted
+from alerts.laws.token_bucket import TokenBucket, full, take
+from sojourn.client.bucket import Bucket
+
+rates = st.floats(0.5, 1e5)
+priorities = st.sampled_from(sorted(aimd.PRIORITIES))
+bounds = st.builds(
+    lambda floor, width, step: Bounds(floor, floor + width, step),
+    st.floats(0.1, 100),
+    st.floats(0, 1e5),
+    st.floats(0.05, 1),
+)
+
+
+@given(rates, st.booleans(), priorities, bounds)
+def test_an_aimd_limit_stays_in_its_bounds_and_within_one_step(
+    current: float, congested: bool, priority: str, within: Bounds
+) -> None:
+    current = within.within(current)
+    limit = aimd.adapt(current, congested=congested, priority=priority, bounds=within).limit
+    assert within.floor <= limit <= within.ceiling
+    assert abs(limit - current) <= current * within.max_step * (1 + 1e-9)
+    assert limit <= current if congested else limit >= current
+
+
+@given(rates, rates, st.booleans(), priorities, bounds)
+def test_aimd_keeps_the_order_of_limits(a: float, b: float, congested: bool, priority: str, within: Bounds) -> None:
+    low, high = sorted((within.within(a), within.within(b)))
+    adapted = [aimd.adapt(x, congested=congested, priority=priority, bounds=within).limit for x in (low, high)]
+    assert adapted[0] <= adapted[1] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("priority", "relieved", "congested"), [("P1", 115, 80), ("P2", 110, 60), ("P3", 105, 40)])
+def test_the_gains_are_those_that_zalando_published(priority: str, relieved: float, congested: float) -> None:
+    free = Bounds(1, 1000, 1)
+    assert aimd.adapt(100, congested=False, priority=priority, bounds=free).limit == pytest.approx(relieved)
+    assert aimd.adapt(100, congested=True, priority=priority, bounds=free).limit == pytest.approx(congested)
+
+
+def test_aimd_brings_two_tenants_to_equal_rates() -> None:
+    limits = [90.0, 10.0]
+    for _ in range(300):
+        congested = sum(limits) > 100
+        limits = [aimd.adapt(x, congested=congested, priority="P2", bounds=Bounds(1, 1000, 1)).limit for x in limits]
+    assert abs(limits[0] - limits[1]) < 1
+
+
+@given(rates, st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0.1, 1e4), bounds)
+def test_the_inverse_limit_never_rises_with_the_backlog(
+    base: float, a: float, b: float, target: float, within: Bounds
+) -> None:
+    low, high = sorted((a, b))
+    limits = [inverse_backlog.limit(base, backlog=x, target=target, bounds=within).limit for x in (low, high)]
+    assert limits[0] >= limits[1]
+    assert all(within.floor <= limit <= within.ceiling for limit in limits)
+
+
+def test_the_inverse_limit_is_half_at_twice_the_target() -> None:
+    assert inverse_backlog.limit(100, backlog=60, target=30, bounds=Bounds(1, 1000, 0.5)).limit == 50
+
+
+@given(st.floats(0.1, 1000), st.floats(1, 100), st.lists(st.floats(0, 2), min_size=1, max_size=200))
+def test_a_token_bucket_lets_no_more_through_than_burst_plus_rate_times_time(
+    rate: float, burst: float, gaps: list[float]
+) -> None:
+    bucket = TokenBucket(rate, burst)
+    now, level, allowed = 0.0, full(bucket, 0.0), 0
+    for gap in gaps:
+        now += gap
+        taken = take(bucket, level, now)
+        level, allowed = taken.level, allowed + taken.allowed
+        assert 0 <= level.tokens <= burst
+        assert taken.allowed or taken.wait_seconds > 0
+        if not taken.allowed:
+            assert take(bucket, level, now + taken.wait_seconds).allowed
+    assert allowed <= burst + rate * now + 1e-6
+
+
+@given(st.floats(0.1, 1000), st.floats(1, 100), st.lists(st.floats(0, 2), min_size=1, max_size=100))
+def test_the_client_keeps_the_same_law(rate: float, burst: float, gaps: list[float]) -> None:
+    law, level = TokenBucket(rate, burst), full(TokenBucket(rate, burst), 0.0)
+    bucket = Bucket(rate, burst, math.inf, 0.0)
+    now = 0.0
+    for gap in gaps:
+        now += gap
+        taken = take(law, level, now)
+        level = taken.level
+        assert bucket.take(now) == taken.wait_seconds
+
+
+TERMS = Terms(
+    law="aimd",
+    priority="P2",
+    bounds=Bounds(1, 1000, 0.5),
+    cooldown_seconds=5,
+    lease_seconds=15,
+    min_coverage=0.8,
+    max_staleness_seconds=15,
+    target_seconds=10,
+)
+NOISY = Observation(
+    data_age_seconds=0.4,
+    sample_age_seconds=1.0,
+    depth=500,
+    coverage=0.98,
+    backlog=520,
+    quiet_age_seconds=12.0,
+    calm=False,
+    completion_rate=80.0,
+    active_tenants=8,
+    arrival_rate=120.0,
+)
+CALM = replace(NOISY, depth=3, backlog=5, quiet_age_seconds=0.2, calm=True, arrival_rate=10.0)
+IN_FORCE = Limit(rate=10, base=10, changed_at=100, valid_until=115, arrival_before=120)
+
+
+def test_a_noisy_tenant_is_limited_to_its_fair_share() -> None:
+    verdict = decide(TERMS, NOISY, None, Alert.ACTIVE, 100.0)
+    assert verdict.kind is Kind.THROTTLE
+    assert verdict.limit == Limit(rate=10, base=10, changed_at=100, valid_until=115, arrival_before=120)
+    assert "fair share" in verdict.reason
+
+
+def test_a_tenant_within_its_share_that_is_noisy_by_its_cost_is_cut_by_its_priority() -> None:
+    verdict = decide(TERMS, replace(NOISY, arrival_rate=8.0), None, Alert.ACTIVE, 100.0)
+    assert verdict.limit is not None and verdict.limit.rate == pytest.approx(8 * 0.6)
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        (None, "no_data"),
+        (replace(NOISY, data_age_seconds=16.0), "stale_data"),
+        (replace(NOISY, data_age_seconds=None), "stale_data"),
+        (replace(NOISY, depth=None), "no_sample"),
+        (replace(NOISY, sample_age_seconds=None), "no_sample"),
+        (replace(NOISY, sample_age_seconds=20.0), "stale_sample"),
+        (replace(NOISY, coverage=None), "no_coverage"),
+        (replace(NOISY, coverage=0.5), "low_coverage"),
+    ],
+)
+@pytest.mark.parametrize("alert", [Alert.ACTIVE, Alert.GONE])
+def test_nothing_is_done_on_data_that_cannot_be_trusted(seen: Observation | None, code: str, alert: Alert) -> None:
+    verdict = decide(TERMS, seen, IN_FORCE, alert, 110.0)
+    assert (verdict.kind, verdict.code, verdict.limit) == (Kind.SKIP, code, IN_FORCE)
+
+
+def test_a_coverage_of_few_messages_is_not_judged() -> None:
+    assert untrusted(TERMS, replace(NOISY, depth=3, backlog=1, coverage=0.2)) is None
+    assert untrusted(TERMS, replace(NOISY, depth=10, backlog=100, coverage=0.2)) is not None
+
+
+def test_an_alert_that_is_unknown_leaves_a_limit_to_its_lease() -> None:
+    verdict = decide(TERMS, NOISY, IN_FORCE, Alert.UNKNOWN, 110.0)
+    assert (verdict.kind, verdict.limit) == (Kind.SKIP, IN_FORCE)
+
+
+def test_a_lease_is_renewed_when_half_of_it_is_over() -> None:
+    assert decide(TERMS, NOISY, IN_FORCE, Alert.ACTIVE, 104.0).kind is Kind.WAIT
+    verdict = decide(TERMS, NOISY, IN_FORCE, Alert.ACTIVE, 108.0)
+    assert verdict.kind is Kind.HOLD
+    assert verdict.limit is not None and verdict.limit.valid_until == 123.0
+
+
+def rounds(seen: list[Observation], alert: Alert = Alert.ACTIVE, terms: Terms = TERMS) -> list[Verdict]:
+    """One verdict for each second after the limit was set, each going on from the one before."""
+    verdicts, limit = [], IN_FORCE
+    for second, observation in enumerate(seen, start=1):
+        verdicts.append(decide(terms, observation, limit, alert, 100.0 + second))
+        assert verdicts[-1].limit is not None
+        limit = verdicts[-1].limit
+    return verdicts
+
+
+def test_a_backlog_that_shrinks_lowers_the_limit_no_further_though_ages_still_rise() -> None:
+    draining = [
+        replace(NOISY, arrival_rate=10, backlog=520 - 10 * s, quiet_age_seconds=12 + 0.5 * s) for s in range(40)
+    ]
+    assert all(verdict.kind in (Kind.HOLD, Kind.WAIT) for verdict in rounds(draining))
+
+
+def test_a_backlog_that_does_not_shrink_lowers_the_limit_at_the_second_look() -> None:
+    stuck = [replace(NOISY, arrival_rate=10, backlog=520 + s) for s in range(16)]
+    kinds = [verdict.kind for verdict in rounds(stuck)]
+    assert kinds.index(Kind.THROTTLE) == 14  # cooldown, then two looks a cooldown apart
+    assert kinds.count(Kind.THROTTLE) == 1
+
+
+def test_quiet_tenants_that_do_not_wait_are_no_reason_to_lower_a_limit() -> None:
+    busy = [replace(NOISY, arrival_rate=10, backlog=520 + 10 * s, quiet_age_seconds=2.0) for s in range(40)]
+    assert Kind.THROTTLE not in [verdict.kind for verdict in rounds(busy)]
+
+
+def test_a_limit_that_is_not_obeyed_is_not_lowered() -> None:
+    ignored = [replace(NOISY, arrival_rate=120, backlog=520 + 50 * s) for s in range(60)]
+    verdicts = rounds(ignored, terms=replace(TERMS, effect_seconds=6))
+    assert Kind.THROTTLE not in [verdict.kind for verdict in verdicts]
+    assert verdicts[-1].limit is not None and verdicts[-1].limit.obeyed is False
+
+
+def test_after_the_alert_a_limit_grows_step_by_step_and_is_released_when_unused() -> None:
+    blocked = replace(CALM, arrival_rate=100.0)
+    rising = [v.limit.rate for v in rounds([blocked] * 21, Alert.GONE) if v.limit is not None and v.kind is Kind.RELAX]
+    assert rising == [15.0, 22.5, 32.5, 42.5]
+    released = decide(TERMS, CALM, replace(IN_FORCE, rate=15.0, alert_active=False), Alert.GONE, 110.0)
+    assert (released.kind, released.limit, released.code) == (Kind.RELEASE, None, "unused")
+
+
+def test_an_alert_that_comes_back_lowers_the_limit_at_once() -> None:
+    relaxed = replace(IN_FORCE, rate=40.0, alert_active=False, gone_since=90.0)
+    verdict = decide(TERMS, NOISY, relaxed, Alert.ACTIVE, 106.0)
+    assert verdict.kind is Kind.THROTTLE
+    assert verdict.limit is not None and verdict.limit.rate == pytest.approx(24.0)
+
+
+def test_a_queue_that_others_keep_busy_does_not_hold_a_tenant_for_ever() -> None:
+    gone = replace(IN_FORCE, alert_active=False, gone_since=105.0)
+    assert decide(TERMS, NOISY, gone, Alert.GONE, 110.0).kind is Kind.HOLD
+    assert decide(TERMS, NOISY, replace(gone, valid_until=500), Alert.GONE, 406.0).kind is Kind.SKIP
+
+
+def test_the_inverse_policy_follows_the_quiet_tenants_age_both_ways() -> None:
+    terms = replace(TERMS, law="inverse_backlog")
+    worse = decide(terms, replace(NOISY, arrival_rate=10, quiet_age_seconds=20), IN_FORCE, Alert.ACTIVE, 106.0)
+    assert worse.kind is Kind.THROTTLE and worse.limit is not None and worse.limit.rate == 5
+    better = decide(terms, replace(NOISY, arrival_rate=5, quiet_age_seconds=5), worse.limit, Alert.ACTIVE, 112.0)
+    assert better.kind is Kind.RELAX and better.limit is not None and better.limit.rate == 7.5
+
+
+observations = st.builds(
+    Observation,
+    data_age_seconds=st.none() | st.floats(-1, 30),
+    sample_age_seconds=st.none() | st.floats(0, 30),
+    depth=st.none() | st.floats(0, 1e6),
+    coverage=st.none() | st.floats(0, 2),
+    backlog=st.floats(0, 1e6),
+    quiet_age_seconds=st.floats(0, 1e4),
+    calm=st.booleans(),
+    completion_rate=st.floats(0, 1e5),
+    active_tenants=st.integers(0, 100),
+    arrival_rate=st.floats(0, 1e5),
+)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 20), st.none() | observations, st.sampled_from(list(Alert))), max_size=40),
+    st.sampled_from(["aimd", "rate_limit", "inverse_backlog"]),
+)
+def test_whatever_happens_limits_keep_bounds_steps_and_leases(
+    history: list[tuple[float, Observation | None, Alert]], law: str
+) -> None:
+    terms = replace(TERMS, law=law)
+    limit: Limit | None = None
+    now = 1000.0
+    for gap, seen, alert in history:
+        now += gap
+        if limit is not None and limit.valid_until <= now:
+            limit = None
+        verdict = decide(terms, seen, limit, alert, now)
+        assert verdict == decide(terms, seen, limit, alert, now)
+        assert verdict.reason and verdict.code
+        if verdict.limit is not None:
+            assert terms.bounds.floor <= verdict.limit.rate <= terms.bounds.ceiling
+            assert verdict.limit.valid_until <= now + terms.lease_seconds
+        if verdict.kind is Kind.SKIP:
+            assert verdict.limit == limit
+        if limit is not None and verdict.limit is not None and verdict.limit.rate != limit.rate:
+            assert now - limit.changed_at >= terms.cooldown_seconds
+            assert abs(verdict.limit.rate - limit.rate) <= terms.bounds.max_step * limit.rate * (1 + 1e-9)
+        limit = verdict.limit
