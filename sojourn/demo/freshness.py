@@ -26,7 +26,7 @@ class Freshness(threading.Thread):
     def __init__(self, partials: Path) -> None:
         super().__init__(name="freshness", daemon=True)
         self._log = partials / "_delta_log"
-        self._stop = threading.Event()
+        self._done = threading.Event()
         self._version = newest_version(self._log)
         self._newest: float | None = None
         self._samples: list[tuple[float, float]] = []
@@ -34,7 +34,7 @@ class Freshness(threading.Thread):
     def run(self) -> None:
         """Look for new commits each 20 ms, keep a sample each 100 ms."""
         due = time.time()
-        while not self._stop.wait(LOOK_SECONDS):
+        while not self._done.wait(LOOK_SECONDS):
             while (entry := self._log / f"{self._version + 1:020d}.json").exists():
                 self._version += 1
                 if (newest := newest_event(entry)) is not None:
@@ -56,7 +56,7 @@ class Freshness(threading.Thread):
 
     def stop(self) -> None:
         """End the sampling."""
-        self._stop.set()
+        self._done.set()
         self.join(timeout=1)
 
 

@@ -178,7 +178,7 @@ class _Demo:
         while time.time() < patience and not self.stop.is_set():
             status = self.looker.look(time.time(), self.troubles)
             self.screen.show(status)
-            if not status.alerts and not status.limits:
+            if not status.limits and not any(scenario.NOISY in alert for alert in status.alerts):
                 return
             self._pause()
 
