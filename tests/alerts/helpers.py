@@ -47,7 +47,7 @@ class WebhookReceiver:
     received: list[Received] = field(default_factory=list)
     url: str = ""
 
-    def wait(self, count: int, timeout: float = 10.0) -> list[Received]:
+    def wait(self, count: int, timeout: float = 40.0) -> list[Received]:
         """The first ``count`` requests; fails if they do not come in time."""
         deadline = time.monotonic() + timeout
         while len(self.received) < count:
@@ -64,7 +64,9 @@ class GoldLake:
         self.lake = Lake(root)
         self.lake.create()
 
-    def partial(self, *, queue: str = "orders", tenant: str = "acme", at: datetime | None = None, **counts: int) -> datetime:
+    def partial(
+        self, *, queue: str = "orders", tenant: str = "acme", at: datetime | None = None, **counts: int
+    ) -> datetime:
         """Append one partial aggregate of the second of ``at`` (default: now); returns ``at``."""
         at = at or datetime.now(UTC)
         row = {

@@ -16,7 +16,13 @@ MINUTE = timedelta(minutes=1)
 
 def rule(*, hold: timedelta = MINUTE, keep: timedelta = MINUTE, limit: int = 0) -> Rule:
     return Rule(
-        "g", "HighAge", "SELECT 1 AS value", hold, keep, annotations={"summary": "{{ value }} of {{ labels.tenant }}"}, limit=limit
+        "g",
+        "HighAge",
+        "SELECT 1 AS value",
+        hold,
+        keep,
+        annotations={"summary": "{{ value }} of {{ labels.tenant }}"},
+        limit=limit,
     )
 
 
@@ -25,7 +31,9 @@ def row(value: float = 1.0, tenant: str = "a") -> Row:
     return Row(labels, fingerprint(labels), value)
 
 
-def run(series: list[float], threshold: float, using: Rule, every: timedelta = MINUTE) -> list[tuple[AlertState | None, list[Transition]]]:
+def run(
+    series: list[float], threshold: float, using: Rule, every: timedelta = MINUTE
+) -> list[tuple[AlertState | None, list[Transition]]]:
     """The state and the transitions after each value of ``series``, evaluated ``every`` so often."""
     alerts: dict[str, Tracked] = {}
     history: list[tuple[AlertState | None, list[Transition]]] = []
@@ -105,12 +113,16 @@ def test_downtime_does_not_count_towards_keep_firing_for() -> None:
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Rule, list[tuple[timedelta, bool]]]:
     seconds = st.integers(min_value=0, max_value=120).map(lambda s: timedelta(seconds=s))
-    steps = draw(st.lists(st.tuples(st.integers(1, 90).map(lambda s: timedelta(seconds=s)), st.booleans()), max_size=30))
+    steps = draw(
+        st.lists(st.tuples(st.integers(1, 90).map(lambda s: timedelta(seconds=s)), st.booleans()), max_size=30)
+    )
     return rule(hold=draw(seconds), keep=draw(seconds)), steps
 
 
 @given(histories())
-def test_nothing_fires_before_for_and_nothing_resolves_that_never_fired(history: tuple[Rule, list[tuple[timedelta, bool]]]) -> None:
+def test_nothing_fires_before_for_and_nothing_resolves_that_never_fired(
+    history: tuple[Rule, list[tuple[timedelta, bool]]],
+) -> None:
     using, steps = history
     now, matching_since, fired = START, None, False
     alerts: dict[str, Tracked] = {}
