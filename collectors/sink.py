@@ -92,7 +92,7 @@ class Sink:
             self.lake.append("rejected_records", rejected_table(new, self.source), app_id=app_id, version=version)
 
     def _versions(self, kind: str) -> list[int]:
-        return [int(path.name.split(".", 1)[0]) for path in self._folder.glob(f"*.{kind}")]
+        return [int(path.name.split(".", 1)[0]) for path in self._folder.glob(f"[0-9]*.{kind}")]
 
     def _tidy(self, keep: int | None) -> None:
         """Remove redo files that are of no more use, and every state but the newest that counts."""

@@ -70,7 +70,7 @@ class Lives:
         self.unmatched = 0  # ends of messages that are unknown, or ended before
         self._hold = hold
         self._prefix = f"{generation}:" if generation else ""
-        self._consumers: dict[str, Subscription] = {}
+        self.consumers: dict[str, Subscription] = {}
         self._watches: dict[str | None, _Watch] = {}
         self._refused: dict[tuple[int, str | None], int] = {}  # unfinished messages' newest failed attempt
         self._routed = False
@@ -80,7 +80,7 @@ class Lives:
     def subscribe(self, consumers: dict[str, Subscription]) -> None:
         """The stream's consumers are these now; who waits for the messages that are there already follows them."""
         before = self.subscribers()
-        self._consumers = dict(consumers)
+        self.consumers = dict(consumers)
         after = self.subscribers()
         gone, new = set(before) - set(after), tuple(name for name in after if name not in before)
         for name in gone:
@@ -91,12 +91,17 @@ class Lives:
 
     def subscribers(self) -> tuple[str | None, ...]:
         """Who is to finish a message before it is gone."""
-        return tuple(dict.fromkeys(s.subscriber for s in self._consumers.values())) or (None,)
+        return tuple(dict.fromkeys(s.subscriber for s in self.consumers.values())) or (None,)
 
     def _for(self, subject: str) -> tuple[str | None, ...]:
         if not self._routed:
             return self.subscribers()
-        return tuple(dict.fromkeys(s.subscriber for s in self._consumers.values() if s.takes(subject)))
+        return tuple(dict.fromkeys(s.subscriber for s in self.consumers.values() if s.takes(subject)))
+
+    def offered(self, sequence: int, at: int, subject: str, tenant: str | None, to: Subscription) -> None:
+        """A message whose arrival was told before waits for a new subscriber too."""
+        if to.takes(subject) and self.ledger.attempts(sequence, to.subscriber) is None:
+            self.ledger.enqueue(sequence, at, tenant, (to.subscriber,))
 
     # --- what the tap says
 
@@ -159,7 +164,7 @@ class Lives:
 
     def looked(self, consumer: str, delivered: int, at: int) -> None:
         """Every message up to ``delivered`` has been delivered by ``at``."""
-        subscription = self._consumers.get(consumer)
+        subscription = self.consumers.get(consumer)
         if subscription is None:
             return
         watch = self._watches.setdefault(subscription.subscriber, _Watch())
@@ -197,7 +202,7 @@ class Lives:
 
     def settle(self, consumer: str, sequences: Iterable[int], at: int, *, removed: bool) -> None:
         """End messages that the broker has done with, although the tap did not show how."""
-        subscription = self._consumers.get(consumer)
+        subscription = self.consumers.get(consumer)
         if subscription is None:
             return
         subscriber = subscription.subscriber
@@ -214,14 +219,14 @@ class Lives:
 
     def unfinished(self, consumer: str, last: int, most: int) -> list[int]:
         """The consumer's oldest messages up to ``last`` whose end was not told."""
-        subscription = self._consumers.get(consumer)
+        subscription = self.consumers.get(consumer)
         return list(islice(self.ledger.unfinished(subscription.subscriber, last), most)) if subscription else []
 
     # --- events
 
     def _match(self, consumer: str, sequence: int, at: int) -> tuple[str | None, int] | None:
         """The subscriber and how many attempts were told; None where nothing may be recorded of the message's end."""
-        subscription = self._consumers.get(consumer)
+        subscription = self.consumers.get(consumer)
         if subscription is None:
             self.unmatched += 1
             return None

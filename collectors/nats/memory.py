@@ -96,9 +96,10 @@ class Memory:
         """Whether the queue was ever watched."""
         return queue in self.tops or any(queue == name for name in self.events.column("queue").unique().to_pylist())
 
-    def names(self, queue: str) -> bool:
-        """Whether its events ever named a subscriber."""
-        return any(row.subscriber is not None for row in self.rows(queue))
+    def subscribers(self, queue: str) -> set[str]:
+        """The subscribers that were ever named, as far back as is remembered."""
+        told = {row.subscriber for row in self.rows(queue)}
+        return {name for name in told | {entry.subscriber for _, entry in self.entries(queue)} if name is not None}
 
     def rows(self, queue: str) -> Iterator[Row]:
         """What the events say of ``queue``'s messages."""

@@ -152,9 +152,11 @@ class NatsTap:
             if watch is None:
                 await self._begin(settings, facts, consumers)
                 continue
+            watch.facts = facts
             watch.consume(consumers)
+            await watch.meet(self._client, self._broker.tap.first_look_limit)
             await watch.find_missing(self._client)
-            watch.check(facts, tap.last, self._position, self._now_there())
+            watch.check(tap.last, self._position, self._now_there())
         self._keep()
 
     async def _begin(self, settings: StreamSettings, facts: StreamFacts, consumers: dict[str, dict[str, Any]]) -> None:
@@ -171,10 +173,10 @@ class NatsTap:
             found = await watch.look_back(self._client, tap.first_look_limit)
             if found:
                 log.info("%s: %s messages were waiting in %s already", self.name, found, settings.name)
-            if found >= tap.first_look_limit:
-                log.warning(
-                    "%s: more than %s messages wait in %s: the rest is not seen", self.name, found, settings.name
-                )
+            if found >= tap.first_look_limit > 0:
+                log.warning("%s: only the oldest %s messages in %s are seen", self.name, found, settings.name)
+        else:
+            await watch.meet(self._client, tap.first_look_limit)
 
     def _generation(self, lake: Lake, stream: str, created: str) -> int:
         """How often the stream was deleted and made anew since it was first watched: its sequences began again."""

@@ -37,7 +37,7 @@ class Watch:
     facts: StreamFacts
     lives: Lives
     generation: int
-    named: bool
+    met: set[str]  # subscribers that were named at some time
     consumers: dict[str, dict[str, Any]] = field(default_factory=dict)
     _suspects: dict[str, _Suspects] = field(default_factory=dict)
     _unseen_to: int = 0
@@ -57,7 +57,7 @@ class Watch:
         queue = settings.queue_name
         ledger = Ledger(tap.max_unfinished)
         lives = Lives(queue, ledger, out, hold=round(tap.hold_seconds * 1e6), generation=generation)
-        watch = cls(settings, facts, lives, generation, named=memory.names(queue))
+        watch = cls(settings, facts, lives, generation, met=memory.subscribers(queue))
         watch.consume(consumers)
         restore(ledger, memory, queue, generation, lives.subscribers())
         watch._end_earlier(memory, out)
@@ -105,19 +105,35 @@ class Watch:
             self.arrived(message.sequence, message.stored_at, message.subject, message.headers)
             self.lives.missing.clear()
         self.lives.ledger.top = max(self.lives.ledger.top, self.facts.last)
+        self.met |= {one.subscriber for one in self.lives.consumers.values() if one.subscriber is not None}
         return len(found)
 
     def consume(self, consumers: dict[str, dict[str, Any]]) -> None:
         """These are the stream's consumers now."""
         self.consumers = consumers
-        subscribed = subscriptions(self.facts, consumers, named=self.named)
-        self.named = self.named or any(one.subscriber is not None for one in subscribed.values())
-        self.lives.subscribe(subscribed)
+        self.lives.subscribe(subscriptions(self.facts, consumers, named=bool(self.met)))
+
+    async def meet(self, client: Client, limit: int) -> None:
+        """Let what is in the stream already wait for subscribers that are new to it."""
+        if self.facts.shared:
+            return
+        for consumer, subscription in self.lives.consumers.items():
+            name = subscription.subscriber
+            if name is None or name in self.met:
+                continue
+            self.met.add(name)
+            first = max(self.facts.first, self.consumers[consumer]["ack_floor"]["stream_seq"] + 1)
+            last = min(self.facts.last, self.lives.ledger.top)
+            for message in await first_look(client, self.settings.name, first, last, limit):
+                tenant = self._tenant(message.headers, message.subject)
+                self.lives.offered(message.sequence, message.stored_at, message.subject, tenant, subscription)
 
     def arrived(self, sequence: int, at: int, subject: str, headers: Mapping[str, str]) -> None:
         """A message was stored."""
-        tenant = tenant_of(headers, subject, self.settings.tenant_header, self.settings.tenant_token)
-        self.lives.arrived(sequence, at, subject, tenant)
+        self.lives.arrived(sequence, at, subject, self._tenant(headers, subject))
+
+    def _tenant(self, headers: Mapping[str, str], subject: str) -> str | None:
+        return tenant_of(headers, subject, self.settings.tenant_header, self.settings.tenant_token)
 
     def looked(self, consumer: str, info: Mapping[str, Any]) -> None:
         """The server told how far a consumer is."""
@@ -137,13 +153,13 @@ class Watch:
                 self.arrived(message.sequence, message.stored_at, message.subject, message.headers)
             # Not there any more: its end, if it is still to be read, will be told without its arrival.
 
-    def check(self, facts: StreamFacts, tap_last: int, tap_read: int, at: int) -> None:
+    def check(self, tap_last: int, tap_read: int, at: int) -> None:
         """Compare what the server has done with to what the tap told; a difference must last two checks to count.
 
         Mends what was acknowledged unseen: before the stream was watched, while its consumer was not yet sampled, or
         in what the tap's stream discarded.
         """
-        self.facts = facts
+        facts = self.facts
         if tap_read >= tap_last and facts.last > self.lives.ledger.top and self._unseen_to > self.lives.ledger.top:
             self.lives.missed(min(facts.last, self._unseen_to))
         self._unseen_to = facts.last
