@@ -85,11 +85,13 @@ class PolicySettings(BaseModel):
 
 
 class ControlSettings(BaseModel):
-    """What may be acted on. Without policies nothing is."""
+    """What may be acted on. The default decides and journals what it would do, and does nothing."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    policies: tuple[PolicySettings, ...] = Field(default=(), description="the policies that rules may name")
+    policies: tuple[PolicySettings, ...] = Field(
+        default=(PolicySettings(name="throttle-noisy"),), description="the policies that rules may name"
+    )
     token_env: str | None = Field(
         default=None,
         description="environment variable with the limits API's bearer token; default: the alert section's",

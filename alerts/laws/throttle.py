@@ -204,11 +204,11 @@ def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:
 
 
 def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
-    returned = not current.alert_active
-    current = replace(current, alert_active=True, gone_since=None)
     if now - current.changed_at < terms.cooldown_seconds:
         return _renew(terms, current, now, "cooldown", "the last change has not had its time to act")
-    current = replace(current, watch=_watched(terms, seen, current.watch, now))
+    returned = not current.alert_active
+    watch = _watched(terms, seen, current.watch, now)
+    current = replace(current, alert_active=True, gone_since=None, watch=watch)
     if current.obeyed is False:
         return _renew(terms, current, now, "not_obeyed", "the limit is not obeyed: lowering it would change nothing")
     if terms.law == "inverse_backlog":

@@ -226,6 +226,16 @@ def test_an_alert_that_comes_back_lowers_the_limit_at_once() -> None:
     assert verdict.limit is not None and verdict.limit.rate == pytest.approx(24.0)
 
 
+def test_an_alert_that_comes_back_within_the_cooldown_lowers_the_limit_after_it() -> None:
+    limit: Limit | None = replace(IN_FORCE, rate=40.0, alert_active=False, gone_since=90.0)
+    verdicts = []
+    for second in range(1, 8):
+        verdicts.append(decide(TERMS, NOISY, limit, Alert.ACTIVE, 100.0 + second))
+        limit = verdicts[-1].limit
+    assert [verdict.kind for verdict in verdicts].index(Kind.THROTTLE) == 4
+    assert verdicts[4].reason.startswith("the alert came back")
+
+
 def test_a_queue_that_others_keep_busy_does_not_hold_a_tenant_for_ever() -> None:
     gone = replace(IN_FORCE, alert_active=False, gone_since=105.0)
     assert decide(TERMS, NOISY, gone, Alert.GONE, 110.0).kind is Kind.HOLD

@@ -1,0 +1,127 @@
+"""The controller's loop in the simulated world: the metrics' definitions, and :func:`alerts.laws.throttle.decide`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from alerts.laws.throttle import Alert, Kind, Limit, Observation, Verdict, decide
+from lab.queue import Account, Queue
+from lab.scenario import Scenario
+
+#: A tenant is noisy for so long before its alert fires, and quiet for so long before it is gone (seconds).
+FIRES_AFTER, GONE_AFTER = 2, 10
+#: The published rule of SQS fair queues, as Sojourn's `noisy` column has it.
+NOISY_IN_FLIGHT, QUIET_AFTER = 30, 300.0
+RECENT_SECONDS = 5
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the loop remembers of one tenant."""
+
+    noisy: bool = False
+    noisy_ticks: int = 0
+    quiet_ticks: int = GONE_AFTER
+    firing: bool = False
+    limit: Limit | None = None
+
+
+@dataclass(slots=True)
+class Loop:
+    """Looks at ``queue`` once a second; acts only if ``controlled``. ``quiet_ages`` are the quiet tenants' oldest."""
+
+    queue: Queue
+    scenario: Scenario
+    controlled: bool
+    watches: dict[str, Watch] = field(default_factory=dict)
+    verdicts: list[tuple[float, str, Verdict]] = field(default_factory=list)
+    quiet_ages: list[tuple[float, float]] = field(default_factory=list)
+    backlogs: list[tuple[float, int]] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self.watches = {name: Watch() for name in self.queue.accounts}
+        self.queue.at(1.0, self._tick)
+
+    def _tick(self) -> None:
+        now, accounts = self.queue.now, self.queue.accounts
+        worked = {name: _sum(item.processing, now, self.scenario.window_seconds) for name, item in accounts.items()}
+        for name, watch in self.watches.items():
+            self._judge(name, watch, worked)
+        suspects = {tenant.name for tenant in self.scenario.tenants if tenant.suspect}
+        self.quiet_ages.append((now, _oldest(accounts, now, leaving_out=suspects)))
+        self.backlogs.append((now, self.queue.backlog))
+        if self.controlled:
+            limited = {name for name, watch in self.watches.items() if watch.firing or watch.limit is not None}
+            for name in sorted(limited):
+                self._act(name, self.watches[name], limited)
+        self.queue.at(now + 1.0, self._tick)
+
+    def _judge(self, name: str, watch: Watch, worked: Mapping[str, float]) -> None:
+        """Sojourn's definition of a noisy tenant, and an alert on it with `for` and `keep_firing_for`."""
+        accounts, now = self.queue.accounts, self.queue.now
+        account = accounts[name]
+        active = sum(1 for other in accounts.values() if other.backlog)
+        threshold = max(0.10, min(0.60, 2 / max(1, active)))
+        in_flight = sum(other.in_flight for other in accounts.values())
+        others_wait = any(other.ready > 0 for key, other in accounts.items() if key != name)
+        by_flight = account.in_flight >= NOISY_IN_FLIGHT and account.in_flight > threshold * in_flight
+        by_work = worked[name] > threshold * sum(worked.values())
+        if not account.backlog or now - account.last_arrival >= QUIET_AFTER:
+            watch.noisy = False
+        elif (by_flight or by_work) and others_wait:
+            watch.noisy = True
+        watch.noisy_ticks = watch.noisy_ticks + 1 if watch.noisy else 0
+        watch.quiet_ticks = 0 if watch.noisy else watch.quiet_ticks + 1
+        watch.firing = watch.noisy_ticks >= FIRES_AFTER or (watch.firing and watch.quiet_ticks < GONE_AFTER)
+
+    def _act(self, name: str, watch: Watch, limited: set[str]) -> None:
+        now, terms = self.queue.now, self.scenario.terms
+        if watch.limit is not None and watch.limit.valid_until <= now:
+            watch.limit = None
+        alert = Alert.ACTIVE if watch.firing else Alert.GONE
+        verdict = decide(terms, self._observe(name, limited), watch.limit, alert, now)
+        if verdict.kind not in (Kind.WAIT, Kind.HOLD):
+            self.verdicts.append((now, name, verdict))
+        before, watch.limit = watch.limit, verdict.limit
+        if watch.limit is None:
+            if before is not None:
+                self.queue.at(now + self.scenario.lag_seconds, lambda: self.queue.release(name))
+        elif verdict.kind is not Kind.WAIT:
+            rate, until = watch.limit.rate, watch.limit.valid_until
+            self.queue.at(now + self.scenario.lag_seconds, lambda: self.queue.limit(name, rate, until))
+
+    def _observe(self, name: str, limited: set[str]) -> Observation:
+        accounts, now, window = self.queue.accounts, self.queue.now, self.scenario.window_seconds
+        elapsed = min(window, now)
+        noisy = {key for key, watch in self.watches.items() if watch.noisy}
+        oldest = _oldest(accounts, now)
+        return Observation(
+            data_age_seconds=self.scenario.lag_seconds,
+            sample_age_seconds=self.scenario.lag_seconds,
+            depth=sum(account.ready for account in accounts.values()),
+            coverage=1.0,
+            backlog=self.queue.backlog,
+            quiet_age_seconds=_oldest(accounts, now, leaving_out=noisy | limited),
+            calm=oldest <= self.scenario.terms.target_seconds,
+            completion_rate=sum(_sum(account.completions, now, window) for account in accounts.values()) / elapsed,
+            active_tenants=sum(
+                1 for account in accounts.values() if account.backlog or _sum(account.arrivals, now, window)
+            ),
+            arrival_rate=_sum(accounts[name].arrivals, now, RECENT_SECONDS) / min(RECENT_SECONDS, now),
+        )
+
+
+def _sum(seconds: Mapping[int, float], now: float, window: int) -> float:
+    """The sum over the last ``window`` whole seconds before ``now``."""
+    return sum(seconds.get(second, 0) for second in range(int(now) - window, int(now)))
+
+
+def _oldest(accounts: Mapping[str, Account], now: float, leaving_out: set[str] | None = None) -> float:
+    ages = [
+        now - next(iter(account.backlog.values()))
+        for name, account in accounts.items()
+        if account.backlog and name not in (leaving_out or ())
+    ]
+    return max(ages, default=0.0)

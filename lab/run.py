@@ -1,0 +1,166 @@
+"""Runs scenarios: ``simulate`` one seed of one variant, ``run`` all of them, ``main`` for the command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from alerts.laws.throttle import Verdict
+from lab.loop import Loop
+from lab.queue import FirstAttempt, Queue
+from lab.scenario import Scenario, Variant, load
+from lab.stats import Estimate, estimate, jain, quantile
+from lake.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run showed. Ages in seconds, NaN where there is nothing to tell.
+
+    ``late`` is the part of the measured time in which the quiet tenants' oldest age was above the target, ``recovered``
+    how long the first such spell took to end; ``drained`` how long after the outage the backlog took to be as small as
+    before it. ``fairness`` is Jain's index of the parts of their messages that tenants got completed.
+    """
+
+    quiet_p50: float
+    quiet_p99: float
+    suspect_p99: float
+    suspect_total_p99: float
+    completed: int
+    shed: int
+    late: float
+    recovered: float
+    drained: float
+    fairness: float
+    verdicts: tuple[tuple[float, str, Verdict], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One variant over all seeds, figure by figure."""
+
+    variant: str
+    figures: dict[str, Estimate]
+
+
+#: Figure → what it is called in a table.
+FIGURES = {
+    "quiet_p50": "quiet p50 s",
+    "quiet_p99": "quiet p99 s",
+    "suspect_p99": "noisy p99 s",
+    "suspect_total_p99": "noisy p99 s, held time included",
+    "completed": "completed",
+    "shed": "shed",
+    "late": "time beyond target",
+    "recovered": "recovered after s",
+    "drained": "drained after s",
+    "fairness": "Jain",
+}
+
+
+def simulate(scenario: Scenario, seed: int, variant: Variant | None = None) -> Result:
+    """One run of ``variant`` (default: the scenario's last). The same seed brings the same messages to each variant."""
+    variant = variant or scenario.variants[-1]
+    queue = Queue(scenario, variant.servers, seed)
+    loop = Loop(queue, scenario, variant.controlled)
+    loop.start()
+    queue.run()
+    return _result(scenario, queue, loop)
+
+
+def run(name_or_path: str | Path, seeds: Iterable[int]) -> list[Row]:
+    """Every variant of a scenario, as means with 95 % intervals over ``seeds``. Raises UserError."""
+    scenario, seeds = load(name_or_path), list(seeds)
+    if not seeds:
+        raise UserError("a simulation needs at least one seed", "give --seeds 5")
+    rows = []
+    for variant in scenario.variants:
+        results = [simulate(scenario, seed, variant) for seed in seeds]
+        rows.append(Row(variant.name, {name: _estimate([getattr(r, name) for r in results]) for name in FIGURES}))
+    return rows
+
+
+def main(scenario: str, *, seeds: int) -> str:
+    """The table of :func:`run` over seeds 0 … ``seeds`` − 1, as text."""
+    rows = run(scenario, range(seeds))
+    shown = [name for name in FIGURES if any(not math.isnan(row.figures[name].mean) for row in rows)]
+    shown = [name for name in shown if name != "shed" or any(row.figures[name].mean for row in rows)]
+    lines = [["", *(FIGURES[name] for name in shown)]]
+    lines += [[row.variant, *(str(row.figures[name]) for name in shown)] for row in rows]
+    note = f"{load(scenario).title}\nMeans ± 95 % intervals over {seeds} seed{'s' if seeds != 1 else ''}.\n\n"
+    return note + _table(lines)
+
+
+def _result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
+    start, end = scenario.measure
+    measured = [attempt for attempt in queue.first_attempts if start <= attempt.at < end]
+    suspects = {tenant.name for tenant in scenario.tenants if tenant.suspect}
+    quiet = [attempt for attempt in measured if attempt.tenant not in suspects]
+    suspect = [attempt for attempt in measured if attempt.tenant in suspects]
+    accounts = queue.accounts.values()
+    return Result(
+        quiet_p50=quantile(_ages(quiet), 0.50),
+        quiet_p99=quantile(_ages(quiet), 0.99),
+        suspect_p99=quantile(_ages(suspect), 0.99),
+        suspect_total_p99=quantile([attempt.total_age for attempt in suspect], 0.99),
+        completed=sum(account.completed for account in accounts),
+        shed=sum(account.shed for account in accounts),
+        late=_late(scenario, loop) if suspects else math.nan,
+        recovered=_recovered(scenario, loop) if suspects else math.nan,
+        drained=_drained(scenario, loop),
+        fairness=jain([account.completed / account.offered for account in accounts if account.offered]),
+        verdicts=tuple(loop.verdicts),
+    )
+
+
+def _ages(attempts: Sequence[FirstAttempt]) -> list[float]:
+    return [attempt.age for attempt in attempts]
+
+
+def _spells(scenario: Scenario, loop: Loop) -> list[tuple[float, bool]]:
+    """The looks within the measured time: when, and whether the quiet tenants waited beyond the target."""
+    start, end = scenario.measure
+    return [(at, age > scenario.terms.target_seconds) for at, age in loop.quiet_ages if start <= at < end]
+
+
+def _late(scenario: Scenario, loop: Loop) -> float:
+    looks = _spells(scenario, loop)
+    return sum(late for _, late in looks) / len(looks) if looks else math.nan
+
+
+def _recovered(scenario: Scenario, loop: Loop) -> float:
+    """0 if never beyond the target; infinite if the first spell did not end within the measured time."""
+    looks = _spells(scenario, loop)
+    began = next((at for at, late in looks if late), None)
+    if began is None:
+        return 0.0
+    return next((at - began for at, late in looks if at > began and not late), math.inf)
+
+
+def _drained(scenario: Scenario, loop: Loop) -> float:
+    """Until the backlog is as small as it was before the outage, on average; NaN without an outage."""
+    if scenario.outage is None:
+        return math.nan
+    start, end = scenario.outage
+    usual = [backlog for at, backlog in loop.backlogs if at < start]
+    small = max(1.0, 2 * sum(usual) / max(1, len(usual)))
+    return next((at - end for at, backlog in loop.backlogs if at > end and backlog <= small), math.inf)
+
+
+def _estimate(values: Sequence[float]) -> Estimate:
+    if any(not math.isfinite(value) for value in values):
+        # A run that never recovered has no mean to add to: say so instead of averaging the others.
+        worst = math.nan if any(math.isnan(value) for value in values) else math.inf
+        return Estimate(worst, math.inf)
+    return estimate(values)
+
+
+def _table(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    text = ""
+    for first, *others in lines:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+        text += "  ".join(cells).rstrip() + "\n"
+    return text

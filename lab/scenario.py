@@ -1,0 +1,160 @@
+"""What is simulated: a shared queue, its servers and tenants, and the policy that watches it. Read from TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from alerts.laws.bounds import Bounds
+from alerts.laws.throttle import Terms
+from lake.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """From second ``at`` on a tenant offers ``rate`` messages/s, by a Poisson process that heeds nobody (open loop)."""
+
+    at: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One tenant. ``suspect`` ones are reported apart from the quiet ones."""
+
+    name: str
+    phases: tuple[Phase, ...]
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to run the scenario: with or without control, and on how many servers."""
+
+    name: str
+    controlled: bool
+    servers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """All that a simulation needs but its seed. Times in seconds, rates in messages/s.
+
+    ``lag_seconds`` is how long metrics and limits together take to arrive, ``window_seconds`` the rates' window.
+    Figures count messages whose first attempt falls within ``measure``. During ``outage`` nothing is worked on.
+    """
+
+    title: str
+    duration: float
+    tenants: tuple[Tenant, ...]
+    variants: tuple[Variant, ...]
+    service: str
+    service_mean: float
+    terms: Terms
+    window_seconds: int = 60
+    lag_seconds: float = 1.0
+    producer: str = "hold"
+    measure: tuple[float, float] = (0.0, float("inf"))
+    outage: tuple[float, float] | None = None
+
+
+_SERVICE = ("exponential", "constant", "lognormal")
+_POLICY_DEFAULTS: dict[str, Any] = {
+    "law": "aimd",
+    "priority": "P2",
+    "cooldown_seconds": 5.0,
+    "lease_seconds": 15.0,
+    "min_coverage": 0.8,
+    "max_staleness_seconds": 15.0,
+    "target_seconds": 10.0,
+}
+
+
+def names() -> list[str]:
+    """The scenarios that come with the lab."""
+    folder = resources.files("lab") / "scenarios"
+    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def load(name_or_path: str | Path) -> Scenario:
+    """The scenario of that name, or in the file at that path. Raises UserError."""
+    try:
+        if str(name_or_path) in names():
+            text = (resources.files("lab") / "scenarios" / f"{name_or_path}.toml").read_text(encoding="utf-8")
+        else:
+            text = Path(name_or_path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"there is no scenario {str(name_or_path)!r}", f"name a TOML file, or one of {', '.join(names())}"
+        ) from error
+    try:
+        return parse(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{name_or_path} is not TOML: {error}", "mend the file") from error
+    except KeyError as error:
+        raise UserError(
+            f"{name_or_path} lacks {error}", "compare it with lab/scenarios/noisy-neighbour.toml"
+        ) from error
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name_or_path} cannot be simulated: {error}", "mend the file") from error
+
+
+def parse(document: Mapping[str, Any]) -> Scenario:
+    """A scenario from a parsed document. KeyError, TypeError or ValueError where it is none."""
+    document = dict(document)
+    service = document.pop("service")
+    policy = document.pop("policy", {})
+    servers = int(document.pop("servers"))
+    tenants = tuple(tenant for entry in document.pop("tenants") for tenant in _tenants(entry))
+    variants = document.pop(
+        "variants", [{"name": "no control", "controlled": False}, {"name": "controlled", "controlled": True}]
+    )
+    scenario = Scenario(
+        title=document.pop("title"),
+        duration=float(document.pop("duration_seconds")),
+        tenants=tenants,
+        variants=tuple(Variant(**{"servers": servers, "controlled": False} | entry) for entry in variants),
+        service=service["distribution"],
+        service_mean=float(service["mean_seconds"]),
+        terms=_terms(policy),
+    )
+    known = {field.name for field in fields(Scenario)}
+    unknown = set(document) - known
+    if unknown:
+        raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")
+    changes: dict[str, Any] = dict(document)
+    for span in {"measure", "outage"} & set(changes):
+        start, end = changes[span]
+        changes[span] = (float(start), float(end))
+    return _checked(replace(scenario, **changes))
+
+
+def _tenants(entry: Mapping[str, Any]) -> list[Tenant]:
+    phases = tuple(Phase(float(phase["at"]), float(phase["rate"])) for phase in entry["phases"])
+    count = int(entry.get("count", 1))
+    suspect = bool(entry.get("suspect", False))
+    return [Tenant(entry["name"] if count == 1 else f"{entry['name']}-{i}", phases, suspect) for i in range(count)]
+
+
+def _terms(policy: Mapping[str, Any]) -> Terms:
+    policy = _POLICY_DEFAULTS | dict(policy)
+    bounds = Bounds(policy.pop("floor", 1.0), policy.pop("ceiling", 10_000.0), policy.pop("max_step", 0.5))
+    return Terms(bounds=bounds, **policy)
+
+
+def _checked(scenario: Scenario) -> Scenario:
+    if scenario.service not in _SERVICE:
+        raise ValueError(f"service.distribution is {scenario.service!r}, not one of {', '.join(_SERVICE)}")
+    if scenario.producer not in ("hold", "shed"):
+        raise ValueError(f"producer is {scenario.producer!r}: a limited producer can hold or shed its messages")
+    if not 0 < scenario.duration <= 1e6 or scenario.service_mean <= 0 or min(v.servers for v in scenario.variants) < 1:
+        raise ValueError("duration, service time and servers must be above 0")
+    for tenant in scenario.tenants:
+        starts = [phase.at for phase in tenant.phases]
+        if starts != sorted(starts) or any(phase.rate < 0 for phase in tenant.phases):
+            raise ValueError(f"the phases of {tenant.name} must be in order, and no rate below 0")
+    return scenario

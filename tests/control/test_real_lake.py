@@ -1,0 +1,77 @@
+"""The observation from a real lake: tables written by Lake, views read by Reader."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from alerts.control.observe import observe
+from alerts.control.standing import Target
+from lake.definitions import Definitions
+from lake.reader import Reader
+from lake.store import Lake
+from lake.tables import PARTIALS, QUEUE_SAMPLES
+
+START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+QUOTED = "o'r\"d\\ers"
+
+
+def partial(tenant: str, second: int, enqueued: int, completed: int, queue: str) -> dict[str, Any]:
+    at = START + timedelta(seconds=second)
+    row: dict[str, Any] = {
+        field.name: 0 for field in PARTIALS.schema if not field.nullable and pa.types.is_int64(field.type)
+    }
+    unix = int(at.timestamp())
+    return row | {
+        "broker": "nats",
+        "queue": queue,
+        "subscriber": "",
+        "tenant": tenant,
+        "bucket_start": at,
+        "bucket_seconds": 1,
+        "newest_occurred_at": at + timedelta(seconds=0.9),
+        "enqueued": enqueued,
+        "received": completed,
+        "started": completed,
+        "completed": completed,
+        "processing_count": completed,
+        "processing_sum": 0.1 * completed,
+        "backlog_cells": [{"second": unix, "net": enqueued - completed}],
+    }
+
+
+@pytest.mark.parametrize("queue", ["orders", QUOTED])
+def test_what_the_controller_sees_is_what_is_in_the_lake(tmp_path: Path, queue: str) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    Definitions(window_seconds=10, target_seconds=5).save(tmp_path)
+    rows = []
+    for second in range(20):
+        noisy = 10 if second < 12 else 100
+        rows += [partial(f"t{i}", second, 10, 10, queue) for i in range(1, 4)]
+        rows.append(partial("t0", second, noisy, 10, queue))
+    lake.append("partials", pa.Table.from_pylist(rows, schema=PARTIALS.schema))
+    newest = START + timedelta(seconds=19.9)
+    sample = {
+        "sampled_at": newest, "broker": "nats", "queue": queue, "depth": 700, "in_flight": 20, "staleness_seconds": 0.0,
+        "source": "s", "ingested_at": newest, "ingest_date": newest.date(),
+    }  # fmt: skip
+    lake.append("queue_samples", pa.Table.from_pylist([sample], schema=QUEUE_SAMPLES.schema))
+    noisy_one, stranger = Target("nats", queue, "t0"), Target("nats", "elsewhere", "t0")
+
+    seen = observe(Reader(tmp_path).query, [noisy_one, stranger], newest + timedelta(seconds=1), recent_seconds=5)
+
+    assert set(seen) == {noisy_one}
+    found = seen[noisy_one]
+    assert found.data_age_seconds == pytest.approx(1.0)
+    assert found.sample_age_seconds == pytest.approx(1.0, abs=0.2)
+    assert (found.backlog, found.depth, found.active_tenants) == (720, 700, 4)
+    assert found.coverage == pytest.approx(1.0)
+    assert found.completion_rate == pytest.approx(40.0)
+    assert found.arrival_rate == pytest.approx(100.0)
+    assert found.quiet_age_seconds == 0.0
+    assert not found.calm
