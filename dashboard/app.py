@@ -5,7 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard.pages import overview, queue
+from dashboard.theme import MARK
 
-st.set_page_config(page_title="Sojourn", page_icon=":material/hourglass_top:", layout="wide")
+st.set_page_config(page_title="Sojourn", page_icon=MARK, layout="wide")
+st.logo(MARK, size="small")
 home = st.Page(overview.render, title="Overview", icon=":material/visibility:", default=True)
 st.navigation([home, queue.page()], position="top").run()

@@ -28,6 +28,8 @@ from lake.tables import TABLES
 
 #: For how long the lake's versions are believed unchanged; also how often the links of the chain are felt for.
 BELIEVED_SECONDS = 1.0
+#: One part in how many of the time may go into reading what is now, and what was.
+SHARES = {"present": 2, "past": 8}
 _KEPT_RESULTS = 200
 
 
@@ -117,24 +119,30 @@ class Repository:
         return Definitions.load(self.root)
 
     def _rows(self, sql: str) -> list[Row]:
-        return cast("list[Row]", _rows(str(self.root), _token(str(self.root)), sql))
+        return self._at_pace("present", sql)
 
     def _past(self, sql: str) -> list[Row]:
+        return self._at_pace("past", sql)
+
+    def _at_pace(self, tense: str, sql: str) -> list[Row]:
         root = str(self.root)
-        pace = _pace(root)
+        pace = _pace(root, tense)
         token = pace.token(_token(root), monotonic())
         begun = monotonic()
-        rows = cast("list[Row]", _rows(root, ("past", *token), sql))
+        rows = cast("list[Row]", _rows(root, (tense, *token), sql))
         pace.spent(monotonic() - begun)
         return rows
 
 
 class Pace:
-    """When history may be asked for anew: at most one part in ``SHARE`` of the time goes into it."""
+    """When the lake may be asked anew: at most one part in ``share`` of the time goes into asking.
 
-    SHARE = 8
+    A lake too large to be read as often as pages renew themselves is shown a little later, with its age, and leaves
+    the machine to others.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, share: int) -> None:
+        self._share = share
         self._lock = Lock()
         self._token: tuple[Any, ...] | None = None
         self._begun = 0.0
@@ -143,7 +151,7 @@ class Pace:
     def token(self, newest: tuple[Any, ...], now: float) -> tuple[Any, ...]:
         """``newest`` if history may be renewed at ``now`` (monotonic seconds), else the token it was last asked at."""
         with self._lock:
-            if self._token is None or (newest != self._token and now - self._begun >= self.SHARE * self._spent):
+            if self._token is None or (newest != self._token and now - self._begun >= self._share * self._spent):
                 self._token, self._begun, self._spent = newest, now, 0.0
             return self._token
 
@@ -158,9 +166,9 @@ def _reader(root: str) -> Reader:
     return Reader(Path(root))
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _pace(root: str) -> Pace:
-    return Pace()
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _pace(root: str, tense: str) -> Pace:
+    return Pace(SHARES[tense])
 
 
 @st.cache_data(ttl=BELIEVED_SECONDS, max_entries=4, show_spinner=False)

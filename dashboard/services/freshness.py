@@ -77,6 +77,8 @@ def _reason(broker: str, beats: Heartbeats, now: datetime, limit: float) -> tupl
     ):
         behind = f", {duration(round((beats.events - beats.metrics).total_seconds()))} behind" if beats.metrics else ""
         return Level.STALE, f"Events arrive, but are not turned into metrics{behind}. Look at `sojourn analyze`."
+    if beats.samples is None or (now - beats.samples).total_seconds() > limit:
+        return Level.STALE, "Events arrive, but old ones: a replay, a source that catches up, or a wrong clock."
     return Level.QUIET, (
         f"Collectors are alive (last reading {duration(max(1, round(collected)))} ago): nobody sends, or events are "
         "not seen. Compare with the broker's own depth below."

@@ -18,6 +18,14 @@ ACTING = "#8a63c9"
 #: The rest of many, and reference lines.
 MUTED = "#8b95a1"
 
+#: The sign of Sojourn: messages wait, one moves on. As text, so that no browser fetches it from elsewhere.
+MARK = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="24" height="24">'
+    f'<g fill="{CALM[0]}"><rect x="2" y="4" width="4" height="16" rx="1.4" opacity=".45"/>'
+    '<rect x="8" y="4" width="4" height="16" rx="1.4" opacity=".7"/><rect x="14" y="4" width="4" height="16" rx="1.4"/>'
+    f'</g><path d="M19.4 8.6 23 12l-3.6 3.4z" fill="{LOUD}"/></svg>'
+)
+
 
 def options() -> dict[str, object]:
     """Streamlit's theme options; both grounds are defined, the viewer's system chooses between them."""

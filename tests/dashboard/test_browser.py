@@ -1,0 +1,126 @@
+"""The dashboard as a person meets it: a real server, a real browser, and what it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from dashboard.run import HEALTH_PATH, address, claim_port, command, environment
+from dashboard.settings import DashboardSettings
+from tests.dashboard.scene import write_story
+
+pytestmark = pytest.mark.browser
+
+READY = "[data-testid=stApp][data-test-script-state=notRunning]"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+HERE = ("http://127.0.0.1", "data:", "blob:")
+SHOTS = os.environ.get("SOJOURN_SCREENSHOTS")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a running dashboard over a lake whose story has just ended."""
+    root = tmp_path_factory.mktemp("lake")
+    write_story(root, end=datetime.now(UTC))
+    settings = claim_port(DashboardSettings(port=0, stale_after_seconds=600))
+    process = subprocess.Popen(command(settings, root), env=environment(settings, root), cwd=root)
+    try:
+        _wait_until_healthy(address(settings), process)
+        yield address(settings)
+    finally:
+        process.terminate()
+        assert process.wait(timeout=10) is not None
+
+
+def _wait_until_healthy(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the server ended by itself"
+        try:
+            if httpx.get(url + HEALTH_PATH, timeout=2).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise AssertionError("the server did not become healthy")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; without one the tests are skipped here, and fail in CI."""
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), "")
+    if not path:
+        missing = "no Chromium on this machine: apt-get install chromium"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+def opened(browser: Any, url: str, *, scheme: str = "light", height: int = 1000) -> Any:
+    page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
+    page.set_default_timeout(60_000)  # a busy machine is slow, not wrong
+    page.outside = []
+    page.on("request", lambda request: request.url.startswith(HERE) or page.outside.append(request.url))
+    page.goto(url)
+    page.wait_for_selector(READY)
+    page.wait_for_selector("h1")
+    return page
+
+
+def shoot(page: Any, name: str, tmp_path: Path) -> None:
+    path = Path(SHOTS or tmp_path) / f"{name}.png"
+    page.screenshot(path=path)
+    assert path.stat().st_size > 10_000
+
+
+def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, tmp_path: Path) -> None:
+    page = opened(browser, server)
+    said = page.inner_text("[data-testid=stApp]")
+    assert page.inner_text("h1") == "orders needs you"
+    assert re.search(r"Tenant acme-7 holds \d\d % of in flight since \d\d:\d\d; backlog 1,\d\d\d, growing", said)
+    assert page.locator("[data-testid=stException]").count() == 0
+    shoot(page, "overview", tmp_path)
+    assert page.outside == []
+    page.close()
+
+
+def test_a_queues_card_leads_to_its_page_with_four_charts(server: str, browser: Any, tmp_path: Path) -> None:
+    page = opened(browser, server, scheme="dark", height=1750)
+    page.get_by_role("link", name="orders").first.click()
+    page.wait_for_url("**/queue?queue=orders")
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 4")
+    assert page.inner_text("h1") == "orders"
+    assert page.locator("table tbody th").first.inner_text().startswith("acme-7")
+    assert page.locator("[data-testid=stException]").count() == 0
+    page.get_by_text("5 min", exact=True).click()
+    page.wait_for_url("**range=5+min*")
+    page.wait_for_selector(READY)
+    shoot(page, "queue", tmp_path)
+    assert page.outside == []
+    page.close()
+
+
+def test_a_host_name_that_is_not_ours_gets_no_page(server: str) -> None:
+    port = server.rsplit(":", 1)[1]
+    headers = {
+        "Host": f"evil.example:{port}",
+        "Origin": f"http://evil.example:{port}",
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "x3JJHMbDL1EzLkh9GBhXDw==",
+    }
+    assert httpx.get(f"{server}/_stcore/stream", headers=headers).status_code == 403

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from dashboard.services.freshness import Freshness, Heartbeats, Level, freshness
+
+NOW = datetime(2026, 3, 1, 3, 7, 0, tzinfo=UTC)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def judged(age: float, beats: Heartbeats) -> Freshness:
+    found = freshness({"nats": ago(age), "kafka": ago(1)}, beats, NOW, 15)
+    assert found is not None
+    return found
+
+
+def test_without_data_there_is_no_age() -> None:
+    assert freshness({}, Heartbeats(), NOW, 15) is None
+
+
+def test_data_within_the_limit_are_fresh_whatever_the_links_do() -> None:
+    assert judged(15, Heartbeats()).level is Level.FRESH
+
+
+def test_the_broker_that_is_most_behind_decides() -> None:
+    assert judged(120, Heartbeats()).age_seconds == 120
+
+
+def test_silent_collectors_are_named() -> None:
+    found = judged(120, Heartbeats(events=ago(110), samples=ago(100), metrics=ago(109)))
+    assert found.level is Level.STALE
+    assert "Data are 2 min old" in found.title and "03:05:00 UTC" in found.title
+    assert "1 min 40 s ago" in found.reason and "sojourn collect" in found.reason
+
+
+def test_analytics_behind_the_events_are_named() -> None:
+    found = judged(60, Heartbeats(events=ago(1), samples=ago(1), metrics=ago(59)))
+    assert found.level is Level.STALE
+    assert "sojourn analyze" in found.reason and "58 s behind" in found.reason
+
+
+def test_events_that_were_never_analyzed_are_named() -> None:
+    found = judged(60, Heartbeats(events=ago(1), samples=ago(1)))
+    assert "sojourn analyze" in found.reason
+
+
+def test_a_silent_queue_with_living_collectors_is_quiet_not_broken() -> None:
+    found = judged(60, Heartbeats(events=ago(60), samples=ago(1), metrics=ago(59)))
+    assert found.level is Level.QUIET
+    assert "No message has moved on nats for 1 min" in found.title
+
+
+def test_old_events_that_arrive_now_are_not_taken_for_the_present() -> None:
+    found = judged(3_600, Heartbeats(events=ago(1), metrics=ago(1)))
+    assert found.level is Level.STALE and "a replay" in found.reason
+
+
+def test_a_lake_that_nobody_collects_into_says_so() -> None:
+    assert "replay" in judged(60, Heartbeats(metrics=ago(50))).reason

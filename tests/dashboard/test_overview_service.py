@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dashboard.services.alerting import AlertCard
+from dashboard.services.keys import QueueKey
+from dashboard.services.overview import Verdict, drained, headline, queue_cards
+
+NOW = datetime(2026, 3, 1, 3, 7, 0, tzinfo=UTC)
+KEY = {"broker": "nats", "queue": "orders", "subscriber": None}
+UNKNOWN_HEALTH = dict.fromkeys(
+    [
+        "depth",
+        "in_flight",
+        "in_flight_limit",
+        "oldest_age_seconds",
+        "quiet_oldest_age_seconds",
+        "noisy_tenants",
+        "mode",
+        "mode_since",
+        "drain_state",
+        "drain_eta_seconds",
+        "coverage",
+        "staleness_seconds",
+    ]
+)
+
+
+def health(**values: Any) -> dict[str, Any]:
+    row = {**KEY, **UNKNOWN_HEALTH, "as_of": NOW, "mode": "backlogged", "mode_since": NOW - timedelta(minutes=4)}
+    return {**row, "drain_state": "growing", "noisy_tenants": 0, "in_flight": 40, **values}
+
+
+def totals(**values: Any) -> dict[str, Any]:
+    row = {**KEY, "tenants": 8, "backlog": 1240, "in_flight": 100, "ready": 1140}
+    return {**row, "arrival_rate": 48.0, "completion_rate": 40.0, **values}
+
+
+def noisy(**values: Any) -> dict[str, Any]:
+    row = {**KEY, "tenant": "acme-7", "backlog": 900, "in_flight": 61, "share": 0.7}
+    return {**row, "noisy_since": NOW - timedelta(minutes=5), **values}
+
+
+def alert(severity: str = "critical", *, firing: bool = True, queue: QueueKey | None = None) -> AlertCard:
+    state = "firing" if firing else "pending"
+    return AlertCard("Rule", severity, firing, state, "", "", "", "", queue or QueueKey("nats", "orders"))
+
+
+def one(row: dict[str, Any], total: dict[str, Any] | None, *loud: dict[str, Any], alerts: tuple[AlertCard, ...] = ()):
+    (card,) = queue_cards([row], [total] if total else [], loud, alerts, NOW)
+    return card
+
+
+def test_the_sentence_says_who_since_when_how_much_and_that_it_will_not_drain() -> None:
+    card = one(health(noisy_tenants=1), totals(), noisy())
+    assert card.sentence == (
+        "orders: tenant acme-7 holds 61 % of in flight since 03:02; backlog 1,240, growing by 8/s; will not drain"
+    )
+    assert card.predicate.startswith("Tenant acme-7 holds")
+
+
+def test_a_draining_queue_says_in_how_long_and_by_when() -> None:
+    row = health(drain_state="draining", drain_eta_seconds=42.0)
+    card = one(row, totals(arrival_rate=10.0))
+    assert card.sentence == "orders: backlog 1,240; drains in 42 s, by 03:07:42 UTC"
+    assert card.verdict is Verdict.WATCH
+
+
+def test_a_stalled_queue_will_not_drain() -> None:
+    card = one(health(drain_state="stalled"), totals(completion_rate=0.0))
+    assert "stalled: nothing leaves; will not drain" in card.sentence
+    assert card.verdict is Verdict.ACT
+
+
+def test_messages_that_pass_through_a_fast_queue_are_no_trouble() -> None:
+    card = one(health(mode="fast"), totals(backlog=12, arrival_rate=40.5))
+    assert card.sentence == "orders: 12 messages on the way, within the target"
+    assert card.verdict is Verdict.FINE
+
+
+def test_a_fast_queue_that_takes_more_than_it_gives_says_so_before_it_is_late() -> None:
+    assert "growing by 8/s" in one(health(mode="fast"), totals()).sentence
+
+
+def test_several_noisy_tenants_are_counted_beyond_the_second() -> None:
+    loud = [noisy(tenant=name, in_flight=size) for name, size in (("a", 20), ("b", 40), ("c", 10), ("d", 5))]
+    said = one(health(noisy_tenants=4), totals(), *loud).sentence
+    assert "tenant b holds 40 % of in flight, a holds 20 % of in flight and 2 more are noisy" in said
+
+
+def test_a_queue_known_by_its_depth_alone_is_unknown_not_zero() -> None:
+    card = one(health(mode=None, mode_since=None, drain_state=None, noisy_tenants=None, depth=12), None)
+    assert card.verdict is Verdict.UNKNOWN
+    assert "no message events are seen" in card.sentence and "the broker counts 12 messages" in card.sentence
+    shown = {fact.label: fact.value for fact in card.facts}
+    assert shown["Backlog"] == shown["In → out"] == shown["Oldest, quiet tenants"] == shown["Drained"] == "unknown"
+
+
+def test_an_empty_dead_letter_queue_is_fine() -> None:
+    row = health(mode=None, mode_since=None, drain_state=None, noisy_tenants=None, depth=0, in_flight=0)
+    assert one(row, None).verdict is Verdict.FINE
+
+
+@pytest.mark.parametrize(
+    ("card", "expected"),
+    [
+        (alert("critical"), Verdict.ACT),
+        (alert("warning"), Verdict.ACT),
+        (alert("info"), Verdict.WATCH),
+        (alert("critical", firing=False), Verdict.FINE),
+        (alert("critical", queue=QueueKey("nats", "emails")), Verdict.FINE),
+    ],
+)
+def test_only_an_alert_that_fires_on_the_queue_makes_it_worse(card: AlertCard, expected: Verdict) -> None:
+    calm = health(mode="fast", drain_state="draining")
+    assert one(calm, totals(backlog=3, arrival_rate=40.0), alerts=(card,)).verdict is expected
+
+
+def test_the_worst_queue_comes_first_then_the_one_whose_quiet_tenants_wait_longest() -> None:
+    rows = [
+        health(queue="calm", mode="fast", drain_state="idle"),
+        health(queue="late", quiet_oldest_age_seconds=90.0),
+        health(queue="later", quiet_oldest_age_seconds=300.0),
+        health(queue="draining", drain_state="draining"),
+    ]
+    cards = queue_cards(rows, [], [], [], NOW)
+    assert [card.name for card in cards] == ["later", "late", "draining", "calm"]
+
+
+def test_low_coverage_is_said() -> None:
+    card = one(health(depth=2000, coverage=0.6, staleness_seconds=42.0), totals())
+    assert card.facts[-1].note == "events cover only 60 %, read 42 s before"
+
+
+def test_the_headline_never_says_all_is_well_where_no_rule_has_run() -> None:
+    card = one(health(mode="fast", drain_state="idle"), totals(backlog=0))
+    assert headline([card], [], rules_ran=True) == "All queues keep up"
+    assert headline([card], [], rules_ran=False) == "All queues keep up, but no alert rule has run"
+
+
+def test_the_headline_names_the_queues_that_need_somebody() -> None:
+    cards = queue_cards([health(queue=name) for name in "abcd"], [], [], [], NOW)
+    assert headline(cards[:1], [], rules_ran=True) == "a needs you"
+    assert headline(cards[:3], [], rules_ran=True) == "a, b and c need you"
+    assert headline(cards, [], rules_ran=True) == "a, b and 2 more need you"
+
+
+def test_an_unknown_drain_state_stays_unknown() -> None:
+    assert drained(health(drain_state=None)) == "unknown"
+    assert drained(health(drain_state="idle")) == "empty"

@@ -1,0 +1,133 @@
+"""The pages as Streamlit runs them, over a real lake; charts are drawn, though AppTest cannot read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from html import unescape
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from lake.store import Lake
+from tests.dashboard.scene import write_story
+
+APP = str(Path(__file__).parents[2] / "dashboard" / "app.py")
+#: Long enough that the story of last spring is not stale.
+AGES = 1e9
+
+
+def queue_page() -> None:
+    from dashboard.pages import queue
+
+    queue.render()
+
+
+def words(app: AppTest) -> str:
+    """Everything that a page says, as text."""
+    assert not app.exception, app.exception
+    html = " ".join(element.proto.body for element in app.get("html") if "<style>" not in element.proto.body)
+    said = [*(element.value for element in (*app.title, *app.markdown, *app.warning, *app.error)), html]
+    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", " ".join(said)))).replace("\\", "")
+
+
+def overview() -> AppTest:
+    return AppTest.from_file(APP, default_timeout=30).run()
+
+
+def queue(**params: str) -> AppTest:
+    app = AppTest.from_function(queue_page, default_timeout=30)
+    for name, value in params.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def test_one_glance_tells_what_is_wrong_who_since_when_and_whether_it_drains(
+    story: Path, show: Callable[..., None]
+) -> None:
+    show(story, stale_after_seconds=AGES)
+    app = overview()
+    assert app.title[0].value == "orders needs you"
+    said = words(app)
+    assert "Tenant acme-7 holds the shared queue orders while others wait" in said
+    assert re.search(r"Tenant acme-7 holds \d\d % of in flight since 1 Mar 03:0\d; backlog 1,\d\d\d, growing", said)
+    assert "will not drain" in said
+    assert "Data are" not in said
+
+
+def test_old_data_are_shouted_with_their_age(story: Path, show: Callable[..., None]) -> None:
+    show(story)
+    app = overview()
+    assert re.search(r"Data are \d+ d \d+ h old|Data are \d+ d old", words(app))
+    assert "At 1 Mar 03:06:59 UTC: orders needs you" in words(app)
+
+
+def test_what_acts_now_is_shown_with_its_expiry_and_reason(tmp_path: Path, show: Callable[..., None]) -> None:
+    write_story(tmp_path, end=datetime.now(UTC), seconds=90, noisy_from=30)
+    show(tmp_path)
+    said = words(overview())
+    assert re.search(r"acme-7 on orders: 9.5/s expires in \d+ s acme-7 holds 63 % of in flight", said)
+
+
+def test_an_empty_lake_shows_the_first_steps(tmp_path: Path, show: Callable[..., None]) -> None:
+    show(tmp_path / "nothing")
+    app = overview()
+    assert app.title[0].value == "No queue has been seen yet"
+    assert "sojourn demo" in words(app) and str(tmp_path) in words(app)
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_lake_with_tables_but_no_rows_is_empty_too(tmp_path: Path, show: Callable[..., None]) -> None:
+    Lake(tmp_path).create()
+    show(tmp_path)
+    assert overview().title[0].value == "No queue has been seen yet"
+
+
+def test_a_broken_lake_is_one_line_without_a_traceback(tmp_path: Path, show: Callable[..., None]) -> None:
+    write_story(tmp_path, end=datetime.now(UTC), seconds=5, noisy_from=5)
+    for log in (tmp_path / "gold/partials/_delta_log").glob("*.json"):
+        log.write_text("not json")
+    show(tmp_path)
+    app = overview()
+    assert not app.exception
+    assert "The lake could not be read" in app.error[0].value.replace("\\", "")
+
+
+def test_a_queue_is_chosen_by_the_address(story: Path, show: Callable[..., None]) -> None:
+    show(story, stale_after_seconds=AGES)
+    said = words(queue(queue="nats/emails"))
+    assert "emails" in said and "birch" in said and "acme-7" not in said
+    assert "No alert fired and nothing acted on this queue." in said
+
+
+def test_the_queue_page_names_its_tenants_and_tells_each_charts_story(story: Path, show: Callable[..., None]) -> None:
+    show(story, stale_after_seconds=AGES)
+    app = queue(queue="orders", range="5 min")
+    said = words(app)
+    assert re.search(r"acme-7 ▲ noisy \d\d\d 6\d %", said)
+    for chart in ("Backlog by tenant", "Age of first attempt", "Arrivals and departures", "Concurrency"):
+        assert chart in said
+    assert "acme-7 (noisy) holds 6" in said
+    assert "Little's law expects" in said and "the limit is 1,000, 4 % used" in said
+    assert re.search(r"throttle acme-7 → 9.5/s", said)
+    assert len(app.get("plotly_chart")) == 4
+    assert app.segmented_control(key="range").value == "5 min"
+
+
+def test_a_queue_that_is_not_there_is_said_and_another_is_offered(story: Path, show: Callable[..., None]) -> None:
+    show(story, stale_after_seconds=AGES)
+    app = queue(queue="ordres")
+    assert "No queue is called 'ordres' here" in app.warning[0].value.replace("\\", "")
+    assert app.selectbox(key="queue").options == ["emails", "orders", "orders.dlq"]
+
+
+@pytest.mark.parametrize("name", ["orders.dlq"])
+def test_a_queue_without_events_says_unknown_and_draws_nothing(
+    story: Path, show: Callable[..., None], name: str
+) -> None:
+    show(story, stale_after_seconds=AGES)
+    app = queue(queue=name)
+    assert "Unknown: no message event of this queue has been seen." in words(app)
+    assert len(app.get("plotly_chart")) == 0

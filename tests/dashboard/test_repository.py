@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from dashboard.repository import Pace, Repository
+from dashboard.services import series
+from dashboard.services.keys import QueueKey
+from dashboard.services.series import OTHER, Span
+from lake.store import Lake
+from tests.dashboard.conftest import STORY_END
+from tests.dashboard.scene import NOISY, PROCESSING_SECONDS, WORKERS, alerts_of, write_many_tenants
+from tests.dashboard.scene import _append as append_rows
+
+ORDERS = QueueKey("nats", "orders")
+QUARTER = Span.ending(STORY_END, "15 min")
+
+
+def test_the_noisy_tenant_is_known_with_the_time_it_turned(story: Path) -> None:
+    (row,) = Repository(story).noisy_tenants()
+    assert row["tenant"] == NOISY
+    turned = STORY_END - timedelta(seconds=180)
+    assert turned <= row["noisy_since"] <= turned + timedelta(seconds=30)
+
+
+def test_the_backlog_curves_end_at_the_backlog_of_now(story: Path) -> None:
+    repository = Repository(story)
+    curves = series.levels(QUARTER, repository.backlog_changes(ORDERS, QUARTER, 3), "backlog", by="tenant")
+    assert curves[0].name == NOISY
+    assert curves[-1].name == OTHER and len(curves) == 4
+    now = {row["tenant"]: row["backlog"] for row in repository.tenants(ORDERS, 20)}
+    assert curves[0].last == now[NOISY]
+    assert sum(curve.last or 0 for curve in curves) == sum(now.values())
+
+
+def test_the_rates_curves_end_at_the_rates_of_now(story: Path) -> None:
+    repository = Repository(story)
+    changes = repository.rate_changes(ORDERS, QUARTER)
+    total = next(row for row in repository.totals() if QueueKey.of(row) == ORDERS)
+    for column in ("arrival_rate", "completion_rate"):
+        curve = series.level(QUARTER, changes, column)
+        assert curve is not None and curve.last == pytest.approx(total[column], rel=0.02)
+
+
+def test_littles_law_finds_the_workers_that_are_busy(story: Path) -> None:
+    repository = Repository(story)
+    now = repository.concurrency(ORDERS)
+    assert now is not None and now["littles_law"] == pytest.approx(WORKERS * PROCESSING_SECONDS, rel=0.05)
+    curve = series.level(QUARTER, repository.concurrency_changes(ORDERS, QUARTER), "littles_law")
+    assert curve is not None and curve.last == pytest.approx(now["littles_law"], rel=0.02)
+    measured = series.last_values(QUARTER, repository.health_history(ORDERS, QUARTER), "in_flight")
+    assert measured is not None and measured.last == now["in_flight"] == WORKERS
+
+
+def test_ages_of_quiet_and_noisy_tenants_are_apart_and_complete(story: Path) -> None:
+    repository = Repository(story)
+    assert repository.once_noisy(ORDERS, QUARTER) == [NOISY]
+    cells = repository.first_attempt_cells(ORDERS, QUARTER, [NOISY])
+    (row,) = repository._rows(
+        "SELECT SUM(count) AS n FROM attempt_age WHERE kind = 'first_attempt' AND queue = 'orders'"
+    )
+    assert sum(cell["count"] for cell in cells) == row["n"]
+    _, quiet = series.quantiles(QUARTER, cells, 0.5, by="who")
+    assert max(value for value in quiet.values if value is not None) > 10
+
+
+def test_a_name_with_quotes_is_a_name(story: Path) -> None:
+    repository = Repository(story)
+    odd = QueueKey("nats", "o'r\\d\"ers' OR '1'='1", "s'")
+    assert repository.tenants(odd, 5) == []
+    assert repository.backlog_changes(odd, QUARTER, 5) == []
+    assert repository.first_attempt_cells(odd, QUARTER, ["it's", "back\\slash"]) == []
+
+
+def test_a_lake_that_is_not_there_is_empty_and_stays_so(tmp_path: Path) -> None:
+    root = tmp_path / "none"
+    repository = Repository(root)
+    assert repository.health() == [] and repository.limits() == [] and repository.noisy_tenants() == []
+    assert repository.heartbeats().collected is None
+    assert not root.exists()
+
+
+def test_new_rows_are_seen_once_the_versions_are_looked_at_again(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    repository = Repository(tmp_path)
+    assert repository.alert_states() == [] and repository.heartbeats().alerts is None
+    append_rows(lake, "alert_transitions", alerts_of(STORY_END))
+    deadline = time.monotonic() + 5
+    while not repository.alert_states():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert repository.heartbeats().alerts is not None
+
+
+def test_the_lake_is_left_alone_while_asking_would_take_more_than_its_share() -> None:
+    pace = Pace(8)
+    assert pace.token((1,), 0.0) == (1,)
+    pace.spent(0.5)
+    assert pace.token((2,), 3.9) == (1,)
+    assert pace.token((2,), 4.0) == (2,)
+    assert pace.token((3,), 4.1) == (3,)  # this round has cost nothing yet
+
+
+def test_many_tenants_still_make_a_small_answer(tmp_path: Path) -> None:
+    write_many_tenants(tmp_path, end=STORY_END, tenants=3_000)
+    repository = Repository(tmp_path)
+    assert len(repository.tenants(ORDERS, 20)) == 20
+    curves = series.levels(QUARTER, repository.backlog_changes(ORDERS, QUARTER, series.TOP), "backlog", by="tenant")
+    assert len(curves) == series.TOP + 1
+    (total,) = repository.totals()
+    assert total["tenants"] == 3_000 and sum(curve.last or 0 for curve in curves) == total["backlog"]
