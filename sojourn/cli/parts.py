@@ -34,10 +34,9 @@ def analyze(
     _log()
     settings, root = opened(config, lake)
     section = settings.section("analyze", part("spark_analytics.settings").AnalyzeSettings)
-    if rebuild:
-        part("spark_analytics.run").rebuild(section, root)
+    run = part("spark_analytics.run").run
     with stopping() as stop:
-        part("spark_analytics.run").run(section, root, stop, once=once)
+        run(section, root, stop, once=once, rebuild=rebuild)
 
 
 def alert(config: ConfigOption = None, lake: LakeOption = None, once: OnceOption = False) -> None:

@@ -8,6 +8,7 @@ import sysconfig
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nats
 from nats.errors import Error as NatsError
@@ -46,18 +47,29 @@ class Broker:
         return Child("broker", command, ready=health, ready_within=20)
 
     def reading(self) -> StreamReading:
-        """What the server itself says of the work queue, from its monitoring port."""
-        url = f"http://127.0.0.1:{self.monitor_port}/jsz?streams=true"
+        """What the server itself says of the work queue."""
+        state = self._work_queue().get("state", {})
+        return StreamReading(state.get("last_seq", 0), state.get("messages", 0))
+
+    def tapped(self) -> bool:
+        """Whether the server tells of every message's life from now on: the collector has set up its tap."""
+        try:
+            queue = self._work_queue("&consumers=true&config=true")
+        except SojournError:
+            return False
+        sampled = [consumer["config"].get("sample_freq") for consumer in queue.get("consumer_detail") or ()]
+        return bool(queue.get("config", {}).get("republish")) and bool(sampled) and all(sampled)
+
+    def _work_queue(self, more: str = "") -> dict[str, Any]:
+        """The work queue's entry on the server's monitoring port; empty while there is no such stream."""
+        url = f"http://127.0.0.1:{self.monitor_port}/jsz?streams=true{more}"
         try:
             with urllib.request.urlopen(url, timeout=2) as response:
-                accounts = json.load(response).get("account_details", [])
+                accounts = json.load(response).get("account_details") or ()
         except (OSError, ValueError) as error:
             raise SojournError(f"the broker's monitoring port does not answer: {error}") from error
-        for account in accounts:
-            for stream in account.get("stream_detail", []):
-                if stream["name"] == scenario.STREAM:
-                    return StreamReading(stream["state"]["last_seq"], stream["state"]["messages"])
-        return StreamReading(0, 0)
+        streams = [stream for account in accounts for stream in account.get("stream_detail") or ()]
+        return next((stream for stream in streams if stream["name"] == scenario.STREAM), {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ async def consume(url: str, concurrency: int, seed: int) -> None:
     await asyncio.wait(workers, timeout=5)
     for worker in workers:
         worker.cancel()
-    await client.drain()
+    await client.flush()
+    await client.close()  # and not drain(): that waits for whatever a cancelled fetch left unread
 
 
 async def _work(broker: JetStreamContext, stop: asyncio.Event, chance: random.Random) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ class Looker:
     """Takes looks; what cannot be read at one of them is unknown in it, and does not end the demo."""
 
     def __init__(self, layout: Layout, broker: Broker, plan: scenario.Scenario, freshness: Freshness) -> None:
+        self._began = time.time()
         self._layout = layout
         self._broker = broker
         self._plan = plan
@@ -55,7 +57,7 @@ class Looker:
             held = None
         return Status(
             phase=self._plan.phase(elapsed),
-            elapsed=max(0.0, elapsed),
+            elapsed=elapsed if start is not None else now - self._began,
             total=self._plan.traffic_seconds,
             held=held,
             backlogs={row["tenant"]: int(row["backlog"]) for row in tenants},

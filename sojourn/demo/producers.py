@@ -98,7 +98,8 @@ async def produce(url: str, limits_url: str, layout: Layout, number: int, traffi
             await asyncio.wait(sending, timeout=0.5)
         await producer.settle()
         tell(layout.producer(number), producer.counts)
-    await client.drain()
+    await client.flush()
+    await client.close()
 
 
 if __name__ == "__main__":

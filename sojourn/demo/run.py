@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 import time
 from collections.abc import Callable
@@ -27,9 +28,11 @@ from sojourn.parts import module, own_environment, part_child
 from sojourn.settings import load
 from sojourn.supervise.probes import free_port, http_ok
 from sojourn.supervise.supervisor import TICK_SECONDS, Child, Event, State, Supervisor
+from spark_analytics.runtime.jars import ensure_jars
+from spark_analytics.runtime.java import ensure_java
 
 LOOK_SECONDS = 1.0
-#: How long the first metrics may take; a first start fetches Spark's jars, which says so itself.
+#: How long the first metrics may take; on an idle machine they take 15.
 WARM_UP_SECONDS = 120.0
 #: How long the lake may take to show what the broker counted, at the end and after Ctrl-C.
 FLUSH_SECONDS, HASTY_FLUSH_SECONDS = 15.0, 2.0
@@ -51,6 +54,12 @@ def run(*, duration: float | None, headless: bool, lake: Path | None, stop: thre
         demo.screen.say("interrupted before there was anything to tell")
         return INTERRUPTED
     return _tell(demo, report)
+
+
+def _console() -> Console:
+    """As wide as the terminal; wide enough for the table where there is none."""
+    console = Console()
+    return console if console.is_terminal else Console(width=110)
 
 
 def _tell(demo: _Demo, report: Report) -> int:
@@ -77,7 +86,7 @@ class _Demo:
     layout: Layout
     headless: bool
     stop: threading.Event
-    screen: Screen = field(default_factory=lambda: Screen(Console()))
+    screen: Screen = field(default_factory=lambda: Screen(_console()))
     troubles: list[str] = field(default_factory=list)
 
     def play(self) -> Report | None:
@@ -101,6 +110,8 @@ class _Demo:
     def _start(self) -> None:
         """Start every process, then the scenario's clock once the first metrics are there."""
         layout, supervisor = self.layout, self.supervisor
+        ensure_java()
+        ensure_jars()  # here, where its progress can be seen, and not in a child
         self.screen.say(f"lake: {layout.lake} (again on the same lake continues it)")
         alert_port, dashboard_port, receiver_port = free_port(), free_port(), free_port()
         text = settings_text(layout, self.broker, alert_port, dashboard_port, receiver_port)
@@ -116,9 +127,11 @@ class _Demo:
         supervisor.wait_ready("broker", unless=self.stop.is_set)
         asyncio.run(provision(self.broker.url))
         supervisor.start(self._receiver(receiver_port))
-        for name in ("collect", "alert"):
-            supervisor.start(parts[name])
+        # No message before the tap is there: what came and went earlier, the broker could not tell any more.
+        supervisor.start(dataclasses.replace(parts["collect"], ready=self.broker.tapped))
+        supervisor.start(parts["alert"])
         self.freshness.start()
+        supervisor.wait_ready("collect", unless=self.stop.is_set)
         self._start_traffic(f"http://127.0.0.1:{alert_port}")
         if not self.headless:
             supervisor.start(parts["dashboard"])

@@ -22,7 +22,7 @@ BAR_WIDTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One look at the demo. None is: not known yet."""
+    """One look at the demo; ``elapsed`` counts from the scenario's start, before it from our own. None: not known."""
 
     phase: str
     elapsed: float

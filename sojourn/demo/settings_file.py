@@ -27,6 +27,9 @@ streams = [
   {{ name = {dead_letters}, tenant_header = {header}, dead_letter_for = {stream} }},
 ]
 
+[analyze]
+quick_start = true # a demo is short: start soon rather than run at full speed
+
 [alert]
 port = {alert_port}
 
