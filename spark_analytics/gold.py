@@ -1,0 +1,118 @@
+"""Gold as the analytics write it: each micro-batch once, small files rolled together, and the way to start over."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import write_deltalake
+from deltalake.exceptions import DeltaError
+
+from lake.errors import UserError
+from lake.store import Lake, LakeError
+from lake.tables import TABLES
+
+log = logging.getLogger(__name__)
+
+GOLD_TABLES = ("partials", "marks")
+_REBUILD = "compute gold anew from bronze: `sojourn analyze --rebuild`"
+
+
+class Gold:
+    """The gold tables, for one streaming query, which numbers its batches. Belongs to that query's thread."""
+
+    def __init__(self, root: Path, query_id: str, tables: tuple[str, ...]) -> None:
+        self._lake = Lake(root)
+        self._query_id = query_id
+        self._tables = tables
+
+    def holds(self, batch_id: int) -> bool:
+        """Whether every table has this batch already, as after a crash between commit and checkpoint."""
+        return all(_reached(self._lake.committed(table, self._query_id), batch_id) for table in self._tables)
+
+    def write(self, batch_id: int, rows: dict[str, pa.Table]) -> None:
+        """Append the batch to its tables; a table that has it is left alone. Partials last: they show that it is in."""
+        for table in sorted(self._tables):
+            self._lake.append(table, rows[table], app_id=self._query_id, version=batch_id)
+
+
+class Compactor:
+    """Rolls gold's small files together each ``every`` batches, beside the stream, which never waits for it."""
+
+    def __init__(self, root: Path, every: int) -> None:
+        self._root = root
+        self._every = every
+        self._batches = 0
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="compaction")
+        self._running: Future[None] | None = None
+
+    def count_batch(self) -> None:
+        """One batch more; starts a compaction when it is time and none is running."""
+        self._batches += 1
+        if self._every and self._batches >= self._every and (self._running is None or self._running.done()):
+            self._batches = 0
+            self._running = self._worker.submit(self._compact)
+
+    def close(self) -> None:
+        """Wait for the compaction that is running, if any."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def _compact(self) -> None:
+        lake = Lake(self._root)
+        try:
+            for table in GOLD_TABLES:
+                lake.compact(table)
+        except LakeError as error:
+            log.warning("compaction put off: %s", error)
+
+
+def checkpoint_path(root: Path, query: str) -> Path:
+    """Where Spark keeps how far ``query`` has read."""
+    return Lake(root).state_path("checkpoints", "analyze", query)
+
+
+def check_checkpoint(lake: Lake, checkpoint: Path, tables: tuple[str, ...], *, required: bool) -> None:
+    """UserError where checkpoint and gold do not belong together: going on would count twice, or leave a hole.
+
+    ``required``: gold with rows implies this checkpoint.
+    """
+    metadata = checkpoint / "metadata"
+    if not metadata.exists():
+        filled = required and [table for table in GOLD_TABLES if lake.ensure(table).file_uris()]
+        if filled:
+            raise UserError(
+                f"gold holds rows ({', '.join(filled)}), but the note of what was read into it, {checkpoint}, is gone",
+                _REBUILD,
+            )
+        return
+    try:
+        query_id = str(json.loads(metadata.read_text(encoding="utf-8"))["id"])
+        finished = max((int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")), default=-1)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"the checkpoint {checkpoint} cannot be read: {error}", _REBUILD) from error
+    behind = [table for table in tables if not _reached(lake.committed(table, query_id), finished)]
+    if behind:
+        raise UserError(f"gold lacks batches that the checkpoint counts as written ({', '.join(behind)})", _REBUILD)
+
+
+def forget(root: Path) -> None:
+    """Empty gold and drop the checkpoints, so that the next run computes all of it anew.
+
+    A crash in between is safe: gold with rows but without a checkpoint is refused until this is done again.
+    """
+    lake = Lake(root)
+    shutil.rmtree(checkpoint_path(root, "events").parent, ignore_errors=True)
+    for table in GOLD_TABLES:
+        delta = lake.ensure(table)
+        try:
+            write_deltalake(delta, TABLES[table].schema.empty_table(), mode="overwrite")
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"table {table} cannot be emptied: {str(error).strip().splitlines()[0]}") from error
+
+
+def _reached(committed: int | None, batch_id: int) -> bool:
+    return batch_id < 0 or (committed is not None and committed >= batch_id)

@@ -1,0 +1,121 @@
+"""``sojourn analyze``: one process that turns bronze into gold until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from lake.files import only_one
+from lake.store import Lake
+from spark_analytics.faults import explained
+from spark_analytics.gold import check_checkpoint, checkpoint_path, forget
+from spark_analytics.settings import AnalyzeSettings
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.1
+
+#: Called after each batch with the rows of bronze that are done in this run.
+Progress = Callable[[int], None]
+
+
+def run(
+    settings: AnalyzeSettings,
+    lake_root: Path,
+    stop: threading.Event,
+    *,
+    once: bool,
+    rebuild: bool = False,
+    progress: Progress | None = None,
+) -> None:
+    """Analyse what collectors write to the lake at ``lake_root`` until ``stop``; with ``once`` what is there now.
+
+    Returns when stopped, or done. Raises UserError where another analysis runs on this lake, or gold and checkpoint
+    do not belong together (``rebuild`` computes gold anew), SojournError for other failures; nothing is ever lost.
+    """
+    lake_root = lake_root.expanduser().absolute()
+    lake = Lake(lake_root)
+    lake.create()
+    with only_one(lock_path(lake_root), "an analysis of this lake"):
+        if rebuild:
+            forget(lake_root)
+        _analyse(settings, lake, stop, once=once, progress=progress or (_print_progress if once else _ignore))
+
+
+def rebuild(settings: AnalyzeSettings, lake_root: Path) -> None:
+    """Empty gold and forget what was read, so that the next run computes all of it from bronze."""
+    lake_root = lake_root.expanduser().absolute()
+    Lake(lake_root).create()
+    with only_one(lock_path(lake_root), "an analysis of this lake"):
+        forget(lake_root)
+
+
+def lock_path(lake_root: Path) -> Path:
+    """The lock that keeps a second analysis off the lake."""
+    return Lake(lake_root).state_path("locks", "analyze.lock")
+
+
+def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, once: bool, progress: Progress) -> None:
+    # Imported here: a user's error above costs no seconds of loading Spark.
+    from spark_analytics.job import EVENTS, SUMMARIES, Job
+    from spark_analytics.runtime.session import build_session
+
+    check_checkpoint(lake, checkpoint_path(lake.root, EVENTS.name), EVENTS.writes, required=True)
+    check_checkpoint(lake, checkpoint_path(lake.root, SUMMARIES.name), SUMMARIES.writes, required=False)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it repeats, with a trace, what we say in one line
+    tally = _Tally(progress)
+    session = build_session(
+        "sojourn-analyze", master=settings.master, conf=_conf(settings), quick_start=settings.quick_start
+    )
+    try:
+        job = Job(session, settings, lake.root, once=once, on_batch=tally.add)
+        try:
+            job.start()
+            log.info("reading %s each %g s", lake.root, settings.trigger_interval_seconds)
+            while job.running() and not stop.wait(LOOK_SECONDS):
+                pass
+        except Exception as error:
+            raise explained(error) from error
+        finally:
+            job.stop()
+    finally:
+        session.stop()
+
+
+def _conf(settings: AnalyzeSettings) -> dict[str, str]:
+    return {
+        "spark.driver.memory": settings.driver_memory,
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        # Adaptive plans pay a planning round for each shuffle: dear for batches of a few hundred rows.
+        "spark.sql.adaptive.enabled": "false",
+        # Beyond this many groups (128 by default) an aggregate that collects lists starts to sort instead of hash.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.sql.streaming.numRecentProgressUpdates": "5",
+    }
+
+
+class _Tally:
+    """How many rows are done, told onwards; queries report from threads of their own."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def add(self, rows: int) -> None:
+        with self._lock:
+            self._done += rows
+            self._progress(self._done)
+
+
+def _print_progress(done: int) -> None:
+    start, end = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")
+    print(f"{start}{done:,} rows analysed", end=end, file=sys.stderr, flush=True)
+
+
+def _ignore(done: int) -> None:
+    """Nobody is watching."""
