@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from spark_analytics.runtime.java import Java, ensure_java
 from spark_analytics.runtime.session import cores_of, session_settings
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("delta_round_trip.py")
@@ -46,7 +48,7 @@ def test_a_session_appends_to_and_reads_delta_and_leaves_nothing_behind(place: s
         env=environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)},
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=280,
     )
     assert run.returncode == 0, run.stderr
     seen = json.loads(run.stdout)
@@ -72,3 +74,25 @@ def test_a_cluster_gets_the_jars_but_not_the_local_file_system() -> None:
     local = session_settings("local[2]", java, jars, quick_start=False)
     assert "spark.jars" not in local
     assert "BareLocalFileSystem" in local["spark.hadoop.fs.file.impl"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_java_process_ends_with_a_killed_python(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, time\n"
+        "from spark_analytics.runtime.session import build_session\n"
+        "session = build_session('killed', quick_start=True, conf={'spark.driver.memory': '512m'})\n"
+        "print(session._jvm.java.lang.ProcessHandle.current().pid(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    python = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, env=os.environ | {"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE
+    )
+    assert python.stdout is not None
+    with python.stdout as answers:
+        java = psutil.Process(int(answers.readline()))
+        python.kill()
+        python.wait()
+    assert java.name() == "java"
+    wait_until(lambda: not java.is_running() or java.status() == psutil.STATUS_ZOMBIE, "the Java process to end")
