@@ -54,7 +54,7 @@ def _grouped(rows: list[Row]) -> dict[tuple[Any, ...], list[Row]]:
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in _KEY), []).append(row)
     for group in groups.values():
-        group.sort(key=lambda row: repr([v for v in row.values() if isinstance(v, int | str | None)]))
+        group.sort(key=lambda row: repr([row[name] for name in sorted(row) if isinstance(row[name], int | str | None)]))
     return groups
 
 
