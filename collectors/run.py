@@ -67,19 +67,20 @@ async def collect(
             done, _ = await asyncio.wait(tasks, timeout=_STOP_POLL, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()  # raises what only the user, or we, can mend
-            never = not any(keeper.connected for keeper in keepers)
-            if never and time.monotonic() - started > grace:
-                raise _hopeless(keepers)
+            if any(keeper.connected for keeper in keepers):
+                grace = float("inf")
+            troubles = [keeper.trouble for keeper in keepers if keeper.trouble is not None]
+            if troubles and time.monotonic() - started > grace:
+                raise _hopeless(troubles[0])
     finally:
         stopping.set()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _hopeless(keepers: Sequence[_Keeper]) -> SojournError:
-    last = next((keeper.trouble for keeper in keepers if keeper.trouble is not None), None)
-    if isinstance(last, UserError):
-        return last
-    return UserError(str(last or "no broker answers"), "start it, or mend its url in [[collect.brokers]]")
+def _hopeless(trouble: SojournError) -> SojournError:
+    if isinstance(trouble, UserError):
+        return trouble
+    return UserError(str(trouble), "start it, or mend its url in [[collect.brokers]]")
 
 
 class _Keeper:

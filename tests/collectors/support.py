@@ -160,13 +160,25 @@ async def publish(stream: Any, number: int, *, subject: str = "orders", tenants:
             await asyncio.sleep(pause)
 
 
-async def consume(stream: Any, number: int, *, queue: str = "ORDERS", name: str = "work") -> Counter[str]:
-    """Take ``number`` messages to their end; of ten sequences one is refused twice, one terminated."""
+async def consume(
+    stream: Any,
+    number: int | None,
+    *,
+    queue: str = "ORDERS",
+    name: str = "work",
+    enough: asyncio.Task[int] | None = None,
+) -> Counter[str]:
+    """Take ``number`` messages, or all that ``enough`` published, to their end.
+
+    Of ten sequences one is refused twice, one terminated.
+    """
     pull = await stream.pull_subscribe_bind(name, queue)
     done: Counter[str] = Counter()
-    while done["completed"] + done["dead_lettered"] < number:
+    while number is None or done["completed"] + done["dead_lettered"] < number:
+        if enough is not None and enough.done():
+            number = enough.result()
         try:
-            messages = await pull.fetch(50, timeout=0.5)
+            messages = await pull.fetch(50, timeout=0.3)
         except nats.errors.TimeoutError:
             continue
         for message in messages:

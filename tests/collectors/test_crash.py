@@ -25,7 +25,7 @@ from tests.collectors.support import (
 from tests.support.nats import NatsServer
 from tests.support.waiting import wait_until
 
-MESSAGES = 1000
+KILLS = 3
 
 
 @pytest.mark.parametrize("capacity", [200_000, 40], ids=["roomy", "conflating"])
@@ -36,45 +36,54 @@ def test_killing_the_collector_at_any_instant_neither_loses_nor_doubles(
     root = tmp_path / "lake"
     chosen = settings(own_nats_server.url, flush_interval=0.05, buffer_capacity=capacity, compact_every=10)
 
-    async def produce() -> None:
-        connection = await connect(own_nats_server.url)
-        await publish(connection.jetstream(), MESSAGES, pause=0.001)
-        await connection.close()
-
-    async def take() -> Counter[str]:
-        connection = await connect(own_nats_server.url)
-        done = await consume(connection.jetstream(), MESSAGES)
-        await connection.close()
-        return done
-
-    async def kill_and_kill_again() -> Counter[str]:
-        producing, taking = asyncio.create_task(produce()), asyncio.create_task(take())
+    async def under_load() -> tuple[int, Counter[str]]:
+        connection, enough = await connect(own_nats_server.url), asyncio.Event()
+        stream = connection.jetstream()
+        producing = asyncio.create_task(_produce(stream, enough))
+        taking = asyncio.create_task(consume(stream, None, enough=producing))
         collector = first
-        for _ in range(3):
-            await asyncio.sleep(chance.uniform(0.6, 1.6))
+        for _ in range(KILLS):
+            before = _version(root)
+            await asyncio.to_thread(wait_until, lambda: _version(root) > before, "a commit", seconds=60)  # noqa: B023
+            await asyncio.sleep(chance.uniform(0.0, 0.4))
             collector.kill()
             collector.wait()
             collector = start(chosen, root)
-        await producing
-        done = await taking
+        enough.set()
+        published, done = await producing, await taking
         collector.kill()
         collector.wait()
-        return done
+        await connection.close()
+        return published, done
 
     make_queue(own_nats_server.url)
     first = start(chosen, root)
     wait_attached(chosen)
-    done = asyncio.run(kill_and_kill_again())
+    published, done = asyncio.run(under_load())
     with collecting(chosen, root):
-        _wait_for_ends(root, MESSAGES)
-    assert _totals(root) == done + Counter(enqueued=MESSAGES)
+        _wait_for_ends(root, published)
+    assert _totals(root) == done + Counter(enqueued=published)
     found = events(root)
     assert len({event["event_id"] for event in found}) == len(found)
     if capacity < 1000:
         assert Lake(root).read("event_summaries").num_rows > 0
     else:
-        assert len(found) == sum(done.values()) + MESSAGES
+        assert len(found) == sum(done.values()) + published
     assert set(_backlog(root).values()) == {0}
+
+
+async def _produce(stream: Any, enough: asyncio.Event) -> int:
+    published = 0
+    while not enough.is_set():
+        await publish(stream, 10)
+        published += 10
+        await asyncio.sleep(0.01)
+    return published
+
+
+def _version(root: Path) -> int:
+    table = root / "bronze/message_events/_delta_log"
+    return len(list(table.glob("*.json"))) if table.exists() else 0
 
 
 def _wait_for_ends(root: Path, finished: int) -> None:
