@@ -24,7 +24,7 @@ $(STAMP): $(LOCKS) pyproject.toml scripts/setup
 jars: $(STAMP) ## fetch Spark's jars into the cache now rather than at the first start
 	@$(BIN)/python -m spark_analytics.runtime
 
-demo: $(STAMP) ## the whole system on this machine; ARGS="--headless --duration 120"
+demo: $(STAMP) jars ## the whole system on this machine; ARGS="--headless --duration 120"
 	@$(BIN)/sojourn demo $(ARGS)
 
 test: $(STAMP) jars ## the tests; ARGS="-k words" chooses
