@@ -83,7 +83,7 @@ class Controller:
             try:
                 self._decide_all(now, query)
             except SojournError as error:
-                log.warning("no decision, the metrics cannot be read: %s", error)
+                log.warning("no decision, what is in force is left to its lease: %s", error)
         self._journal.flush()
 
     def revoke(self, action_id: str, now: datetime) -> bool:
@@ -197,7 +197,11 @@ class Controller:
                 }
                 entries = [rows.with_failure(entry, failed.get(entry.actuator)) for entry in entries]
             if changes or entries:
-                self._state.commit(changes, entries)
+                try:
+                    self._state.commit(changes, entries)
+                except SojournError:
+                    self._enforce(self._standings)  # what cannot be remembered must not hold
+                    raise
             self._standings = _merged(self._standings, changes)
         for entry in entries:
             log.info("%s %s/%s/%s: %s", entry.decision, entry.broker, entry.queue, entry.tenant, entry.reason)

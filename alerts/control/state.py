@@ -12,14 +12,15 @@ import logging
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from alerts.control.standing import Entry, Key, Standing, Target
 from alerts.laws.throttle import Limit, Watch
-from lake.errors import UserError
+from lake.errors import SojournError, UserError
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,10 @@ CREATE TABLE IF NOT EXISTS blocks (
   policy TEXT, broker TEXT, queue TEXT, tenant TEXT, until REAL NOT NULL,
   PRIMARY KEY (policy, broker, queue, tenant));
 """
+
+
+class StateError(SojournError):
+    """The controller's memory could not be read or written, as when the disk is full."""
 
 
 class State:
@@ -64,8 +69,8 @@ class State:
 
     def standings(self) -> dict[Key, Standing]:
         """All limits in force or on trial."""
-        with self._lock:
-            rows = self._db.execute("SELECT document FROM standings").fetchall()
+        with self._reading() as db:
+            rows = db.execute("SELECT document FROM standings").fetchall()
         found: dict[Key, Standing] = {}
         for (document,) in rows:
             try:
@@ -83,34 +88,32 @@ class State:
         blocks: Mapping[Key, float] | None = None,
     ) -> None:
         """Put ``changes`` (None = gone), their journal ``entries`` and ``blocks`` (until when) down, all or nothing."""
-        with self._lock, self._db:
+        with self._writing() as db:
             for key, standing in changes.items():
                 if standing is None:
-                    self._db.execute(
+                    db.execute(
                         "DELETE FROM standings WHERE policy = ? AND broker = ? AND queue = ? AND tenant = ?",
                         _columns(key),
                     )
                 else:
                     document = json.dumps(dataclasses.asdict(standing))
-                    self._db.execute(
-                        "INSERT OR REPLACE INTO standings VALUES (?, ?, ?, ?, ?)", (*_columns(key), document)
-                    )
+                    db.execute("INSERT OR REPLACE INTO standings VALUES (?, ?, ?, ?, ?)", (*_columns(key), document))
             for entry in entries:
                 document = json.dumps(dataclasses.asdict(entry), default=datetime.isoformat)
-                self._db.execute("INSERT INTO journal (document) VALUES (?)", (document,))
+                db.execute("INSERT INTO journal (document) VALUES (?)", (document,))
             for key, until in (blocks or {}).items():
-                self._db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", (*_columns(key), until))
+                db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", (*_columns(key), until))
 
     def blocked(self) -> dict[Key, float]:
         """What operators revoked, and until when it stays off (unix seconds)."""
-        with self._lock:
-            rows = self._db.execute("SELECT policy, broker, queue, tenant, until FROM blocks").fetchall()
+        with self._reading() as db:
+            rows = db.execute("SELECT policy, broker, queue, tenant, until FROM blocks").fetchall()
         return {Key(policy, Target(broker, queue, tenant)): until for policy, broker, queue, tenant, until in rows}
 
     def forget_blocks(self, before: float) -> None:
         """Forget the blocks that ended ``before``."""
-        with self._lock, self._db:
-            self._db.execute("DELETE FROM blocks WHERE until <= ?", (before,))
+        with self._writing() as db:
+            db.execute("DELETE FROM blocks WHERE until <= ?", (before,))
 
     def outbox(self, limit: int) -> list[tuple[int, Entry]]:
         """Journal rows that are not in the lake yet, oldest first, with their numbers."""
@@ -118,15 +121,15 @@ class State:
 
     def outbox_length(self) -> int:
         """How many journal rows wait for the lake."""
-        with self._lock:
-            (count,) = self._db.execute("SELECT COUNT(*) FROM journal WHERE flushed = 0").fetchone()
+        with self._reading() as db:
+            (count,) = db.execute("SELECT COUNT(*) FROM journal WHERE flushed = 0").fetchone()
         return int(count)
 
     def flushed(self, up_to: int) -> None:
         """Note that the lake has all rows up to number ``up_to``, and forget old ones."""
-        with self._lock, self._db:
-            self._db.execute("UPDATE journal SET flushed = 1 WHERE flushed = 0 AND seq <= ?", (up_to,))
-            self._db.execute(
+        with self._writing() as db:
+            db.execute("UPDATE journal SET flushed = 1 WHERE flushed = 0 AND seq <= ?", (up_to,))
+            db.execute(
                 "DELETE FROM journal WHERE flushed = 1 AND seq <= (SELECT MAX(seq) FROM journal) - ?", (KEPT_ENTRIES,)
             )
 
@@ -139,9 +142,23 @@ class State:
         with self._lock:
             self._db.close()
 
-    def _entries(self, clause: str, limit: int) -> list[tuple[int, Entry]]:
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
-            rows = self._db.execute(f"SELECT seq, document FROM journal {clause}", (limit,)).fetchall()
+            try:
+                yield self._db
+            except sqlite3.Error as error:
+                raise StateError(f"the controller's state {self.path} cannot be used: {error}") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it, or nothing and a StateError."""
+        with self._reading() as db, db:
+            yield db
+
+    def _entries(self, clause: str, limit: int) -> list[tuple[int, Entry]]:
+        with self._reading() as db:
+            rows = db.execute(f"SELECT seq, document FROM journal {clause}", (limit,)).fetchall()
         return [(seq, _entry(json.loads(document))) for seq, document in rows]
 
 

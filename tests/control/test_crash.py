@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -87,6 +88,19 @@ def test_nothing_acts_when_its_record_cannot_be_kept(start: Start, monkeypatch: 
     monkeypatch.setattr(Journal, "full", lambda self: True)
     loop.step("t0")
     assert loop.served() == {}
+
+
+def test_what_cannot_be_remembered_is_not_put_in_force(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    loop = start()
+    with sqlite3.connect(loop.control.state.path) as other:
+        other.execute("CREATE TRIGGER full BEFORE INSERT ON standings BEGIN SELECT RAISE(FAIL, 'disk is full'); END")
+    loop.step("t0")
+    assert (loop.served(), loop.control.controller.standings, loop.journal()) == ({}, {}, [])
+    assert "disk is full" in caplog.text
+    with sqlite3.connect(loop.control.state.path) as other:
+        other.execute("DROP TRIGGER full")
+    loop.run(1, "t0")
+    assert loop.served() == {"t0": 10.0}
 
 
 def test_a_state_that_is_not_a_database_is_a_clear_error(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def sent(limits: sojourn.Limits, tenant: str, messages: int) -> int:
 def test_a_noisy_producer_is_held_to_its_share_alone_and_set_free_again(
     start: Callable[..., Any], serve: Callable[..., Any]
 ) -> None:
-    loop = start(lease_seconds=60)
+    loop = start(lease_seconds=600)
     loop.world.now = datetime.now(UTC)
     with serve(loop.control.app) as url, sojourn.Limits(url, broker="nats") as limits:
         until(lambda: limits.counters()["updates"] == 1)
