@@ -1,6 +1,7 @@
 -- Noisy tenants by the rule that Amazon SQS fair queues publish, with a threshold that is fair to few tenants.
--- A tenant turns noisy on a large share while others wait, and stays so until its backlog is gone or it has sent
--- nothing for five minutes.
+-- A tenant turns noisy on a large share while others wait, and stays so until none of its messages is left to receive
+-- (SQS' backlog: a busy tenant always has some in flight, which must not keep it accused) or it has sent nothing for
+-- five minutes.
 WITH thresholds AS (
   SELECT
     *,
@@ -19,7 +20,7 @@ judged AS (
         )
         THEN at_second
     END AS entry_second,
-    CASE WHEN backlog = 0 OR at_second - COALESCE(last_arrival_second, 0) >= 300 THEN at_second END AS quiet_second
+    CASE WHEN ready = 0 OR at_second - COALESCE(last_arrival_second, 0) >= 300 THEN at_second END AS quiet_second
   FROM thresholds
 )
 SELECT
