@@ -59,7 +59,9 @@ class StreamSettings(_Settings):
         ge=1,
         description="where the header is absent: the subject's token (1 = first) that names the tenant",
     )
-    dead_letter_for: str | None = Field(default=None, description="set on a dead-letter stream: the queue it serves")
+    dead_letter_for: str | None = Field(
+        default=None, description="set on a dead-letter stream, which is sampled and not tapped: the queue it serves"
+    )
 
     @property
     def queue_name(self) -> str:

@@ -52,6 +52,8 @@ class NatsTap:
     def __init__(self, broker: BrokerSettings, settings: CollectSettings, writer: Writer, metrics: SelfMetrics) -> None:
         self.name = f"nats-tap:{broker.name}"
         self._broker = broker
+        # Nobody consumes a dead-letter stream: its depth is sampled, its messages' lives ended in the queue it serves.
+        self._streams = [stream for stream in broker.streams if stream.dead_letter_for is None]
         self._settings = settings
         self._writer = writer
         self._metrics = metrics
@@ -129,14 +131,14 @@ class NatsTap:
     # --- the broker's side
 
     async def _prepare(self) -> StreamFacts:
-        facts = {stream.name: await stream_facts(self._client, stream.name) for stream in self._broker.streams}
+        facts = {stream.name: await stream_facts(self._client, stream.name) for stream in self._streams}
         return await ensure_tap(self._client, self._broker.tap, facts)
 
     async def _check(self, tap: StreamFacts) -> None:
         """Find streams and consumers that are new, and mend what the tap did not show."""
         self._due["check"] = time.monotonic() + _CHECK_EVERY
         self._caught_up = self._caught_up or tap.last <= self._position
-        for settings in self._broker.streams:
+        for settings in self._streams:
             facts = await stream_facts(self._client, settings.name)
             if facts is None:
                 self._complain(f"stream {settings.name!r} is not there yet")
