@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -23,6 +24,9 @@ from alerts.state import Transition
 from alerts.store import Parcel, Resolved, States
 from alerts.views_cache import ViewCache
 from lake.definitions import Definitions
+from lake.select import check
+from lake.tables import TABLES
+from lake.views import VIEWS
 
 log = logging.getLogger(__name__)
 
@@ -79,22 +83,37 @@ class Engine:
         self._planned = False
         self._heartbeat: datetime | None = None
         self.snapshot = Snapshot(resolved=tuple(resolved))
+        self.behind = False
 
-    def round(self, now: datetime, *, new_data: bool) -> tuple[RuleEvaluation, ...]:
+    def query(self, sql: str) -> pa.Table:
+        """Rows for policies, from the very reading of the views that the rules last saw."""
+        check(sql, {*VIEWS, *TABLES})
+        return self._views.query(sql)
+
+    def round(self, now: datetime, *, new_data: bool, everything: bool = False) -> tuple[RuleEvaluation, ...]:
         """Evaluate every rule that is due at wall clock ``now``, and return the newest evaluation of each rule.
 
-        Rules over cheap views are decided, committed and announced before dear ones are read.
+        What is decided over one view is committed and announced before another is read, and a round reads one view
+        again at most: cheap ones first, dear ones less often. ``behind`` says that some wait for the next round;
+        with ``everything`` none does.
         """
+        started = time.monotonic()
         self._forget_removed_rules(now)
         if new_data:
-            self._views.forget()
+            self._views.outdate()
         freshness, table = self._probe.read(self._query, now)
         self._views.put("data_freshness", table)
         definitions = self._definitions()
         due = [rule for rule in self._rules if is_due(rule, self._last_evaluated(rule), now)]
         due.sort(key=lambda rule: (not reads_lake(rule), self._views.cost(rule.tables), sorted(rule.tables)))
-        for _, rules in groupby(due, key=lambda rule: (reads_lake(rule), rule.tables)):
-            self._evaluate(list(rules), freshness, definitions, now)
+        self.behind, has_read = False, False
+        for (_, tables), rules in groupby(due, key=lambda rule: (reads_lake(rule), rule.tables)):
+            must_read = not freshness.stale and self._views.outdated(tables)
+            if must_read and not everything and (has_read or not self._views.may_read(tables)):
+                self.behind = True
+                continue
+            has_read = has_read or must_read
+            self._evaluate(list(rules), freshness, definitions, now + timedelta(seconds=time.monotonic() - started))
         evaluations = tuple(self._evaluations.values())
         self.snapshot = Snapshot(now, freshness, evaluations, tuple(self._resolved.values()))
         return evaluations
@@ -118,7 +137,8 @@ class Engine:
             sql = bound(rule.expr, freshness.watermark or now, definitions)
 
             def query(_: str, sql: str = sql, tables: frozenset[str] = rule.tables) -> pa.Table:
-                return self._views.query(sql, tables)
+                self._views.refresh(tables)
+                return self._views.query(sql)
 
             outcome = evaluate(rule, memory, query, freshness, now, self._identities[rule.key])
             if memory.restored and not outcome.memory.restored:

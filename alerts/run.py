@@ -76,16 +76,18 @@ def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once
         log.info("%d rules, %d receivers, API at %s", len(rules), len(settings.receivers), url)
 
         def one_round(new_data: bool) -> None:
-            evaluations = engine.round(datetime.now(UTC), new_data=new_data)
-            control.controller.step(datetime.now(UTC), evaluations, reader.query)
+            evaluations = engine.round(datetime.now(UTC), new_data=new_data, everything=once)
+            control.controller.step(datetime.now(UTC), evaluations, engine.query)
 
         if once:
             one_round(True)
         else:
-            _watch(reader, settings, one_round, stop)
+            _watch(reader, settings, engine, one_round, stop)
 
 
-def _watch(reader: Reader, settings: AlertSettings, one_round: Callable[[bool], None], stop: threading.Event) -> None:
+def _watch(
+    reader: Reader, settings: AlertSettings, engine: Engine, one_round: Callable[[bool], None], stop: threading.Event
+) -> None:
     """Run a round whenever the lake has grown, or the interval has passed; skipped rounds are never caught up."""
     shortest, longest = settings.min_interval.total_seconds(), settings.interval.total_seconds()
     seen: tuple[int, ...] | None = None
@@ -94,7 +96,7 @@ def _watch(reader: Reader, settings: AlertSettings, one_round: Callable[[bool], 
         try:
             token = reader.token(*WATCHED)
             waited = time.monotonic() - last
-            if (token != seen and waited >= shortest) or waited >= longest:
+            if ((token != seen or engine.behind) and waited >= shortest) or waited >= longest:
                 last = time.monotonic()
                 one_round(token != seen)
                 seen = token

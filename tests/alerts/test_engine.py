@@ -1,0 +1,194 @@
+"""The engine over a real lake: what it commits, what it tells, and what survives."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from alerts.engine import Engine
+from alerts.freshness import FreshnessProbe
+from alerts.models import AlertState
+from alerts.rules.expression import checked
+from alerts.rules.model import Rule
+from alerts.settings import AlertSettings
+from alerts.store import Exporter, Outbox, States, connect
+from lake.definitions import Definitions
+from lake.errors import UserError
+from lake.reader import Reader
+from lake.store import Lake
+from tests.alerts.helpers import GoldLake
+
+SETTINGS = AlertSettings.model_validate({"receivers": [{"name": "pager", "url": "https://example.org/"}]})
+
+
+def rule(name: str, expr: str) -> Rule:
+    return Rule("g", name, expr, tables=checked(expr))
+
+
+DEAD = rule(
+    "Dead",
+    "SELECT broker, queue, tenant, SUM(dead_lettered) - SUM(sidelined) AS value FROM partials"
+    " GROUP BY broker, queue, tenant HAVING SUM(dead_lettered) > SUM(sidelined)",
+)
+
+
+@dataclass
+class World:
+    """An engine over a lake, which can be stopped and started again."""
+
+    gold: GoldLake
+    rules: list[Rule]
+    published: int = 0
+
+    def __post_init__(self) -> None:
+        self.reader = Reader(self.gold.root)
+        self.start()
+
+    def start(self) -> None:
+        self.db = connect(self.gold.lake.state_path("alerts.sqlite"))
+        probe = FreshnessProbe(Lake(self.gold.root), timedelta(seconds=60))
+        query = self.reader.query
+        self.engine = Engine(
+            self.rules, SETTINGS, States(self.db), probe, query, Definitions, self.publish, "http://sojourn"
+        )
+
+    def publish(self) -> None:
+        self.published += 1
+
+    def round(self, now: datetime | None = None) -> dict[str, list[AlertState]]:
+        self.engine.round(now or datetime.now(UTC), new_data=True, everything=True)
+        return {e.rule: [alert.state for alert in e.alerts] for e in self.engine.snapshot.evaluations}
+
+    def parcels(self) -> list[str]:
+        return [row[0] for row in self.db.execute("SELECT status FROM outbox ORDER BY sequence")]
+
+
+def test_a_round_commits_states_history_and_what_is_to_be_told_together(gold: GoldLake) -> None:
+    world = World(gold, [DEAD])
+    at = gold.partial(dead_lettered=2)
+    assert world.round() == {"Dead": [AlertState.FIRING]}
+    (parcel,) = Outbox(world.db).due(datetime.now(UTC))
+    assert (parcel.receiver, parcel.status, parcel.data_as_of) == ("pager", "firing", at)
+    assert world.published == 1
+    assert world.db.execute("SELECT to_state, value FROM transitions").fetchall() == [("firing", 2.0)]
+    assert world.db.execute("SELECT reason FROM decisions").fetchall() == [("first notification of this group",)]
+    world.round()
+    assert world.parcels() == ["firing"]
+    gold.partial(sidelined=2)
+    world.round(datetime.now(UTC) + timedelta(seconds=2))
+    assert world.parcels() == ["firing", "resolved"]
+
+
+def test_a_failed_commit_leaves_neither_state_nor_message(gold: GoldLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(gold, [DEAD])
+    gold.partial(dead_lettered=1)
+
+    def broken(*_: object) -> None:
+        raise sqlite3.OperationalError("disk full")
+
+    monkeypatch.setattr("alerts.store.outbox.Parcel.insert", broken)
+    with pytest.raises(sqlite3.OperationalError):
+        world.round()
+    assert world.parcels() == []
+    assert world.db.execute("SELECT COUNT(*) FROM alerts").fetchone() == (0,)
+    monkeypatch.undo()
+    world.start()  # as its supervisor would
+    assert world.round() == {"Dead": [AlertState.FIRING]}
+    assert world.parcels() == ["firing"]
+
+
+def test_a_restart_restores_firing_and_tells_nobody_again(gold: GoldLake) -> None:
+    world = World(gold, [DEAD])
+    gold.partial(dead_lettered=1)
+    world.round()
+    fired_at = world.engine.snapshot.evaluations[0].alerts[0].fired_at
+    world.start()
+    assert world.round() == {"Dead": [AlertState.FIRING]}
+    assert world.engine.snapshot.evaluations[0].alerts[0].fired_at == fired_at
+    assert world.parcels() == ["firing"]
+
+
+def test_one_broken_rule_leaves_the_others_alone_and_is_told_of(gold: GoldLake) -> None:
+    twice = rule("Twice", "SELECT queue, SUM(dead_lettered) AS value FROM partials GROUP BY queue, tenant")
+    failing = rule("RuleFailing", "SELECT rule, failing_seconds AS value FROM rule_health WHERE NOT ok")
+    world = World(gold, [twice, DEAD, failing])
+    gold.partial(dead_lettered=1, tenant="a")
+    gold.partial(dead_lettered=1, tenant="b")
+    assert world.round() == {"Twice": [], "Dead": [AlertState.FIRING] * 2, "RuleFailing": [AlertState.FIRING]}
+    (twice_now,) = [e for e in world.engine.snapshot.evaluations if e.rule == "Twice"]
+    assert (twice_now.ok, "same labels" in (twice_now.error or "")) == (False, True)
+
+
+def test_data_that_stops_resolves_nothing(gold: GoldLake) -> None:
+    stale = rule("StaleData", "SELECT broker, age_seconds AS value FROM data_freshness WHERE stale")
+    world = World(gold, [DEAD, stale])
+    gold.partial(dead_lettered=1, at=datetime.now(UTC) - timedelta(seconds=30))
+    assert world.round() == {"Dead": [AlertState.FIRING], "StaleData": []}
+    gold.partial(sidelined=1, at=datetime.now(UTC) - timedelta(seconds=30))
+    later = datetime.now(UTC) + timedelta(seconds=61)
+    assert world.round(later) == {"Dead": [AlertState.FIRING], "StaleData": [AlertState.FIRING]}
+    assert [e.stale for e in world.engine.snapshot.evaluations if e.rule == "Dead"] == [True]
+
+
+def test_idle_queues_are_not_stale_as_long_as_they_are_sampled(gold: GoldLake) -> None:
+    world = World(gold, [DEAD])
+    gold.partial(dead_lettered=1, at=datetime.now(UTC) - timedelta(minutes=10))
+    now = datetime.now(UTC)
+    stamps = {"broker": "nats", "queue": "orders", "source": "t", "ingested_at": now, "ingest_date": now.date()}
+    gold.lake.append("queue_samples", pa.Table.from_pylist([{**stamps, "sampled_at": now}]))
+    assert world.round() == {"Dead": [AlertState.FIRING]}
+    event = {"event_id": "e", "event_type": "enqueued", "message_id": "m", "occurred_at": now, "clock": "broker"}
+    gold.lake.append("message_events", pa.Table.from_pylist([{**stamps, **event}]))
+    world.round()
+    assert world.engine.snapshot.freshness.stale, "an event that gold lacks means that analytics is behind"
+
+
+def test_rules_that_are_gone_resolve_their_alerts(gold: GoldLake) -> None:
+    world = World(gold, [DEAD])
+    gold.partial(dead_lettered=1)
+    world.round()
+    world.rules = []
+    world.start()
+    world.round(datetime.now(UTC) + timedelta(seconds=2))
+    assert world.db.execute("SELECT to_state, reason FROM transitions ORDER BY id").fetchall()[1:] == [
+        ("inactive", "the rule is no longer there")
+    ]
+    assert world.parcels() == ["firing", "resolved"]
+
+
+def test_history_is_copied_into_the_lake_exactly_once(gold: GoldLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(gold, [DEAD])
+    gold.partial(dead_lettered=1)
+    world.round()
+
+    def crash(*_: object) -> None:
+        raise RuntimeError("killed after the commit to the lake, before the rows left the store")
+
+    monkeypatch.setattr("alerts.store.export.transaction", crash)
+    with pytest.raises(RuntimeError):
+        Exporter(world.db, gold.lake).export()
+    monkeypatch.undo()
+    Exporter(world.db, gold.lake).export()
+    gold.partial(sidelined=1)
+    world.round()
+    assert Exporter(world.db, gold.lake).export() == 1
+    rows = world.reader.query("SELECT to_state, labels, reason FROM alert_transitions ORDER BY at").to_pylist()
+    assert [row["to_state"] for row in rows] == ["firing", "inactive"]
+    assert dict(rows[0]["labels"])["tenant"] == "acme"
+    assert world.db.execute("SELECT COUNT(*) FROM transitions").fetchone() == (0,)
+
+
+def test_policies_read_what_the_rules_saw(gold: GoldLake) -> None:
+    some = rule("Any", "SELECT broker, queue, SUM(backlog) AS value FROM tenant_backlog_now GROUP BY broker, queue")
+    world = World(gold, [some])
+    gold.partial(enqueued=3)
+    world.round()
+    gold.partial(enqueued=4)
+    assert world.engine.query("SELECT backlog FROM tenant_backlog_now").to_pylist() == [{"backlog": 3}]
+    assert world.engine.query("SELECT COUNT(*) AS n FROM partials").to_pylist() == [{"n": 2}]
+    with pytest.raises(UserError):
+        world.engine.query("DROP TABLE partials")
