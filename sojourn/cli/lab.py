@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,9 +10,10 @@ from sojourn.cli.options import ConfigOption, LakeOption, part
 
 
 def lab(
-    scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
+    scenario: Annotated[str, typer.Argument(help="A built-in scenario's name, or a file.")],
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many runs each figure is taken over.")] = 5,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
     """Simulate queues under the very laws of the alerts' policies."""
-    part("lab.run").run(Path(scenario))
+    typer.echo(part("lab.run").main(scenario, seeds=seeds))

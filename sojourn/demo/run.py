@@ -31,7 +31,6 @@ from sojourn.supervise.supervisor import TICK_SECONDS, Child, Event, State, Supe
 from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import ensure_java
 
-LOOK_SECONDS = 1.0
 #: How long the first metrics may take; on an idle machine they take 15.
 WARM_UP_SECONDS = 120.0
 #: How long the lake may take to show what the broker counted, at the end and after Ctrl-C.
@@ -230,13 +229,11 @@ class _Demo:
 
     def _until(self, done: Callable[[], bool]) -> None:
         """Keep the children alive and the screen moving until ``done``, or until we are told to stop."""
-        due = 0.0
         while not self.stop.is_set() and not done():
             self.supervisor.tick()
             if failed := [name for name, state in self.supervisor.states().items() if state is State.FAILED]:
                 raise self.supervisor.failure(failed[0])
-            if time.time() >= due:
-                due = time.time() + LOOK_SECONDS
+            if self.screen.wants:
                 self.screen.show(self.looker.look(time.time(), self.troubles))
             time.sleep(TICK_SECONDS)
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from sojourn.demo import scenario
 
+LIVE_SECONDS = 1.0
 PLAIN_SECONDS = 5.0
 BAR_WIDTH = 40
 
@@ -51,7 +52,7 @@ class Screen:
     def __init__(self, console: Console) -> None:
         self.console = console
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
-        self._last = ("", 0.0)
+        self._shown_at = -PLAIN_SECONDS
 
     def __enter__(self) -> Screen:
         if self._live:
@@ -68,14 +69,18 @@ class Screen:
         """Print a sentence that stays."""
         self.console.print(escape(sentence), style=style, soft_wrap=True, highlight=False)
 
+    @property
+    def wants(self) -> bool:
+        """Whether a look would be shown now: without a terminal a look is a line, and dearer than it is worth."""
+        pause = LIVE_SECONDS if self._live else PLAIN_SECONDS
+        return time.monotonic() - self._shown_at >= pause
+
     def show(self, status: Status) -> None:
-        """Show where things stand; without a terminal, when the phase changes and each five seconds."""
+        """Show where things stand."""
+        self._shown_at = time.monotonic()
         if self._live:
             self._live.update(_rendered(status), refresh=True)
-            return
-        phase, at = self._last
-        if status.phase != phase or time.monotonic() - at >= PLAIN_SECONDS:
-            self._last = (status.phase, time.monotonic())
+        else:
             self.say(status.line())
 
 
