@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from alerts.settings import AlertSettings
 from alerts.store import Exporter, States, connect
 from alerts.store.export import export_quietly
 from lake.definitions import Definitions
-from lake.errors import SojournError
+from lake.errors import SojournError, UserError
 from lake.files import only_one, write_atomically
 from lake.reader import Reader
 from lake.store import Lake
@@ -41,6 +42,16 @@ def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once
 
     UserError for rules, receivers or settings that cannot be used, or if the lake has an alert process already.
     """
+    try:
+        _run(settings, lake_root, stop, once=once)
+    except sqlite3.Error as error:
+        store = lake_root / "state" / "alerts.sqlite"
+        raise UserError(
+            f"{store} cannot be written: {error}", "free disk space or mend the file's permissions"
+        ) from error
+
+
+def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once: bool) -> None:
     rules = load_rules(settings.rules, builtin=settings.builtin)
     lake = Lake(lake_root)
     lake.create()
@@ -82,17 +93,24 @@ def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once
         if once:
             one_round(True)
         else:
-            _watch(reader, settings, engine, one_round, stop)
+            _watch(reader, settings, engine, sender, one_round, stop)
 
 
 def _watch(
-    reader: Reader, settings: AlertSettings, engine: Engine, one_round: Callable[[bool], None], stop: threading.Event
+    reader: Reader,
+    settings: AlertSettings,
+    engine: Engine,
+    sender: Sender,
+    one_round: Callable[[bool], None],
+    stop: threading.Event,
 ) -> None:
     """Run a round whenever the lake has grown, or the interval has passed; skipped rounds are never caught up."""
     shortest, longest = settings.min_interval.total_seconds(), settings.interval.total_seconds()
     seen: tuple[int, ...] | None = None
     last = -longest
     while not stop.is_set():
+        if not sender.alive:
+            raise SojournError("webhooks are no longer delivered: the process ends, to be started again")
         try:
             token = reader.token(*WATCHED)
             waited = time.monotonic() - last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from functools import lru_cache
 
 import pyarrow as pa
 import sqlglot
@@ -61,7 +62,7 @@ class ViewCache:
 
     def query(self, sql: str) -> pa.Table:
         """The rows of the checked SELECT ``sql``, over views as they were last read."""
-        tables = tables_of(sqlglot.parse_one(sql, read="spark"))
+        tables = _tables(sql)
         if not all(name in self._outdated or _is_held(name) for name in tables):
             return self._query(sql)
         self.refresh(tables - self._outdated.keys())
@@ -79,6 +80,11 @@ class ViewCache:
     def close(self) -> None:
         """Let go of everything."""
         self._memory.close()
+
+
+@lru_cache(maxsize=1024)
+def _tables(sql: str) -> frozenset[str]:
+    return frozenset(tables_of(sqlglot.parse_one(sql, read="spark")))
 
 
 def _is_held(name: str) -> bool:

@@ -24,6 +24,8 @@ from alerts.store.outbox import Delivery, Outbox, Parcel
 from lake.errors import UserError
 
 log = logging.getLogger(__name__)
+# It would log each request with its url, which may hold a receiver's key.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 #: Attempts that may be under way towards one receiver at a time.
 CONCURRENCY = 4
@@ -89,8 +91,18 @@ class Sender:
         self.wake()
         self._thread.join(timeout + (15 if finish else 1))
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread still runs; if it died, the process should end and be started again."""
+        return self._thread.is_alive()
+
     def _run(self) -> None:
-        asyncio.run(self._main())
+        try:
+            asyncio.run(self._main())
+        except Exception:
+            log.exception("the sender cannot go on; what it has not delivered stays in the outbox")
+        finally:
+            self._ready.set()
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
