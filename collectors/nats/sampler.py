@@ -17,17 +17,15 @@ from collectors.settings import BrokerSettings, CollectSettings, StreamSettings
 from collectors.writer import Writer
 from lake.tables import QUEUE_SAMPLES
 
-NO_CONSUMER_HERE = "the stream has no durable consumer"
-NOT_COUNTED = "JetStream does not count polls"
-AGE_UNKNOWN = "the message behind the acknowledgement floor is gone"
-_WHOLE_STREAM = (
-    "in_flight",
-    "redelivered_total",
-    "delivered_total",
-    "acked_total",
-    "in_flight_limit",
-    "visibility_timeout_seconds",
-)
+#: What JetStream does not tell of any queue, and why.
+_UNTOLD = {
+    "delayed": "JetStream counts delayed messages as in flight",
+    "polls_total": "JetStream does not count polls",
+    "empty_polls_total": "JetStream does not count polls",
+    "acked_total": "JetStream does not count acknowledgements",
+    "prefetch": "each client chooses its own",
+}
+_OF_A_CONSUMER = ("delivered_total", "redelivered_total", "in_flight_limit", "visibility_timeout_seconds")
 _STREAMS_AT_ONCE = 64
 
 
@@ -111,24 +109,27 @@ def samples(
     facts = StreamFacts(stream["config"], stream["created"], state["first_seq"], state["last_seq"])
     subscribed = subscriptions(facts, consumers)
     if not subscribed:
-        age = (sampled_at - microseconds(state["first_ts"])) / 1e6 if state["messages"] else None
-        missing = dict.fromkeys(_WHOLE_STREAM, NO_CONSUMER_HERE) | _polls()
-        whole = {"subscriber": None, "depth": state["messages"], "consumers": 0, "oldest_age_seconds": age}
+        age: float | None = (sampled_at - microseconds(state["first_ts"])) / 1e6 if state["messages"] else 0.0
+        missing = _UNTOLD | dict.fromkeys(_OF_A_CONSUMER, "the stream has no durable consumer")
+        whole = {"depth": state["messages"], "in_flight": 0, "consumers": 0, "oldest_age_seconds": age}
         return [common | whole | {"unavailable": missing}]
     rows = []
     for name, subscription in subscribed.items():
         info = consumers[name]
-        config, missing = info["config"], _polls()
+        config, missing = info["config"], dict(_UNTOLD)
         outstanding = info["num_pending"] + info["num_ack_pending"]
-        head, age = heads.get(name), None
+        head = heads.get(name)
+        age = None if outstanding else 0.0
         if outstanding and head is not None:
             age = max(0.0, (microseconds(info["ts"]) - head) / 1e6)
         elif outstanding:
-            missing["oldest_age_seconds"] = AGE_UNKNOWN
+            missing["oldest_age_seconds"] = "the message behind the acknowledgement floor is gone"
         limit = config.get("max_ack_pending", 0)
         if limit <= 0:
             missing["in_flight_limit"] = "the consumer has no limit"
-        missing["delayed"] = "JetStream counts delayed messages as in flight"
+        push = "deliver_subject" in config
+        if not push:
+            missing["consumers"] = "JetStream does not count the clients that pull"
         rows.append(
             common
             | {
@@ -137,7 +138,7 @@ def samples(
                 "depth": info["num_pending"],
                 "in_flight": info["num_ack_pending"],
                 "oldest_age_seconds": age,
-                "consumers": info["num_waiting"] if not config.get("deliver_subject") else None,
+                "consumers": int(info.get("push_bound", False)) if push else None,
                 "delivered_total": info["delivered"]["consumer_seq"],
                 "redelivered_total": info["num_redelivered"],
                 "in_flight_limit": limit if limit > 0 else None,
@@ -146,10 +147,6 @@ def samples(
             }
         )
     return rows
-
-
-def _polls() -> dict[str, str]:
-    return {"polls_total": NOT_COUNTED, "empty_polls_total": NOT_COUNTED}
 
 
 def samples_table(rows: list[dict[str, Any]], broker: str, source: str) -> pa.Table:

@@ -108,7 +108,7 @@ def start(chosen: CollectSettings, root: Path) -> subprocess.Popen[bytes]:
 def wait_attached(chosen: CollectSettings, over: Any = lambda: False) -> None:
     """Wait until every tapped stream tells its arrivals and every consumer there its acknowledgements."""
     broker = chosen.brokers[0]
-    if not broker.tap.enabled:
+    if not broker.tap.enabled or not broker.streams:
         return
 
     async def attached() -> bool:
@@ -179,7 +179,7 @@ async def consume(
             number = enough.result()
         try:
             messages = await pull.fetch(50, timeout=0.3)
-        except nats.errors.TimeoutError:
+        except TimeoutError:
             continue
         for message in messages:
             done["received"] += 1

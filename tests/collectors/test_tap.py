@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from lake.errors import UserError
 from lake.store import Lake
 from tests.collectors.support import (
     api,
@@ -244,3 +248,116 @@ def test_a_stream_that_is_made_anew_takes_its_unfinished_messages_with_it(
     found = events(root)
     assert kinds(root) == Counter(enqueued=10, expired=5)
     assert len({(event["message_id"], event["event_type"]) for event in found}) == 15
+
+
+def test_what_cannot_be_read_is_kept_whole_and_the_rest_goes_on(own_nats_server: NatsServer, tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+
+    async def work() -> None:
+        connection = await connect(own_nats_server.url)
+        stream = connection.jetstream()
+        await publish(stream, 3)
+        await connection.publish("sojourn.tap.ORDERS.a", b"\xff\x00", headers={"Nats-Stream": "ORDERS"})
+        await connection.publish("$JS.EVENT.METRIC.CONSUMER.ACK.ORDERS.work", b"{")
+        await consume(stream, 3)
+        await connection.close()
+
+    make_queue(own_nats_server.url)
+    for _ in range(2):  # the second run reads nothing twice
+        with collecting(settings(own_nats_server.url), root):
+            if not events(root):
+                asyncio.run(work())
+            wait_finished(root, 3)
+            wait_until(lambda: Lake(root).read("rejected_records").num_rows == 2, "rejected records")
+    rejected = Lake(root).read("rejected_records").to_pylist()
+    assert {row["reason"].split(":")[0] for row in rejected} == {"header Nats-Sequence is missing", "not JSON"}
+    assert all("subject" in row["raw"] for row in rejected)
+    assert kinds(root)["enqueued"] == 3
+
+
+def test_a_stream_that_republishes_already_is_tapped_where_it_does(own_nats_server: NatsServer, tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+
+    async def make() -> None:
+        connection = await connect(own_nats_server.url)
+        republish = {"src": "orders.>", "dest": "elsewhere.orders.>", "headers_only": True}
+        await make_stream(connection, "ORDERS", republish=republish)
+        await make_consumer(connection, "ORDERS", "work", sample_freq="100")
+        await connection.close()
+
+    async def work() -> None:
+        connection = await connect(own_nats_server.url)
+        await publish(connection.jetstream(), 5)
+        await consume(connection.jetstream(), 5)
+        config = (await api(connection, "STREAM.INFO.ORDERS"))["config"]
+        assert config["republish"]["dest"] == "elsewhere.orders.>"
+        await connection.close()
+
+    asyncio.run(make())
+    with collecting(settings(own_nats_server.url), root):
+        asyncio.run(work())
+        wait_finished(root, 5)
+    assert kinds(root)["enqueued"] == 5
+
+
+def test_a_broker_that_restarts_is_read_on_where_it_was_left(own_nats_server: NatsServer, tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+
+    async def work() -> None:
+        connection = await connect(own_nats_server.url)
+        await publish(connection.jetstream(), 10)
+        await consume(connection.jetstream(), 10)
+        await connection.flush()
+        await asyncio.sleep(0.3)
+        await connection.close()
+
+    make_queue(own_nats_server.url, ack_wait=1_000_000_000)
+    with collecting(settings(own_nats_server.url), root):
+        asyncio.run(work())
+        own_nats_server.stop()
+        own_nats_server.start()
+        asyncio.run(work())
+        found = wait_finished(root, 20)
+    assert kinds(root)["enqueued"] == 20
+    _lives(found)
+
+
+def test_a_lake_that_takes_nothing_for_a_while_loses_nothing(
+    own_nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "lake"
+    full = threading.Event()
+    append = Lake.append
+
+    def append_unless_full(lake: Lake, name: str, *arguments: Any, **options: Any) -> bool:
+        if full.is_set():
+            raise UserError("no space left on the disk", "free some")
+        return append(lake, name, *arguments, **options)
+
+    async def work() -> Counter[str]:
+        connection = await connect(own_nats_server.url)
+        await publish(connection.jetstream(), 200)
+        done = await consume(connection.jetstream(), 200)
+        await connection.close()
+        return done
+
+    monkeypatch.setattr(Lake, "append", append_unless_full)
+    make_queue(own_nats_server.url)
+    with collecting(settings(own_nats_server.url, buffer_capacity=50), root):
+        full.set()
+        done = asyncio.run(work())
+        full.clear()
+        wait_until(lambda: _ended(root) == 200, "all ends")
+    totals = kinds(root)
+    for row in Lake(root).read("event_summaries").to_pylist():
+        for kind in done:
+            totals[kind] += row[kind]
+        totals["enqueued"] += row["enqueued"]
+    assert totals == done + Counter(enqueued=200)
+    assert Lake(root).read("event_summaries").num_rows > 0
+
+
+def _ended(root: Path) -> int:
+    """Messages whose end is known, singly or in summaries."""
+    counts, rolled = kinds(root), Lake(root).read("event_summaries").to_pylist()
+    return sum(counts[kind] + sum(row[kind] for row in rolled) for kind in ("completed", "dead_lettered"))

@@ -1,0 +1,99 @@
+"""The sampler against a real server: what is told is right, what is not told is null with a reason."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from lake.store import Lake
+from lake.tables import QUEUE_SAMPLES
+from tests.collectors.support import collecting, connect, make_consumer, make_queue, make_stream, publish, settings
+from tests.support.nats import NatsServer
+from tests.support.waiting import wait_until
+
+MEASURES = [
+    field.name
+    for field in QUEUE_SAMPLES.schema
+    if field.nullable and field.name not in ("subscriber", "dead_letter_for", "unavailable")
+]
+
+
+def newest(root: Path) -> dict[tuple[str, str | None], dict[str, Any]]:
+    rows = Lake(root).read("queue_samples").to_pylist() if (root / "bronze/queue_samples").exists() else []
+    return {(row["queue"], row["subscriber"]): row for row in sorted(rows, key=lambda row: row["sampled_at"])}
+
+
+def test_a_sample_tells_depth_flight_limits_and_age_of_each_subscriber(
+    own_nats_server: NatsServer, tmp_path: Path
+) -> None:
+    root = tmp_path / "lake"
+
+    async def prepare() -> Any:
+        connection = await connect(own_nats_server.url)
+        await make_stream(connection, "EVENTS", retention="limits")
+        await make_consumer(connection, "EVENTS", "billing")
+        await make_consumer(connection, "EVENTS", "audit", filter_subject="events.1")
+        await make_stream(connection, "DEAD", retention="limits")
+        stream = connection.jetstream()
+        await publish(stream, 9)
+        await publish(stream, 9, subject="events")
+        await publish(stream, 4, subject="dead")
+        pull = await stream.pull_subscribe_bind("work", "ORDERS")
+        for message in (await pull.fetch(3, timeout=5))[:1]:
+            await message.ack()
+        await connection.flush()
+        await connection.close()
+
+    make_queue(own_nats_server.url, "ORDERS", ack_wait=45_000_000_000, max_ack_pending=7)
+    asyncio.run(prepare())
+    dead = {"name": "DEAD", "queue": "orders-dlq", "dead_letter_for": "ORDERS"}
+    chosen = settings(own_nats_server.url, "ORDERS", "EVENTS", dead, broker={"tap": {"enabled": False}})
+    with collecting(chosen, root):
+        wait_until(lambda: len(newest(root)) == 4, "samples of every queue")
+    found = newest(root)
+    work = found["ORDERS", None]
+    assert (work["depth"], work["in_flight"], work["in_flight_limit"]) == (6, 2, 7)
+    assert work["visibility_timeout_seconds"] == 45
+    assert work["published_total"] == 9
+    assert work["delivered_total"] == 3
+    assert 0 < work["oldest_age_seconds"] < 60
+    assert found["EVENTS", "billing"]["depth"] == 9
+    assert found["EVENTS", "audit"]["depth"] == 3
+    dead_letters = found["orders-dlq", None]
+    assert (dead_letters["depth"], dead_letters["dead_letter_for"], dead_letters["consumers"]) == (4, "ORDERS", 0)
+    for row in found.values():
+        reasons = dict(row["unavailable"])
+        unknown = {name for name in MEASURES if row[name] is None}
+        assert unknown == set(reasons)
+
+
+def test_without_a_list_every_stream_is_sampled_and_none_is_touched(
+    own_nats_server: NatsServer, tmp_path: Path
+) -> None:
+    root = tmp_path / "lake"
+    make_queue(own_nats_server.url, "ONE")
+    make_queue(own_nats_server.url, "TWO")
+    broker = {"streams": [], "tap": {"enabled": True}}
+    chosen = settings(own_nats_server.url, broker=broker)
+    with collecting(chosen.model_copy(), root):
+        wait_until(lambda: {queue for queue, _ in newest(root)} == {"ONE", "TWO"}, "samples of both")
+
+    async def streams() -> Any:
+        connection = await connect(own_nats_server.url)
+        found = await connection.jetstream().streams_info()
+        await connection.close()
+        return found
+
+    found = asyncio.run(streams())
+    assert {stream.config.name for stream in found} == {"ONE", "TWO"}
+    assert all(stream.config.republish is None for stream in found)
+
+
+def test_an_empty_queue_has_depth_and_age_zero_not_unknown(own_nats_server: NatsServer, tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    make_queue(own_nats_server.url)
+    with collecting(settings(own_nats_server.url, broker={"tap": {"enabled": False}}), root):
+        wait_until(lambda: bool(newest(root)), "a sample")
+    (row,) = newest(root).values()
+    assert (row["depth"], row["in_flight"], row["oldest_age_seconds"]) == (0, 0, 0.0)
