@@ -124,13 +124,17 @@ class _Demo:
         supervisor.start(parts["analyze"])  # the slowest to be ready
         supervisor.start(self.broker.child())
         supervisor.wait_ready("broker", unless=self.stop.is_set)
+        if self.stop.is_set():
+            return
         asyncio.run(provision(self.broker.url))
         supervisor.start(self._receiver(receiver_port))
         # No message before the tap is there: what came and went earlier, the broker could not tell any more.
-        supervisor.start(dataclasses.replace(parts["collect"], ready=self.broker.tapped))
-        supervisor.start(parts["alert"])
+        supervisor.start(dataclasses.replace(parts["collect"], ready=self.broker.tapped, needs=("broker",)))
+        supervisor.start(dataclasses.replace(parts["alert"], needs=("receiver",)))
         self.freshness.start()
         supervisor.wait_ready("collect", unless=self.stop.is_set)
+        if self.stop.is_set():
+            return
         self._start_traffic(f"http://127.0.0.1:{alert_port}")
         if not self.headless:
             supervisor.start(parts["dashboard"])
@@ -159,16 +163,18 @@ class _Demo:
         for number in range(scenario.CONSUMERS):
             seed = str(int(self.started) * 10 + number)
             command = module("sojourn.demo.consumers", self.broker.url, str(share), seed)
-            self.supervisor.start(Child(f"consumer-{number}", command, own_environment()))
+            self.supervisor.start(Child(f"consumer-{number}", command, own_environment(), needs=("broker",)))
         groups = ([tenant for tenant in scenario.TENANTS if tenant != scenario.NOISY], [scenario.NOISY])
         for number, tenants in enumerate(groups):
             arguments = (limits_url, str(self.layout.lake), str(number), str(self.plan.traffic_seconds), *tenants)
             command = module("sojourn.demo.producers", self.broker.url, *arguments)
-            self.supervisor.start(Child(f"producer-{number}", command, own_environment(), ends=True))
+            self.supervisor.start(Child(f"producer-{number}", command, own_environment(), ends=True, needs=("broker",)))
 
     def _finish(self) -> Report | None:
         """Let the queue drain and the lake catch up, then measure; in haste, and maybe nothing, if interrupted."""
         hasty = self.stop.is_set()
+        if hasty:
+            self.screen.say("stopping …")
         start = self.layout.clock_start()
         self.supervisor.stop("producer-0", "producer-1", within=2.0) if self._knows("producer-1") else None
         if start is None or (hasty and self._elapsed() < self.plan.phases[1].begins):

@@ -31,7 +31,10 @@ START_UP_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """What to run under which name, and how to know that it is ready. One that ``ends`` may exit with 0 by itself."""
+    """What to run under which name, and how to know that it is ready.
+
+    One that ``ends`` may exit with 0 by itself. Whom it ``needs`` is asked to stop only after it has stopped itself.
+    """
 
     name: str
     command: Sequence[str]
@@ -39,6 +42,7 @@ class Child:
     ready: Callable[[], bool] | None = None
     ready_within: float = 60.0
     ends: bool = False
+    needs: Sequence[str] = ()
 
 
 class State(Enum):
@@ -193,18 +197,23 @@ class Supervisor:
         return SojournError(f"{name} does not stay up: {said} (see {entry.process.log})")
 
     def stop(self, *names: str, within: float = 8.0) -> None:
-        """Stop the named children, or all, the last started first; kill what remains after ``within`` seconds."""
+        """Stop the named children, or all, each before those it needs; kill what remains after ``within`` seconds."""
         entries = [self._watched[name] for name in names or self._watched]
         entries = [entry for entry in entries if entry.state is not State.STOPPED]
-        for entry in reversed(entries):
-            entry.process.terminate()
+        for entry in entries:
             if entry.state is not State.FAILED:
                 entry.state = State.STOPPING
         deadline = time.monotonic() + within
-        while any(entry.process.group_alive() for entry in entries) and time.monotonic() < deadline:
+        untold, living = list(entries), list(entries)
+        while living and time.monotonic() < deadline:
+            needed = {name for entry in living for name in entry.child.needs}
+            for entry in [entry for entry in untold if entry.child.name not in needed]:
+                entry.process.terminate()
+                untold.remove(entry)
             time.sleep(TICK_SECONDS)
+            living = [entry for entry in living if entry.process.group_alive()]
         for entry in entries:
-            if entry.process.exit_code() is None:
+            if entry.process.exit_code() is None and entry not in untold:
                 self._on_event(Event(entry.child.name, f"did not stop within {within:.0f} s: killed", bad=True))
             entry.process.kill()
             if entry.state is not State.FAILED:

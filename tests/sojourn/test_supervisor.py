@@ -112,6 +112,23 @@ def test_stop_ends_even_a_child_that_will_not_and_what_it_started(supervisor: Su
     assert [event.text for event in events] == ["did not stop within 0 s: killed"]
 
 
+def test_a_child_is_stopped_before_those_that_it_needs(supervisor: Supervisor, tmp_path: Path) -> None:
+    told = tmp_path / "order"
+    slow = (
+        "import pathlib, signal, sys, time\n"
+        f"def stop(*_): time.sleep(0.3); open({str(told)!r}, 'a').write(sys.argv[1]); exit(0)\n"
+        "signal.signal(signal.SIGTERM, stop)\nprint('up', flush=True)\ntime.sleep(60)"
+    )
+    for name, needs in (("broker", ()), ("receiver", ()), ("alert", ("receiver",)), ("worker", ("broker", "alert"))):
+        supervisor.start(Child(name, [sys.executable, "-c", slow, name[0]], needs=needs))
+    until(supervisor, lambda: all("up" in log.read_text() for log in supervisor.logs.iterdir()))
+    supervisor.stop(within=10)
+    order = told.read_text()
+    assert sorted(order) == ["a", "b", "r", "w"]
+    assert order[0] == "w"
+    assert order.index("a") < order.index("r")
+
+
 def test_nothing_is_left_when_the_supervisor_itself_is_killed(tmp_path: Path) -> None:
     roster = tmp_path / "processes.json"
     code = f"""
