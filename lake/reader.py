@@ -119,7 +119,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         config={
             "enable_external_access": "false",
-            "threads": "2",
+            "threads": "1",  # questions are small: a second thread costs more than it brings
             "memory_limit": "1GB",
             "python_enable_replacements": "false",
         }
