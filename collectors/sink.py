@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from collectors.buffer import STEP_BITS, Batch
 from collectors.records import Rejected, events_table, now_us, rejected_table
+from lake.errors import UserError
 from lake.store import Lake
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,10 @@ class Sink:
         summarised = self.lake.committed("event_summaries", self.app_id)
         written = self.lake.committed("message_events", self.app_id)
         if summarised is not None and (written is None or summarised > written):
-            redo = _read(self._folder / f"{summarised}.{_REDO}")
+            path = self._folder / f"{summarised}.{_REDO}"
+            if not path.exists():
+                raise UserError(f"the lake's file {path} is missing", "restore it, or collect into a new lake")
+            redo = _read(path)
             self.lake.append("message_events", redo, app_id=self.app_id, version=summarised)
             log.info("%s: finished the batch that an earlier run was stopped in", self.source)
             written = summarised

@@ -98,8 +98,8 @@ class Memory:
 
     def subscribers(self, queue: str) -> set[str]:
         """The subscribers that were ever named, as far back as is remembered."""
-        told = {row.subscriber for row in self.rows(queue)}
-        return {name for name in told | {entry.subscriber for _, entry in self.entries(queue)} if name is not None}
+        chosen = [table.filter(ds.field("queue") == queue).column("subscriber") for table in (self.events, self.state)]
+        return {name for column in chosen for name in column.unique().to_pylist() if name is not None}
 
     def rows(self, queue: str) -> Iterator[Row]:
         """What the events say of ``queue``'s messages."""

@@ -159,19 +159,22 @@ class NatsTap:
             await watch.meet(self._client, self._broker.tap.first_look_limit)
             await watch.find_missing(self._client)
             watch.check(tap.last, self._position, self._now_there())
+        if len(self._watches) == len(self._broker.streams):
+            self._memory = None  # every stream has taken its part
         self._keep()
 
     async def _begin(self, settings: StreamSettings, facts: StreamFacts, consumers: dict[str, dict[str, Any]]) -> None:
         """Watch a stream from now on."""
-        assert self._memory is not None
+        memory = self._memory
+        assert memory is not None
         await ensure_tap(self._client, self._broker.tap, {settings.name: facts})
         await ensure_republish(self._client, facts, self._broker.tap)
         facts = await stream_facts(self._client, settings.name) or facts
         generation = await self._writer.do(lambda lake: self._generation(lake, settings.name, facts.created))
         tap = self._broker.tap
-        watch = Watch.begin(settings, tap, facts, consumers, self._memory, generation, self._events)
+        watch = Watch.begin(settings, tap, facts, consumers, memory, generation, self._events)
         self._watches[settings.name] = watch
-        if not self._memory.knows(settings.queue_name) or watch.lives.ledger.top == 0:
+        if not memory.knows(settings.queue_name) or watch.lives.ledger.top == 0:
             found = await watch.look_back(self._client, tap.first_look_limit)
             if found:
                 log.info("%s: %s messages were waiting in %s already", self.name, found, settings.name)

@@ -65,6 +65,8 @@ class Watch:
 
     def _end_earlier(self, memory: Memory, out: list[Event]) -> None:
         """A stream that was deleted and made anew took its unfinished messages with it."""
+        if self.generation == 0:
+            return
         at = microseconds(self.facts.created)
         queue = self.settings.queue_name
         open_rows = {(row.generation, row.sequence, row.subscriber): row for row in memory.rows(queue)}
