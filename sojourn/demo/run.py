@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
 import time
 from collections.abc import Callable
@@ -12,11 +11,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from lake.definitions import Definitions
 from lake.errors import SojournError
 from lake.files import only_one, write_atomically
 from lake.reader import Reader
 from lake.store import Lake
-from sojourn.demo import measure, scenario
+from sojourn.demo import cast, measure, scenario
 from sojourn.demo.broker import Broker, StreamReading, provision
 from sojourn.demo.freshness import Freshness
 from sojourn.demo.layout import DEFAULT_LAKE, Layout
@@ -24,15 +24,13 @@ from sojourn.demo.look import Looker
 from sojourn.demo.report import Report
 from sojourn.demo.screen import Screen
 from sojourn.demo.settings_file import TARGET_SECONDS, WINDOW_SECONDS, settings_text
-from sojourn.parts import module, own_environment, part_child
 from sojourn.settings import load
-from sojourn.supervise.probes import free_port, http_ok
-from sojourn.supervise.supervisor import TICK_SECONDS, Child, Event, State, Supervisor
+from sojourn.supervise.supervisor import TICK_SECONDS, Event, State, Supervisor
 from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import ensure_java
 
 #: How long the first metrics may take; on an idle machine they take 15.
-WARM_UP_SECONDS = 120.0
+WARM_UP_SECONDS = 150.0
 #: How long the lake may take to show what the broker counted, at the end and after Ctrl-C.
 FLUSH_SECONDS, HASTY_FLUSH_SECONDS = 15.0, 2.0
 STOP_SECONDS, HASTY_STOP_SECONDS = 8.0, 5.0
@@ -112,63 +110,41 @@ class _Demo:
         ensure_java()
         ensure_jars()  # here, where its progress can be seen, and not in a child
         self.screen.say(f"lake: {layout.lake} (again on the same lake continues it)")
-        alert_port, dashboard_port, receiver_port = free_port(), free_port(), free_port()
-        text = settings_text(layout, self.broker, alert_port, dashboard_port, receiver_port)
-        write_atomically(layout.settings, text)
-        settings = load(layout.settings)
-        self._keep_definitions()
-        parts = {
-            name: part_child(name, settings, layout.settings, layout.lake)
-            for name in ("analyze", "collect", "alert", *(() if self.headless else ("dashboard",)))
-        }
+        ports = cast.Ports.free()
+        write_atomically(layout.settings, settings_text(layout, self.broker, ports))
+        Definitions(window_seconds=WINDOW_SECONDS, target_seconds=TARGET_SECONDS).save(layout.lake)
+        parts = cast.parts(layout, self.broker, load(layout.settings))
         supervisor.start(parts["analyze"])  # the slowest to be ready
         supervisor.start(self.broker.child())
-        supervisor.wait_ready("broker", unless=self.stop.is_set)
-        if self.stop.is_set():
+        if not self._ready("broker"):
             return
         asyncio.run(provision(self.broker.url))
-        supervisor.start(self._receiver(receiver_port))
-        # No message before the tap is there: what came and went earlier, the broker could not tell any more.
-        supervisor.start(dataclasses.replace(parts["collect"], ready=self.broker.tapped, needs=("broker",)))
-        supervisor.start(dataclasses.replace(parts["alert"], needs=("receiver",)))
+        supervisor.start(cast.receiver(layout, ports))
+        supervisor.start(parts["collect"])
+        supervisor.start(parts["alert"])
         self.freshness.start()
-        supervisor.wait_ready("collect", unless=self.stop.is_set)
-        if self.stop.is_set():
+        if not self._ready("collect"):  # what came and went before its tap, the broker could not tell any more
             return
-        self._start_traffic(f"http://127.0.0.1:{alert_port}")
+        for child in (*cast.consumers(self.broker), *cast.producers(layout, self.broker, ports, self.plan)):
+            supervisor.start(child)
         if not self.headless:
             supervisor.start(parts["dashboard"])
-        supervisor.wait_ready(unless=self.stop.is_set)
+        if not self._ready():
+            return
         if not self.headless:
-            self.screen.say(f"dashboard: http://127.0.0.1:{dashboard_port}", "bold")
+            self.screen.say(f"dashboard: http://127.0.0.1:{ports.dashboard}", "bold")
         give_up = time.time() + WARM_UP_SECONDS
         self._until(lambda: self.freshness.first_metrics or time.time() > give_up)
-        if not self.freshness.first_metrics and not self.stop.is_set():
+        if self.freshness.first_metrics:
+            self.screen.say(f"first metrics {time.time() - self.started:.0f} s after the start", "dim")
+            layout.start_clock(time.time())
+        elif not self.stop.is_set():
             raise SojournError(f"no metrics within {WARM_UP_SECONDS:.0f} s: see {layout.logs / 'analyze.log'}")
-        self.screen.say(f"first metrics {time.time() - self.started:.0f} s after the start", "dim")
-        layout.start_clock(time.time())
 
-    def _keep_definitions(self) -> None:
-        from lake.definitions import Definitions
-
-        Definitions(window_seconds=WINDOW_SECONDS, target_seconds=TARGET_SECONDS).save(self.layout.lake)
-
-    def _receiver(self, port: int) -> Child:
-        command = module("sojourn.demo.receiver", str(port), str(self.layout.secret), str(self.layout.webhooks))
-        return Child("receiver", command, own_environment(), ready=http_ok(f"http://127.0.0.1:{port}/healthz"))
-
-    def _start_traffic(self, limits_url: str) -> None:
-        """Consumers first, then producers: two processes of each."""
-        share = scenario.CONCURRENCY // scenario.CONSUMERS
-        for number in range(scenario.CONSUMERS):
-            seed = str(int(self.started) * 10 + number)
-            command = module("sojourn.demo.consumers", self.broker.url, str(share), seed)
-            self.supervisor.start(Child(f"consumer-{number}", command, own_environment(), needs=("broker",)))
-        groups = ([tenant for tenant in scenario.TENANTS if tenant != scenario.NOISY], [scenario.NOISY])
-        for number, tenants in enumerate(groups):
-            arguments = (limits_url, str(self.layout.lake), str(number), str(self.plan.traffic_seconds), *tenants)
-            command = module("sojourn.demo.producers", self.broker.url, *arguments)
-            self.supervisor.start(Child(f"producer-{number}", command, own_environment(), ends=True, needs=("broker",)))
+    def _ready(self, *names: str) -> bool:
+        """Wait for the named children, or all; False if we are told to stop meanwhile."""
+        self.supervisor.wait_ready(*names, unless=self.stop.is_set)
+        return not self.stop.is_set()
 
     def _finish(self) -> Report | None:
         """Let the queue drain and the lake catch up, then measure; in haste, and maybe nothing, if interrupted."""
@@ -176,12 +152,12 @@ class _Demo:
         if hasty:
             self.screen.say("stopping …")
         start = self.layout.clock_start()
-        self.supervisor.stop("producer-0", "producer-1", within=2.0) if self._knows("producer-1") else None
+        self._stop_all("producer", within=2.0)
         if start is None or (hasty and self._elapsed() < self.plan.phases[1].begins):
             return None
         drained = time.time() + (0.0 if hasty else scenario.DRAIN_SECONDS)
         self._until(lambda: time.time() > drained or self._reading().held == 0)
-        self.supervisor.stop(*(f"consumer-{number}" for number in range(scenario.CONSUMERS)), within=3.0)
+        self._stop_all("consumer", within=3.0)
         reader, reading = Reader(self.layout.lake), self._reading()
         patience = time.time() + (HASTY_FLUSH_SECONDS if hasty else FLUSH_SECONDS)
         while not (balance := measure.balance(reader, reading)).exact and time.time() < patience:
@@ -251,8 +227,9 @@ class _Demo:
         start = self.layout.clock_start()
         return time.time() - start if start is not None else -1.0
 
-    def _knows(self, name: str) -> bool:
-        return name in self.supervisor.states()
+    def _stop_all(self, kind: str, within: float) -> None:
+        if names := [name for name in self.supervisor.states() if name.startswith(kind)]:
+            self.supervisor.stop(*names, within=within)
 
     def _reading(self) -> StreamReading:
         return self.broker.reading()

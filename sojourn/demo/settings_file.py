@@ -6,6 +6,7 @@ import json
 
 from sojourn.demo import scenario
 from sojourn.demo.broker import Broker
+from sojourn.demo.cast import Ports
 from sojourn.demo.layout import Layout
 
 _TEMPLATE = """\
@@ -44,6 +45,7 @@ name = {policy}
 kind = "aimd"
 dry_run = false # the default only decides and writes down what it would do
 floor = 5.0
+min_coverage = 0.5 # the queue grows so fast that events, a second behind the broker's count, look incomplete
 cooldown_seconds = 5.0
 lease_seconds = 20.0
 effect_seconds = 8.0
@@ -60,7 +62,7 @@ TARGET_SECONDS = 3.0
 POLICY = "throttle-noisy"
 
 
-def settings_text(layout: Layout, broker: Broker, alert_port: int, dashboard_port: int, receiver_port: int) -> str:
+def settings_text(layout: Layout, broker: Broker, ports: Ports) -> str:
     """The settings of one run: where its servers listen is chosen anew each time."""
     values: dict[str, object] = {
         "lake": str(layout.lake),
@@ -71,10 +73,10 @@ def settings_text(layout: Layout, broker: Broker, alert_port: int, dashboard_por
         "stream": scenario.STREAM,
         "dead_letters": scenario.DEAD_LETTERS,
         "header": scenario.TENANT_HEADER,
-        "alert_port": alert_port,
-        "webhook": f"http://127.0.0.1:{receiver_port}/webhook",
+        "alert_port": ports.alert,
+        "webhook": f"http://127.0.0.1:{ports.receiver}/webhook",
         "secret": str(layout.secret),
         "policy": POLICY,
-        "dashboard_port": dashboard_port,
+        "dashboard_port": ports.dashboard,
     }
     return _TEMPLATE.format(**{name: json.dumps(value) for name, value in values.items()})

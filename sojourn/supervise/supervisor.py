@@ -40,7 +40,7 @@ class Child:
     command: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     ready: Callable[[], bool] | None = None
-    ready_within: float = 60.0
+    ready_within: float = 90.0
     ends: bool = False
     needs: Sequence[str] = ()
 
