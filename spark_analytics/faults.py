@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import PySparkException
 
 from lake.errors import SojournError, UserError
 
 _REBUILD = "compute gold anew from bronze: `sojourn analyze --rebuild`"
+LONGEST = 300
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 #: Pattern in Spark's or Delta's message → what it means, how to mend it.
 _KNOWN = (
     (r"No space left on device", "no space left on the disk", "free some, then start again: nothing is lost"),
@@ -51,11 +52,16 @@ def explained(error: BaseException) -> SojournError:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line that says something, without class names and stack."""
+    """What the innermost cause says, in one line, without class names and stack."""
     text = str(error)
-    if isinstance(error, PySparkException) and error.getCondition() == "STREAM_FAILED":
-        text = text.partition("=== Streaming Query ===")[0]
-    elif isinstance(error, Py4JError):
+    causes = _CAUSE.findall(text)
+    if causes:
+        return _cut(causes[-1])
+    if isinstance(error, Py4JError):
         text = text.partition("\n: ")[2] or text
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:400].rstrip(". ") if lines else type(error).__name__
+    return _cut(lines[0]) if lines else type(error).__name__
+
+
+def _cut(line: str) -> str:
+    return line[:LONGEST].rstrip(". ")

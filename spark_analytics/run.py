@@ -65,11 +65,14 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
 
     check_checkpoint(lake, checkpoint_path(lake.root, EVENTS.name), EVENTS.writes, required=True)
     check_checkpoint(lake, checkpoint_path(lake.root, SUMMARIES.name), SUMMARIES.writes, required=False)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it repeats, with a trace, what we say in one line
     tally = _Tally(progress)
     session = build_session(
         "sojourn-analyze", master=settings.master, conf=_conf(settings), quick_start=settings.quick_start
     )
+    if not log.isEnabledFor(logging.DEBUG):
+        # Both repeat, with traces of a hundred lines, what we say in one.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        session.sparkContext.setLogLevel("OFF")
     try:
         job = Job(session, settings, lake.root, once=once, on_batch=tally.add)
         try:

@@ -1,0 +1,185 @@
+"""The streaming job on a real lake, in its own process: nothing lost, nothing doubled, whatever ends it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lake.errors import UserError
+from lake.files import only_one
+from lake.store import Lake
+from lake.tables import EVENT_SUMMARIES, EVENT_TYPES
+from spark_analytics.run import lock_path, rebuild, run
+from spark_analytics.settings import AnalyzeSettings
+from tests.reference.partials import partials_of
+from tests.spark_analytics.analysis import Analysis, analyse_once
+from tests.spark_analytics.events import START, Row, bronze, event
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+CRASHES = 4
+
+
+def some_events(number: int, count: int = 40) -> list[Row]:
+    """Whole lives of ``count`` messages, some with a failure; ``number`` tells sets apart."""
+    rows: list[Row] = []
+    for index in range(count):
+        name: Row = {"message_id": f"{number}-{index}", "tenant": f"t{index % 5}", "enqueued": index / 10}
+        rows.append(event("enqueued", index / 10, **name))
+        rows.append(event("received", index / 10 + 0.5, attempt=1, **name))
+        if index % 4 == 0:
+            rows.append(event("failed", index / 10 + 0.6, attempt=1, processing_seconds=0.1, **name))
+        else:
+            rows.append(event("completed", index / 10 + 0.7, attempt=1, processing_seconds=0.2, **name))
+    return [row | {"event_id": f"{number}-{position}"} for position, row in enumerate(rows)]
+
+
+def write(lake: Lake, number: int) -> None:
+    lake.append("message_events", bronze(some_events(number)), app_id="test", version=number)
+
+
+def in_bronze(lake: Lake) -> Counter[str]:
+    return Counter(lake.read("message_events", columns=["event_type"]).column("event_type").to_pylist())
+
+
+def in_gold(lake: Lake) -> Counter[str]:
+    rows = lake.read("partials", columns=list(EVENT_TYPES))
+    return Counter(
+        {name: sum(rows.column(name).to_pylist()) for name in EVENT_TYPES if any(rows.column(name).to_pylist())}
+    )
+
+
+def assert_gold_is_bronze(lake: Lake) -> None:
+    assert in_gold(lake) == in_bronze(lake)
+    marks = Counter(lake.read("marks", columns=["message_id"]).column("message_id").to_pylist())
+    assert set(marks.values()) <= {1}
+    assert marks.total() == in_bronze(lake)["failed"]
+    starts = lake.read("partials", columns=["newest_occurred_at"]).column("newest_occurred_at").to_pylist()
+    assert min(starts) >= START
+
+
+@contextmanager
+def load(lake: Lake) -> Iterator[None]:
+    """Bronze that grows five times a second, as a collector's."""
+    done = threading.Event()
+
+    def feed() -> None:
+        own = Lake(lake.root)
+        number = 0
+        while not done.wait(0.2):
+            write(own, number)
+            number += 1
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        yield
+    finally:
+        done.set()
+        feeder.join()
+
+
+def wait_for_more(lake: Lake, analysis: Analysis, version: int) -> None:
+    deadline = time.monotonic() + 150
+    while lake.version("partials") <= version:
+        assert analysis.running(), analysis.log
+        assert time.monotonic() < deadline, analysis.log
+        time.sleep(0.005)
+
+
+@pytest.mark.timeout(900)
+def test_killed_at_any_instant_under_load_it_neither_loses_nor_doubles(lake: Lake) -> None:
+    rng = random.Random()
+    with load(lake):
+        for _ in range(CRASHES):
+            analysis = Analysis(lake)
+            wait_for_more(lake, analysis, lake.version("partials"))
+            time.sleep(rng.choice([0.0, rng.random() * 0.2, rng.random() * 2]))
+            analysis.kill()
+    analyse_once(lake)
+    assert in_bronze(lake).total() > 0
+    assert_gold_is_bronze(lake)
+
+
+@pytest.mark.timeout(400)
+def test_told_to_stop_it_finishes_its_batch_and_goes_on_later_from_there(lake: Lake) -> None:
+    write(lake, 0)
+    analysis = Analysis(lake)
+    wait_for_more(lake, analysis, 0)
+    code, seconds = analysis.terminate()
+    assert (code, "Traceback" in analysis.log) == (0, False), analysis.log
+    assert seconds < 10
+    assert_gold_is_bronze(lake)
+    write(lake, 1)
+    analyse_once(lake)
+    assert_gold_is_bronze(lake)
+    version = lake.version("partials")
+    analyse_once(lake)
+    assert lake.version("partials") == version, "there was nothing new"
+
+
+@pytest.mark.timeout(400)
+def test_without_its_checkpoint_it_refuses_and_rebuilds_when_asked(lake: Lake) -> None:
+    write(lake, 0)
+    analyse_once(lake)
+    before = in_gold(lake)
+    shutil.rmtree(lake.state_path("checkpoints"))
+    with pytest.raises(UserError, match=r"sojourn analyze --rebuild"):
+        run(AnalyzeSettings(), lake.root, threading.Event(), once=True)
+    assert in_gold(lake) == before
+    analyse_once(lake, "rebuild")
+    assert_gold_is_bronze(lake)
+    rebuild(AnalyzeSettings(), lake.root)
+    assert in_gold(lake) == Counter()
+    analyse_once(lake)
+    assert_gold_is_bronze(lake)
+
+
+@pytest.mark.timeout(400)
+def test_summaries_are_added_to_what_events_tell(lake: Lake) -> None:
+    [partial] = partials_of([event("enqueued", 1.0), event("received", 1.5, attempt=1)])
+    extra = {"source": "test", "ingested_at": START, "ingest_date": START.date()}
+    lake.append("event_summaries", pa.Table.from_pylist([partial | extra], EVENT_SUMMARIES.schema))
+    write(lake, 0)
+    analyse_once(lake)
+    gold, events = in_gold(lake), in_bronze(lake)
+    assert (gold["enqueued"], gold["received"]) == (events["enqueued"] + 1, events["received"] + 1)
+    analyse_once(lake)
+    assert in_gold(lake) == gold
+
+
+def test_a_second_analysis_of_the_same_lake_is_refused(lake: Lake) -> None:
+    with (
+        only_one(lock_path(lake.root), "an analysis of this lake"),
+        pytest.raises(UserError, match="already running"),
+    ):
+        run(AnalyzeSettings(), lake.root, threading.Event(), once=True)
+
+
+def test_gold_older_than_its_checkpoint_is_refused(lake: Lake) -> None:
+    checkpoint = lake.state_path("checkpoints", "analyze", "events", "metadata")
+    checkpoint.write_text('{"id": "gone"}', encoding="utf-8")
+    (checkpoint.parent / "commits").mkdir()
+    (checkpoint.parent / "commits" / "7").write_text("v1\n{}", encoding="utf-8")
+    with pytest.raises(UserError, match="gold lacks batches"):
+        run(AnalyzeSettings(), lake.root, threading.Event(), once=True)
+
+
+@pytest.mark.timeout(400)
+def test_a_damaged_table_is_one_clear_line(lake: Lake) -> None:
+    write(lake, 0)
+    for file in Path(lake.path("message_events")).rglob("*.parquet"):
+        file.write_bytes(b"not a Parquet file")
+    analysis = Analysis(lake, "once")
+    assert analysis.wait() == 2, analysis.log
+    [line] = [line for line in analysis.log.splitlines() if line.startswith("error: ")]
+    assert "damaged" in line and "Traceback" not in analysis.log
