@@ -74,6 +74,8 @@ _ALL = (
     _stage("stage_shares"),
     _stage("stage_noisy"),
     _stage("stage_samples"),
+    _stage("stage_sampled"),
+    _stage("stage_dead_letters"),
     _stage("stage_open_cells"),
     _view("stage_oldest", "stage_oldest", instants="i.changed = 1 OR i.is_now = 1"),
     _view("stage_oldest_now", "stage_oldest", instants=_NOW),

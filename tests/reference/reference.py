@@ -199,7 +199,10 @@ class Reference:
 
     def _quiet(self, key: Key, second: int) -> bool:
         arrivals = [e.second for e in self.by_key[key] if e.type == "enqueued" and e.second <= second]
-        return self._state(key, second)["ready"] == 0 or not arrivals or second - max(arrivals) >= 300
+        if not arrivals or second - max(arrivals) >= 300:
+            return True
+        state = self._state(key, second)
+        return state["backlog"] == 0 or (state["ready"] == 0 and not self._entered(key, second))
 
     def _noisy(self, key: Key, second: int) -> bool:
         """Whether, of the tenant's instants up to ``second``, the last entry is later than the last quiet one."""

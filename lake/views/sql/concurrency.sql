@@ -34,22 +34,11 @@ p99 AS (
   FROM ranked
   GROUP BY broker, queue, subscriber, tenant, at_second
 ),
-limits_then AS (
-  SELECT i.broker, i.queue, i.subscriber, i.tenant, i.at_second, MAX_BY(q.in_flight_limit, q.sampled_us) AS limit_then
-  FROM stage_tenants AS i
-  JOIN stage_samples AS q
-    ON q.broker = i.broker
-    AND q.queue = i.queue
-    AND q.subscriber = i.subscriber
-    AND (q.at_second <= i.at_second OR i.is_now = 1)
-  WHERE $instants AND q.in_flight_limit IS NOT NULL
-  GROUP BY i.broker, i.queue, i.subscriber, i.tenant, i.at_second
-),
 measured AS (
   SELECT
     i.*,
     p.bucket,
-    l.limit_then AS concurrency_limit,
+    l.in_flight_limit AS concurrency_limit,
     i.window_received / i.window_seconds AS start_rate,
     CASE
       WHEN i.window_processing_count > 0 THEN i.window_processing_sum / CAST(i.window_processing_count AS DOUBLE)
@@ -61,12 +50,10 @@ measured AS (
     AND p.subscriber = i.subscriber
     AND p.tenant = i.tenant
     AND p.at_second = i.at_second
-  LEFT JOIN limits_then AS l
-    ON l.broker = i.broker
-    AND l.queue = i.queue
-    AND l.subscriber = i.subscriber
-    AND l.tenant = i.tenant
-    AND l.at_second = i.at_second
+  LEFT JOIN stage_queues AS q
+    ON q.broker = i.broker AND q.queue = i.queue AND q.subscriber = i.subscriber AND q.at_second = i.at_second
+  LEFT JOIN stage_sampled AS l
+    ON l.broker = i.broker AND l.queue = i.queue AND l.subscriber = i.subscriber AND l.at_second = q.limit_second
   WHERE $instants
 )
 SELECT

@@ -7,6 +7,7 @@ WITH aged AS (
   FROM stage_queues AS q
   LEFT JOIN stage_queue_oldest AS o
     ON o.broker = q.broker AND o.queue = q.queue AND o.subscriber = q.subscriber AND o.at_second = q.at_second
+  WHERE q.changed = 1 OR q.is_now = 1
 ),
 moded AS (
   SELECT

@@ -8,19 +8,25 @@ WITH noisy_changes AS (
     enqueued, finished, received, retries, dead_lettered
   FROM stage_noisy
 ),
+keys AS (
+  SELECT broker, queue, subscriber FROM noisy_changes
+  UNION
+  SELECT broker, queue, subscriber FROM stage_sampled
+),
 parts AS (
-  SELECT * FROM noisy_changes
+  SELECT *, 0 AS dead_letter_change, 0 AS dead_letter_known_change FROM noisy_changes
+  UNION ALL
+  SELECT broker, queue, subscriber, at_second, changed, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+  FROM stage_sampled
+  UNION ALL
+  SELECT k.broker, k.queue, k.subscriber, c.now_second, 0 AS changed, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+  FROM keys AS k
+  JOIN stage_clock AS c ON c.broker = k.broker
   UNION ALL
   SELECT
-    s.broker, s.queue, s.subscriber, s.at_second, 1 AS changed, 0, 0, 0, 0, 0, 0, 0, 0
-  FROM stage_samples AS s
-  JOIN stage_clock AS c ON c.broker = s.broker
-  WHERE s.at_second <= c.now_second
-  UNION ALL
-  SELECT DISTINCT
-    s.broker, s.queue, s.subscriber, c.now_second, 0 AS changed, 0, 0, 0, 0, 0, 0, 0, 0
-  FROM stage_samples AS s
-  JOIN stage_clock AS c ON c.broker = s.broker
+    k.broker, k.queue, k.subscriber, d.at_second, 0 AS changed, 0, 0, 0, 0, 0, 0, 0, 0, d.depth_change, d.known_change
+  FROM keys AS k
+  JOIN stage_dead_letters AS d ON d.broker = k.broker AND d.queue = k.queue
 ),
 seconds AS (
   SELECT
@@ -33,7 +39,9 @@ seconds AS (
     SUM(finished) AS finished,
     SUM(received) AS received,
     SUM(retries) AS retries,
-    SUM(dead_lettered) AS dead_lettered
+    SUM(dead_lettered) AS dead_lettered,
+    SUM(dead_letter_change) AS dead_letter_change,
+    SUM(dead_letter_known_change) AS dead_letter_known_change
   FROM parts
   GROUP BY broker, queue, subscriber, at_second
 ),
@@ -58,8 +66,18 @@ SELECT
   CAST(SUM(s.finished) OVER lately AS DOUBLE) AS window_finished,
   CAST(SUM(s.received) OVER lately AS DOUBLE) AS window_received,
   CAST(SUM(s.retries) OVER lately AS DOUBLE) AS window_retries,
-  CAST(SUM(s.dead_lettered) OVER lately AS BIGINT) AS window_dead_lettered
+  CAST(SUM(s.dead_lettered) OVER lately AS BIGINT) AS window_dead_lettered,
+  CASE
+    WHEN SUM(s.dead_letter_known_change) OVER so_far > 0 THEN CAST(SUM(s.dead_letter_change) OVER so_far AS BIGINT)
+  END AS dlq_depth,
+  -- Where to find the newest sample, and the newest limit that any sample told.
+  MAX(CASE WHEN n.sampled_us IS NOT NULL THEN s.at_second END) OVER so_far AS sample_second,
+  MAX(CASE WHEN n.in_flight_limit IS NOT NULL THEN s.at_second END) OVER so_far AS limit_second,
+  SUM(n.polls) OVER lately AS polls,
+  SUM(n.empty_polls) OVER lately AS empty_polls
 FROM seconds AS s
+LEFT JOIN stage_sampled AS n
+  ON n.broker = s.broker AND n.queue = s.queue AND n.subscriber = s.subscriber AND n.at_second = s.at_second
 JOIN stage_clock AS c ON c.broker = s.broker
 LEFT JOIN firsts AS f ON f.broker = s.broker AND f.queue = s.queue AND f.subscriber = s.subscriber
 WINDOW

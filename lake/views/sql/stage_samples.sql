@@ -1,16 +1,19 @@
 -- Samples with the broker's counters turned into what was polled since the sample before. A fall is a restart.
+-- A sample that is newer than the newest event tells about that event's second.
 SELECT
-  broker, queue, COALESCE(subscriber, '') AS subscriber,
-  unix_micros(sampled_at) AS sampled_us,
-  unix_micros(sampled_at) DIV 1000000 AS at_second,
-  depth, in_flight, in_flight_limit, dead_letter_for, staleness_seconds,
+  s.broker, s.queue, COALESCE(s.subscriber, '') AS subscriber,
+  unix_micros(s.sampled_at) AS sampled_us,
+  LEAST(unix_micros(s.sampled_at) DIV 1000000, c.now_second) AS at_second,
+  CASE WHEN unix_micros(s.sampled_at) DIV 1000000 <= c.now_second THEN 1 ELSE 0 END AS changed,
+  s.depth, s.in_flight, s.in_flight_limit, s.dead_letter_for, s.staleness_seconds,
   CASE
-    WHEN polls_total >= LAG(polls_total) OVER before AND empty_polls_total >= LAG(empty_polls_total) OVER before
-      THEN polls_total - LAG(polls_total) OVER before
+    WHEN s.polls_total >= LAG(s.polls_total) OVER before AND s.empty_polls_total >= LAG(s.empty_polls_total) OVER before
+      THEN s.polls_total - LAG(s.polls_total) OVER before
   END AS polls,
   CASE
-    WHEN polls_total >= LAG(polls_total) OVER before AND empty_polls_total >= LAG(empty_polls_total) OVER before
-      THEN empty_polls_total - LAG(empty_polls_total) OVER before
+    WHEN s.polls_total >= LAG(s.polls_total) OVER before AND s.empty_polls_total >= LAG(s.empty_polls_total) OVER before
+      THEN s.empty_polls_total - LAG(s.empty_polls_total) OVER before
   END AS empty_polls
-FROM queue_samples
-WINDOW before AS (PARTITION BY broker, queue, COALESCE(subscriber, '') ORDER BY sampled_at)
+FROM queue_samples AS s
+JOIN stage_clock AS c ON c.broker = s.broker
+WINDOW before AS (PARTITION BY s.broker, s.queue, COALESCE(s.subscriber, '') ORDER BY s.sampled_at)
