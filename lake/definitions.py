@@ -17,7 +17,7 @@ class Definitions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    window_seconds: int = Field(default=60, ge=1, le=3600, description="length of the sliding window of rates")
+    window_seconds: int = Field(default=60, ge=1, le=60, description="length of the sliding window of rates")
     target_seconds: float = Field(
         default=30.0, gt=0, description="oldest age above which a queue is `backlogged` rather than `fast`"
     )

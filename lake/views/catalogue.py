@@ -40,7 +40,29 @@ _DRAIN_ETA = (
     "THEN CAST(backlog AS DOUBLE) / (completion_rate - arrival_rate) END"
 )
 
+
+def _level_second(second: str) -> str:
+    """SQL for the last second of the bucket that holds ``second``, where partials (levels ``l``) were rolled up."""
+    return (
+        f"CASE WHEN {second} <= l.hours_until THEN {second} DIV 3600 * 3600 + 3599 "
+        f"WHEN {second} <= l.minutes_until THEN {second} DIV 60 * 60 + 59 ELSE {second} END"
+    )
+
+
+def _window_seconds(row: str, first_second: str) -> str:
+    """SQL for the length of a row's window: a rolled-up bucket's own, else the window as far as there are seconds."""
+    return (
+        f"CASE WHEN {row}bucket_seconds > 1 THEN {row}bucket_seconds ELSE GREATEST(1, LEAST($window, "
+        f"{row}at_second - GREATEST({first_second} - 1, {row}level_starts_after))) END"
+    )
+
+
 _FORMULAS = {
+    "apart": "100000000000",
+    "level_second": _level_second("e.at_second"),
+    "sample_second": _level_second("s.at_second"),
+    "window_seconds": _window_seconds("", "first_second"),
+    "queue_window_seconds": _window_seconds("s.", "f.first_second"),
     "drain_state": _DRAIN_STATE,
     "drain_eta": _DRAIN_ETA,
     "oldest_age": _age_of("o.oldest_second"),
@@ -66,6 +88,7 @@ def _stage(name: str) -> View:
 
 _ALL = (
     _stage("stage_clock"),
+    _stage("stage_levels"),
     _stage("stage_consumers"),
     _stage("stage_partials"),
     _stage("stage_pauses"),

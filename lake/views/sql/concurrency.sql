@@ -1,8 +1,11 @@
 WITH histograms AS (
-  SELECT broker, queue, subscriber, tenant, at_second, cell.index AS bucket, SUM(cell.count) AS n
+  SELECT
+    broker, queue, subscriber, tenant,
+    CASE WHEN bucket_seconds = 1 THEN at_second ELSE at_second - $apart END AS window_second,
+    cell.index AS bucket, SUM(cell.count) AS n
   FROM stage_partials
   LATERAL VIEW explode(processing_histogram) x AS cell
-  GROUP BY broker, queue, subscriber, tenant, at_second, cell.index
+  GROUP BY broker, queue, subscriber, tenant, at_second, bucket_seconds, cell.index
 ),
 merged AS (
   SELECT i.broker, i.queue, i.subscriber, i.tenant, i.at_second, h.bucket, SUM(h.n) AS n
@@ -12,8 +15,8 @@ merged AS (
     AND h.queue = i.queue
     AND h.subscriber = i.subscriber
     AND h.tenant = i.tenant
-    AND h.at_second <= i.at_second
-    AND h.at_second > i.at_second - $window
+    AND h.window_second <= i.window_second
+    AND h.window_second > i.window_second - $window
   WHERE $instants
   GROUP BY i.broker, i.queue, i.subscriber, i.tenant, i.at_second, h.bucket
 ),

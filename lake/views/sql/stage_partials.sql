@@ -5,6 +5,7 @@ SELECT
   c.subscriber,
   p.tenant,
   unix_micros(p.bucket_start) DIV 1000000 + p.bucket_seconds - 1 AS at_second,
+  p.bucket_seconds,
   c.subscriber = p.subscriber AS own,
   p.enqueued,
   CASE WHEN c.subscriber = p.subscriber THEN p.received ELSE 0 END AS received,

@@ -1,4 +1,5 @@
 -- Messages that wait for a retry, or are delayed: from the failure until the next attempt or the end.
+-- Where partials were rolled up, a pause begins and ends with their buckets.
 WITH paused AS (
   SELECT
     broker, queue, subscriber, tenant, message_id, event_type,
@@ -31,10 +32,15 @@ edges AS (
   SELECT broker, queue, subscriber, tenant, event_type, until_second AS at_second, -1 AS step
   FROM spans
   WHERE until_second > from_second
+),
+placed AS (
+  SELECT e.*, $level_second AS level_second
+  FROM edges AS e
+  JOIN stage_levels AS l ON l.broker = e.broker
 )
 SELECT
-  broker, queue, subscriber, tenant, at_second,
+  broker, queue, subscriber, tenant, level_second AS at_second,
   SUM(CASE WHEN event_type = 'failed' THEN step ELSE 0 END) AS waiting,
   SUM(CASE WHEN event_type = 'delayed' THEN step ELSE 0 END) AS delayed
-FROM edges
-GROUP BY broker, queue, subscriber, tenant, at_second
+FROM placed
+GROUP BY broker, queue, subscriber, tenant, level_second

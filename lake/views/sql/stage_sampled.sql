@@ -1,6 +1,7 @@
 -- What was sampled of each queue and consumer in each second: the newest sample of several.
 SELECT
   broker, queue, subscriber, at_second,
+  MAX(bucket_seconds) AS bucket_seconds,
   MAX(changed) AS changed,
   MAX(sampled_us) AS sampled_us,
   -- A struct, so that a value which the newest sample lacks is null in every engine, not an older one.

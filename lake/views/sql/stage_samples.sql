@@ -1,10 +1,21 @@
 -- Samples with the broker's counters turned into what was polled since the sample before. A fall is a restart.
--- A sample that is newer than the newest event tells about that event's second.
+-- A sample that is newer than the newest event tells about that event's second; where partials were rolled up, samples
+-- tell about their buckets.
+WITH placed AS (
+  SELECT
+    q.*, l.now_second,
+    LEAST(unix_micros(q.sampled_at) DIV 1000000, l.now_second) AS at_second,
+    unix_micros(q.sampled_at) AS sampled_us
+  FROM queue_samples AS q
+  JOIN stage_levels AS l ON l.broker = q.broker
+)
 SELECT
   s.broker, s.queue, COALESCE(s.subscriber, '') AS subscriber,
-  unix_micros(s.sampled_at) AS sampled_us,
-  LEAST(unix_micros(s.sampled_at) DIV 1000000, c.now_second) AS at_second,
-  CASE WHEN unix_micros(s.sampled_at) DIV 1000000 <= c.now_second THEN 1 ELSE 0 END AS changed,
+  s.sampled_us,
+  $sample_second AS at_second,
+  CASE WHEN s.at_second <= l.hours_until THEN 3600 WHEN s.at_second <= l.minutes_until THEN 60 ELSE 1 END
+    AS bucket_seconds,
+  CASE WHEN s.sampled_us DIV 1000000 <= s.now_second THEN 1 ELSE 0 END AS changed,
   s.depth, s.in_flight, s.in_flight_limit, s.dead_letter_for, s.staleness_seconds,
   CASE
     WHEN s.polls_total >= LAG(s.polls_total) OVER before AND s.empty_polls_total >= LAG(s.empty_polls_total) OVER before
@@ -14,6 +25,6 @@ SELECT
     WHEN s.polls_total >= LAG(s.polls_total) OVER before AND s.empty_polls_total >= LAG(s.empty_polls_total) OVER before
       THEN s.empty_polls_total - LAG(s.empty_polls_total) OVER before
   END AS empty_polls
-FROM queue_samples AS s
-JOIN stage_clock AS c ON c.broker = s.broker
-WINDOW before AS (PARTITION BY s.broker, s.queue, COALESCE(s.subscriber, '') ORDER BY s.sampled_at)
+FROM placed AS s
+JOIN stage_levels AS l ON l.broker = s.broker
+WINDOW before AS (PARTITION BY s.broker, s.queue, COALESCE(s.subscriber, '') ORDER BY s.sampled_us)

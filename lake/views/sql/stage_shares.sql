@@ -18,7 +18,7 @@ SELECT
   SUM(ready_change) OVER queue_so_far AS queue_ready,
   SUM(active_change) OVER queue_so_far AS active_tenants,
   SUM(processing_sum) OVER (
-    PARTITION BY broker, queue, subscriber ORDER BY at_second
+    PARTITION BY broker, queue, subscriber ORDER BY window_second
     RANGE BETWEEN $window_before PRECEDING AND CURRENT ROW
   ) AS queue_processing_sum
 FROM changes

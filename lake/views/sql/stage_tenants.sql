@@ -1,10 +1,18 @@
 -- The state of each tenant at each of its seconds, and its sums over the window that ends there.
-WITH summed AS (
+-- Rolled-up buckets have windows of their own: the bucket itself.
+WITH placed AS (
+  SELECT
+    *,
+    CASE WHEN bucket_seconds = 1 THEN at_second ELSE at_second - $apart END AS window_second,
+    MIN(CASE WHEN changed = 1 THEN at_second - bucket_seconds + 1 END) OVER (PARTITION BY broker, queue) AS first_second
+  FROM stage_steps
+),
+summed AS (
   SELECT
     s.*,
     CASE WHEN s.at_second = c.now_second THEN 1 ELSE 0 END AS is_now,
     LEAST((s.at_second + 1) * 1000000, c.as_of_us) AS as_of_us,
-    MIN(CASE WHEN s.changed = 1 THEN s.at_second END) OVER (PARTITION BY s.broker, s.queue) AS first_second,
+    CASE WHEN s.at_second > c.minutes_until THEN c.minutes_until ELSE -1 END AS level_starts_after,
     SUM(s.enqueued - s.finished) OVER so_far AS backlog_sum,
     SUM(s.busy) OVER so_far AS in_flight_sum,
     SUM(s.delayed) OVER so_far AS delayed_sum,
@@ -16,22 +24,22 @@ WITH summed AS (
     SUM(s.dead_lettered) OVER lately AS window_dead_lettered,
     SUM(s.processing_count) OVER lately AS window_processing_count,
     SUM(s.processing_sum) OVER lately AS window_processing_sum
-  FROM stage_steps AS s
-  JOIN stage_clock AS c ON c.broker = s.broker
+  FROM placed AS s
+  JOIN stage_levels AS c ON c.broker = s.broker
   WINDOW
     so_far AS (
       PARTITION BY s.broker, s.queue, s.subscriber, s.tenant ORDER BY s.at_second
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ),
     lately AS (
-      PARTITION BY s.broker, s.queue, s.subscriber, s.tenant ORDER BY s.at_second
+      PARTITION BY s.broker, s.queue, s.subscriber, s.tenant ORDER BY s.window_second
       RANGE BETWEEN $window_before PRECEDING AND CURRENT ROW
     )
 )
 SELECT
-  broker, queue, subscriber, tenant, at_second, changed, is_now, as_of_us, last_arrival_second,
+  broker, queue, subscriber, tenant, at_second, window_second, bucket_seconds, changed, is_now, as_of_us, last_arrival_second,
   enqueued, finished, received, retries, dead_lettered, processing_count, processing_sum,
-  CAST(LEAST($window, at_second - first_second + 1) AS BIGINT) AS window_seconds,
+  CAST($window_seconds AS BIGINT) AS window_seconds,
   CAST(GREATEST(0, backlog_sum) AS BIGINT) AS backlog,
   CAST(GREATEST(0, in_flight_sum) AS BIGINT) AS in_flight,
   CAST(GREATEST(0, delayed_sum) AS BIGINT) AS delayed,
