@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.sql import SparkSession
 
 from lake.errors import SojournError, UserError
+
+log = logging.getLogger(__name__)
 
 _REBUILD = "compute gold anew from bronze: `sojourn analyze --rebuild`"
 LONGEST = 300
@@ -36,6 +40,14 @@ _KNOWN = (
         "raise [analyze] driver_memory, or lower max_bytes_per_trigger",
     ),
 )
+
+
+def quieten(session: SparkSession) -> None:
+    """Keep Spark and its Python side from repeating, with traces of a hundred lines, what we say in one."""
+    if not log.isEnabledFor(logging.DEBUG):
+        for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        session.sparkContext.setLogLevel("OFF")
 
 
 def explained(error: BaseException) -> SojournError:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lake.files import only_one
 from lake.store import Lake
-from spark_analytics.faults import explained
+from spark_analytics.faults import explained, quieten
 from spark_analytics.gold import check_checkpoint, checkpoint_path, forget
 from spark_analytics.settings import AnalyzeSettings
 
@@ -69,10 +69,7 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
     session = build_session(
         "sojourn-analyze", master=settings.master, conf=_conf(settings), quick_start=settings.quick_start
     )
-    if not log.isEnabledFor(logging.DEBUG):
-        # Both repeat, with traces of a hundred lines, what we say in one.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
-        session.sparkContext.setLogLevel("OFF")
+    quieten(session)
     try:
         job = Job(session, settings, lake.root, once=once, on_batch=tally.add)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lake.errors import UserError
@@ -13,10 +13,13 @@ from lake.select import check, tables_of
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS
-from spark_analytics.faults import explained, first_line
+from spark_analytics.faults import explained, first_line, quieten
 from spark_analytics.histograms import spell_out_merges
 from spark_analytics.runtime.session import build_session
 from spark_analytics.views import register
+
+#: Classes of SQLSTATE that blame the statement: data exception (a division by zero), syntax or unknown name.
+QUERY_AT_FAULT = ("22", "42")
 
 
 def query(lake_root: Path, sql: str) -> pa.Table:
@@ -30,14 +33,15 @@ def query(lake_root: Path, sql: str) -> pa.Table:
 
 def run(session: SparkSession, lake: Lake, sql: str, names: set[str]) -> pa.Table:
     """The rows of ``sql``, which reads ``names``, in a session that is there."""
+    quieten(session)
     try:
         register(session, lake, names)
         return session.sql(sql).toArrow()
-    except (AnalysisException, ParseException) as error:
-        raise UserError(
-            f"the query is not valid: {first_line(error)}", "see docs/views.md for views and columns"
-        ) from error
     except PySparkException as error:
+        if (error.getSqlState() or "")[:2] in QUERY_AT_FAULT:
+            raise UserError(
+                f"the query failed: {first_line(error)}", "docs/views.md lists views and columns"
+            ) from error
         raise explained(error) from error
 
 

@@ -26,7 +26,8 @@ def register(session: SparkSession, lake: Lake, names: set[str] | None = None) -
     for name, view in VIEWS.items():  # in the order in which they build on one another
         if name in wanted:
             session.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {render(view, definitions)}")
-    session.sql(QUANTILE_FUNCTION)
+    if not session.catalog.functionExists("histogram_quantile"):
+        session.sql(QUANTILE_FUNCTION)
 
 
 def _with_what_they_rest_on(names: set[str]) -> set[str]:

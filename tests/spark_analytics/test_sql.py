@@ -1,0 +1,83 @@
+"""Ad-hoc Spark SQL over the views: answers, and refusals in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from lake.errors import UserError
+from lake.histogram import merge, quantile
+from lake.store import Lake
+from lake.tables import PARTIALS, TABLES
+from lake.views import VIEWS
+from spark_analytics.sql import query
+from spark_analytics.views import register
+from tests.reference.partials import partials_of
+from tests.spark_analytics.events import event
+
+pytestmark = pytest.mark.spark
+
+AGES = (0.5, 1.0, 2.0, 4.0, 60.0)
+
+
+@pytest.fixture
+def filled(lake: Lake, spark: SparkSession) -> Path:
+    """A lake with a few first attempts, over several seconds; the shared session answers."""
+    events = [event("received", age, attempt=1, message_id=f"m{number}") for number, age in enumerate(AGES)]
+    lake.append("partials", pa.Table.from_pylist(partials_of(events), PARTIALS.schema))
+    return lake.root
+
+
+def test_every_table_and_view_is_there_with_its_columns(filled: Path, spark: SparkSession) -> None:
+    register(spark, Lake(filled))
+    for name, spec in TABLES.items():
+        assert spark.table(name).columns == spec.schema.names
+    for name, view in VIEWS.items():
+        if view.public:
+            assert spark.table(name).columns == [column.name for column in view.columns], name
+
+
+def test_a_query_sees_what_was_appended_since_the_last(filled: Path) -> None:
+    count = "SELECT count(*) AS n FROM partials"
+    [before] = query(filled, count).to_pylist()
+    more = partials_of([event("enqueued", 100.0)])
+    Lake(filled).append("partials", pa.Table.from_pylist(more, PARTIALS.schema))
+    [after] = query(filled, count).to_pylist()
+    assert after["n"] == before["n"] + 1
+
+
+def test_quantiles_over_many_rows_are_those_of_the_merged_histogram(filled: Path) -> None:
+    columns = "first_attempt_age_histogram AS histogram"
+    rows = query(filled, f"SELECT {columns} FROM partials").to_pylist()
+    merged = merge({cell["index"]: cell["count"] for cell in row["histogram"] or ()} for row in rows)
+    for q in (0.0, 0.5, 0.9, 1.0):
+        sql = f"SELECT histogram_quantile(histogram_merge(histogram), {q}) AS v FROM (SELECT {columns} FROM partials)"
+        assert query(filled, sql).to_pylist() == [{"v": pytest.approx(quantile(merged, q))}]
+
+
+def test_quantiles_can_be_grouped_and_an_empty_histogram_has_none(filled: Path) -> None:
+    sql = """
+        SELECT broker, histogram_quantile(histogram_merge(first_attempt_age_histogram), 0.5) AS some,
+               histogram_quantile(histogram_merge(retry_age_histogram), 0.5) AS none
+        FROM partials GROUP BY broker HAVING count(*) > 0 ORDER BY broker
+    """
+    assert query(filled, sql).to_pylist() == [{"broker": "nats", "some": pytest.approx(2.0, rel=0.006), "none": None}]
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("SELECT * FROM tenant_backlo", "did you mean tenant_backlog"),
+        ("SELECT nope FROM partials", "nope"),
+        ("SELECT 1 / 0 AS x FROM partials", "(?i)zero"),
+        ("DROP TABLE partials", "only SELECT"),
+        ("SELECT nope(broker) FROM partials", "the query failed"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(filled: Path, sql: str, told: str) -> None:
+    with pytest.raises(UserError, match=told) as caught:
+        query(filled, sql)
+    assert "\n" not in str(caught.value)
