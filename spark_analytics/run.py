@@ -67,7 +67,7 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
     check_checkpoint(lake, checkpoint_path(lake.root, SUMMARIES.name), SUMMARIES.writes, required=False)
     tally = _Tally(progress)
     session = build_session(
-        "sojourn-analyze", master=settings.master, conf=_conf(settings), quick_start=settings.quick_start
+        "sojourn-analyze", master=settings.master, conf=spark_settings(settings), quick_start=settings.quick_start
     )
     quieten(session)
     try:
@@ -85,7 +85,8 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
         session.stop()
 
 
-def _conf(settings: AnalyzeSettings) -> dict[str, str]:
+def spark_settings(settings: AnalyzeSettings) -> dict[str, str]:
+    """What the analytics ask of their Spark session."""
     return {
         "spark.driver.memory": settings.driver_memory,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
