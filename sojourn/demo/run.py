@@ -31,8 +31,8 @@ from spark_analytics.runtime.java import ensure_java
 
 #: How long the first metrics may take; on an idle machine they take 15.
 WARM_UP_SECONDS = 150.0
-#: How long the lake may take to show what the broker counted, at the end and after Ctrl-C.
-FLUSH_SECONDS, HASTY_FLUSH_SECONDS = 15.0, 2.0
+#: How long the lake may take to show what the broker counted, a limit to be released, and all of it after Ctrl-C.
+FLUSH_SECONDS, RELEASE_SECONDS, HASTY_FLUSH_SECONDS = 60.0, 15.0, 2.0
 STOP_SECONDS, HASTY_STOP_SECONDS = 8.0, 5.0
 INTERRUPTED = 130
 
@@ -164,11 +164,12 @@ class _Demo:
             self._pause()
             reading = self._reading()
         if not hasty:
-            self._await_release(reader, patience)
+            self._await_release()
         return self._measured(reader, balance, start, hasty)
 
-    def _await_release(self, reader: Reader, patience: float) -> None:
+    def _await_release(self) -> None:
         """Give the alert the time to be resolved and the limit to be released, if they still are to be."""
+        patience = time.time() + RELEASE_SECONDS
         while time.time() < patience and not self.stop.is_set():
             status = self.looker.look(time.time(), self.troubles)
             self.screen.show(status)

@@ -47,7 +47,7 @@ dry_run = false # the default only decides and writes down what it would do
 floor = 5.0
 min_coverage = 0.5 # the queue grows so fast that events, a second behind the broker's count, look incomplete
 cooldown_seconds = 5.0
-lease_seconds = 20.0
+lease_seconds = 30.0
 effect_seconds = 8.0
 
 [dashboard]
