@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from lake.errors import SojournError, UserError
 from lake.tables import TABLES, TableSpec
@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 #: Log entries between two checkpoints; a checkpoint each 10 commits, Delta's default, costs seconds of pauses.
 CHECKPOINT_INTERVAL = 100
+#: How often an append is tried while others rewrite the table.
+MOST_TRIES = 10
 
 
 class LakeError(SojournError):
@@ -91,21 +93,27 @@ class Lake:
         With ``app_id`` and ``version`` the commit is idempotent: False, and nothing written, if the application
         committed that version or a later one before. An empty ``rows`` with a version still records the version.
         """
-        spec = _spec(name)
-        table = self.ensure(name)
-        properties = None
-        if app_id is not None and version is not None:
-            done = table.transaction_version(app_id)
-            if done is not None and done >= version:
-                return False
-            properties = CommitProperties(app_transactions=[Transaction(app_id, version)])
-        elif rows.num_rows == 0:
+        rows = conform(rows, _spec(name).schema)
+        if rows.num_rows == 0 and (app_id is None or version is None):
             return True
-        try:
-            write_deltalake(table, conform(rows, spec.schema), mode="append", commit_properties=properties)
-        except (DeltaError, OSError) as error:
-            raise _explained(error, self.path(name)) from error
-        return True
+        for last_try in (*[False] * (MOST_TRIES - 1), True):
+            table = self.ensure(name)
+            properties = None
+            if app_id is not None and version is not None:
+                done = table.transaction_version(app_id)
+                if done is not None and done >= version:
+                    return False
+                properties = CommitProperties(app_transactions=[Transaction(app_id, version)])
+            try:
+                write_deltalake(table, rows, mode="append", commit_properties=properties)
+                return True
+            except CommitFailedError as error:
+                # Somebody rewrote the table meanwhile. Appending depends on nothing that was there: try again.
+                if last_try:
+                    raise _explained(error, self.path(name)) from error
+            except (DeltaError, OSError) as error:
+                raise _explained(error, self.path(name)) from error
+        raise AssertionError("unreachable: the last try returns or raises")
 
     def read(
         self, name: str, *, columns: list[str] | None = None, where: list[tuple[str, str, str]] | None = None

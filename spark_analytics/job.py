@@ -23,7 +23,7 @@ from lake.store import Lake
 from lake.tables import EVENT_TYPES, PARTIALS
 from spark_analytics import transforms
 from spark_analytics.faults import explained
-from spark_analytics.gold import Compactor, Gold, checkpoint_path
+from spark_analytics.gold import Gold, Keeper, checkpoint_path
 from spark_analytics.settings import AnalyzeSettings
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,8 @@ class Job:
         self._lake = Lake(root)
         self._once = once
         self._on_batch = on_batch
-        self._compactor = Compactor(root, settings.compact_every)
+        # Post-mortems keep their seconds: only the job that runs on rolls up.
+        self._keeper = Keeper(root, 0 if once else settings.maintain_every, settings.retention())
         self._stopping = threading.Event()
         self._working = threading.Lock()
         self._queries: list[StreamingQuery] = []
@@ -121,7 +122,7 @@ class Job:
                 query.stop()
             except Exception as error:  # a batch that stop() interrupts ends in whatever it was doing
                 log.debug("while stopping: %s", error)
-        self._compactor.close()
+        self._keeper.close()
 
     def _start(self, flow: Flow) -> StreamingQuery:
         identity: Future[str] = Future()
@@ -170,7 +171,7 @@ class Job:
         return handle
 
     def _report(self, flow: Flow, batch_id: int, count: int, rows: dict[str, pa.Table], seconds: float) -> None:
-        self._compactor.count_batch()
+        self._keeper.count_batch()
         if count == 0:
             return
         written = " ".join(f"{table}={written.num_rows}" for table, written in rows.items())

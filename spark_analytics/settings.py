@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from pydantic import BaseModel, ConfigDict, Field
+
+from spark_analytics.maintenance import Retention
 
 
 class AnalyzeSettings(BaseModel):
@@ -17,7 +21,15 @@ class AnalyzeSettings(BaseModel):
         default=32 << 20, ge=1 << 16, description="bronze bytes in one batch: bounds memory while catching up"
     )
     shuffle_partitions: int = Field(default=2, ge=1, le=10_000, description="tasks of an aggregation; the core count")
-    compact_every: int = Field(default=500, ge=0, description="batches between compactions of gold; 0 = never")
+    maintain_every: int = Field(
+        default=300, ge=0, description="batches between roll-ups and compactions of gold; 0 = never"
+    )
+    seconds_kept_minutes: int = Field(default=15, ge=5, description="how long history is told by the second")
+    minutes_kept_hours: int = Field(default=24, ge=2, description="how long it is told by the minute; then by the hour")
     quick_start: bool = Field(
         default=False, description="start in half the time, catch up slower: for demonstrations and tests"
     )
+
+    def retention(self) -> Retention:
+        """How long each level of history is kept."""
+        return Retention(timedelta(minutes=self.seconds_kept_minutes), timedelta(hours=self.minutes_kept_hours))

@@ -5,10 +5,7 @@ Column-wise over a whole micro-batch with Arrow and NumPy: no loop over rows.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,8 +13,7 @@ from lake.histogram import ZERO_INDEX
 from lake.store import conform
 from lake.tables import AGE_KINDS, BACKLOG_CELLS, HISTOGRAM, MARKS, PARTIALS, TIMESTAMP
 from spark_analytics.transforms.codes import AGE_STRIDE, KIND_NUMBERS, UNKNOWN_SECOND
-
-Integers = npt.NDArray[np.int64]
+from spark_analytics.transforms.lists import Integers, lists_of, one_chunk, sums
 
 _MICROS = 1_000_000
 _ARRAYS = ("age_codes", "processing_codes", "cell_codes", "marked")
@@ -44,7 +40,7 @@ def partials(gathered: pa.Table) -> pa.Table:
 
 def marks(gathered: pa.Table) -> pa.Table:
     """Rows of :func:`spark_analytics.transforms.gather` → rows of the table ``marks``, any number for each."""
-    lists = _one_chunk(gathered.column("marked"))
+    lists = one_chunk(gathered.column("marked"))
     owners = pc.list_parent_indices(lists)
     keys = gathered.select(["broker", "queue", "subscriber", "tenant"]).take(owners)
     fields = pc.list_flatten(lists)
@@ -53,49 +49,27 @@ def marks(gathered: pa.Table) -> pa.Table:
     return conform(keys, MARKS.schema)
 
 
-def _one_chunk(column: pa.ChunkedArray) -> Any:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-
 def _flat(column: pa.ChunkedArray) -> tuple[Integers, Integers]:
     """The values of a column of lists, each with the number of the row it belongs to."""
-    lists = _one_chunk(column)
+    lists = one_chunk(column)
     owners = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
     values = pc.list_flatten(lists).to_numpy(zero_copy_only=False)
     return owners.astype(np.int64), values.astype(np.int64)
 
 
-def _sums(owners: Integers, values: Integers, weights: Integers) -> tuple[Integers, Integers, Integers]:
-    """The weights summed for each (owner, value), in that order."""
-    if len(owners) == 0:
-        return owners, values, weights
-    order = np.lexsort((values, owners))
-    owners, values, weights = owners[order], values[order], weights[order]
-    first = np.ones(len(owners), dtype=bool)
-    first[1:] = (owners[1:] != owners[:-1]) | (values[1:] != values[:-1])
-    return owners[first], values[first], np.add.reduceat(weights, np.flatnonzero(first))
-
-
 def _histograms(owners: Integers, indices: Integers, rows: int) -> pa.Array:
-    owners, indices, counts = _sums(owners, indices, np.ones(len(owners), np.int64))
+    owners, indices, counts = sums(owners, indices, np.ones(len(owners), np.int64))
     values = pa.StructArray.from_arrays(
         [pa.array(indices.astype(np.int32)), pa.array(counts)], fields=list(HISTOGRAM.value_type)
     )
-    return _lists(owners, values, rows)
+    return lists_of(owners, values, rows)
 
 
 def _cells(owners: Integers, codes: Integers, rows: int) -> pa.Array:
-    owners, seconds, nets = _sums(owners, codes >> 1, (codes & 1) * 2 - 1)
+    owners, seconds, nets = sums(owners, codes >> 1, (codes & 1) * 2 - 1)
     changed = nets != 0
     owners, seconds, nets = owners[changed], seconds[changed], nets[changed]
     values = pa.StructArray.from_arrays(
         [pa.array(seconds, mask=seconds == UNKNOWN_SECOND), pa.array(nets)], fields=list(BACKLOG_CELLS.value_type)
     )
-    return _lists(owners, values, rows)
-
-
-def _lists(owners: Integers, values: pa.StructArray, rows: int) -> pa.Array:
-    """``values`` cut into one list a row; null for a row that owns none."""
-    lengths = np.bincount(owners, minlength=rows)
-    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(lengths == 0))
+    return lists_of(owners, values, rows)

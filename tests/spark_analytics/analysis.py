@@ -23,7 +23,7 @@ from spark_analytics.settings import AnalyzeSettings
 logging.basicConfig(level="INFO")
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
-settings = AnalyzeSettings(quick_start=True, driver_memory="1g", compact_every=5, max_bytes_per_trigger=1 << 16)
+settings = AnalyzeSettings(quick_start=True, driver_memory="1g", maintain_every=5, max_bytes_per_trigger=1 << 16)
 try:
     run(settings, Path(sys.argv[1]), stop, once="once" in sys.argv, rebuild="rebuild" in sys.argv)
 except SojournError as error:

@@ -1,0 +1,92 @@
+"""Partials of short buckets → partials of longer ones: addition, so nothing that a view can ask for is lost.
+
+What changes is how finely history is told: a minute's row says what was so at the minute's end. Counts, sums,
+histograms and the backlog's enqueue seconds stay exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.store import conform
+from lake.tables import PARTIALS, TIMESTAMP
+from spark_analytics.transforms.codes import UNKNOWN_SECOND
+from spark_analytics.transforms.lists import Integers, lists_of, one_chunk, sums
+
+KEY = ("broker", "queue", "subscriber", "tenant", "bucket_start")
+_GROUP = "group"
+_MICROS = 1_000_000
+
+
+def rolled_up(partials: pa.Table, seconds: int) -> pa.Table:
+    """Rows of ``partials`` → one row for each key and bucket of ``seconds``; longer buckets stay as they are."""
+    lengths = partials.column("bucket_seconds")
+    longer = partials.filter(pc.greater(lengths, seconds))
+    shorter = partials.filter(pc.less_equal(lengths, seconds))
+    if shorter.num_rows == 0:
+        return longer
+    return pa.concat_tables([longer, _merged(_in_buckets(shorter, seconds))])
+
+
+def _in_buckets(rows: pa.Table, seconds: int) -> pa.Table:
+    width = seconds * _MICROS
+    micros = rows.column("bucket_start").cast(pa.int64())
+    starts = pc.multiply(pc.divide(micros, width), width).cast(pa.timestamp("us")).cast(TIMESTAMP)
+    rows = rows.set_column(rows.schema.get_field_index("bucket_start"), "bucket_start", starts)
+    lengths = pa.array(np.full(rows.num_rows, seconds, np.int32))
+    return rows.set_column(rows.schema.get_field_index("bucket_seconds"), "bucket_seconds", lengths)
+
+
+def _merged(rows: pa.Table) -> pa.Table:
+    """One row for each KEY: numbers added, maxima kept, lists added entry by entry."""
+    groups, count = _numbered(rows)
+    rows = rows.append_column(_GROUP, pa.array(groups))
+    plain = [field.name for field in PARTIALS.schema if not pa.types.is_list(field.type)]
+    merged = (
+        rows.select([*plain, _GROUP])
+        .group_by(_GROUP)
+        .aggregate([(name, _way(name)) for name in plain])
+        .sort_by(_GROUP)
+        .drop_columns([_GROUP])
+    )
+    merged = merged.rename_columns([name.rpartition("_")[0] for name in merged.column_names])
+    for field in PARTIALS.schema:
+        if pa.types.is_list(field.type):
+            merged = merged.append_column(field.name, _added(rows.column(field.name), groups, count, field.type))
+    return conform(merged, PARTIALS.schema)
+
+
+def _way(name: str) -> str:
+    """How the column ``name`` of several rows becomes one."""
+    if name in KEY or name == "bucket_seconds" or name == "newest_occurred_at" or name.endswith("_max"):
+        return "max"
+    return "sum"
+
+
+def _numbered(rows: pa.Table) -> tuple[Integers, int]:
+    """The number of the group, by KEY, that each row belongs to, and how many groups there are."""
+    code = np.zeros(rows.num_rows, np.int64)
+    for name in KEY:
+        values = one_chunk(rows.column(name).dictionary_encode())
+        code = np.unique(code * len(values.dictionary) + values.indices.to_numpy(), return_inverse=True)[1]
+    return code.astype(np.int64), int(code.max()) + 1
+
+
+def _added(column: pa.ChunkedArray, groups: Integers, count: int, kind: pa.ListType) -> pa.Array:
+    """Lists of (label, amount) added up in each group; labels whose amounts cancel are left out."""
+    lists: Any = one_chunk(column)
+    owners = groups[pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)]
+    entries = pc.list_flatten(lists)
+    labels, amounts = (pc.struct_field(entries, [position]) for position in (0, 1))
+    known = pc.fill_null(labels.cast(pa.int64()), UNKNOWN_SECOND).to_numpy(zero_copy_only=False)
+    owners, known, totals = sums(owners, known, amounts.to_numpy(zero_copy_only=False).astype(np.int64))
+    there = totals != 0
+    owners, known, totals = owners[there], known[there], totals[there]
+    label_type = kind.value_type.field(0).type
+    labels = pa.array(known, mask=known == UNKNOWN_SECOND).cast(label_type)
+    values = pa.StructArray.from_arrays([labels, pa.array(totals)], fields=list(kind.value_type))
+    return lists_of(owners, values, count)

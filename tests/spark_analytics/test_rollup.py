@@ -1,0 +1,156 @@
+"""Rolling up: seconds become minutes and hours, and nothing that can be asked of the present changes."""
+
+from __future__ import annotations
+
+import random
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lake.reader import Reader
+from lake.store import Lake
+from lake.tables import PARTIALS
+from spark_analytics.maintenance import Retention, roll_up
+from spark_analytics.transforms.rollup import rolled_up
+from tests.reference.generate import generate
+from tests.reference.partials import fill, partials_of
+
+NOW_VIEWS = ("tenant_backlog_now", "concurrency_now", "queue_health_now")
+SHORT = Retention(timedelta(seconds=60), timedelta(hours=2))
+
+
+def table_of(events: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(partials_of(events), schema=PARTIALS.schema)
+
+
+def totals(partials: pa.Table) -> dict[Any, Any]:
+    """Everything that must survive, key by key, added up in plain Python."""
+    result: dict[Any, dict[Any, float]] = {}
+    for row in partials.to_pylist():
+        mine = result.setdefault(tuple(row[name] for name in ("broker", "queue", "subscriber", "tenant")), {})
+        for name, value in row.items():
+            if isinstance(value, list):
+                for entry in value:
+                    label, amount = entry.values()
+                    mine[name, label] = mine.get((name, label), 0) + amount
+            elif name.endswith("_max") or name == "newest_occurred_at":
+                if value is not None:
+                    mine[name, "max"] = max(mine.get((name, "max"), value), value)
+            elif isinstance(value, int | float) and name != "bucket_seconds":
+                mine[name, "sum"] = mine.get((name, "sum"), 0) + value
+    return {
+        key: {
+            name: pytest.approx(value) if isinstance(value, float) else value for name, value in mine.items() if value
+        }
+        for key, mine in result.items()
+    }
+
+
+#: What looks back over history, which is told by the minute once it is rolled up.
+LOOK_BACK = {"mode_since", "noisy", "noisy_tenants", "quiet_oldest_age_seconds"}
+
+
+def log_of(seed: int, *, messages: int, seconds: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A log whose lines are unique, as in bronze."""
+    events, samples = generate(seed, messages=messages, seconds=seconds)
+    return list({repr(sorted(event.items())): event for event in events}.values()), samples
+
+
+def rows_of(reader: Reader, view: str) -> list[str]:
+    kept = [column for column in reader.query(f"SELECT * FROM {view}").column_names if column not in LOOK_BACK]
+    return sorted(map(str, reader.query(f"SELECT {', '.join(kept)} FROM {view}").to_pylist()))
+
+
+@pytest.mark.parametrize("seconds", [60, 3600])
+def test_rolling_up_is_addition(seconds: int) -> None:
+    events, _ = log_of(5, messages=400, seconds=400)
+    partials = table_of(events)
+    rolled = rolled_up(partials, seconds)
+    assert totals(rolled) == totals(partials)
+    assert set(rolled.column("bucket_seconds").to_pylist()) == {seconds}
+    assert rolled.num_rows < partials.num_rows
+    places = rolled.select(["broker", "queue", "subscriber", "tenant", "bucket_start"]).to_pylist()
+    assert len({tuple(place.values()) for place in places}) == rolled.num_rows
+
+
+@given(st.integers(0, 1000), st.integers(1, 5))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_what_is_rolled_up_in_pieces_is_what_is_rolled_up_at_once(seed: int, pieces: int) -> None:
+    events, _ = log_of(seed, messages=60, seconds=200)
+    random.Random(seed).shuffle(events)
+    step = -(-len(events) // pieces)
+    parts = [rolled_up(table_of(events[i : i + step]), 60) for i in range(0, len(events), step)]
+    again = rolled_up(rolled_up(pa.concat_tables(parts), 60), 3600)
+    assert totals(again) == totals(rolled_up(table_of(events), 3600))
+
+
+def test_the_present_is_the_same_before_and_after(tmp_path: Path) -> None:
+    events, samples = log_of(11, messages=600, seconds=600)
+    lake = fill(tmp_path, events, samples)
+    reader = Reader(tmp_path)
+    before = {view: rows_of(reader, view) for view in NOW_VIEWS}
+    ages = "SELECT kind, SUM(count) AS n, SUM(skewed) AS s FROM attempt_age GROUP BY kind ORDER BY kind"
+    counted = reader.query(ages).to_pylist()
+    assert roll_up(lake, SHORT) > 0
+    assert {view: rows_of(reader, view) for view in NOW_VIEWS} == before
+    assert reader.query(ages).to_pylist() == counted
+    assert roll_up(lake, SHORT) == 0, "there was something left to do"
+
+
+def test_history_at_the_end_of_a_minute_is_what_it_was(tmp_path: Path) -> None:
+    events, samples = log_of(12, messages=600, seconds=600)
+    lake = fill(tmp_path, events, samples)
+    reader = Reader(tmp_path)
+    sql = "SELECT queue, subscriber, tenant, as_of, backlog, in_flight, ready, noisy FROM tenant_backlog"
+    key = ("queue", "subscriber", "tenant")
+    fine = reader.query(sql).to_pylist()
+    roll_up(lake, SHORT)
+    coarse = [row for row in reader.query(sql).to_pylist() if row["as_of"].second == 0]
+    assert len(coarse) > 20
+    for row in coarse:
+        mine = [r for r in fine if all(r[k] == row[k] for k in key) and r["as_of"] <= row["as_of"]]
+        newest = max(mine, key=lambda r: r["as_of"])
+        assert {k: row[k] for k in ("backlog", "in_flight")} == {k: newest[k] for k in ("backlog", "in_flight")}
+
+
+def test_what_comes_late_joins_its_minute(tmp_path: Path) -> None:
+    events, samples = log_of(13, messages=300, seconds=400)
+    late, punctual = events[:100], events[100:]
+    lake = fill(tmp_path, punctual, samples)
+    roll_up(lake, SHORT)
+    lake.append("partials", table_of(late))
+    roll_up(lake, SHORT)
+    assert totals(lake.read("partials")) == totals(table_of(events))
+    rolled = [row for row in lake.read("partials").to_pylist() if row["bucket_seconds"] == 60]
+    places = [tuple(row[name] for name in ("queue", "subscriber", "tenant", "bucket_start")) for row in rolled]
+    assert len(places) == len(set(places)) > 20
+
+
+def test_a_stream_that_appends_meanwhile_loses_nothing(tmp_path: Path) -> None:
+    events, samples = log_of(14, messages=800, seconds=900)
+    events.sort(key=lambda event: event["occurred_at"])
+    fill(tmp_path, events[:1], samples)
+    pieces = [events[i : i + 40] for i in range(1, len(events), 40)]
+    done = threading.Event()
+
+    def append() -> None:
+        stream = Lake(tmp_path)
+        for number, piece in enumerate(pieces):
+            stream.append("partials", table_of(piece), app_id="stream", version=number)
+        done.set()
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    lake = Lake(tmp_path)
+    while not done.is_set():
+        roll_up(lake, SHORT)
+    thread.join()
+    roll_up(lake, SHORT)
+    assert totals(Lake(tmp_path).read("partials")) == totals(table_of(events))
+    assert Lake(tmp_path).committed("partials", "stream") == len(pieces) - 1
