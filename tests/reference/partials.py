@@ -16,7 +16,7 @@ import pyarrow as pa
 from lake.histogram import bucket_index
 from lake.store import Lake
 from lake.tables import AGE_KINDS, EVENT_TYPES, FINISHING_TYPES, MARKS, PARTIALS, QUEUE_SAMPLES
-from tests.reference.reference import SECOND, micros, moment, without_duplicates
+from tests.reference.lives import SECOND, micros, moment, without_duplicates
 
 Row = dict[str, Any]
 

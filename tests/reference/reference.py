@@ -2,84 +2,38 @@
 
 Written from the definitions alone (what each metric means, message by message and instant by instant) and sharing no
 code with the views, the transforms or the histograms that it judges. Slow on purpose: every value is counted anew from
-all events. Times are whole microseconds since 1970 inside, aware datetimes outside.
+all events.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple
 
-Row = dict[str, Any]
-
-ENDINGS = ("completed", "dead_lettered", "expired", "sidelined")
-SECOND = 1_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Queue(NamedTuple):
-    """One consumer's queue; ``subscriber`` '' is the unnamed one."""
-
-    broker: str
-    queue: str
-    subscriber: str
-
-
-class Key(NamedTuple):
-    """One tenant in one consumer's queue."""
-
-    queue: Queue
-    tenant: str
-
-
-class Event(NamedTuple):
-    """An event as one consumer lives it; ``own`` is false for an arrival that stands for all named subscribers."""
-
-    queue: Queue
-    tenant: str
-    message: str
-    type: str
-    attempt: int | None
-    enqueued: int | None
-    at: int
-    processing: float | None
-
-    @property
-    def second(self) -> int:
-        return self.at // SECOND
-
-    @property
-    def age(self) -> int | None:
-        """Microseconds since the message was enqueued, below zero under clock skew."""
-        return None if self.enqueued is None else self.at - self.enqueued
-
-
-def micros(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def moment(value: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=value)
-
-
-def without_duplicates(events: Iterable[Row]) -> list[Row]:
-    """Each event once: by its id, or by what its id would be made of."""
-    kept: dict[Any, Row] = {}
-    for event in events:
-        parts = ("broker", "queue", "subscriber", "message_id", "event_type", "attempt", "occurred_at")
-        kept.setdefault(event.get("event_id") or tuple(event.get(part) for part in parts), event)
-    return list(kept.values())
-
-
-def nearest_rank(values: list[float], q: Fraction) -> float:
-    """The exact quantile: the smallest value that at least the share ``q`` of the values do not exceed."""
-    return sorted(values)[max(1, math.ceil(q * len(values))) - 1]
+from tests.reference.lives import (
+    ENDINGS,
+    SECOND,
+    Event,
+    Key,
+    Queue,
+    Row,
+    age_columns,
+    fanned_out,
+    is_delayed,
+    is_waiting,
+    micros,
+    moment,
+    named,
+    nearest_rank,
+    oldest_second,
+    processing_times,
+    read_event,
+    without_duplicates,
+)
 
 
 class Reference:
@@ -91,7 +45,7 @@ class Reference:
         self.window = window_seconds
         self.target = target_seconds
         self.samples = [sample | {"subscriber": sample.get("subscriber") or ""} for sample in samples]
-        raw = [_read(event) for event in without_duplicates(events)]
+        raw = [read_event(event) for event in without_duplicates(events)]
         self.newest: dict[str, int] = {}
         for broker in {event.queue.broker for event in raw} | {sample["broker"] for sample in samples}:
             seen = [event.at for event in raw if event.queue.broker == broker]
@@ -99,7 +53,7 @@ class Reference:
             self.newest[broker] = max(seen)
         self.receipts = raw
         self.events: dict[Queue, list[Event]] = {}
-        for event in _fanned_out(raw):
+        for event in fanned_out(raw):
             self.events.setdefault(event.queue, []).append(event)
         self.keys = sorted({Key(event.queue, event.tenant) for events in self.events.values() for event in events})
         self.by_key = {key: [e for e in self.events[key.queue] if e.tenant == key.tenant] for key in self.keys}
@@ -146,8 +100,8 @@ class Reference:
         by_message: dict[str, list[Event]] = {}
         for event in past:
             by_message.setdefault(event.message, []).append(event)
-        waiting = sum(_waits(events) for events in by_message.values())
-        delayed = sum(_is_delayed(events) for events in by_message.values())
+        waiting = sum(is_waiting(events) for events in by_message.values())
+        delayed = sum(is_delayed(events) for events in by_message.values())
         backlog = max(0, enqueued - len(finished))
         in_flight = max(0, started - (len(finished) - unreceived) - waiting)
         return {
@@ -155,7 +109,7 @@ class Reference:
             "in_flight": in_flight,
             "delayed": delayed,
             "ready": max(0, backlog - in_flight - delayed),
-            "oldest_second": _oldest_second(past) if backlog else None,
+            "oldest_second": oldest_second(past) if backlog else None,
         }
 
     def _oldest_age(self, broker: str, oldest_second: int | None, second: int) -> float | None:
@@ -195,7 +149,7 @@ class Reference:
         return (own >= 30 and own > threshold * whole) or processing[key] > threshold * sum(processing.values())
 
     def _processing(self, key: Key, second: int) -> Fraction:
-        return sum((Fraction(value) for value in _processing(self._in_window(key, second))), Fraction(0))
+        return sum((Fraction(value) for value in processing_times(self._in_window(key, second))), Fraction(0))
 
     def _quiet(self, key: Key, second: int) -> bool:
         arrivals = [e.second for e in self.by_key[key] if e.type == "enqueued" and e.second <= second]
@@ -218,8 +172,8 @@ class Reference:
         rows = []
         for key in self.keys:
             for second in [self.now_second(key.queue.broker)] if now else self.key_instants(key):
-                named = _named(key.queue) | {"tenant": key.tenant}
-                rows.append({"as_of": moment(self.as_of(key.queue.broker, second)), **named, **of(key, second)})
+                whose = named(key.queue) | {"tenant": key.tenant}
+                rows.append({"as_of": moment(self.as_of(key.queue.broker, second)), **whose, **of(key, second)})
         return rows
 
     def tenant_backlog(self, *, now: bool = False) -> list[Row]:
@@ -249,7 +203,7 @@ class Reference:
     def _concurrency(self, key: Key, second: int) -> Row:
         lately = self._in_window(key, second)
         starts = sum(event.type == "received" for event in lately) / self._window_seconds(key.queue, second)
-        processing = _processing(lately)
+        processing = processing_times(lately)
         mean = math.fsum(processing) / len(processing) if processing else None
         littles_law = None if mean is None else starts * mean
         limits = [s for s in self._samples_until(key.queue, second) if s.get("in_flight_limit") is not None]
@@ -269,7 +223,7 @@ class Reference:
         for queue in self.queues():
             for second in [self.now_second(queue.broker)] if now else self.queue_instants(queue):
                 as_of = moment(self.as_of(queue.broker, second))
-                rows.append({"as_of": as_of, **_named(queue), **self._queue_health(queue, second)})
+                rows.append({"as_of": as_of, **named(queue), **self._queue_health(queue, second)})
         return rows
 
     def _queue_health(self, queue: Queue, second: int) -> Row:
@@ -408,109 +362,11 @@ class Reference:
             {
                 "bucket_start": moment(second * SECOND),
                 "bucket_seconds": 1,
-                **_named(queue),
+                **named(queue),
                 "tenant": tenant,
                 "kind": kind,
-                **_ages(ages),
+                **age_columns(ages),
             }
             for (queue, tenant, kind, second), ages in sorted(buckets.items())
             if not now or newest[queue, tenant, kind] == second
         ]
-
-
-def _read(event: Row) -> Event:
-    enqueued = event.get("enqueued_at")
-    return Event(
-        Queue(event["broker"], event["queue"], event.get("subscriber") or ""),
-        event.get("tenant") or "unknown",
-        event["message_id"],
-        event["event_type"],
-        event.get("attempt"),
-        None if enqueued is None else micros(enqueued),
-        micros(event["occurred_at"]),
-        event.get("processing_seconds"),
-    )
-
-
-def _fanned_out(events: list[Event]) -> list[Event]:
-    """What is enqueued for nobody by name counts for every subscriber that the queue names anywhere."""
-    consumers: dict[tuple[str, str], set[str]] = {}
-    for event in events:
-        if event.queue.subscriber or event.type != "enqueued":
-            consumers.setdefault(event.queue[:2], set()).add(event.queue.subscriber)
-    lived = []
-    for event in events:
-        named = consumers.get(event.queue[:2], set())
-        for_all = event.type == "enqueued" and not event.queue.subscriber and named != set()
-        for subscriber in named if for_all else {event.queue.subscriber}:
-            lived.append(event._replace(queue=event.queue._replace(subscriber=subscriber)))
-    return lived
-
-
-def _processing(events: Iterable[Event]) -> list[float]:
-    """Processing times of attempts that ended, in seconds."""
-    return [e.processing for e in events if e.type in ("completed", "failed") and e.processing is not None]
-
-
-def _waits(events: list[Event]) -> bool:
-    """Whether a message (its events so far) failed and neither was received again nor has ended."""
-    failed = [event.attempt or 1 for event in events if event.type == "failed"]
-    if not failed or any(event.type in ENDINGS for event in events):
-        return False
-    return not any(event.type == "received" and (event.attempt or 0) > max(failed) for event in events)
-
-
-def _is_delayed(events: list[Event]) -> bool:
-    """Whether a message (its events so far) was put off and neither was received again nor has ended."""
-    delayed = [event.attempt or 0 for event in events if event.type == "delayed"]
-    if not delayed or any(event.type in ENDINGS for event in events):
-        return False
-    return not any(event.type == "received" and (event.attempt or 1) > max(delayed) for event in events)
-
-
-def _oldest_second(past: list[Event]) -> int | None:
-    """The second in which the oldest message that is still there was enqueued.
-
-    Whoever left without telling its enqueue time is taken to have been the oldest.
-    """
-    there = Counter(
-        (event.at if event.enqueued is None else event.enqueued) // SECOND for event in past if event.type == "enqueued"
-    )
-    gone = [event for event in past if event.type in ENDINGS]
-    there.subtract(event.enqueued // SECOND for event in gone if event.enqueued is not None)
-    unknown = sum(event.enqueued is None for event in gone)
-    for second in sorted(second for second, count in there.items() if count > 0):
-        if there[second] > unknown:
-            return second
-        unknown -= there[second]
-    return None
-
-
-def _named(queue: Queue) -> Row:
-    return {"broker": queue.broker, "queue": queue.queue, "subscriber": queue.subscriber or None}
-
-
-def _bucket(age: int) -> int:
-    """The histogram's bucket of an age in microseconds: the index whose bucket (2**(i/64), 2**((i+1)/64)] holds it."""
-    if age < 1:
-        return -2048
-    seconds = age / SECOND
-    index = math.floor(64 * math.log2(seconds)) - 2
-    while not 2 ** (index / 64) < seconds <= 2 ** ((index + 1) / 64):
-        index += 1
-    return index
-
-
-def _ages(ages: list[int]) -> Row:
-    clamped = [max(0, age) for age in ages]
-    seconds = [age / SECOND for age in clamped]
-    return {
-        "count": len(ages),
-        "mean_seconds": sum(clamped) / len(ages) / SECOND,
-        "p50_seconds": nearest_rank(seconds, Fraction(50, 100)),
-        "p90_seconds": nearest_rank(seconds, Fraction(90, 100)),
-        "p99_seconds": nearest_rank(seconds, Fraction(99, 100)),
-        "max_seconds": max(seconds),
-        "skewed": sum(age < 0 for age in ages),
-        "histogram": dict(Counter(_bucket(age) for age in clamped)),
-    }

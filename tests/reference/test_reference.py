@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.reference.generate import START, Row, logs
-from tests.reference.reference import ENDINGS, Reference, nearest_rank
+from tests.reference.lives import ENDINGS, nearest_rank
+from tests.reference.reference import Reference
 
 
 def happens(event_type: str, at: float, message: str = "m", attempt: int | None = None, **more: Any) -> Row:

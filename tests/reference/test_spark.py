@@ -22,8 +22,9 @@ from lake.store import Lake
 from lake.tables import AGE_KINDS, EVENT_TYPES
 from tests.reference.compare import METRIC_VIEWS, differences, expected_rows
 from tests.reference.generate import Row, generate, write_jsonl
+from tests.reference.lives import without_duplicates
 from tests.reference.partials import add_samples, marks_of, partials_of
-from tests.reference.reference import Reference, without_duplicates
+from tests.reference.reference import Reference
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
