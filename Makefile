@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.sojourn-setup
 LOCKS := requirements-build.lock requirements.lock
 
-.PHONY: help setup jars lock demo test check format clean
+.PHONY: help setup jars lock demo test check format docs clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,9 @@ check: $(STAMP) ## formatter, linter, strict types, import layers
 format: $(STAMP) ## rewrite the sources as `make check` wants them
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## regenerate docs/views.md from the declared views
+	@$(BIN)/python -m lake.views.document > docs/views.md
 
 lock: $(STAMP) ## resolve pyproject.toml anew into the lock files
 	@scripts/lock $(BIN)/uv
