@@ -48,7 +48,6 @@ floor = 5.0
 min_coverage = 0.5 # the queue grows so fast that events, a second behind the broker's count, look incomplete
 cooldown_seconds = 5.0
 lease_seconds = 30.0
-effect_seconds = 8.0
 
 [dashboard]
 port = {dashboard_port}
