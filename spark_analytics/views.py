@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sqlglot
 from pyspark.sql import SparkSession
 
 from lake.definitions import Definitions
-from lake.select import tables_of
 from lake.store import Lake
 from lake.tables import TABLES
-from lake.views import VIEWS, render
+from lake.views import VIEWS, below, render
 from spark_analytics.histograms import QUANTILE_FUNCTION
 
 
@@ -19,25 +17,13 @@ def register(session: SparkSession, lake: Lake, names: set[str] | None = None) -
     Tables are temporary views over the Delta files at their newest version; nothing is written anywhere.
     """
     definitions = Definitions.load(lake.root)
-    wanted = _with_what_they_rest_on(set(TABLES) | set(VIEWS) if names is None else names)
-    for name in TABLES:
-        if name in wanted:
-            session.read.format("delta").load(str(lake.path(name))).createOrReplaceTempView(name)
-    for name, view in VIEWS.items():  # in the order in which they build on one another
-        if name in wanted:
-            session.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {render(view, definitions)}")
+    tables, views = below({*TABLES, *VIEWS} if names is None else names)
+    for name in tables:
+        session.read.format("delta").load(str(lake.path(name))).createOrReplaceTempView(name)
+    for name in views:
+        rows = session.sql(render(VIEWS[name], definitions))
+        # Stages build on one another many levels deep. Each is worked out once: expanded in every view above it, a
+        # plan would grow by powers, and planning would take minutes.
+        (rows if VIEWS[name].public else rows.localCheckpoint()).createOrReplaceTempView(name)
     if not session.catalog.functionExists("histogram_quantile"):
         session.sql(QUANTILE_FUNCTION)
-
-
-def _with_what_they_rest_on(names: set[str]) -> set[str]:
-    found: set[str] = set()
-    pending = set(names)
-    while pending:
-        name = pending.pop()
-        if name in found:
-            continue
-        found.add(name)
-        if name in VIEWS:
-            pending |= tables_of(sqlglot.parse_one(render(VIEWS[name], Definitions()), read="spark"))
-    return found

@@ -33,7 +33,9 @@ _BASE = {
     "cell_second": f"CASE WHEN {_ADDS} THEN unix_seconds(coalesce(enqueued_at, occurred_at)) "
     f"WHEN {_TAKES} THEN unix_seconds(enqueued_at) END",
 }
-_AGE = "CASE WHEN event_type = 'received' OR kind IS NOT NULL THEN greatest(lag_micros / 1e6D, 0D) END"
+# greatest() skips nulls: an unknown enqueue time must not become an age of zero.
+_TELLS_AGE = "(event_type = 'received' OR kind IS NOT NULL) AND lag_micros IS NOT NULL"
+_AGE = f"CASE WHEN {_TELLS_AGE} THEN greatest(lag_micros / 1e6D, 0D) END"
 
 
 def normalise(events: DataFrame) -> DataFrame:
