@@ -172,7 +172,8 @@ class _Demo:
         patience = time.time() + RELEASE_SECONDS
         while time.time() < patience and not self.stop.is_set():
             status = self.looker.look(time.time(), self.troubles)
-            self.screen.show(status)
+            if self.screen.wants:
+                self.screen.show(status)
             if not status.limits and not any(scenario.NOISY in alert for alert in status.alerts):
                 return
             self._pause()
