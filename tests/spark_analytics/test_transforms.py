@@ -118,6 +118,17 @@ def test_an_age_below_zero_is_skewed_and_counts_as_zero(compute: Compute) -> Non
     assert row["first_attempt_age_histogram"] == [{"index": ZERO_INDEX, "count": 1}]
 
 
+@pytest.mark.parametrize(
+    ("event_type", "attempt", "kind"),
+    [("received", 1, "first_attempt"), ("received", 2, "retry"), ("completed", 1, "completion")],
+)
+def test_an_age_that_nobody_knows_is_no_age_of_zero(compute: Compute, event_type: str, attempt: int, kind: str) -> None:
+    [row], marks = compute([event(event_type, 1.0, enqueued=None, attempt=attempt)])
+    assert (row[f"{kind}_age_count"], row[f"{kind}_age_sum"], row[f"{kind}_age_skewed"]) == (0, None, 0)
+    assert not row[f"{kind}_age_histogram"]
+    assert all((mark["age_seconds"], mark["age_index"], mark["age_skewed"]) == (None, None, None) for mark in marks)
+
+
 def test_a_leaver_whose_enqueue_time_nobody_knows_takes_from_the_unknown_cell(compute: Compute) -> None:
     [row], marks = compute([event("expired", 1.0, enqueued=None, attempt=0)])
     assert row["backlog_cells"] == [{"second": None, "net": -1}]
