@@ -195,7 +195,7 @@ class _Demo:
             throttled=_first(about, "throttle"),
             recovered=measure.recovery(quiet, surge_at, min(end, time.time())),
             resolved=resolved,
-            released=_first(about, "release"),
+            released=_released(about),
         )
         return Report(
             moments=moments,
@@ -246,3 +246,11 @@ def _first(actions: list[dict[str, object]], decision: str) -> float | None:
         if action["decision"] == decision:
             return float(action["at"].timestamp())  # type: ignore[attr-defined]
     return None
+
+
+def _released(actions: list[dict[str, object]]) -> float | None:
+    """When the tenant was let go for good; None while a limit is in force."""
+    last = next(
+        (action for action in reversed(actions) if action["decision"] in ("throttle", "relax", "release")), None
+    )
+    return _first([last], "release") if last else None

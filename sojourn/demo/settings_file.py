@@ -19,6 +19,9 @@ root = {lake}
 window_seconds = {window}
 target_seconds = {target}
 
+[collect]
+compact_every = 150 # commits; many small files cost more than merging them does
+
 [[collect.brokers]]
 name = {broker}
 kind = "nats"
@@ -46,7 +49,7 @@ kind = "aimd"
 dry_run = false # the default only decides and writes down what it would do
 floor = 5.0
 min_coverage = 0.5 # the queue grows so fast that events, a second behind the broker's count, look incomplete
-cooldown_seconds = 5.0
+cooldown_seconds = 12.0 # longer than the window: judge a limit by what came after it
 lease_seconds = 30.0
 
 [dashboard]
