@@ -9,6 +9,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from lake.checksum import Checksums
 from lake.errors import SojournError, UserError
 from lake.tables import TABLES, TableSpec
 
@@ -33,6 +34,7 @@ class Lake:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).expanduser().absolute()
         self._open: dict[str, DeltaTable] = {}
+        self._checksums: dict[str, Checksums] = {}
 
     def path(self, name: str) -> Path:
         """The folder of table ``name``."""
@@ -106,6 +108,7 @@ class Lake:
                 properties = CommitProperties(app_transactions=[Transaction(app_id, version)])
             try:
                 write_deltalake(table, rows, mode="append", commit_properties=properties)
+                self._write_checksum(name, table)
                 return True
             except CommitFailedError as error:
                 # Somebody rewrote the table meanwhile. Appending depends on nothing that was there: try again.
@@ -128,9 +131,16 @@ class Lake:
     def compact(self, name: str) -> None:
         """Rewrite many small files into few; readers and streams see no change of data."""
         try:
-            self.ensure(name).optimize.compact()
+            table = self.ensure(name)
+            table.optimize.compact()
+            self._write_checksum(name, table)
         except DeltaError as error:
             log.warning("compaction of %s put off: %s", name, error)
+
+    def _write_checksum(self, name: str, table: DeltaTable) -> None:
+        """Of bronze tables alone: they are what Spark follows as a stream."""
+        if _spec(name).layer == "bronze":
+            self._checksums.setdefault(name, Checksums(self.path(name))).write(table.version())
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -1,0 +1,88 @@
+"""Version checksum files, which spare Spark a query for each commit that it follows as a stream.
+
+At every new version Spark asks for the table's metadata and protocol. Without a checksum file beside the commit it
+finds them by a Spark job over the log: a third of a micro-batch. deltalake does not write these files, so we do.
+
+Source: Delta transaction log protocol, "Version Checksum File".
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from lake.files import write_atomically
+
+log = logging.getLogger(__name__)
+
+#: Checksums of versions before the newest this many are removed: only the newest is ever asked for.
+KEPT = 20
+
+
+class Checksums:
+    """Follows one table's log, counting its files and bytes, and writes the checksum of the newest version.
+
+    A log that cannot be followed (its early commits were cleaned up, or another writer uses features that we do not)
+    gets no more checksums: Spark then works as it would without.
+    """
+
+    def __init__(self, table: Path) -> None:
+        self._log = table / "_delta_log"
+        self._state: dict[str, Any] | None = None
+        self._version = -1
+        self._follows = True
+
+    def write(self, version: int) -> None:
+        """Write the checksum of ``version``, the newest."""
+        if not self._follows or version <= self._version:
+            return
+        try:
+            if self._state is None:
+                self._begin(version)
+            for number in range(self._version + 1, version + 1):
+                self._take(number)
+            self._version = version
+            write_atomically(self._path(version), json.dumps(self._state))
+            self._path(version - KEPT).unlink(missing_ok=True)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._follows = False
+            log.debug("no checksums for %s from here on: %s", self._log.parent, error)
+
+    def _begin(self, version: int) -> None:
+        """Start from the newest checksum that is there, else from the table's first commit."""
+        self._state = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
+        known = sorted(int(path.stem) for path in self._log.glob("*.crc") if path.stem.isdigit())
+        usable = [number for number in known if number <= version]
+        if usable:
+            self._version = usable[-1]
+            self._state = json.loads(self._path(self._version).read_text(encoding="utf-8"))
+        for number in usable[:-KEPT]:
+            self._path(number).unlink(missing_ok=True)
+
+    def _take(self, version: int) -> None:
+        assert self._state is not None
+        commit = self._log / f"{version:020d}.json"
+        for line in commit.read_text(encoding="utf-8").splitlines():
+            action = json.loads(line)
+            if add := action.get("add"):
+                self._count(1, add)
+            elif remove := action.get("remove"):
+                self._count(-1, remove)
+            elif "metaData" in action:
+                self._state["metadata"] = action["metaData"]
+            elif "protocol" in action:
+                self._state["protocol"] = action["protocol"]
+            elif "domainMetadata" in action:
+                raise ValueError("a table with domain metadata")
+
+    def _count(self, files: int, action: dict[str, Any]) -> None:
+        assert self._state is not None
+        if action.get("deletionVector"):
+            raise ValueError("a table with deletion vectors")
+        self._state["numFiles"] += files
+        self._state["tableSizeBytes"] += files * int(action["size"])
+
+    def _path(self, version: int) -> Path:
+        return self._log / f"{version:020d}.crc"
