@@ -130,7 +130,7 @@ class CollectSettings(_Settings):
     buffer_capacity: int = Field(
         default=200_000, ge=1, description="events held while the lake takes none; above, they are rolled up"
     )
-    compact_every: int = Field(default=500, ge=10, description="commits between two compactions of a bronze table")
+    compact_every: int = Field(default=150, ge=10, description="commits between two compactions of a bronze table")
     connect_grace: float = Field(default=10.0, ge=0, description="seconds in which one broker must be reached at start")
     metrics_port: int | None = Field(default=None, ge=0, le=65535, description="loopback port of Prometheus metrics")
 

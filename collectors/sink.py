@@ -33,7 +33,7 @@ _SEALED_AT = b"sealed_at"
 class Sink:
     """The bronze tables as one source writes them. It belongs to one thread, as its lake does."""
 
-    def __init__(self, lake: Lake, *, broker: str, source: str, app_id: str, compact_every: int = 500) -> None:
+    def __init__(self, lake: Lake, *, broker: str, source: str, app_id: str, compact_every: int = 150) -> None:
         self.lake = lake
         self.broker = broker
         self.source = source

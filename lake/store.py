@@ -68,7 +68,7 @@ class Lake:
             try:
                 self._open[name] = _open_or_create(spec, self.path(name))
             except (DeltaError, OSError) as error:
-                raise _explained(error, self.path(name)) from error
+                raise _unusable(error, self.path(name)) from error
             _check_columns(spec, self._open[name])
             return self._open[name]
         return self._refreshed(name)
@@ -190,6 +190,14 @@ def _check_columns(spec: TableSpec, table: DeltaTable) -> None:
             f"table {spec.path} of the lake lacks the columns {', '.join(missing)}",
             "it was made by another version of Sojourn: use a new lake, and replay its bronze tables into it",
         )
+
+
+def _unusable(error: Exception, path: Path) -> UserError:
+    """Why a table cannot even be opened: nothing that runs can mend that."""
+    reason = _explained(error, path)
+    if isinstance(reason, UserError):
+        return reason
+    return UserError(str(reason), "restore the table from a copy, or begin a new lake with --lake")
 
 
 def _explained(error: Exception, path: Path) -> SojournError:

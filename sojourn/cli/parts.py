@@ -53,7 +53,7 @@ def dashboard(config: ConfigOption = None, lake: LakeOption = None) -> None:
     """Serve the dashboard."""
     run = part("dashboard.run")
     settings, root = opened(config, lake)
-    section = settings.section("dashboard", part("dashboard.settings").DashboardSettings)
+    section = run.claim_port(settings.section("dashboard", part("dashboard.settings").DashboardSettings))
     command = run.command(section, root)
     env = {**os.environ, **run.environment(section, root)}
     if shutil.which(command[0]) is None:

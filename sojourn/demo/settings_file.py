@@ -19,9 +19,6 @@ root = {lake}
 window_seconds = {window}
 target_seconds = {target}
 
-[collect]
-compact_every = 150 # commits; many small files cost more than merging them does
-
 [[collect.brokers]]
 name = {broker}
 kind = "nats"
