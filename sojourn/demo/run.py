@@ -111,7 +111,7 @@ class _Demo:
         ensure_jars()  # here, where its progress can be seen, and not in a child
         self.screen.say(f"lake: {layout.lake} (again on the same lake continues it)")
         ports = cast.Ports.free()
-        write_atomically(layout.settings, settings_text(layout, self.broker, ports))
+        write_atomically(layout.settings, settings_text(layout, self.broker, ports, quick_start=self.plan.is_short))
         Definitions(window_seconds=WINDOW_SECONDS, target_seconds=TARGET_SECONDS).save(layout.lake)
         parts = cast.parts(layout, self.broker, load(layout.settings))
         supervisor.start(parts["analyze"])  # the slowest to be ready

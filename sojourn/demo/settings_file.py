@@ -29,7 +29,7 @@ streams = [
 ]
 
 [analyze]
-quick_start = true # a demo is short: start soon rather than run at full speed
+quick_start = {quick_start} # true: start soon rather than run at full speed
 
 [alert]
 port = {alert_port}
@@ -61,10 +61,11 @@ TARGET_SECONDS = 3.0
 POLICY = "throttle-noisy"
 
 
-def settings_text(layout: Layout, broker: Broker, ports: Ports) -> str:
+def settings_text(layout: Layout, broker: Broker, ports: Ports, *, quick_start: bool) -> str:
     """The settings of one run: where its servers listen is chosen anew each time."""
     values: dict[str, object] = {
         "lake": str(layout.lake),
+        "quick_start": quick_start,
         "window": WINDOW_SECONDS,
         "target": TARGET_SECONDS,
         "broker": scenario.BROKER,
