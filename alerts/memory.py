@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import sqlglot
 
-from lake.errors import SojournError
+from lake.errors import SojournError, first_line
 
 
 class MemoryQueryError(SojournError):
@@ -44,7 +44,7 @@ class Memory:
         try:
             result = self._connection.sql(duckdb_sql(sql)).to_arrow_table()
         except (duckdb.Error, sqlglot.errors.SqlglotError) as error:
-            raise MemoryQueryError(str(error).strip().splitlines()[0]) from error
+            raise MemoryQueryError(first_line(error)) from error
         assert isinstance(result, pa.Table)
         return result
 

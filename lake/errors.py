@@ -21,3 +21,9 @@ class UserError(SojournError):
         self.what = what.strip()
         self.mend = mend.strip()
         super().__init__(f"{self.what} – {self.mend}" if self.mend else self.what)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what ``error`` says; its class where it says nothing."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

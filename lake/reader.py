@@ -18,7 +18,7 @@ import pyarrow as pa
 import sqlglot
 
 from lake.definitions import Definitions
-from lake.errors import UserError
+from lake.errors import UserError, first_line
 from lake.select import check, tables_of
 from lake.snapshot import Snapshot
 from lake.tables import TABLES
@@ -79,7 +79,7 @@ class Reader:
                     f"the query took longer than {self._timeout:g} s", "narrow it, or use `sojourn sql`"
                 ) from error
             except duckdb.Error as error:
-                raise UserError(f"the query failed: {str(error).strip().splitlines()[0]}", "mend the SQL") from error
+                raise UserError(f"the query failed: {first_line(error)}", "mend the SQL") from error
             finally:
                 timer.cancel()
 

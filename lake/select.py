@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from lake.errors import UserError
+from lake.errors import UserError, first_line
 
 #: Expressions that change something, or reach outside of the lake, wherever they stand in a statement.
 FORBIDDEN: tuple[type[exp.Expression], ...] = (
@@ -49,7 +49,9 @@ def check(sql: str, allowed: Collection[str]) -> exp.Query:
     try:
         statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
     except SqlglotError as error:
-        raise UserError(f"not valid SQL: {_first_line(error)}", "write one SELECT in Spark's dialect") from error
+        raise UserError(
+            f"not valid SQL: {first_line(error).rstrip('.')}", "write one SELECT in Spark's dialect"
+        ) from error
     if len(statements) != 1:
         raise UserError(f"expected one statement, found {len(statements)}", "write one SELECT in Spark's dialect")
     statement = statements[0]
@@ -91,7 +93,3 @@ def _check_tables(statement: exp.Query, allowed: Collection[str]) -> None:
         near = difflib.get_close_matches(name, list(allowed), n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(allowed))}"
         raise UserError(f"no view or table is named {table.name}", hint)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from lake.errors import first_line
 from lake.store import LakeError, conform
 from lake.tables import TableSpec
 
@@ -38,7 +39,7 @@ class Snapshot:
         except TableNotFoundError:
             return -1
         except (DeltaError, OSError) as error:
-            raise LakeError(f"table {self._path} cannot be read: {str(error).strip().splitlines()[0]}") from error
+            raise LakeError(f"table {self._path} cannot be read: {first_line(error)}") from error
         return self._table.version()
 
     def current(self, known: int | None) -> tuple[Any, int]:

@@ -10,7 +10,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from lake.checksum import Checksums
-from lake.errors import SojournError, UserError
+from lake.errors import SojournError, UserError, first_line
 from lake.tables import TABLES, TableSpec
 
 log = logging.getLogger(__name__)
@@ -206,5 +206,4 @@ def _explained(error: Exception, path: Path) -> SojournError:
         return UserError(f"no space left on the disk that holds {path}", "free some, then start again: nothing is lost")
     if "Permission denied" in text:
         return UserError(f"no permission to use {path}", "give this user the right to write there")
-    first_line = text.strip().splitlines()[0] if text.strip() else type(error).__name__
-    return LakeError(f"table {path} cannot be used: {first_line}")
+    return LakeError(f"table {path} cannot be used: {first_line(error)}")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
-from lake.errors import UserError
+from lake.errors import UserError, first_line
 from lake.store import Lake, LakeError
 from lake.tables import TABLES
 from spark_analytics.maintenance import Retention, roll_up
@@ -115,7 +115,7 @@ def forget(root: Path) -> None:
         try:
             write_deltalake(delta, TABLES[table].schema.empty_table(), mode="overwrite")
         except (DeltaError, OSError) as error:
-            raise LakeError(f"table {table} cannot be emptied: {str(error).strip().splitlines()[0]}") from error
+            raise LakeError(f"table {table} cannot be emptied: {first_line(error)}") from error
 
 
 def _reached(committed: int | None, batch_id: int) -> bool:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from lake.errors import first_line
 from lake.store import Lake, LakeError
 from lake.tables import PARTIALS
 from spark_analytics.transforms.rollup import rolled_up
@@ -60,9 +61,9 @@ def roll_up(lake: Lake, retention: Retention) -> int:
         try:
             saved += _replace(lake, stretch)
         except CommitFailedError as error:
-            log.info("rolling up %s put off: %s", stretch.broker, str(error).splitlines()[0])
+            log.info("rolling up %s put off: %s", stretch.broker, first_line(error))
         except (DeltaError, OSError) as error:
-            raise LakeError(f"gold cannot be rolled up: {str(error).strip().splitlines()[0]}") from error
+            raise LakeError(f"gold cannot be rolled up: {first_line(error)}") from error
     return saved
 
 

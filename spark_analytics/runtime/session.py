@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lake.errors import SojournError, UserError
+from lake.errors import SojournError, UserError, first_line
 from spark_analytics.runtime.cache import cache_root, keep_text
 from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import Java, ensure_java, java_home
@@ -80,8 +80,9 @@ def build_session(
     try:
         return builder.getOrCreate()
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise SojournError(f"Spark does not start on {java.executable} (Java {java.version}): {reason}") from error
+        raise SojournError(
+            f"Spark does not start on {java.executable} (Java {java.version}): {first_line(error)}"
+        ) from error
 
 
 def cores_of(master: str) -> int | None:
