@@ -28,7 +28,7 @@ demo: $(STAMP) jars ## the whole system on this machine; ARGS="--headless --dura
 	@$(BIN)/sojourn demo $(ARGS)
 
 test: $(STAMP) jars ## the tests; ARGS="-k words" chooses
-	@scripts/browser
+	@scripts/servers
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(STAMP) ## formatter, linter, strict types, import layers

@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from collectors.base import Collector, ConnectionLost, CredentialsRefused
+from collectors.board import Board
+from collectors.context import Context
 from collectors.registry import factory
 from collectors.selfmetrics import SelfMetrics
 from collectors.settings import CollectSettings
@@ -44,13 +46,10 @@ def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> No
             held.enter_context(only_one(lock, f"a collector of broker {broker.name!r}"))
         if settings.metrics_port is not None:
             metrics.serve(settings.metrics_port)
-        writer = Writer(lake_root)
+        writer = Writer(lake)
         held.callback(writer.close)
-        collectors = [
-            collector
-            for broker in settings.brokers
-            for collector in makers[broker.name](broker, settings, writer, metrics)
-        ]
+        context = Context(settings, writer, metrics, Board())
+        collectors = [collector for broker in settings.brokers for collector in makers[broker.name](broker, context)]
         asyncio.run(collect(collectors, stop, metrics, grace=settings.connect_grace))
 
 
@@ -125,7 +124,9 @@ class _Keeper:
                 else:
                     self._recovered()
             if interval > 0:
-                due += interval * max(1, -(-(time.monotonic() - due) // interval))
+                cycles = max(1, -(-(time.monotonic() - due) // interval))
+                self._metrics.skipped_cycles.labels(name).inc(cycles - 1)
+                due += interval * cycles
                 await self._wait(due - time.monotonic())
 
     def _recovered(self) -> None:

@@ -1,65 +1,52 @@
-"""What the collectors say of themselves, for Prometheus and for the log."""
+"""What the collectors say of themselves, for Prometheus and for the log. Declared in :mod:`lake.catalogue`."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from lake.catalogue import OWN_METRICS, Metric
 from lake.errors import UserError
 
 log = logging.getLogger(__name__)
 
 
 class SelfMetrics:
-    """One registry for the process; every metric is labelled with the collector's name."""
+    """One registry for the process; every metric of ours is labelled with the collector's name."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        label = ["collector"]
-        self.duration = Histogram(
-            "sojourn_collector_step_seconds",
-            "How long a collector's cycle took",
-            label,
-            registry=self.registry,
-            buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
-        )
-        self.success = Gauge(
-            "sojourn_collector_success", "1 if the collector's last cycle succeeded", label, registry=self.registry
-        )
-        self.records = Counter(
-            "sojourn_collector_records", "Records written to the lake", label, registry=self.registry
-        )
-        self.buffered = Gauge(
-            "sojourn_collector_buffered", "Events read and not yet in the lake", label, registry=self.registry
-        )
-        self.conflated = Counter(
-            "sojourn_collector_conflated", "Events rolled up because the buffer was full", label, registry=self.registry
-        )
-        self.rejected = Counter(
-            "sojourn_collector_rejected", "Records that could not be read", label, registry=self.registry
-        )
-        self.lost = Counter(
-            "sojourn_collector_lost", "Records that the source discarded unread", label, registry=self.registry
-        )
-        self.unmatched = Gauge(
-            "sojourn_collector_unmatched", "Ends of messages that were not known", label, registry=self.registry
-        )
-        self.commit_seconds = Histogram(
-            "sojourn_collector_commit_seconds",
-            "How long a commit to the lake took",
-            label,
-            registry=self.registry,
-            buckets=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
-        )
-        self.commit_lag = Gauge(
-            "sojourn_collector_commit_lag_seconds",
-            "Age of the newest event in the last commit, on the broker's clock against ours",
-            label,
-            registry=self.registry,
-        )
+        made = {metric.name: self._make(metric) for metric in OWN_METRICS}
+
+        def own(name: str) -> Any:
+            return made[f"sojourn_collector_{name}"]
+
+        self.duration: Histogram = own("step_seconds")
+        self.success: Gauge = own("success")
+        self.records: Counter = own("records_total")
+        self.buffered: Gauge = own("buffered")
+        self.conflated: Counter = own("conflated_total")
+        self.rejected: Counter = own("rejected_total")
+        self.skewed: Counter = own("skewed_total")
+        self.duplicates: Counter = own("duplicates_total")
+        self.lost: Counter = own("lost_total")
+        self.unmatched: Gauge = own("unmatched")
+        self.queues: Gauge = own("queues")
+        self.unread_queues: Gauge = own("unread_queues")
+        self.skipped_cycles: Counter = own("skipped_cycles_total")
+        self.commit_seconds: Histogram = own("commit_seconds")
+        self.commit_lag: Gauge = own("commit_lag_seconds")
+        self.messages: Counter = made["sojourn_messages_total"]
+
+    def _make(self, metric: Metric) -> Any:
+        if metric.kind == "histogram":
+            return Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
+        kind: Any = {"counter": Counter, "gauge": Gauge}[metric.kind]
+        return kind(metric.name, metric.help, metric.labels, registry=self.registry)
 
     @contextmanager
     def timed(self, collector: str) -> Iterator[None]:

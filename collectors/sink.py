@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from collectors.bronze import Bronze
 from collectors.buffer import STEP_BITS, Batch
 from collectors.records import Rejected, events_table, now_us, rejected_table
 from lake.errors import UserError
-from lake.store import Lake
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _SEALED_AT = b"sealed_at"
 class Sink:
     """The bronze tables as one source writes them. It belongs to one thread, as its lake does."""
 
-    def __init__(self, lake: Lake, *, broker: str, source: str, app_id: str, compact_every: int = 150) -> None:
+    def __init__(self, lake: Bronze, *, broker: str, source: str, app_id: str, compact_every: int = 150) -> None:
         self.lake = lake
         self.broker = broker
         self.source = source

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from lake.checksum import Checksums
 from lake.errors import SojournError, UserError, first_line
 from lake.tables import TABLES, TableSpec
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 log = logging.getLogger(__name__)
 
@@ -66,10 +71,9 @@ class Lake:
         if name not in self._open:
             spec = _spec(name)
             try:
-                self._open[name] = _open_or_create(spec, self.path(name))
+                self._open[name] = _open(spec, self.path(name))
             except (DeltaError, OSError) as error:
                 raise _unusable(error, self.path(name)) from error
-            _check_columns(spec, self._open[name])
             return self._open[name]
         return self._refreshed(name)
 
@@ -89,23 +93,37 @@ class Lake:
         """The number of the last commit that ``app_id`` made to table ``name``; None if it made none."""
         return self.ensure(name).transaction_version(app_id)
 
-    def append(self, name: str, rows: pa.Table, *, app_id: str | None = None, version: int | None = None) -> bool:
+    def append(
+        self,
+        name: str,
+        rows: pa.Table,
+        *,
+        app_id: str | None = None,
+        version: int | None = None,
+        positions: Mapping[str, int] | None = None,
+    ) -> bool:
         """Append ``rows`` (columns of the table's spec) in one commit.
 
         With ``app_id`` and ``version`` the commit is idempotent: False, and nothing written, if the application
-        committed that version or a later one before. An empty ``rows`` with a version still records the version.
+        committed that version or a later one before. ``positions`` does the same for a source that has several
+        positions, as a partitioned log has: application id → version, all in one commit, which is left out if all of
+        them were reached before. An empty ``rows`` with a version still records the version.
         """
+        reached = dict(positions or {})
+        if app_id is not None and version is not None:
+            reached[app_id] = version
         rows = conform(rows, _spec(name).schema)
-        if rows.num_rows == 0 and (app_id is None or version is None):
+        if rows.num_rows == 0 and not reached:
             return True
         for last_try in (*[False] * (MOST_TRIES - 1), True):
             table = self.ensure(name)
             properties = None
-            if app_id is not None and version is not None:
-                done = table.transaction_version(app_id)
-                if done is not None and done >= version:
+            if reached:
+                if all(_at_least(table.transaction_version(key), value) for key, value in reached.items()):
                     return False
-                properties = CommitProperties(app_transactions=[Transaction(app_id, version)])
+                properties = CommitProperties(
+                    app_transactions=[Transaction(key, value) for key, value in reached.items()]
+                )
             try:
                 write_deltalake(table, rows, mode="append", commit_properties=properties)
                 self._write_checksum(name, table)
@@ -128,6 +146,14 @@ class Lake:
         except (DeltaError, OSError) as error:
             raise _explained(error, self.path(name)) from error
 
+    def scan(self, name: str, columns: list[str], where: ds.Expression) -> pa.RecordBatchReader:
+        """The rows of table ``name`` that fulfil ``where``, batch by batch, for what may not fit into memory."""
+        table = self.ensure(name)
+        try:
+            return table.to_pyarrow_dataset().scanner(columns=columns, filter=where).to_reader()
+        except (DeltaError, OSError) as error:
+            raise _explained(error, self.path(name)) from error
+
     def compact(self, name: str) -> None:
         """Rewrite many small files into few; readers and streams see no change of data."""
         try:
@@ -141,6 +167,10 @@ class Lake:
         """Of bronze tables alone: they are what Spark follows as a stream."""
         if _spec(name).layer == "bronze":
             self._checksums.setdefault(name, Checksums(self.path(name))).write(table.version())
+
+
+def _at_least(done: int | None, wanted: int) -> bool:
+    return done is not None and done >= wanted
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -168,6 +198,18 @@ def _spec(name: str) -> TableSpec:
     return TABLES[name]
 
 
+def _open(spec: TableSpec, path: Path) -> DeltaTable:
+    for _ in range(MOST_TRIES - 1):
+        table = _open_or_create(spec, path)
+        try:
+            _grow(spec, table)
+            return table
+        except CommitFailedError:
+            continue  # another process added the columns first
+    _grow(spec, table)
+    return table
+
+
 def _open_or_create(spec: TableSpec, path: Path) -> DeltaTable:
     try:
         return DeltaTable(str(path))
@@ -182,14 +224,18 @@ def _open_or_create(spec: TableSpec, path: Path) -> DeltaTable:
         )
 
 
-def _check_columns(spec: TableSpec, table: DeltaTable) -> None:
+def _grow(spec: TableSpec, table: DeltaTable) -> None:
+    """Add the nullable columns that this version of Sojourn has and the table lacks: older rows are null there."""
     there = {field.name for field in table.schema().fields}
-    missing = [name for name in spec.schema.names if name not in there]
-    if missing:
+    missing = [field for field in spec.schema if field.name not in there]
+    required = [field.name for field in missing if not field.nullable]
+    if required:
         raise UserError(
-            f"table {spec.path} of the lake lacks the columns {', '.join(missing)}",
+            f"table {spec.path} of the lake lacks the columns {', '.join(required)}",
             "it was made by another version of Sojourn: use a new lake, and replay its bronze tables into it",
         )
+    if missing:
+        table.alter.add_columns([Field.from_arrow(field) for field in missing])
 
 
 def _unusable(error: Exception, path: Path) -> UserError:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lake.catalogue import SAMPLE_METRICS
+
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 #: Buckets of :mod:`lake.histogram`, in any order; an index may repeat, counts add up.
 HISTOGRAM = pa.list_(pa.struct([pa.field("index", pa.int32()), pa.field("count", pa.int64())]))
@@ -81,22 +83,7 @@ QUEUE_SAMPLES = TableSpec(
         ("broker", pa.string(), REQUIRED),
         ("queue", pa.string(), REQUIRED),
         ("subscriber", pa.string()),
-        ("depth", pa.int64()),
-        ("in_flight", pa.int64()),
-        ("delayed", pa.int64()),
-        ("oldest_age_seconds", pa.float64()),
-        ("consumers", pa.int64()),
-        ("polls_total", pa.int64()),
-        ("empty_polls_total", pa.int64()),
-        ("published_total", pa.int64()),
-        ("delivered_total", pa.int64()),
-        ("acked_total", pa.int64()),
-        ("redelivered_total", pa.int64()),
-        ("dead_letter_for", pa.string()),
-        ("in_flight_limit", pa.int64()),
-        ("prefetch", pa.int64()),
-        ("visibility_timeout_seconds", pa.float64()),
-        ("staleness_seconds", pa.float64()),
+        *((metric.name, metric.type) for metric in SAMPLE_METRICS),
         ("unavailable", LABELS),
         ("source", pa.string(), REQUIRED),
         ("ingested_at", TIMESTAMP, REQUIRED),

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from lake.errors import SojournError, UserError
 from sojourn.cli.options import part
@@ -162,12 +161,13 @@ def _brokers(settings: Settings) -> Iterator[Finding]:
     if not section.brokers:
         yield Finding("brokers", Grade.WARN, "none is configured", "list one under [[collect.brokers]]")
     for broker in section.brokers:
-        subject, address = f"broker {broker.name}", urlsplit(broker.url)
-        try:
-            with socket.create_connection((address.hostname or "", address.port or 4222), CONNECT_SECONDS):
-                yield Finding(subject, Grade.OK, f"{broker.url} accepts connections")
-        except OSError as error:
-            yield Finding(subject, Grade.FAIL, f"{broker.url} cannot be reached: {error}", "start it, or mend its url")
+        for host, port in broker.addresses():
+            subject, address = f"broker {broker.name}", f"{host}:{port}"
+            try:
+                with socket.create_connection((host, port), CONNECT_SECONDS):
+                    yield Finding(subject, Grade.OK, f"{address} accepts connections")
+            except OSError as error:
+                yield Finding(subject, Grade.FAIL, f"{address} cannot be reached: {error}", "start it, or mend its url")
 
 
 def _java() -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from collectors.nats.parse import (
     headers_of,
     microseconds,
 )
-from collectors.settings import TapSettings
+from collectors.nats.settings import TapSettings
 from lake.errors import UserError
 
 log = logging.getLogger(__name__)

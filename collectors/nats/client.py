@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, Error, NoRespondersError
 
 from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.settings import BrokerSettings
+from collectors.nats.settings import NatsBroker
 from lake.errors import SojournError, UserError
 
 #: Messages asked for at once; the server sends them as they come.
@@ -49,7 +49,7 @@ class Message(NamedTuple):
 class Client:
     """One connection to one server. It does not mend itself: whoever uses it opens another."""
 
-    def __init__(self, broker: BrokerSettings, purpose: str) -> None:
+    def __init__(self, broker: NatsBroker, purpose: str) -> None:
         self._broker = broker
         self._purpose = purpose
         self._connection: Connection | None = None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collectors.base import Collector
-from collectors.nats.sampler import NatsSampler
+from collectors.context import Context
+from collectors.nats.sampler import NatsSource
+from collectors.nats.settings import NatsBroker
 from collectors.nats.tap import NatsTap
-from collectors.selfmetrics import SelfMetrics
-from collectors.settings import BrokerSettings, CollectSettings
-from collectors.writer import Writer
+from collectors.sampler import Sampler
 
 
-def make(broker: BrokerSettings, settings: CollectSettings, writer: Writer, metrics: SelfMetrics) -> list[Collector]:
+def make(broker: NatsBroker, context: Context) -> list[Collector]:
     """A sampler, and a tap if streams are listed for it."""
     collectors: list[Collector] = []
     if broker.sample:
-        collectors.append(NatsSampler(broker, settings, writer, metrics))
+        collectors.append(Sampler("nats", broker.name, NatsSource(broker), context))
     if broker.tap.enabled and broker.streams:
-        collectors.append(NatsTap(broker, settings, writer, metrics))
+        collectors.append(NatsTap(broker, context))
     return collectors

@@ -17,9 +17,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from collectors.bronze import Bronze
 from collectors.nats.ledger import Entry, Ledger
 from collectors.sink import sealed
-from lake.store import Lake
 from lake.tables import FINISHING_TYPES, TIMESTAMP
 
 #: How far back unfinished messages are looked for when there is no newer state.
@@ -115,7 +115,7 @@ class Memory:
             yield row["generation"], entry
 
 
-def recall(lake: Lake, source: str, state: tuple[pa.Table, int] | None) -> Memory:
+def recall(lake: Bronze, source: str, state: tuple[pa.Table, int] | None) -> Memory:
     """The memory of ``source``: its newest state, if any, and the events written since then."""
     since = datetime.now(UTC) - HORIZON
     table, tops = _STATE.empty_table(), {}
@@ -123,7 +123,6 @@ def recall(lake: Lake, source: str, state: tuple[pa.Table, int] | None) -> Memor
         table = state[0]
         since = datetime.fromtimestamp((state[1] - _MARGIN_US) / 1e6, UTC)
         tops = {queue: (top[0], top[1]) for queue, top in json.loads(table.schema.metadata[b"tops"]).items()}
-    dataset = lake.ensure("message_events").to_pyarrow_dataset()
     columns = ["queue", "message_id", "subscriber", "event_type", "attempt", "enqueued_at", "tenant"]
     wanted = (
         (ds.field("ingest_date") >= since.date())
@@ -131,7 +130,7 @@ def recall(lake: Lake, source: str, state: tuple[pa.Table, int] | None) -> Memor
         & (ds.field("source") == source)
     )
     with duckdb.connect() as database:
-        database.register("events", dataset.scanner(columns=columns, filter=wanted).to_reader())
+        database.register("events", lake.scan("message_events", columns, wanted))
         query = _PROGRESS if state is not None else _UNFINISHED
         events = database.sql(query).to_arrow_table()
     return Memory(table, tops, events)

@@ -6,16 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
 from collectors.nats.attach import INNER, StreamFacts, consumer_infos, first_look, subscriptions
 from collectors.nats.client import NO_STREAM, ApiError, Client
 from collectors.nats.parse import microseconds
-from collectors.records import stamp
-from collectors.selfmetrics import SelfMetrics
-from collectors.settings import BrokerSettings, CollectSettings, StreamSettings
-from collectors.writer import Writer
-from lake.tables import QUEUE_SAMPLES
+from collectors.nats.settings import NatsBroker, StreamSettings
+from collectors.samples import Sample
 
 #: What JetStream does not tell of any queue, and why.
 _UNTOLD = {
@@ -24,20 +19,21 @@ _UNTOLD = {
     "empty_polls_total": "JetStream does not count polls",
     "acked_total": "JetStream does not count acknowledgements",
     "prefetch": "each client chooses its own",
+    "consumer_utilisation_ratio": "JetStream does not measure it",
+    "publish_latency_seconds": "not probed: a probe would add to the user's stream",
+    "retention_margin": "not derived from a stream's limits",
+    "state": "JetStream has no states",
+    "status": "not judged",
 }
 _OF_A_CONSUMER = ("delivered_total", "redelivered_total", "in_flight_limit", "visibility_timeout_seconds")
 _STREAMS_AT_ONCE = 64
 
 
-class NatsSampler:
-    """Samples one broker's streams, or all of them."""
+class NatsSource:
+    """Reads one broker's streams, or all of them."""
 
-    def __init__(self, broker: BrokerSettings, settings: CollectSettings, writer: Writer, metrics: SelfMetrics) -> None:
-        self.name = f"nats-sampler:{broker.name}"
-        self.interval = settings.sample_interval
+    def __init__(self, broker: NatsBroker) -> None:
         self._broker = broker
-        self._writer = writer
-        self._metrics = metrics
         self._client = Client(broker, "sampler")
 
     async def open(self) -> None:
@@ -45,20 +41,17 @@ class NatsSampler:
         await self._client.open()
         await self._client.api("INFO")
 
-    async def step(self) -> None:
-        """Read every queue once and write what it says."""
+    async def read(self) -> list[Sample]:
+        """Every queue once."""
         names = [stream.name for stream in self._broker.streams] or await self._all()
         settings = {stream.name: stream for stream in self._broker.streams}
-        rows: list[dict[str, Any]] = []
+        found: list[Sample] = []
         for start in range(0, len(names), _STREAMS_AT_ONCE):
             some = names[start : start + _STREAMS_AT_ONCE]
             chosen = [settings.get(name) or StreamSettings(name=name) for name in some]
-            for found in await asyncio.gather(*(self._stream(stream) for stream in chosen)):
-                rows += found
-        if rows:
-            table = samples_table(rows, self._broker.name, self.name)
-            await self._writer.do(lambda lake: lake.append("queue_samples", table))
-            self._metrics.records.labels(self.name).inc(len(rows))
+            for samples in await asyncio.gather(*(self._stream(stream) for stream in chosen)):
+                found += samples
+        return found
 
     async def close(self) -> None:
         """Disconnect."""
@@ -72,7 +65,7 @@ class NatsSampler:
             if not page.get("streams") or len(names) >= page["total"]:
                 return [name for name in names if name != self._broker.tap.stream and not name.startswith(INNER)]
 
-    async def _stream(self, settings: StreamSettings) -> list[dict[str, Any]]:
+    async def _stream(self, settings: StreamSettings) -> list[Sample]:
         try:
             answer = await self._client.api(f"STREAM.INFO.{settings.name}")
             consumers = await consumer_infos(self._client, settings.name) if answer["state"]["consumer_count"] else {}
@@ -96,8 +89,8 @@ def samples(
     stream: Mapping[str, Any],
     consumers: Mapping[str, dict[str, Any]],
     heads: Mapping[str, int | None],
-) -> list[dict[str, Any]]:
-    """Rows of ``queue_samples`` from the server's answers; ``heads``: when a consumer's oldest message was stored."""
+) -> list[Sample]:
+    """Samples from the server's answers; ``heads``: when a consumer's oldest message was stored."""
     state, sampled_at = stream["state"], microseconds(stream["ts"])
     common: dict[str, Any] = {
         "sampled_at": sampled_at,
@@ -112,7 +105,7 @@ def samples(
         age: float | None = (sampled_at - microseconds(state["first_ts"])) / 1e6 if state["messages"] else 0.0
         missing = _UNTOLD | dict.fromkeys(_OF_A_CONSUMER, "the stream has no durable consumer")
         whole = {"depth": state["messages"], "in_flight": 0, "consumers": 0, "oldest_age_seconds": age}
-        return [common | whole | {"unavailable": missing}]
+        return [Sample(**common, **whole, unavailable=missing)]
     rows = []
     for name, subscription in subscribed.items():
         info = consumers[name]
@@ -131,33 +124,21 @@ def samples(
         if not push:
             missing["consumers"] = "JetStream does not count the clients that pull"
         rows.append(
-            common
-            | {
-                "subscriber": subscription.subscriber,
-                "sampled_at": microseconds(info["ts"]),
-                "depth": info["num_pending"],
-                "in_flight": info["num_ack_pending"],
-                "oldest_age_seconds": age,
-                "consumers": int(info.get("push_bound", False)) if push else None,
-                "delivered_total": info["delivered"]["consumer_seq"],
-                "redelivered_total": info["num_redelivered"],
-                "in_flight_limit": limit if limit > 0 else None,
-                "visibility_timeout_seconds": config["ack_wait"] / 1e9 if config.get("ack_wait") else None,
-                "unavailable": missing,
-            }
+            Sample(
+                **common
+                | {
+                    "subscriber": subscription.subscriber,
+                    "sampled_at": microseconds(info["ts"]),
+                    "depth": info["num_pending"],
+                    "in_flight": info["num_ack_pending"],
+                    "oldest_age_seconds": age,
+                    "consumers": int(info.get("push_bound", False)) if push else None,
+                    "delivered_total": info["delivered"]["consumer_seq"],
+                    "redelivered_total": info["num_redelivered"],
+                    "in_flight_limit": limit if limit > 0 else None,
+                    "visibility_timeout_seconds": config["ack_wait"] / 1e9 if config.get("ack_wait") else None,
+                    "unavailable": missing,
+                }
+            )
         )
     return rows
-
-
-def samples_table(rows: list[dict[str, Any]], broker: str, source: str) -> pa.Table:
-    """``rows`` as the table has them."""
-    columns = {
-        field.name: pa.array(
-            [list(row["unavailable"].items()) if field.name == "unavailable" else row.get(field.name) for row in rows],
-            type=field.type,
-        )
-        for field in QUEUE_SAMPLES.schema
-        if field.name not in ("broker", "source", "ingested_at", "ingest_date")
-    }
-    columns["broker"] = pa.repeat(pa.scalar(broker), len(rows))
-    return pa.table(columns | stamp(source, len(rows)))

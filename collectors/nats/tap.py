@@ -13,7 +13,9 @@ import time
 from typing import Any
 
 from collectors.base import ConnectionLost
+from collectors.bronze import Bronze
 from collectors.buffer import Batch, Buffer, position_of
+from collectors.context import Context
 from collectors.nats.attach import (
     StreamFacts,
     consumer_info,
@@ -26,15 +28,12 @@ from collectors.nats.attach import (
 from collectors.nats.client import Client, Message, Reader
 from collectors.nats.memory import Memory, recall, state_table
 from collectors.nats.parse import Acknowledged, Advisory, Arrival, Malformed, microseconds, parse
+from collectors.nats.settings import NatsBroker, StreamSettings
 from collectors.nats.watch import Watch
 from collectors.records import Event, Rejected, now_us
-from collectors.selfmetrics import SelfMetrics
-from collectors.settings import BrokerSettings, CollectSettings, StreamSettings
 from collectors.sink import Sink
-from collectors.writer import Writer
 from lake.errors import SojournError
 from lake.files import write_atomically
-from lake.store import Lake
 
 log = logging.getLogger(__name__)
 
@@ -49,19 +48,19 @@ class NatsTap:
 
     interval = 0.0  # reading waits for what comes
 
-    def __init__(self, broker: BrokerSettings, settings: CollectSettings, writer: Writer, metrics: SelfMetrics) -> None:
+    def __init__(self, broker: NatsBroker, context: Context) -> None:
         self.name = f"nats-tap:{broker.name}"
         self._broker = broker
         # Nobody consumes a dead-letter stream: its depth is sampled, its messages' lives ended in the queue it serves.
         self._streams = [stream for stream in broker.streams if stream.dead_letter_for is None]
-        self._settings = settings
-        self._writer = writer
-        self._metrics = metrics
+        self._settings = context.settings
+        self._writer = context.writer
+        self._metrics = context.metrics
         self._client = Client(broker, "tap")
         self._reader: Reader | None = None
         self._app_id = ""
         self._sink: Sink | None = None
-        self._buffer = Buffer(settings.buffer_capacity, 0)
+        self._buffer = Buffer(context.settings.buffer_capacity, 0)
         self._memory: Memory | None = None
         self._watches: dict[str, Watch] = {}
         self._events: list[Event] = []
@@ -183,7 +182,7 @@ class NatsTap:
         else:
             await watch.meet(self._client, tap.first_look_limit)
 
-    def _generation(self, lake: Lake, stream: str, created: str) -> int:
+    def _generation(self, lake: Bronze, stream: str, created: str) -> int:
         """How often the stream was deleted and made anew since it was first watched: its sequences began again."""
         path = lake.state_path("collect", f"{self.name.replace(':', '_')}.streams.json")
         known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -210,7 +209,7 @@ class NatsTap:
         self._watches.clear()
         broker, every = self._broker.name, self._settings.compact_every
 
-        def recover(lake: Lake) -> tuple[Sink, int | None, Memory]:
+        def recover(lake: Bronze) -> tuple[Sink, int | None, Memory]:
             sink = Sink(lake, broker=broker, source=self.name, app_id=app_id, compact_every=every)
             version = sink.recover()
             return sink, version, recall(lake, self.name, sink.state())

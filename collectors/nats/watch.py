@@ -12,8 +12,8 @@ from collectors.nats.ledger import Ledger
 from collectors.nats.life import REMOVED, Lives
 from collectors.nats.memory import Memory, restore
 from collectors.nats.parse import microseconds, tenant_of
+from collectors.nats.settings import StreamSettings, TapSettings
 from collectors.records import Event
-from collectors.settings import StreamSettings, TapSettings
 
 #: Missing arrivals looked for at once, and messages settled at once: no step takes long.
 _AT_ONCE = 256

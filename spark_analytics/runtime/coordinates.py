@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lake.errors import UserError
 
@@ -51,17 +52,31 @@ def coordinates_file(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_coordinates(path: Path) -> Coordinates:
-    """The jars that the TOML file ``path`` declares; UserError if it cannot be understood."""
-    try:
-        declared = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise _refused(path, str(error)) from error
-    spark, entries = declared.get("spark"), declared.get("jar")
+    """The jars that the TOML file ``path`` declares, and their Spark; UserError if it cannot be understood."""
+    declared = _read(path)
+    spark = declared.get("spark")
     if not isinstance(spark, str):
         raise _refused(path, 'no line spark = "VERSION"')
+    return Coordinates(spark, _jars(path, declared))
+
+
+def read_jars(path: Path) -> tuple[Jar, ...]:
+    """The jars that the TOML file ``path`` declares; UserError if it cannot be understood."""
+    return _jars(path, _read(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _refused(path, str(error)) from error
+
+
+def _jars(path: Path, declared: Mapping[str, Any]) -> tuple[Jar, ...]:
+    entries = declared.get("jar")
     if not isinstance(entries, list) or not entries:
         raise _refused(path, "no [[jar]]")
-    return Coordinates(spark, tuple(_jar(path, entry) for entry in entries))
+    return tuple(_jar(path, entry) for entry in entries)
 
 
 def _jar(path: Path, entry: object) -> Jar:

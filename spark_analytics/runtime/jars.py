@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lake.errors import UserError
@@ -26,13 +26,24 @@ def ensure_jars(
 
     Raises UserError where a jar can neither be found nor fetched.
     """
-    folder = cache_root(environ) / "jars"
     declared = read_coordinates(coordinates_file(environ)).jars
+    return ensure_declared(declared, cache_root(environ) / "jars", environ, progress=progress, what="Spark's jars")
+
+
+def ensure_declared(
+    declared: Sequence[Jar],
+    folder: Path,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    progress: Callable[[str], Progress] = Progress,
+    what: str = "jars",
+) -> list[Path]:
+    """The paths of ``declared`` in ``folder``, fetching those that it lacks or holds damaged; errors as above."""
     missing = [jar for jar in declared if not is_intact(folder / jar.file_name, jar)]
     if missing:
         repository = chosen_repository(environ)
         for number, jar in enumerate(missing, start=1):
-            label = f"Spark's jars, {number} of {len(missing)}: {jar.file_name}"
+            label = f"{what}, {number} of {len(missing)}: {jar.file_name}"
             _fetch(jar, folder / jar.file_name, repository, progress(label))
     return [folder / jar.file_name for jar in declared]
 

@@ -143,7 +143,6 @@ def test_one_broker_has_one_collecting_process(own_nats_server: NatsServer, tmp_
 @pytest.mark.parametrize(
     ("broker", "fault"),
     [
-        ({"kind": "pigeon"}, "no collector for brokers of kind 'pigeon' – known are nats"),
         ({"password": {"env": "NOT_SET_ANYWHERE"}}, "environment variable NOT_SET_ANYWHERE"),
         ({"token": {"file": "/not/there"}}, "cannot be read from /not/there"),
     ],

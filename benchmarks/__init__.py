@@ -1,0 +1,1 @@
+"""Benchmarks: what it costs, beside a baseline of the same run."""

@@ -1,0 +1,128 @@
+"""What the settings of every kind of broker have in common: a name, an address, secrets by reference, TLS."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from lake.errors import UserError
+
+
+class Settings(BaseModel):
+    """The base of all settings here: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Secret(Settings):
+    """Where a secret stands: an environment variable or a file. The secret itself is never in the settings."""
+
+    env: str | None = None
+    file: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Secret:
+        if (self.env is None) == (self.file is None):
+            raise ValueError('give either env = "NAME" or file = "path"')
+        return self
+
+    def read(self, what: str) -> str:
+        """The secret; UserError, which names ``what`` and the place but never the value, if it is not there."""
+        if self.env is not None:
+            value = os.environ.get(self.env)
+            if not value:
+                raise UserError(
+                    f"{what} is to come from the environment variable {self.env}, which is not set", "set it"
+                )
+            return value
+        assert self.file is not None
+        try:
+            return self.file.expanduser().read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise UserError(f"{what} cannot be read from {self.file}: {error.strerror}", "mend the path") from None
+
+
+class Tls(Settings):
+    """How to speak TLS with a broker; the machine's own certificate authorities are trusted unless ``ca`` is set."""
+
+    enabled: bool = False
+    ca: Path | None = Field(default=None, description="PEM file of the authorities to trust instead of the machine's")
+    certificate: Path | None = Field(default=None, description="PEM file of our own certificate, where one is asked")
+    key: Path | None = Field(default=None, description="PEM file of its private key")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Tls:
+        if self.key is not None and self.certificate is None:
+            raise ValueError("a key needs its certificate")
+        if not self.enabled and (self.ca or self.certificate):
+            raise ValueError("set enabled = true, or leave ca and certificate out")
+        return self
+
+    def context(self) -> ssl.SSLContext | None:
+        """What Python's clients take; None where TLS is off. UserError if a file cannot be used."""
+        if not self.enabled:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=str(self.ca.expanduser()) if self.ca else None)
+            if self.certificate is not None:
+                context.load_cert_chain(
+                    self.certificate.expanduser(), self.key.expanduser() if self.key is not None else None
+                )
+        except (OSError, ssl.SSLError) as error:
+            raise UserError(f"the TLS files cannot be used: {error}", "mend ca, certificate and key") from None
+        return context
+
+
+class Broker(Settings):
+    """One broker; each kind adds what it needs. ``name`` is the broker's name in every record."""
+
+    name: str = Field(min_length=1)
+    sample: bool = Field(default=True, description="read the queues' own numbers each sample_interval")
+    tls: Tls = Tls()
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Hosts and ports that must answer, for ``sojourn doctor``; empty where there is nothing to try."""
+        return []
+
+
+def without_secrets(url: str) -> str:
+    """``url``; ValueError if it holds credentials."""
+    if "@" in urlsplit(url).netloc:
+        raise ValueError("no credentials in the address: give user and password by reference")
+    return url
+
+
+class NetworkBroker(Broker):
+    """A broker at one address, with a user's name and a password."""
+
+    url: str
+    default_port: ClassVar[int] = 0
+    user: str | None = None
+    password: Secret | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _without_secrets(cls, url: str) -> str:
+        return without_secrets(url)
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where ``url`` points."""
+        parts = urlsplit(self.url)
+        return [(parts.hostname or "", parts.port or self.default_port)]
+
+
+def each_once(names: list[str]) -> None:
+    """ValueError for the first name that is there twice."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name!r} is there twice")
+
+
+def named(value: Any) -> Any:
+    """Lets a plain string in a list stand for a table with that name alone."""
+    return {"name": value} if isinstance(value, str) else value

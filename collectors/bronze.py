@@ -1,0 +1,44 @@
+"""Where collectors put their records: a lake, or a transport that carries them there. Both promise the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+
+class Bronze(Protocol):
+    """Appends to bronze tables, exactly once where the caller numbers what it appends. Belongs to one thread."""
+
+    def append(
+        self,
+        name: str,
+        rows: pa.Table,
+        *,
+        app_id: str | None = None,
+        version: int | None = None,
+        positions: Mapping[str, int] | None = None,
+    ) -> bool:
+        """Durably append ``rows`` to table ``name``; see :meth:`lake.store.Lake.append`."""
+        ...
+
+    def committed(self, name: str, app_id: str) -> int | None:
+        """The last version that ``app_id`` appended to table ``name``; None if there is none."""
+        ...
+
+    def compact(self, name: str) -> None:
+        """Make table ``name`` cheaper to read, where that is this place's business."""
+        ...
+
+    def scan(self, name: str, columns: list[str], where: ds.Expression) -> pa.RecordBatchReader:
+        """The rows of table ``name`` that are in the lake, of one snapshot, batch by batch."""
+        ...
+
+    def state_path(self, *parts: str) -> Path:
+        """A place on the local disk for what is not a record; its folder is made."""
+        ...

@@ -1,0 +1,20 @@
+"""What every collector of the process shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collectors.board import Board
+from collectors.selfmetrics import SelfMetrics
+from collectors.settings import CollectSettings
+from collectors.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The settings of the whole section, the one writer to bronze, our own metrics, and the newest samples."""
+
+    settings: CollectSettings
+    writer: Writer
+    metrics: SelfMetrics
+    board: Board

@@ -1,0 +1,1 @@
+"""A Kafka cluster: its groups and topics."""

@@ -1,0 +1,71 @@
+"""``kind = "nats"``: a NATS server with JetStream, the streams to watch there, and how to tap them."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from collectors.broker import NetworkBroker, Secret, Settings, each_once, named
+
+
+class StreamSettings(Settings):
+    """One stream to watch; a plain string in the list is its name."""
+
+    name: str = Field(min_length=1)
+    queue: str | None = Field(default=None, description="the queue's name in Sojourn; the stream's own unless set")
+    tenant_header: str = Field(default="Tenant", description="header that names a message's tenant")
+    tenant_token: int | None = Field(
+        default=None,
+        ge=1,
+        description="where the header is absent: the subject's token (1 = first) that names the tenant",
+    )
+    dead_letter_for: str | None = Field(
+        default=None, description="set on a dead-letter stream, which is sampled and not tapped: the queue it serves"
+    )
+
+    @property
+    def queue_name(self) -> str:
+        """The name under which the stream's messages are recorded."""
+        return self.queue or self.name
+
+
+class TapSettings(Settings):
+    """The durable stream at the broker that keeps every watched message's life until it is in the lake."""
+
+    enabled: bool = True
+    stream: str = Field(default="SOJOURN_TAP", pattern=r"^[A-Za-z0-9_-]+$")
+    subject_prefix: str = Field(default="sojourn.tap", pattern=r"^[A-Za-z0-9_.-]+$")
+    max_bytes: int = Field(default=1 << 30, ge=1 << 20)
+    max_age_seconds: float = Field(default=86_400.0, ge=60)
+    poll_interval: float = Field(
+        default=0.06, ge=0.02, le=5, description="seconds between two looks at what is in flight"
+    )
+    hold_seconds: float = Field(
+        default=0.25, ge=0, le=10, description="how long a receipt waits for the exact time that its ack will tell"
+    )
+    first_look_limit: int = Field(
+        default=100_000, ge=0, description="messages already waiting that are recorded when a stream is first watched"
+    )
+    max_unfinished: int = Field(default=4_000_000, ge=4096, description="unfinished messages remembered a stream")
+
+
+class NatsBroker(NetworkBroker):
+    """One server or cluster. Tapping changes the configuration of the streams that are listed."""
+
+    default_port: ClassVar[int] = 4222
+    kind: Literal["nats"] = "nats"
+    name: str = Field(default="nats", min_length=1)
+    url: str = "nats://127.0.0.1:4222"
+    token: Secret | None = None
+    streams: tuple[Annotated[StreamSettings, BeforeValidator(named)], ...] = Field(
+        default=(), description="what to sample and tap; empty: sample every stream, tap none"
+    )
+    tap: TapSettings = TapSettings()
+
+    @field_validator("streams")
+    @classmethod
+    def _each_once(cls, streams: tuple[StreamSettings, ...]) -> tuple[StreamSettings, ...]:
+        each_once([stream.name for stream in streams])
+        each_once([stream.queue_name for stream in streams])
+        return streams

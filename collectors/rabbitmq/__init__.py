@@ -1,0 +1,1 @@
+"""A RabbitMQ node or cluster, read through its management API."""

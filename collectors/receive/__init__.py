@@ -1,0 +1,1 @@
+"""Records that applications send themselves: OpenTelemetry spans, and the events of our own client."""

@@ -1,0 +1,1 @@
+"""A Redis server and the queues that libraries keep there."""

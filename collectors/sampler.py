@@ -1,0 +1,66 @@
+"""The sampler of every kind of broker: reads all queues once a cycle, writes what they said, and shows it.
+
+A kind of broker brings a :class:`Source`: its client (only I/O) and a pure function from the answers to samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from collectors.context import Context
+from collectors.samples import Sample, samples_table, was_read
+
+
+class Source(Protocol):
+    """How one kind of broker is read. All three raise ConnectionLost or CredentialsRefused as they find it."""
+
+    async def open(self) -> None:
+        """Connect; may be called again after a lost connection."""
+        ...
+
+    async def read(self) -> Sequence[Sample]:
+        """Every queue once. One that cannot be read is :func:`collectors.samples.unread`, and never an exception;
+        one that is gone is left out."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect; never raises for a broker that is gone."""
+        ...
+
+
+class Sampler:
+    """A collector of samples of one broker."""
+
+    def __init__(self, kind: str, broker: str, source: Source, context: Context) -> None:
+        self.name = f"{kind}-sampler:{broker}"
+        self.interval = context.settings.sample_interval
+        self.source = source
+        self._broker = broker
+        self._writer = context.writer
+        self._metrics = context.metrics
+        self._board = context.board
+
+    async def open(self) -> None:
+        """Connect."""
+        await self.source.open()
+
+    async def step(self) -> None:
+        """Read every queue once; show and write what was read."""
+        try:
+            samples = await self.source.read()
+        except BaseException:
+            self._board.forget(self.name)  # a number that nobody reads any more must not look alive
+            raise
+        self._board.show(self.name, self._broker, samples)
+        self._metrics.queues.labels(self.name).set(len(samples))
+        self._metrics.unread_queues.labels(self.name).set(sum(not was_read(sample) for sample in samples))
+        if samples:
+            table = samples_table(samples, self._broker, self.name)
+            await self._writer.do(lambda bronze: bronze.append("queue_samples", table))
+            self._metrics.records.labels(self.name).inc(len(samples))
+
+    async def close(self) -> None:
+        """Disconnect."""
+        self._board.forget(self.name)
+        await self.source.close()

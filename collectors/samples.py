@@ -1,0 +1,75 @@
+"""One reading of one queue, and its shape in ``queue_samples``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from collectors.records import stamp
+from lake.catalogue import SAMPLE_METRICS
+from lake.tables import QUEUE_SAMPLES
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the broker said of one queue, or of one subscriber of it.
+
+    ``sampled_at`` is in microseconds since 1970, on the broker's clock where it tells one. The other fields are the
+    catalogue's (:data:`lake.catalogue.SAMPLE_METRICS`); None is unknown, and ``unavailable`` says why.
+    """
+
+    queue: str
+    sampled_at: int
+    subscriber: str | None = None
+    depth: int | None = None
+    in_flight: int | None = None
+    delayed: int | None = None
+    oldest_age_seconds: float | None = None
+    consumers: int | None = None
+    polls_total: int | None = None
+    empty_polls_total: int | None = None
+    published_total: int | None = None
+    delivered_total: int | None = None
+    acked_total: int | None = None
+    redelivered_total: int | None = None
+    dead_letter_for: str | None = None
+    in_flight_limit: int | None = None
+    prefetch: int | None = None
+    visibility_timeout_seconds: float | None = None
+    staleness_seconds: float | None = 0.0
+    consumer_utilisation_ratio: float | None = None
+    publish_latency_seconds: float | None = None
+    retention_margin: int | None = None
+    queue_type: str | None = None
+    state: str | None = None
+    status: str | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+METRIC_NAMES = tuple(metric.name for metric in SAMPLE_METRICS)
+
+
+def unread(queue: str, sampled_at: int, reason: str, *, subscriber: str | None = None) -> Sample:
+    """A queue that is there and could not be read: everything is unknown, for ``reason``."""
+    missing = dict.fromkeys(METRIC_NAMES, reason)
+    return Sample(queue, sampled_at, subscriber, staleness_seconds=None, unavailable=missing)
+
+
+def was_read(sample: Sample) -> bool:
+    """Whether the broker told anything of this queue."""
+    return any(getattr(sample, name) is not None for name in METRIC_NAMES)
+
+
+def samples_table(samples: Sequence[Sample], broker: str, source: str) -> pa.Table:
+    """``samples`` as rows of ``queue_samples``."""
+    columns: dict[str, Any] = {}
+    for name in ("queue", "sampled_at", "subscriber", *METRIC_NAMES):
+        values = [getattr(sample, name) for sample in samples]
+        columns[name] = pa.array(values, type=QUEUE_SAMPLES.schema.field(name).type)
+    reasons = [list(sample.unavailable.items()) for sample in samples]
+    columns["unavailable"] = pa.array(reasons, type=QUEUE_SAMPLES.schema.field("unavailable").type)
+    columns["broker"] = pa.repeat(pa.scalar(broker), len(samples))
+    return pa.table(columns | stamp(source, len(samples)))
