@@ -4,14 +4,59 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import Broker
+from collectors.broker import Broker, Secret, Settings, without_secrets
+
+
+class Selection(Settings):
+    """Names to read: those that match a glob of ``include`` and none of ``exclude``."""
+
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+
+
+class StatusSettings(Settings):
+    """How a group's commits are judged (the rules are in collectors/kafka/status.py)."""
+
+    window: int = Field(default=10, ge=3, le=60, description="commits of each partition that are judged together")
+    interval: float = Field(default=15.0, ge=0.1, description="fewest seconds between two commits that are kept")
+    allowed_lag: int = Field(default=0, ge=0, description="a lag up to this is none")
 
 
 class KafkaBroker(Broker):
-    """One kafka broker."""
+    """One Kafka cluster, reached by any of its brokers."""
 
     kind: Literal["kafka"] = "kafka"
     name: str = Field(default="kafka", min_length=1)
     bootstrap: str = Field(default="127.0.0.1:9092", description="host:port, comma separated")
+    user: str | None = Field(default=None, description="by SASL; with the password")
+    password: Secret | None = None
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    groups: Selection = Selection()
+    topics: Selection = Selection()
+    unread_topics: bool = Field(default=True, description="sample topics that no group reads, too")
+    lag_in_time: bool = Field(default=True, description="read the record at each lagging committed offset for its time")
+    read_committed: tuple[str, ...] = Field(
+        default=(), description="globs of groups that read committed records only: their end is the last stable offset"
+    )
+    timeout_seconds: float = Field(default=5.0, gt=0, le=60, description="for each request to a broker")
+    status: StatusSettings = StatusSettings()
+
+    @field_validator("bootstrap")
+    @classmethod
+    def _without_secrets(cls, bootstrap: str) -> str:
+        for address in bootstrap.split(","):
+            without_secrets(f"//{address.strip()}")
+        return bootstrap
+
+    @model_validator(mode="after")
+    def _whole_credentials(self) -> KafkaBroker:
+        if (self.user is None) != (self.password is None):
+            raise ValueError("give user and password, or neither")
+        return self
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """The brokers of ``bootstrap``."""
+        parts = [address.strip().rpartition(":") for address in self.bootstrap.split(",")]
+        return [(host.strip("[]"), int(port)) if host else (port, 9092) for host, _, port in parts]

@@ -1,0 +1,201 @@
+"""A real Kafka broker (KRaft, broker and controller in one) on the loopback, ended by its own process id."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.jars import java_command
+from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
+
+#: The one user of the listener that asks for credentials.
+USER, PASSWORD = "watcher", "watchers-secret"
+
+_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
+
+
+class KafkaServer:
+    """One broker; its ports and stored topics outlast ``kill`` and ``start``.
+
+    ``bootstrap`` asks for nothing, ``sasl_bootstrap`` for USER and PASSWORD by SASL PLAIN. ``properties`` are added to
+    the broker's own configuration.
+    """
+
+    def __init__(self, folder: Path, *, heap: str = "384m", properties: Mapping[str, str] | None = None) -> None:
+        self._folder = folder
+        self._heap = heap
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port, self.sasl_port, self.controller_port = free_ports(3)
+        self._properties = self._own_properties() | dict(properties or {})
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect, without credentials."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def sasl_bootstrap(self) -> str:
+        """Where clients connect with USER and PASSWORD."""
+        return f"127.0.0.1:{self.sasl_port}"
+
+    @property
+    def pid(self) -> int:
+        """The broker's process."""
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """What the broker has said."""
+        return (self._folder / "log").read_text(errors="replace")
+
+    def _own_properties(self) -> dict[str, str]:
+        jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        listeners = f"PLAIN://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": listeners,
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAIN",
+            "listener.security.protocol.map": "PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl.plain.sasl.jaas.config": f'{jaas} user_{USER}="{PASSWORD}";',
+            "log.dirs": str(self._folder / "store"),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "2",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "auto.create.topics.enable": "false",
+            # A broker that was killed is let in again when its session is over.
+            "broker.session.timeout.ms": "2500",
+            "broker.heartbeat.interval.ms": "500",
+            "num.recovery.threads.per.data.dir": "2",
+        }
+
+    def start(self) -> None:
+        """Format the store if it is new, start the broker and wait until it answers."""
+        assert self._process is None, "it runs already"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        properties = self._folder / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
+        if not (self._folder / "store").exists():
+            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            self._run("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", str(properties))
+        command = [*self._java(), f"-Xmx{self._heap}", "kafka.Kafka", str(properties)]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(self._ready, "the Kafka broker to be ready", seconds=60)
+
+    def _java(self) -> list[str]:
+        java, *classpath = java_command("kafka")
+        return [java, *_JAVA, *classpath]
+
+    def _run(self, *arguments: str) -> None:
+        done = subprocess.run([*self._java(), *arguments], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def _ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"the Kafka broker ended:\n{self.log}"
+        try:
+            return bool(self.admin().list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def admin(self) -> AdminClient:
+        """A client that makes and deletes topics and groups; it logs nothing."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def make_topics(self, *names: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Topics, ready to be written to and read from."""
+        admin = self.admin()  # held: futures end with their client
+        made = admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {})) for name in names])
+        for future in made.values():
+            future.result(30)
+
+        def ready() -> bool:
+            topics = admin.list_topics(timeout=5).topics
+            return all(
+                name in topics
+                and len(topics[name].partitions) == partitions
+                and all(one.leader >= 0 for one in topics[name].partitions.values())
+                for name in names
+            )
+
+        wait_until(ready, "the topics to be there")
+
+    def produce(self, topic: str, number: int, *, partition: int = 0, timestamp: int = 0) -> None:
+        """``number`` records on one partition; ``timestamp`` in milliseconds, 0 = now."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for index in range(number):
+            producer.produce(topic, str(index).encode(), partition=partition, timestamp=timestamp)
+        assert producer.flush(20) == 0
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Let ``group`` have committed ``offsets`` (partition → offset) without consuming."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
+        try:
+            wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+            for done in consumer.commit(offsets=wanted, asynchronous=False):
+                assert done.error is None, done.error
+        finally:
+            consumer.close()
+
+    def kill(self) -> None:
+        """End the broker at once, as a crash would (SIGKILL)."""
+        self._end(crash=True)
+
+    def stop(self) -> None:
+        """End the broker in order; nothing happens if it does not run."""
+        self._end(crash=False)
+
+    def restart(self) -> None:
+        """Kill the broker and start it again on the same ports and store."""
+        self.kill()
+        self.start()
+
+    def _end(self, *, crash: bool) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if crash:
+            process.kill()
+        else:
+            process.terminate()
+        try:
+            process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def prepare(server: KafkaServer) -> None:
+    """Three queues with known contents.
+
+    ``orders`` (two partitions, 6 + 4 records) of which group ``billing`` has committed 2 + 4; ``events`` (one
+    partition, 3 records) of which ``audit`` has committed none but offset 0; ``unread`` (2 records), which no group
+    reads.
+    """
+    server.make_topics("orders", partitions=2)
+    server.make_topics("events", "unread")
+    server.produce("orders", 6, partition=0)
+    server.produce("orders", 4, partition=1)
+    server.produce("events", 3)
+    server.produce("unread", 2)
+    server.commit("billing", "orders", {0: 2, 1: 4})
+    server.commit("audit", "events", {0: 0})
