@@ -14,9 +14,11 @@ from pathlib import Path
 from collectors.base import Collector, ConnectionLost, CredentialsRefused
 from collectors.board import Board
 from collectors.context import Context
+from collectors.exposition import Exposition
 from collectors.registry import factory
 from collectors.selfmetrics import SelfMetrics
 from collectors.settings import CollectSettings
+from collectors.tally import Tally
 from collectors.writer import Writer
 from lake.errors import SojournError, UserError
 from lake.files import only_one
@@ -39,16 +41,17 @@ def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> No
     makers = {broker.name: factory(broker.kind) for broker in settings.brokers}
     lake = Lake(lake_root)
     lake.create()
-    metrics = SelfMetrics()
+    metrics, board = SelfMetrics(), Board()
     with ExitStack() as held:
         for broker in settings.brokers:
             lock = lake.state_path("locks", f"collect-{_file_name(broker.name)}.lock")
             held.enter_context(only_one(lock, f"a collector of broker {broker.name!r}"))
         if settings.metrics_port is not None:
-            metrics.serve(settings.metrics_port)
-        writer = Writer(lake)
+            metrics.registry.register(Exposition(board))
+            metrics.serve(settings.metrics_host, settings.metrics_port)
+        writer = Writer(Tally(lake, metrics.messages, settings.metrics_series))
         held.callback(writer.close)
-        context = Context(settings, writer, metrics, Board())
+        context = Context(settings, writer, metrics, board)
         collectors = [collector for broker in settings.brokers for collector in makers[broker.name](broker, context)]
         asyncio.run(collect(collectors, stop, metrics, grace=settings.connect_grace))
 

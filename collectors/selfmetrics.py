@@ -59,14 +59,17 @@ class SelfMetrics:
                 raise
         self.success.labels(collector).set(1)
 
-    def serve(self, port: int) -> int:
-        """Expose the metrics on a loopback port (0: any free one) until the process ends; returns the port."""
+    def serve(self, host: str, port: int) -> int:
+        """Expose everything on ``host`` and ``port`` (0: any free one) until the process ends; returns the port.
+
+        Prometheus text, or OpenMetrics for those who ask for it.
+        """
         try:
-            server, _ = start_http_server(port, addr="127.0.0.1", registry=self.registry)
+            server, _ = start_http_server(port, addr=host, registry=self.registry)
         except OSError as error:
             raise UserError(
-                f"port {port} for the collectors' metrics is taken: {error.strerror}",
-                "set another collect.metrics_port",
+                f"{host}:{port} cannot be used for the collectors' metrics: {error.strerror}",
+                "set another collect.metrics_port or metrics_host",
             ) from None
-        log.info("collectors' metrics on http://127.0.0.1:%s/metrics", server.server_port)
+        log.info("metrics on http://%s:%s/metrics", host, server.server_port)
         return int(server.server_port)

@@ -48,7 +48,11 @@ class CollectSettings(Settings):
     connect_grace: float = Field(default=10.0, ge=0, description="seconds in which one broker must be reached at start")
     receive: ReceiveSettings = ReceiveSettings()
     transport: TransportSettings = TransportSettings()
-    metrics_port: int | None = Field(default=None, ge=0, le=65535, description="loopback port of Prometheus metrics")
+    metrics_port: int | None = Field(default=None, ge=0, le=65535, description="port of the Prometheus metrics")
+    metrics_host: str = Field(default="127.0.0.1", description="address that serves them; they ask for no token")
+    metrics_series: int = Field(
+        default=10_000, ge=1, description="queues × subscribers × tenants counted apart; the rest is tenant 'other'"
+    )
 
     @field_validator("brokers")
     @classmethod
