@@ -41,8 +41,9 @@ format: $(STAMP) ## rewrite the sources as `make check` wants them
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## regenerate docs/views.md from the declared views
+docs: $(STAMP) ## regenerate the reference pages from what is declared
 	@$(BIN)/python -m lake.views.document > docs/views.md
+	@$(BIN)/python -m lake.metrics_page > docs/metrics.md
 
 lock: $(STAMP) ## resolve pyproject.toml anew into the lock files
 	@scripts/lock $(BIN)/uv
