@@ -19,6 +19,7 @@ from collectors.registry import factory
 from collectors.selfmetrics import SelfMetrics
 from collectors.settings import CollectSettings
 from collectors.tally import Tally
+from collectors.transport import LakeBehind, chosen_bronze
 from collectors.writer import Writer
 from lake.errors import SojournError, UserError
 from lake.files import only_one
@@ -49,7 +50,7 @@ def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> No
         if settings.metrics_port is not None:
             metrics.registry.register(Exposition(board))
             metrics.serve(settings.metrics_host, settings.metrics_port)
-        writer = Writer(Tally(lake, metrics.messages, settings.metrics_series))
+        writer = Writer(Tally(chosen_bronze(settings.transport, lake), metrics.messages, settings.metrics_series))
         held.callback(writer.close)
         context = Context(settings, writer, metrics, board)
         collectors = [collector for broker in settings.brokers for collector in makers[broker.name](broker, context)]
@@ -71,7 +72,8 @@ async def collect(
                 task.result()  # raises what only the user, or we, can mend
             if any(keeper.connected for keeper in keepers):
                 grace = float("inf")
-            troubles = [keeper.trouble for keeper in keepers if keeper.trouble is not None]
+            # What only waits for the analytics has found its broker.
+            troubles = [one.trouble for one in keepers if one.trouble and not isinstance(one.trouble, LakeBehind)]
             if troubles and time.monotonic() - started > grace:
                 raise _hopeless(troubles[0])
     finally:
