@@ -40,6 +40,17 @@ _DRAIN_ETA = (
     "THEN CAST(backlog AS DOUBLE) / (completion_rate - arrival_rate) END"
 )
 
+# Without events: how what the broker holds changed from sample to sample, and what was acknowledged if it says so.
+_SAMPLED_DRAIN_STATE = (
+    "CASE WHEN there = 0 THEN 'idle' WHEN there_change < 0 THEN 'draining' "
+    "WHEN acked = 0 OR (acked IS NULL AND there_change = 0) THEN CASE WHEN there_change IS NOT NULL THEN 'stalled' END "
+    "WHEN there_change >= 0 THEN 'growing' END"
+)
+_SAMPLED_DRAIN_ETA = (
+    "CASE WHEN there > 0 AND there_change < 0 THEN "
+    "CAST(there AS DOUBLE) * CAST(there_us AS DOUBLE) / (CAST(-there_change AS DOUBLE) * CAST(1000000 AS DOUBLE)) END"
+)
+
 
 def _level_second(second: str) -> str:
     """SQL for the last second of the bucket that holds ``second``, where partials (levels ``l``) were rolled up."""
@@ -65,6 +76,8 @@ _FORMULAS = {
     "queue_window_seconds": _window_seconds("s.", "f.first_second"),
     "drain_state": _DRAIN_STATE,
     "drain_eta": _DRAIN_ETA,
+    "sampled_drain_state": _SAMPLED_DRAIN_STATE,
+    "sampled_drain_eta": _SAMPLED_DRAIN_ETA,
     "oldest_age": _age_of("o.oldest_second"),
     "quiet_oldest_age": _age_of("o.quiet_oldest_second"),
     "bucket_value": bucket_value_sql("bucket"),

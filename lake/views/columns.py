@@ -92,7 +92,7 @@ QUEUE_HEALTH = (
         "received and not yet ended, from events; the broker's count where there are none",
     ),
     Column("in_flight_limit", "BIGINT", "messages", "the broker's limit"),
-    Column("oldest_age_seconds", "DOUBLE", "s", "age of the oldest message in the backlog"),
+    Column("oldest_age_seconds", "DOUBLE", "s", "of the backlog, from events; the broker's word where there are none"),
     Column("quiet_oldest_age_seconds", "DOUBLE", "s", "the same over tenants that are not noisy"),
     Column("noisy_tenants", "BIGINT", "tenants", "how many tenants are noisy"),
     Column(
@@ -108,7 +108,10 @@ QUEUE_HEALTH = (
     Column("mode_since", "TIMESTAMP", "", "when the queue entered that mode"),
     *_DRAIN,
     Column(
-        "coverage", "DOUBLE", "", "backlog from events ÷ the broker's depth + in flight: how far events can be trusted"
+        "coverage",
+        "DOUBLE",
+        "",
+        "backlog from events ÷ the broker's depth + in flight, both when it was sampled: how far events can be trusted",
     ),
     Column("staleness_seconds", "DOUBLE", "s", "age of the newest sample at as_of"),
 )

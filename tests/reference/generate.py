@@ -191,11 +191,12 @@ def samples(rng: random.Random, seconds: int) -> list[Row]:
     ]
     places += [("nats", "notices", None, None), ("nats", "orders.dead", None, "orders")]
     for broker, queue, subscriber, serves in places:
-        polls = empty = 0
+        polls = empty = acked = 0
         at = rng.randrange(20 * SECOND)
         while at < (seconds + 20) * SECOND:
             if rng.random() < 0.05:
-                polls = empty = 0
+                polls = empty = acked = 0
+            acked += rng.choice((0, 0, 3))
             polls += (more := rng.randrange(50))
             empty += rng.randint(0, more)
             rows.append(
@@ -204,8 +205,11 @@ def samples(rng: random.Random, seconds: int) -> list[Row]:
                     "broker": broker,
                     "queue": queue,
                     "subscriber": subscriber,
-                    "depth": _maybe(rng, rng.randrange(40)),
-                    "in_flight": _maybe(rng, rng.randrange(10)),
+                    "source": "sampler",
+                    "depth": _maybe(rng, rng.choice((0, 7, rng.randrange(40)))),
+                    "in_flight": _maybe(rng, rng.choice((0, 0, rng.randrange(10)))),
+                    "oldest_age_seconds": _maybe(rng, rng.choice((0.25, 12.5, 90.0))),
+                    "acked_total": _maybe(rng, acked) if serves is None else None,
                     "polls_total": polls if broker == "redis" else None,
                     "empty_polls_total": empty if broker == "redis" else None,
                     "dead_letter_for": serves,
@@ -213,8 +217,17 @@ def samples(rng: random.Random, seconds: int) -> list[Row]:
                     "staleness_seconds": _maybe(rng, rng.choice((0.0, 5.0))),
                 }
             )
+            if rng.random() < 0.2:
+                rows.append(_polls_alone(rows[-1], at + rng.randrange(2 * SECOND), polls))
             at += rng.randint(SECOND, 20 * SECOND)
     return rows
+
+
+def _polls_alone(sample: Row, at: int, polls: int) -> Row:
+    """What an application reports of its own polls: nothing that the broker knows."""
+    place = {name: sample[name] for name in ("broker", "queue", "subscriber")}
+    ours = {"source": "client", "polls_total": 10 * polls, "empty_polls_total": 3 * polls}
+    return {"sampled_at": moment(at), **place, **ours}
 
 
 def _maybe(rng: random.Random, value: Any) -> Any:

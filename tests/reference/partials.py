@@ -139,7 +139,7 @@ def fill(root: Path, events: list[Row], samples: list[Row], *, batches: int = 3,
 def add_samples(lake: Lake, samples: list[Row]) -> None:
     """Append ``samples`` as a collector does."""
     ours = [
-        sample | {"source": "test", "ingested_at": sample["sampled_at"], "ingest_date": sample["sampled_at"].date()}
+        {"source": "test"} | sample | {"ingested_at": sample["sampled_at"], "ingest_date": sample["sampled_at"].date()}
         for sample in samples
     ]
     lake.append("queue_samples", pa.Table.from_pylist(ours, QUEUE_SAMPLES.schema))

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
 
 from tests.reference.lives import (
     ENDINGS,
@@ -34,9 +33,10 @@ from tests.reference.lives import (
     read_event,
     without_duplicates,
 )
+from tests.reference.sampled import Sampled
 
 
-class Reference:
+class Reference(Sampled):
     """Every row of the eight metric views for ``events`` and ``samples`` (dicts with the columns of bronze)."""
 
     def __init__(
@@ -65,12 +65,6 @@ class Reference:
             setattr(self, name, cache(getattr(self, name)))
 
     # -- instants ---------------------------------------------------------------------------------------------
-
-    def now_second(self, broker: str) -> int:
-        return self.newest[broker] // SECOND
-
-    def as_of(self, broker: str, second: int) -> int:
-        return min((second + 1) * SECOND, self.newest[broker])
 
     def key_instants(self, key: Key) -> list[int]:
         """The seconds in which something happened to the key."""
@@ -231,14 +225,14 @@ class Reference:
         row |= dict.fromkeys(("oldest_age_seconds", "quiet_oldest_age_seconds", "mode", "mode_since"))
         row |= {"drain_state": None, "drain_eta_seconds": None} | self._broker_says(queue, second)
         if not self._has_events(queue, second):
-            return row
+            row["oldest_age_seconds"] = self._sampled_age(queue, second)
+            return row | self._sampled_drain(queue, second) | self._moded(queue, second)
         tenants = self._tenants(queue)
         states = {key: self._state(key, second) for key in tenants}
         noisy = {key for key in tenants if self._noisy(key, second)}
         lately = [event for key in tenants for event in self._in_window(key, second)]
         received = [event for event in lately if event.type == "received"]
         backlog = sum(state["backlog"] for state in states.values())
-        broker_in_flight, depth = row["in_flight"], row["depth"]
         length = self._window_seconds(queue, second)
         row |= {
             "in_flight": sum(state["in_flight"] for state in states.values()),
@@ -253,18 +247,31 @@ class Reference:
                 sum(event.type in ENDINGS for event in lately) / length,
             ),
         }
-        if depth is not None and broker_in_flight is not None:
-            there = depth + broker_in_flight
-            row["coverage"] = backlog / there if there else (1.0 if backlog == 0 else None)
-        row["mode"] = self._mode(queue, second)
-        if row["mode"] is not None:
-            since = second
-            for instant in reversed([at for at in self.queue_instants(queue) if at < second]):
-                if self._mode(queue, instant) != row["mode"]:
-                    break
-                since = instant
-            row["mode_since"] = moment(self.as_of(queue.broker, since))
-        return row
+        row["coverage"] = self._coverage(queue, second)
+        return row | self._moded(queue, second)
+
+    def _moded(self, queue: Queue, second: int) -> Row:
+        """The mode, and since when it lasts."""
+        mode = self._mode(queue, second)
+        if mode is None:
+            return {"mode": None, "mode_since": None}
+        since = second
+        for instant in reversed([at for at in self.queue_instants(queue) if at < second]):
+            if self._mode(queue, instant) != mode:
+                break
+            since = instant
+        return {"mode": mode, "mode_since": moment(self.as_of(queue.broker, since))}
+
+    def _coverage(self, queue: Queue, second: int) -> float | None:
+        """What the events said ÷ what the broker said, both in the second of the newest sample."""
+        there = self._there(newest := self._newest_reading(queue, second))
+        if there is None or newest is None:
+            return None
+        then = min(micros(newest["sampled_at"]) // SECOND, self.now_second(queue.broker))
+        if not self._has_events(queue, then):
+            return None
+        backlog = sum(self._state(key, then)["backlog"] for key in self._tenants(queue))
+        return backlog / there if there else (1.0 if backlog == 0 else None)
 
     def _has_events(self, queue: Queue, second: int) -> bool:
         return any(event.second <= second for event in self.events.get(queue, []))
@@ -274,64 +281,19 @@ class Reference:
         return self._oldest_age(queue.broker, min((at for at in seconds if at is not None), default=None), second)
 
     def _mode(self, queue: Queue, second: int) -> str | None:
-        """``fast`` or ``backlogged`` by the oldest age; None for a backlog of unknown age, or before any event."""
+        """``fast`` or ``backlogged`` by the oldest age; None for a backlog of unknown age.
+
+        Before any event the broker's samples are all that is known.
+        """
         if not self._has_events(queue, second):
-            return None
+            age = self._sampled_age(queue, second)
+            if age is None:
+                return "fast" if self._there(self._newest_reading(queue, second)) == 0 else None
+            return "backlogged" if age > self.target else "fast"
         age = self._queue_age(queue, second, set())
         if age is None and any(self._state(key, second)["backlog"] for key in self._tenants(queue)):
             return None
         return "backlogged" if age is not None and age > self.target else "fast"
-
-    # -- what the broker itself says --------------------------------------------------------------------------
-
-    def _samples_of(self, queue: Queue) -> list[Row]:
-        mine = [s for s in self.samples if (s["broker"], s["queue"], s["subscriber"]) == queue]
-        return sorted(mine, key=lambda sample: micros(sample["sampled_at"]))
-
-    def _samples_until(self, queue: Queue, second: int) -> list[Row]:
-        """The samples known at ``second``; at data time all of them, for the newest is what is known now."""
-        now = second == self.now_second(queue.broker)
-        return [s for s in self._samples_of(queue) if now or micros(s["sampled_at"]) // SECOND <= second]
-
-    def _broker_says(self, queue: Queue, second: int) -> Row:
-        known = self._samples_until(queue, second)
-        newest = known[-1] if known else {}
-        staleness = None
-        if known:
-            waited = max(0, self.as_of(queue.broker, second) - micros(newest["sampled_at"])) / SECOND
-            staleness = waited + (newest.get("staleness_seconds") or 0.0)
-        limits = [s["in_flight_limit"] for s in known if s.get("in_flight_limit") is not None]
-        return {
-            "depth": newest.get("depth"),
-            "in_flight": newest.get("in_flight"),
-            "in_flight_limit": limits[-1] if limits else None,
-            "empty_poll_ratio": self._empty_poll_ratio(known, second),
-            "dlq_depth": self._dlq_depth(queue, second),
-            "staleness_seconds": staleness,
-        }
-
-    def _empty_poll_ratio(self, known: list[Row], second: int) -> float | None:
-        """Empty polls ÷ polls between the samples of the window; where a counter fell it was restarted."""
-        polls = empty = 0
-        for before, after in pairwise(known):
-            values = [s.get(name) for s in (before, after) for name in ("polls_total", "empty_polls_total")]
-            if micros(after["sampled_at"]) // SECOND <= second - self.window or None in values:
-                continue
-            if values[2] < values[0] or values[3] < values[1]:
-                continue
-            polls += values[2] - values[0]
-            empty += values[3] - values[1]
-        return empty / polls if polls else None
-
-    def _dlq_depth(self, queue: Queue, second: int) -> int | None:
-        serving = {
-            Queue(s["broker"], s["queue"], s["subscriber"])
-            for s in self.samples
-            if s["broker"] == queue.broker and s.get("dead_letter_for") == queue.queue
-        }
-        newest = [known[-1]["depth"] for each in serving if (known := self._samples_until(each, second))]
-        known_depths = [depth for depth in newest if depth is not None]
-        return sum(known_depths) if known_depths else None
 
     # -- ages -------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,10 @@
 WITH rates AS (
   SELECT
     i.*,
-    n.newest.depth AS depth, n.newest.in_flight AS broker_in_flight, n.newest.staleness AS sample_staleness_seconds,
-    n.sampled_us,
     l.in_flight_limit,
     i.window_enqueued / i.window_seconds AS arrival_rate,
     i.window_finished / i.window_seconds AS completion_rate
   FROM stage_modes AS i
-  LEFT JOIN stage_sampled AS n
-    ON n.broker = i.broker AND n.queue = i.queue AND n.subscriber = i.subscriber AND n.at_second = i.sample_second
   LEFT JOIN stage_sampled AS l
     ON l.broker = i.broker AND l.queue = i.queue AND l.subscriber = i.subscriber AND l.at_second = i.limit_second
   WHERE $instants
@@ -30,12 +26,11 @@ SELECT
   dlq_depth,
   mode,
   CASE WHEN mode IS NOT NULL THEN timestamp_micros(mode_since_us) END AS mode_since,
-  CASE WHEN has_events THEN $drain_state END AS drain_state,
-  CASE WHEN has_events THEN $drain_eta END AS drain_eta_seconds,
+  CASE WHEN has_events THEN $drain_state ELSE $sampled_drain_state END AS drain_state,
+  CASE WHEN has_events THEN $drain_eta ELSE $sampled_drain_eta END AS drain_eta_seconds,
   CASE
-    WHEN has_events AND depth + broker_in_flight > 0
-      THEN CAST(backlog AS DOUBLE) / CAST(depth + broker_in_flight AS DOUBLE)
-    WHEN has_events AND depth + broker_in_flight = 0 AND backlog = 0 THEN CAST(1 AS DOUBLE)
+    WHEN there > 0 THEN CAST(backlog_when_sampled AS DOUBLE) / CAST(there AS DOUBLE)
+    WHEN there = 0 AND backlog_when_sampled = 0 THEN CAST(1 AS DOUBLE)
   END AS coverage,
   CASE
     WHEN sampled_us IS NOT NULL

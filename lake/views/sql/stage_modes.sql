@@ -1,19 +1,35 @@
--- Queues with the age of their oldest message and the mode that follows from it. Unknown age, unknown mode.
+-- Queues with the age of their oldest message and the mode that follows from it. Unknown age, unknown mode. Where there
+-- are no events, the broker's own word counts; where there are, its word is compared with what they said in that second.
 WITH aged AS (
   SELECT
     q.*,
-    $oldest_age AS oldest_age_seconds,
+    CASE WHEN b.has_events THEN b.backlog END AS backlog_when_sampled,
+    n.sampled_us,
+    n.newest.depth AS depth,
+    n.newest.in_flight AS broker_in_flight,
+    n.newest.depth + n.newest.in_flight AS there,
+    n.newest.staleness AS sample_staleness_seconds,
+    CASE
+      WHEN q.has_events THEN $oldest_age
+      WHEN n.newest.depth + n.newest.in_flight > 0 OR n.newest.depth + n.newest.in_flight IS NULL
+        THEN n.newest.oldest_age
+          + GREATEST(CAST(0 AS DOUBLE), CAST(q.as_of_us - n.sampled_us AS DOUBLE) / CAST(1000000 AS DOUBLE))
+    END AS oldest_age_seconds,
     $quiet_oldest_age AS quiet_oldest_age_seconds
   FROM stage_queues AS q
   LEFT JOIN stage_queue_oldest AS o
     ON o.broker = q.broker AND o.queue = q.queue AND o.subscriber = q.subscriber AND o.at_second = q.at_second
+  LEFT JOIN stage_sampled AS n
+    ON n.broker = q.broker AND n.queue = q.queue AND n.subscriber = q.subscriber AND n.at_second = q.sample_second
+  LEFT JOIN stage_queues AS b
+    ON b.broker = q.broker AND b.queue = q.queue AND b.subscriber = q.subscriber AND b.at_second = q.sample_second
   WHERE q.changed = 1 OR q.is_now = 1
 ),
 moded AS (
   SELECT
     *,
     CASE
-      WHEN NOT has_events OR (backlog > 0 AND oldest_age_seconds IS NULL) THEN NULL
+      WHEN oldest_age_seconds IS NULL AND CASE WHEN has_events THEN backlog > 0 ELSE COALESCE(there > 0, TRUE) END THEN NULL
       WHEN oldest_age_seconds > $target THEN 'backlogged'
       ELSE 'fast'
     END AS mode

@@ -83,6 +83,9 @@ SELECT
   -- Where to find the newest sample, and the newest limit that any sample told.
   MAX(CASE WHEN n.sampled_us IS NOT NULL THEN s.at_second END) OVER so_far AS sample_second,
   MAX(CASE WHEN n.in_flight_limit IS NOT NULL THEN s.at_second END) OVER so_far AS limit_second,
+  SUM(n.there_change) OVER lately AS there_change,
+  SUM(n.there_us) OVER lately AS there_us,
+  SUM(n.acked) OVER lately AS acked,
   SUM(n.polls) OVER lately AS polls,
   SUM(n.empty_polls) OVER lately AS empty_polls
 FROM placed AS s

@@ -1,12 +1,20 @@
--- What was sampled of each queue and consumer in each second: the newest sample of several.
+-- What was sampled of each queue and consumer in each second: the newest reading of several, and the sums of changes.
 SELECT
   broker, queue, subscriber, at_second,
   MAX(bucket_seconds) AS bucket_seconds,
   MAX(changed) AS changed,
-  MAX(sampled_us) AS sampled_us,
+  MAX(read_us) AS sampled_us,
   -- A struct, so that a value which the newest sample lacks is null in every engine, not an older one.
-  MAX_BY(named_struct('depth', depth, 'in_flight', in_flight, 'staleness', staleness_seconds), sampled_us) AS newest,
+  MAX_BY(
+    named_struct(
+      'depth', depth, 'in_flight', in_flight, 'staleness', staleness_seconds, 'oldest_age', oldest_age_seconds
+    ),
+    read_us
+  ) AS newest,
   MAX_BY(in_flight_limit, CASE WHEN in_flight_limit IS NOT NULL THEN sampled_us END) AS in_flight_limit,
+  SUM(there_change) AS there_change,
+  SUM(there_us) AS there_us,
+  SUM(acked) AS acked,
   SUM(polls) AS polls,
   SUM(empty_polls) AS empty_polls
 FROM stage_samples
