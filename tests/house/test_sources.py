@@ -55,7 +55,7 @@ def test_no_source_file_is_longer_than_a_person_can_hold_in_mind() -> None:
 
 
 def test_every_package_stands_in_the_layers_the_types_and_the_distribution() -> None:
-    beside = ("tests", "benchmarks")
+    beside = ("tests", "benchmarks", "examples")
     folders = sorted(
         path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file() and path.name not in beside
     )

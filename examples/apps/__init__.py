@@ -1,0 +1,1 @@
+"""Ordinary applications, each by its vendor's client alone, which Sojourn observes from outside."""
