@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
 
 
 class Bronze(Protocol):
@@ -35,8 +33,9 @@ class Bronze(Protocol):
         """Make table ``name`` cheaper to read, where that is this place's business."""
         ...
 
-    def scan(self, name: str, columns: list[str], where: ds.Expression) -> pa.RecordBatchReader:
-        """The rows of table ``name`` that are in the lake, of one snapshot, batch by batch."""
+    def scan(self, name: str, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
+        """The rows of table ``name`` in the lake that were ingested at ``since`` or later; see
+        :meth:`lake.store.Lake.scan`."""
         ...
 
     def state_path(self, *parts: str) -> Path:

@@ -5,18 +5,15 @@ It stands around bronze, where every source's records pass, so that what is coun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from prometheus_client import Counter
 
 from collectors.bronze import Bronze
 from lake.tables import EVENT_TYPES
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
 
 OTHER = "other"
 _KEYS = ["broker", "queue", "subscriber", "tenant"]
@@ -68,9 +65,9 @@ class Tally:
         """As bronze does."""
         self._bronze.compact(name)
 
-    def scan(self, name: str, columns: list[str], where: ds.Expression) -> pa.RecordBatchReader:
+    def scan(self, name: str, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
         """As bronze does."""
-        return self._bronze.scan(name, columns, where)
+        return self._bronze.scan(name, columns, since)
 
     def state_path(self, *parts: str) -> Path:
         """As bronze says."""

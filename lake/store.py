@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from lake.checksum import Checksums
 from lake.errors import SojournError, UserError, first_line
-from lake.tables import TABLES, TableSpec
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
+from lake.tables import TABLES, TIMESTAMP, TableSpec
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 CHECKPOINT_INTERVAL = 100
 #: How often an append is tried while others rewrite the table.
 MOST_TRIES = 10
+#: Rows that :meth:`Lake.scan` holds at once.
+SCANNED_ROWS = 1 << 15
 
 
 class LakeError(SojournError):
@@ -146,12 +148,19 @@ class Lake:
         except (DeltaError, OSError) as error:
             raise _explained(error, self.path(name)) from error
 
-    def scan(self, name: str, columns: list[str], where: ds.Expression) -> pa.RecordBatchReader:
-        """The rows of table ``name`` that fulfil ``where``, batch by batch, for what may not fit into memory."""
+    def scan(self, name: str, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
+        """The rows of bronze table ``name`` that were ingested at ``since`` or later, of one snapshot, in no order.
+
+        Batch by batch, file by file, for what may not fit into memory.
+        """
         table = self.ensure(name)
         try:
-            return table.to_pyarrow_dataset().scanner(columns=columns, filter=where).to_reader()
-        except (DeltaError, OSError) as error:
+            files = pa.table(table.get_add_actions(flatten=True))
+            for file in files.select(["path", "max.ingested_at"]).to_pylist():
+                newest = file["max.ingested_at"]
+                if newest is None or newest >= since:
+                    yield from _batches(self.path(name) / unquote(file["path"]), columns, since)
+        except (DeltaError, OSError, pa.ArrowException) as error:
             raise _explained(error, self.path(name)) from error
 
     def compact(self, name: str) -> None:
@@ -167,6 +176,13 @@ class Lake:
         """Of bronze tables alone: they are what Spark follows as a stream."""
         if _spec(name).layer == "bronze":
             self._checksums.setdefault(name, Checksums(self.path(name))).write(table.version())
+
+
+def _batches(path: Path, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        for batch in file.iter_batches(SCANNED_ROWS, columns=[*columns, "ingested_at"], use_threads=False):
+            recent = pc.greater_equal(batch.column("ingested_at"), pa.scalar(since, TIMESTAMP))
+            yield batch.filter(recent).select(columns)
 
 
 def _at_least(done: int | None, wanted: int) -> bool:

@@ -9,18 +9,18 @@ events that are laid over it.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 
 from collectors.bronze import Bronze
 from collectors.nats.ledger import Entry, Ledger
+from collectors.nats.unfinished import COLUMNS, Stream, open_messages
 from collectors.sink import sealed
-from lake.tables import FINISHING_TYPES, TIMESTAMP
 
 #: How far back unfinished messages are looked for when there is no newer state.
 HORIZON = timedelta(days=7)
@@ -37,37 +37,6 @@ _STATE = pa.schema(
         ("attempts", pa.int64()),
     ]
 )
-
-_PROGRESS = f"""
-WITH rows AS (
-    SELECT queue, split_part(message_id, ':', -1)::BIGINT AS sequence,
-           CASE WHEN contains(message_id, ':') THEN split_part(message_id, ':', 1)::BIGINT ELSE 0 END AS generation,
-           subscriber, event_type, attempt, epoch_us(enqueued_at) AS enqueued_at, tenant
-    FROM events
-    WHERE regexp_full_match(message_id, '([0-9]+:)?[0-9]+')
-)
-SELECT queue, generation, sequence, subscriber,
-       max(enqueued_at) AS enqueued_at,
-       max(tenant) AS tenant,
-       coalesce(max(attempt) FILTER (event_type = 'received'), 0) AS attempts,
-       bool_or(event_type = 'enqueued') AS arrived,
-       bool_or(event_type IN {FINISHING_TYPES}) AS finished
-FROM rows GROUP BY ALL
-"""
-
-#: Messages that every subscriber of their queue has finished are left out, but for the newest of each queue.
-_UNFINISHED = f"""
-WITH progress AS ({_PROGRESS}),
-     expected AS (
-         SELECT queue, generation, greatest(1, count(DISTINCT subscriber)) AS subscribers, max(sequence) AS newest
-         FROM progress GROUP BY ALL
-     ),
-     open AS (
-         SELECT queue, generation, sequence FROM progress JOIN expected USING (queue, generation)
-         GROUP BY ALL HAVING count(*) FILTER (finished) < any_value(subscribers) OR sequence = any_value(newest)
-     )
-SELECT progress.* FROM progress JOIN open USING (queue, generation, sequence)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +67,19 @@ class Memory:
 
     def subscribers(self, queue: str) -> set[str]:
         """The subscribers that were ever named, as far back as is remembered."""
-        chosen = [table.filter(ds.field("queue") == queue).column("subscriber") for table in (self.events, self.state)]
+        chosen = [table.filter(pc.field("queue") == queue).column("subscriber") for table in (self.events, self.state)]
         return {name for column in chosen for name in column.unique().to_pylist() if name is not None}
 
     def rows(self, queue: str) -> Iterator[Row]:
         """What the events say of ``queue``'s messages."""
-        chosen = self.events.filter(ds.field("queue") == queue).drop_columns(["queue"])
+        chosen = self.events.filter(pc.field("queue") == queue).drop_columns(["queue"])
         for batch in chosen.to_batches():
             for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 yield Row(**dict(zip(chosen.column_names, values, strict=True)))
 
     def entries(self, queue: str) -> Iterator[tuple[int, Entry]]:
         """The state's unfinished messages of ``queue``, each with its generation."""
-        for row in self.state.filter(ds.field("queue") == queue).to_pylist():
+        for row in self.state.filter(pc.field("queue") == queue).to_pylist():
             entry = Entry(row["sequence"], row["subscriber"], row["enqueued_at"], row["tenant"], row["attempts"])
             yield row["generation"], entry
 
@@ -123,16 +92,10 @@ def recall(lake: Bronze, source: str, state: tuple[pa.Table, int] | None) -> Mem
         table = state[0]
         since = datetime.fromtimestamp((state[1] - _MARGIN_US) / 1e6, UTC)
         tops = {queue: (top[0], top[1]) for queue, top in json.loads(table.schema.metadata[b"tops"]).items()}
-    columns = ["queue", "message_id", "subscriber", "event_type", "attempt", "enqueued_at", "tenant"]
-    wanted = (
-        (ds.field("ingest_date") >= since.date())
-        & (ds.field("ingested_at") >= pa.scalar(since, type=TIMESTAMP))
-        & (ds.field("source") == source)
-    )
-    with duckdb.connect() as database:
-        database.register("events", lake.scan("message_events", columns, wanted))
-        query = _PROGRESS if state is not None else _UNFINISHED
-        events = database.sql(query).to_arrow_table()
+    known: dict[Stream, set[int]] = defaultdict(set)
+    for row in table.select(["queue", "generation", "sequence"]).to_pylist():
+        known[row["queue"], row["generation"]].add(row["sequence"])
+    events = open_messages(lambda: lake.scan("message_events", COLUMNS, since), source, known)
     return Memory(table, tops, events)
 
 

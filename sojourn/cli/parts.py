@@ -17,6 +17,7 @@ OnceOption = Annotated[bool, typer.Option("--once", help="Work through what is t
 def collect(config: ConfigOption = None, lake: LakeOption = None) -> None:
     """Read brokers: sample their queues, tap their messages' lives, into the lake."""
     _log()
+    part("collectors.lean").spare_memory()
     run = part("collectors.run").run
     settings, root = opened(config, lake)
     section = settings.section("collect", part("collectors.settings").CollectSettings)

@@ -1,0 +1,29 @@
+"""What a collecting process must not load: hundreds of megabytes that it never uses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("pandas", "duckdb", "pyspark")
+_COLLECTING = "import collectors.run, collectors.nats.factory"
+_LEAN = f"from collectors.lean import spare_memory; spare_memory(); {_COLLECTING}; import pyarrow; pyarrow.array([0])"
+
+
+def loaded(code: str) -> set[str]:
+    """The top-level modules that are loaded once ``code`` has run in a fresh process."""
+    ending = "; import json, sys; print(json.dumps([name for name in sys.modules if '.' not in name]))"
+    run = subprocess.run([sys.executable, "-c", code + ending], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(json.loads(run.stdout))
+
+
+@pytest.mark.parametrize("code", [_COLLECTING, _LEAN])
+def test_collecting_loads_neither_pandas_nor_duckdb_nor_spark(code: str) -> None:
+    there = loaded(code)
+    assert "pyarrow" in there
+    assert there.isdisjoint(HEAVY)
