@@ -3,6 +3,7 @@
 Applications embed the client, which needs the standard library alone::
 
     import sojourn
+    recorder = sojourn.Recorder("http://127.0.0.1:4318", broker="rabbitmq")
     limits = sojourn.Limits("http://127.0.0.1:9095")
 """
 
@@ -11,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sojourn.client import Decision, Limits
+    from sojourn.client import Attempt, DeadlineExceeded, Decision, Limits, Poll, Recorder, Stats
 
-__all__ = ["Decision", "Limits"]
+__all__ = ["Attempt", "DeadlineExceeded", "Decision", "Limits", "Poll", "Recorder", "Stats"]
 
 
 def __getattr__(name: str) -> object:

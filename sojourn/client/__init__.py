@@ -1,14 +1,23 @@
-"""The small library that applications embed: it obeys the limits that Sojourn's controller sets, and fails open.
+"""The small library that applications embed: it tells what happens to messages, and obeys the limits that are set.
 
-Two lines::
+Two lines each::
+
+    recorder = sojourn.Recorder("http://127.0.0.1:4318", broker="rabbitmq")
+    recorder.received("orders", message_id, tenant=tenant, attempt=1)  # appends a tuple; a thread does the rest
 
     limits = sojourn.Limits("http://127.0.0.1:9095")
     limits.acquire("orders", tenant)  # before each send: returns at once, unless this tenant is limited now
+
+Neither ever stands in the application's way: the recorder is bounded and summarises what it cannot send in time, the
+limits fail open.
 """
 
 from __future__ import annotations
 
+from sojourn.client.attempt import Attempt, DeadlineExceeded
 from sojourn.client.bucket import Decision
 from sojourn.client.limits import Limits
+from sojourn.client.polls import Poll
+from sojourn.client.recorder import Recorder, Stats
 
-__all__ = ["Decision", "Limits"]
+__all__ = ["Attempt", "DeadlineExceeded", "Decision", "Limits", "Poll", "Recorder", "Stats"]
