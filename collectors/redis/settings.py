@@ -1,18 +1,111 @@
-"""``kind = "redis"``: a Redis server and the queues that libraries keep there."""
+"""``kind = "redis"``: a Redis server, and in which layouts its queues are kept there."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import NetworkBroker
+from collectors.broker import NetworkBroker, Settings
+
+
+class DynoLayout(Settings):
+    """The dyno-queues recipe: sorted sets ``<prefix>.QUEUE.…`` and ``<prefix>.UNACK.…``, scored by milliseconds."""
+
+    prefix: str = Field(default="*", min_length=1, description="what the keys begin with; * finds every prefix")
+    queues: tuple[str, ...] = Field(default=(), description="names or patterns (*, ?) of queues; empty: all")
+    shards: tuple[str, ...] = Field(default=(), description="given with plain names: nothing is searched for")
+    braces: bool = Field(
+        default=True, description="keys of listed shards are QUEUE.{queue.shard}, not QUEUE.queue.shard"
+    )
+    unack_buckets: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="UNACK sets of each shard, where braces are; unset: those that are found",
+    )
+    forget_after: float = Field(
+        default=3600, gt=0, description="seconds for which a queue without keys is an empty queue, not a deleted one"
+    )
+
+    @property
+    def listed(self) -> bool:
+        """Whether every key is known from these settings alone."""
+        plain = self.queues and not any(set(name) & set("*?[") for name in (*self.queues, self.prefix))
+        return bool(plain and self.shards)
+
+    @model_validator(mode="after")
+    def _shards_of_something(self) -> DynoLayout:
+        if self.shards and not self.listed:
+            raise ValueError("shards need a plain prefix and plain names of queues beside them")
+        return self
+
+
+class StreamLayout(Settings):
+    """Streams and their consumer groups."""
+
+    keys: tuple[str, ...] = Field(default=(), description="the streams' keys; empty: those that match")
+    match: str = Field(default="*", min_length=1, description="pattern of the keys to search for")
+    pending_window: int = Field(
+        default=100, ge=1, le=10_000, description="pending entries of a group, the oldest, whose deliveries are read"
+    )
+
+
+class CeleryLayout(Settings):
+    """Celery's lists, one for each queue and priority, and its hash of unacknowledged messages."""
+
+    queues: tuple[str, ...] = Field(default=(), description="names of queues; empty: those that Celery has bound")
+    key_prefix: str = Field(default="", description="Celery's global_keyprefix")
+    unacked_key: str = Field(default="unacked", min_length=1, description="Celery's unacked_key")
+    separator: str = Field(default="\x06\x16", min_length=1, description="Celery's sep, between queue and priority")
+    priority_steps: tuple[int, ...] = Field(default=(0, 3, 6, 9), min_length=1, description="Celery's priority_steps")
+    enqueued_at_header: str = Field(
+        default="enqueued_at", min_length=1, description="header with the time of enqueueing: seconds, or ISO 8601"
+    )
+    read_at_most: int = Field(
+        default=100,
+        ge=1,
+        le=10_000,
+        description="messages of a list, or ten times as many unacknowledged, to look into",
+    )
+
+
+class RqLayout(Settings):
+    """RQ's lists and registries."""
+
+    queues: tuple[str, ...] = Field(default=(), description="names of queues; empty: those that RQ has registered")
+    read_at_most: int = Field(default=100, ge=1, le=10_000, description="jobs at work whose times are read")
 
 
 class RedisBroker(NetworkBroker):
-    """One redis broker."""
+    """One Redis server, primary or replica. Where no layout is given, all are searched for."""
 
     default_port: ClassVar[int] = 6379
     kind: Literal["redis"] = "redis"
     name: str = Field(default="redis", min_length=1)
     url: str = "redis://127.0.0.1:6379/0"
+    timeout: float = Field(default=3.0, gt=0, le=60, description="seconds in which the server must answer")
+    discover_every: float = Field(default=2.0, ge=0, description="seconds from one search for new queues to the next")
+    scan_budget: int = Field(
+        default=20_000, ge=100, description="keys that a cycle's search may look at; a longer one goes on in the next"
+    )
+    dyno: DynoLayout | None = None
+    streams: StreamLayout | None = None
+    celery: CeleryLayout | None = None
+    rq: RqLayout | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _understood(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme != "redis" or not parts.hostname:
+            raise ValueError("an address is redis://host:port/database; for TLS set tls = { enabled = true }")
+        if parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+            raise ValueError("what follows the port is the number of the database")
+        return url
+
+    @property
+    def database(self) -> int:
+        """The number of the database, 0 unless ``url`` says another."""
+        return int(urlsplit(self.url).path.strip("/") or 0)

@@ -1,0 +1,172 @@
+"""Celery (kombu's Redis transport): a list for each queue and priority, one hash of what is not acknowledged.
+
+A worker takes a message by RPOP, puts it into the hash ``unacked`` with its exchange and routing key, and deletes it
+there by the acknowledgement. Messages with an ETA, retries among them, are taken at once and held back by the worker:
+they stand in ``unacked`` and are **delayed**, not in flight; in a list they are delayed, not waiting. Celery's messages
+carry no time of enqueueing; one header, which producers add, tells it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from collectors.redis.layouts.base import UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
+from collectors.redis.resp import Command, Refusal, checked
+from collectors.redis.scan import Search
+from collectors.redis.settings import CeleryLayout
+from collectors.samples import Sample
+
+_BINDING = "_kombu.binding."
+_UNTOLD = UNTOLD_ANYWHERE | {
+    "consumers": "Celery's workers are not listed in Redis",
+    "published_total": "Celery does not count in Redis",
+    "delivered_total": "Celery does not count in Redis",
+    "acked_total": "Celery does not count in Redis",
+    "redelivered_total": "Celery does not count in Redis",
+}
+
+
+@dataclass(slots=True)
+class Census:
+    """What some messages say of themselves; times in microseconds since 1970."""
+
+    ready: int = 0
+    delayed: int = 0
+    since: list[float] = field(default_factory=list)
+
+    def add(self, message: Any, header: str, now: int) -> None:
+        """Count one message as kombu wrote it."""
+        headers = message.get("headers") if isinstance(message, dict) else None
+        headers = headers if isinstance(headers, dict) else {}
+        eta = moment(headers.get("eta"))
+        if eta is not None and eta > now:
+            self.delayed += 1
+            return
+        self.ready += 1
+        enqueued = moment(headers.get(header))
+        if enqueued is not None:
+            self.since.append(enqueued)
+
+
+def moment(value: Any) -> float | None:
+    """Microseconds since 1970 from seconds or from ISO 8601 (UTC where it names no zone); None for anything else."""
+    try:
+        if isinstance(value, str):
+            read = datetime.fromisoformat(value)
+            return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1e6
+        return float(value) * 1e6 if isinstance(value, (int, float)) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+class Celery:
+    """The listed queues, or those that Celery has bound."""
+
+    def __init__(self, settings: CeleryLayout) -> None:
+        self._settings = settings
+        self._bindings: list[bytes] = []
+        self._bound: dict[tuple[str, str], str] = {}
+        self._unacked: dict[str, Census] = {}
+        self._unacked_unread: str | None = None
+
+    def search(self) -> Search | None:
+        """The sets in which kombu keeps what is bound to an exchange."""
+        return None if self._settings.queues else Search(f"{self._settings.key_prefix}{_BINDING}*", "set")
+
+    def take(self, keys: frozenset[bytes], now: int) -> None:
+        """One set an exchange."""
+        self._bindings = sorted(keys)
+
+    def prepare(self, now: int) -> Preparing:
+        """The bindings, which name the queues; then the unacknowledged messages of them all."""
+        settings, self._unacked, self._unacked_unread = self._settings, {}, None
+        unacked = settings.key_prefix + settings.unacked_key
+        *members, held = yield [*(("SMEMBERS", key) for key in self._bindings), ("HLEN", unacked)]
+        self._bound = {}
+        for key, found in zip(self._bindings, members, strict=True):
+            if not isinstance(found, Refusal):
+                exchange = text(key)[len(settings.key_prefix) + len(_BINDING) :]
+                for member in found:
+                    routing_key, pattern, queue = [*text(member).split(settings.separator), "", ""][:3]
+                    if queue and not pattern and routing_key:  # a direct binding: fanouts and topics are Celery's own
+                        self._bound[exchange, routing_key] = queue
+        if isinstance(held, Refusal):
+            self._unacked_unread = str(held)
+        elif held > 10 * settings.read_at_most:
+            self._unacked_unread = f"{unacked!r} holds {held} messages of all queues: too many to look into each"
+        elif held:
+            (entries,) = checked((yield [("HVALS", unacked)]))
+            for entry in entries:
+                self._count(entry, now)
+
+    def _count(self, entry: bytes, now: int) -> None:
+        """One unacknowledged message: [message, exchange, routing key]."""
+        try:
+            message, exchange, routing_key = json.loads(entry)
+        except (ValueError, TypeError):
+            self._unacked_unread = "an unacknowledged message cannot be read"
+            return
+        queue = self._bound.get((exchange, routing_key), routing_key)
+        self._unacked.setdefault(queue, Census()).add(message, self._settings.enqueued_at_header, now)
+
+    def queues(self) -> Iterable[tuple[str, Read]]:
+        """Each queue with what stands unacknowledged of it."""
+        names = self._settings.queues or sorted(set(self._bound.values()))
+        why = self._unacked_unread
+        return [(name, partial(read, name, self._settings, self._unacked.get(name, Census()), why)) for name in names]
+
+
+def read(name: str, settings: CeleryLayout, unacked: Census, unacked_unread: str | None, now: int) -> Reading:
+    """One queue: its lists, one for each priority step; step 0 has the queue's own name."""
+    lists = [
+        f"{settings.key_prefix}{name}{f'{settings.separator}{step}' if step else ''}"
+        for step in settings.priority_steps
+    ]
+    lengths = checked((yield [("LLEN", key) for key in lists]))
+    commands: list[Command] = []
+    whole = sum(lengths) <= settings.read_at_most
+    for key, length in zip(lists, lengths, strict=True):
+        if length:
+            commands.append(("LRANGE", key, 0 if whole else -1, -1))  # the last is the next to be taken
+    waiting = Census()
+    for messages in checked((yield commands)) if commands else ():
+        for raw in messages:
+            try:
+                waiting.add(json.loads(raw), settings.enqueued_at_header, now)
+            except ValueError:
+                waiting.ready += 1
+    missing = dict(_UNTOLD)
+    depth, delayed, in_flight = sum(lengths), None, None
+    if whole:
+        depth = waiting.ready
+    if unacked_unread is None:
+        in_flight = unacked.ready
+        if whole:
+            delayed = waiting.delayed + unacked.delayed
+        else:
+            missing["delayed"] = f"more than {settings.read_at_most} messages wait: not each is looked into for its ETA"
+    else:
+        missing |= {"in_flight": unacked_unread, "delayed": unacked_unread}
+    since = waiting.since + unacked.since
+    oldest = age(now, min(since)) if since else None
+    if oldest is None and not depth and in_flight == 0:
+        oldest = 0.0
+    elif oldest is None:
+        missing["oldest_age_seconds"] = f"no message here has the header {settings.enqueued_at_header!r}"
+    return [
+        Sample(
+            name,
+            now,
+            depth=depth,
+            in_flight=in_flight,
+            delayed=delayed,
+            oldest_age_seconds=oldest,
+            queue_type="list",
+            unavailable=missing,
+        )
+    ]

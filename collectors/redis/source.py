@@ -1,0 +1,119 @@
+"""Reading every queue of one Redis server once a cycle: many queues' commands in one batch, layout by layout."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from collectors.redis.client import Client
+from collectors.redis.layouts import chosen
+from collectors.redis.layouts.base import Layout, Preparing, Read, Reading
+from collectors.redis.resp import Refusal
+from collectors.redis.scan import Scanner
+from collectors.redis.settings import RedisBroker
+from collectors.samples import Sample, unread
+
+#: Queues whose commands are sent at once: some thousand commands, which the server answers in milliseconds.
+_AT_ONCE = 500
+#: Seconds that the first cycle may spend on finding the queues.
+_FIRST_LOOK = 2.0
+
+
+class RedisSource:
+    """Samples of every queue, in every layout that the broker's settings choose."""
+
+    def __init__(self, broker: RedisBroker) -> None:
+        self._broker = broker
+        self._client = Client(broker)
+        self._layouts = chosen(broker)
+        self._scanners = {
+            name: Scanner(search, broker.discover_every)
+            for name, layout in self._layouts.items()
+            if (search := layout.search()) is not None
+        }
+
+    async def open(self) -> None:
+        """Connect."""
+        await self._client.open()
+
+    async def read(self) -> list[Sample]:
+        """Every queue once, at the server's time."""
+        await self._client.synchronise()
+        await self._discover()
+        samples: list[Sample] = []
+        for name, layout in self._layouts.items():
+            samples += await self._read_layout(name, layout)
+        return samples
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._client.close()
+
+    async def _discover(self) -> None:
+        """Search on; at first until each search has seen the whole database, if that takes no longer than it may."""
+        started = time.monotonic()
+        for name, scanner in self._scanners.items():
+            budget = max(1, self._broker.scan_budget // len(self._scanners))
+            while True:
+                await scanner.advance(self._client, budget, time.monotonic())
+                if scanner.passes or time.monotonic() - started > _FIRST_LOOK:
+                    break
+            self._layouts[name].take(scanner.known, self._client.now())
+
+    async def _read_layout(self, name: str, layout: Layout) -> list[Sample]:
+        samples: list[Sample] = []
+        try:
+            await self._prepare(layout.prepare(self._client.now()))
+        except Refusal as refusal:
+            known = [queue for queue, _ in layout.queues()]
+            return [unread(queue, self._client.now(), str(refusal)) for queue in known or self._configured(name)]
+        for some in _batches(layout.queues(), _AT_ONCE):
+            samples += await self._read_batch(some)
+        return samples
+
+    def _configured(self, layout: str) -> list[str]:
+        """The layout's name in place of its queues' names, where the user asked for it."""
+        return [layout] if getattr(self._broker, layout) is not None else []
+
+    async def _prepare(self, preparing: Preparing) -> None:
+        commands = next(preparing, None)
+        while commands is not None:
+            answers = await self._client.ask(commands)
+            try:
+                commands = preparing.send(answers)
+            except StopIteration:
+                return
+
+    async def _read_batch(self, queues: list[tuple[str, Read]]) -> list[Sample]:
+        """Drive the readings in step: each round's commands of all of them are one batch."""
+        now = self._client.now()
+        samples: list[Sample] = []
+        waiting: list[tuple[str, Reading, list[Any]]] = []
+
+        def go_on(name: str, reading: Reading, answers: list[Any] | None) -> None:
+            try:
+                commands = next(reading) if answers is None else reading.send(answers)
+            except StopIteration as ended:
+                samples.extend(ended.value)
+            except Refusal as refusal:
+                samples.append(unread(name, now, str(refusal)))
+            else:
+                waiting.append((name, reading, commands))
+
+        for name, read in queues:
+            go_on(name, read(now), None)
+        while waiting:
+            asked, waiting = waiting, []
+            commands = [command for _, _, commands in asked for command in commands]
+            answers = iter(await self._client.ask(commands) if commands else ())
+            for name, reading, commands in asked:
+                go_on(name, reading, list(islice(answers, len(commands))))
+        return samples
+
+
+def _batches(queues: Iterable[tuple[str, Read]], size: int) -> Iterator[list[tuple[str, Read]]]:
+    remaining = iter(queues)
+    while some := list(islice(remaining, size)):
+        yield some
