@@ -15,6 +15,7 @@ from typing import Any
 
 import nats
 
+from collectors.nats.settings import NatsBroker
 from collectors.run import run
 from collectors.settings import CollectSettings
 from lake.store import Lake
@@ -107,8 +108,8 @@ def start(chosen: CollectSettings, root: Path) -> subprocess.Popen[bytes]:
 
 def wait_attached(chosen: CollectSettings, over: Any = lambda: False) -> None:
     """Wait until every tapped stream tells its arrivals and every consumer there its acknowledgements."""
-    broker = chosen.brokers[0]
-    if not broker.tap.enabled or not broker.streams:
+    broker = chosen.brokers[0] if chosen.brokers else None
+    if not isinstance(broker, NatsBroker) or not broker.tap.enabled or not broker.streams:
         return
 
     async def attached() -> bool:

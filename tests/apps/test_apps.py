@@ -1,0 +1,111 @@
+"""Unmodified applications, observed from outside: the lake knows their ages as the applications themselves do.
+
+Each sends all its messages before the first is worked on, so that the ages are long and all different.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.settings import CollectSettings
+from lake.store import Lake
+from tests.apps.run_apps import finish, lives, start
+from tests.collectors.support import collecting
+from tests.support.nats import NatsServer
+from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
+
+NUMBER = 60
+WORK_SECONDS = 0.01  # what each application takes for one message
+#: Between a moment that the application notes and the one that its client or broker tells.
+TOLERANCE_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class World:
+    """A broker with an application: where it connects, and what collectors watch."""
+
+    module: str
+    address: str
+    broker: dict[str, Any] | None  # of [[collect.brokers]]; none: spans alone tell
+    spans: bool
+    subscriber: str | None = None
+    environment: dict[str, str] | None = None
+
+
+@contextmanager
+def nats(folder: Path) -> Iterator[World]:
+    """NATS: the tap tells, no instrumentation is there."""
+    server = NatsServer(folder)
+    server.start()
+    try:
+        yield World("nats_app", server.url, {"kind": "nats", "url": server.url, "streams": ["ORDERS"]}, spans=False)
+    finally:
+        server.stop()
+
+
+WORLDS: dict[str, Callable[[Path], Any]] = {"nats": nats}
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+def test_the_lake_knows_the_ages_that_the_application_logged(kind: str, tmp_path: Path) -> None:
+    with WORLDS[kind](tmp_path / "server") as world:
+        (port,) = free_ports(1)
+        settings: dict[str, Any] = {"sample_interval": 0.2, "flush_interval": 0.1}
+        if world.broker is not None:
+            settings["brokers"] = [{"name": kind, **world.broker}]
+        if world.spans:
+            settings["receive"] = {"enabled": True, "grpc_port": None, "http_port": port}
+        chosen = CollectSettings.model_validate(settings)
+        journal, root = tmp_path / "journal", tmp_path / "lake"
+        otlp = f"http://127.0.0.1:{port}" if world.spans else None
+        extra = world.environment or {}
+        with collecting(chosen, root):
+            finish(start(world.module, "produce", world.address, journal, NUMBER, otlp=otlp, **extra))
+            wait_until(lambda: _count(_events(root))["enqueued"] == NUMBER, "every message in the lake")
+            finish(start(world.module, "consume", world.address, journal, NUMBER, otlp=otlp, **extra))
+            wait_until(
+                lambda: _count(_events(root))["completed"] == NUMBER == len(_first_ages(root)), "every life in the lake"
+            )
+            events = _events(root)
+    logged = lives(journal)
+    assert len(logged) == NUMBER
+    assert sorted(_count(events).items()) == [("completed", NUMBER), ("enqueued", NUMBER), ("received", NUMBER)]
+    _compare(_first_ages(root), [life.begun - life.sent for life in logged.values()])
+    # Unknown is allowed where a consumer was at work before its acknowledgements were told; wrong is not.
+    worked = [event["processing_seconds"] for event in events if event["event_type"] == "completed"]
+    known = [seconds for seconds in worked if seconds is not None]
+    assert len(known) >= NUMBER // 2
+    assert max(abs(seconds - WORK_SECONDS) for seconds in known) < TOLERANCE_SECONDS
+    assert max(life.begun - life.sent for life in logged.values()) > 2 * TOLERANCE_SECONDS, "ages worth comparing"
+
+
+def _events(root: Path) -> list[dict[str, Any]]:
+    lake = Lake(root)
+    return list(lake.read("message_events").to_pylist()) if lake.exists("message_events") else []
+
+
+def _count(events: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(event["event_type"] for event in events)
+
+
+def _first_ages(root: Path) -> list[float]:
+    """AgeOfFirstAttempt of each message, by its definition."""
+    return [
+        (event["occurred_at"] - event["enqueued_at"]).total_seconds()
+        for event in _events(root)
+        if event["event_type"] == "received" and event["attempt"] in (1, None) and event["enqueued_at"] is not None
+    ]
+
+
+def _compare(told: list[float], logged: list[float]) -> None:
+    """Message for message, in the order of their sizes."""
+    pairs = list(zip(sorted(told), sorted(logged), strict=True))
+    assert [pair for pair in pairs if abs(pair[0] - pair[1]) > TOLERANCE_SECONDS] == []
