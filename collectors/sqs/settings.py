@@ -1,18 +1,97 @@
-"""``kind = "sqs"``: Amazon SQS, or a server that speaks its protocol."""
+"""``kind = "sqs"``: one account and region of Amazon SQS, or a server that speaks its protocol."""
 
 from __future__ import annotations
 
 from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import Broker
+from collectors.broker import Broker, Secret, Settings, without_secrets
+
+
+class CloudWatchSettings(Settings):
+    """What CloudWatch adds: the oldest message's age, and counts of messages and of empty receives. It is billed by
+    the metric asked for: five a queue and reading, unless fewer are named."""
+
+    enabled: bool = False
+    endpoint: str | None = Field(default=None, description="another address than the region's own")
+    interval: float = Field(default=60.0, ge=1, description="seconds between two readings; its minutes are no finer")
+    metrics: tuple[Literal["age", "empty_receives", "sent", "received", "deleted"], ...] = (
+        "age",
+        "empty_receives",
+        "sent",
+        "received",
+        "deleted",
+    )
 
 
 class SqsBroker(Broker):
-    """One sqs broker."""
+    """One account and region. Credentials are found as the AWS tools find them, unless they are referred to here."""
 
     kind: Literal["sqs"] = "sqs"
     name: str = Field(default="sqs", min_length=1)
-    region: str = "us-east-1"
-    endpoint: str | None = Field(default=None, description="another server than Amazon's")
+    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]+$")
+    endpoint: str | None = Field(default=None, description="another server than Amazon's; only then may it be http")
+    prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,80}$", description="watch the queues so named alone")
+    profile: str | None = Field(default=None, description="profile of the AWS configuration to take credentials from")
+    access_key_id: Secret | None = None
+    secret_access_key: Secret | None = None
+    session_token: Secret | None = None
+    sample_interval: float = Field(
+        default=30.0, ge=0.05, description="seconds between two readings of every queue, each a billed request"
+    )
+    list_interval: float = Field(default=60.0, ge=0, description="seconds between two listings of the queues")
+    connections: int = Field(default=32, ge=1, le=256, description="requests under way at once")
+    request_timeout: float = Field(default=3.0, ge=0.05, le=60, description="seconds that one answer may take")
+    cycle_timeout: float = Field(default=20.0, ge=0.1, le=600, description="seconds after which a reading ends")
+    convergence_seconds: float = Field(
+        default=60.0, ge=0, description="told as the age of the counts, which SQS lets converge within about a minute"
+    )
+    in_flight_limit: int = Field(default=120_000, ge=1, description="the account's quota of a standard queue")
+    fifo_in_flight_limit: int = Field(default=120_000, ge=1, description="the account's quota of a FIFO queue")
+    cloudwatch: CloudWatchSettings = CloudWatchSettings()
+
+    @field_validator("endpoint")
+    @classmethod
+    def _an_address(cls, endpoint: str | None) -> str | None:
+        return endpoint if endpoint is None else _http(endpoint)
+
+    @model_validator(mode="after")
+    def _whole(self) -> SqsBroker:
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise ValueError("access_key_id and secret_access_key belong together")
+        if self.session_token is not None and self.access_key_id is None:
+            raise ValueError("a session_token needs its access_key_id and secret_access_key")
+        if self.profile is not None and self.access_key_id is not None:
+            raise ValueError("give either profile or access_key_id")
+        if self.cloudwatch.endpoint is not None:
+            _http(self.cloudwatch.endpoint)
+        return self
+
+    @property
+    def url(self) -> str:
+        """Where SQS answers, without a closing slash."""
+        return self.endpoint or f"https://sqs.{self.region}.{self._suffix}"
+
+    @property
+    def cloudwatch_url(self) -> str:
+        """Where CloudWatch answers, without a closing slash."""
+        return self.cloudwatch.endpoint or f"https://monitoring.{self.region}.{self._suffix}"
+
+    @property
+    def _suffix(self) -> str:
+        return "amazonaws.com.cn" if self.region.startswith("cn-") else "amazonaws.com"
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """SQS, and CloudWatch where it is asked."""
+        urls = [self.url, self.cloudwatch_url] if self.cloudwatch.enabled else [self.url]
+        found = [urlsplit(url) for url in urls]
+        return [(parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)) for parts in found]
+
+
+def _http(url: str) -> str:
+    parts = urlsplit(without_secrets(url))
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("an endpoint is https://host or, on a trusted network, http://host")
+    return url.rstrip("/")

@@ -1,0 +1,208 @@
+"""Reads the queues of one account and region: lists them now and then, and each cycle asks for all their attributes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from collectors.base import ConnectionLost, CredentialsRefused
+from collectors.records import now_us
+from collectors.samples import Sample, unread
+from collectors.sqs import client, credentials, parse
+from collectors.sqs.answers import Refusal, content
+from collectors.sqs.client import Channel, Unanswered
+from collectors.sqs.cloudwatch import Told
+from collectors.sqs.pace import Pace
+from collectors.sqs.settings import SqsBroker
+from collectors.sqs.sweep import Missed, Read, Sweep
+from collectors.sqs.watch import Watch
+from collectors.thread import Threads
+
+#: Amazon lists 1,000 queues a page, so this is a million: a server that never ends its listing is not followed.
+_PAGES = 1000
+_PAGE = 1000
+_LISTING_ATTEMPTS = 4
+_PAUSE = 0.2
+
+
+class SqsSource:
+    """Reads one broker's queues. What blocks runs in threads of its own: as many as there are connections."""
+
+    def __init__(self, broker: SqsBroker) -> None:
+        self._broker = broker
+        self._pace = Pace()
+        self._threads: Threads | None = None
+        self._channels: list[Channel] = []
+        self._watch: Watch | None = None
+        self._service: client.Service | None = None
+        self._credentials: Callable[[], Any] | None = None
+        self._addresses: list[str] = []
+        self._listed_at = 0.0
+        self._last: set[str] = set()
+        self._dead_letters: dict[str, str] = {}
+
+    async def open(self) -> None:
+        """Find the credentials and list the queues."""
+        await self.close()
+        self._threads = Threads(f"sqs-{self._broker.name}", self._broker.connections)
+        self._service = client.sqs(self._broker)
+        self._credentials = await self._threads.do(lambda: credentials.find(self._broker))
+        await self._list()
+        if self._broker.cloudwatch.enabled:
+            self._watch = Watch(self._broker, self._credentials)
+            self._watch.start()
+
+    async def read(self) -> list[Sample]:
+        """Every queue once. Those that the last cycle had no time for come first."""
+        if not self._addresses or time.monotonic() - self._listed_at >= self._broker.list_interval:
+            await self._list()
+        addresses = sorted(self._addresses, key=lambda address: address not in self._last) if self._last else None
+        outcomes = await self._sweep(addresses or self._addresses)
+        self._last = {address for address in self._addresses if address not in outcomes}
+        self._raise_if_all(outcomes)
+        return self._samples(outcomes)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            await watch.stop()
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.close()
+        channels, self._channels = self._channels, []
+        for channel in channels:
+            channel.close()
+
+    async def _sweep(self, addresses: list[str]) -> Mapping[str, Read | Missed]:
+        assert self._threads is not None
+        count = min(self._broker.connections, len(addresses))
+        sweep = Sweep(addresses, self._pace, patience=max(10, 2 * count))
+        work = [asyncio.ensure_future(self._threads.do(lambda: self._work(sweep))) for _ in range(count)]
+        try:
+            if work:
+                _, late = await asyncio.wait(work, timeout=self._broker.cycle_timeout)
+                if late:
+                    sweep.stop()
+                    # Cut-off requests end at once, connecting ones by their own timeout.
+                    await asyncio.wait(work, timeout=self._broker.request_timeout + 1)
+        finally:
+            sweep.stop()
+        for one in work:
+            if one.done():
+                one.result()
+        return dict(sweep.outcomes)
+
+    def _work(self, sweep: Sweep) -> None:
+        channel = self._channels.pop() if self._channels else self._channel()
+        sweep.work(channel)
+        if channel.sound:
+            self._channels.append(channel)
+        else:
+            channel.close()
+
+    def _channel(self) -> Channel:
+        assert self._service is not None and self._credentials is not None
+        return Channel(self._service, self._credentials)
+
+    async def _list(self) -> None:
+        assert self._threads is not None
+        try:
+            found = await self._threads.do(self._listing)
+        except Unanswered as error:
+            raise self._lost(str(error)) from None
+        if found is not None:
+            self._addresses, self._listed_at = found, time.monotonic()
+            names = {parse.queue_name(address) for address in found}
+            self._dead_letters = {queue: to for queue, to in self._dead_letters.items() if queue in names}
+            if self._watch is not None:
+                self._watch.queues = sorted(names)
+        elif not self._addresses:
+            raise self._lost("it throttles the listing of queues")
+
+    def _listing(self) -> list[str] | None:
+        """The addresses of all queues; None while the service is too busy to tell."""
+        channel = self._channel()
+        try:
+            found: dict[str, None] = {}
+            token: str | None = None
+            for _ in range(_PAGES):
+                asked: dict[str, Any] = {"MaxResults": _PAGE}
+                asked |= {"QueueNamePrefix": self._broker.prefix} if self._broker.prefix else {}
+                asked |= {"NextToken": token} if token else {}
+                answer = self._answer(channel, asked)
+                if answer is None:
+                    return None
+                try:
+                    addresses, token = parse.page(answer)
+                except ValueError:
+                    raise self._lost("its listing of queues cannot be read") from None
+                found.update(dict.fromkeys(addresses))
+                if token is None:
+                    break
+            return list(found)
+        finally:
+            channel.close()
+
+    def _answer(self, channel: Channel, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        for attempt in range(_LISTING_ATTEMPTS):
+            time.sleep(_PAUSE * 2**attempt if attempt else 0)
+            answer = content(channel.ask("ListQueues", asked))
+            if not isinstance(answer, Refusal):
+                return answer
+            if answer.kind in ("credentials", "clock", "denied"):
+                raise self._refused(answer.kind, answer.reason, "sqs:ListQueues")
+            if answer.kind not in ("throttled", "busy"):
+                raise self._lost(f"it refuses to list its queues: {answer.reason}")
+        return None
+
+    def _raise_if_all(self, outcomes: Mapping[str, Read | Missed]) -> None:
+        if self._addresses and not outcomes:
+            raise self._lost(f"no queue was read within {self._broker.cycle_timeout:g} s")
+        missed = [one for one in outcomes.values() if isinstance(one, Missed)]
+        for one in missed:
+            if one.kind in ("credentials", "clock"):
+                raise self._refused(one.kind, one.reason, "")
+        if not missed or len(missed) < len(outcomes):
+            return
+        if all(one.kind == "denied" for one in missed):
+            raise self._refused("denied", missed[0].reason, "sqs:GetQueueAttributes")
+        if any(one.away for one in missed):
+            raise self._lost(next(one.reason for one in missed if one.away))
+
+    def _samples(self, outcomes: Mapping[str, Read | Missed]) -> list[Sample]:
+        now, broker = now_us(), self._broker
+        for address, outcome in outcomes.items():
+            if isinstance(outcome, Read):
+                queue = parse.queue_name(address)
+                target = parse.dead_letter_queue(outcome.attributes)
+                if target is None:
+                    self._dead_letters.pop(queue, None)
+                else:
+                    self._dead_letters[queue] = target
+        serves = parse.served(self._dead_letters)
+        found: list[Sample] = []
+        for address in self._addresses:
+            queue = parse.queue_name(address)
+            outcome = outcomes.get(address) or Missed(None, f"not reached within {broker.cycle_timeout:g} s")
+            if isinstance(outcome, Read):
+                told = self._watch.told(queue) if self._watch is not None else Told()
+                found.append(
+                    parse.sample(broker, queue, outcome.at, outcome.attributes, serves=serves.get(queue, ()), told=told)
+                )
+            elif outcome.kind != "gone":
+                found.append(unread(queue, now, outcome.reason))
+        return found
+
+    def _lost(self, why: str) -> ConnectionLost:
+        return ConnectionLost(f"broker {self._broker.name!r} at {self._broker.url} cannot be reached: {why}")
+
+    def _refused(self, kind: str, reason: str, permission: str) -> CredentialsRefused:
+        what = f"broker {self._broker.name!r} at {self._broker.url} refuses the credentials: {reason}"
+        if kind == "clock":
+            return CredentialsRefused(what, "set this machine's clock right: signatures hold for minutes")
+        if kind == "denied":
+            return CredentialsRefused(what, f"allow {permission} on these queues")
+        return CredentialsRefused(what, "check access key, secret, session token and region in [[collect.brokers]]")
