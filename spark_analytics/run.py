@@ -61,28 +61,48 @@ def lock_path(lake_root: Path) -> Path:
 def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, once: bool, progress: Progress) -> None:
     # Imported here: a user's error above costs no seconds of loading Spark.
     from spark_analytics.job import EVENTS, SUMMARIES, Job
+    from spark_analytics.landing.job import LandingJob
+    from spark_analytics.runtime.jars import ensure_kafka_jars
     from spark_analytics.runtime.session import build_session
 
     check_checkpoint(lake, checkpoint_path(lake.root, EVENTS.name), EVENTS.writes, required=True)
     check_checkpoint(lake, checkpoint_path(lake.root, SUMMARIES.name), SUMMARIES.writes, required=False)
     tally = _Tally(progress)
+    by_kafka = settings.transport.kind == "kafka"
     session = build_session(
-        "sojourn-analyze", master=settings.master, conf=spark_settings(settings), quick_start=settings.quick_start
+        "sojourn-analyze",
+        master=settings.master,
+        conf=spark_settings(settings),
+        quick_start=settings.quick_start,
+        jars=ensure_kafka_jars() if by_kafka else (),
     )
     quieten(session)
+    landing = None
     try:
+        landing = LandingJob(session, settings, lake.root, once=once) if by_kafka else None
+        if landing is not None and once:
+            _until_done(landing.running, stop)
         job = Job(session, settings, lake.root, once=once, on_batch=tally.add)
         try:
             job.start()
             log.info("reading %s each %g s", lake.root, settings.trigger_interval_seconds)
-            while job.running() and not stop.wait(LOOK_SECONDS):
-                pass
+            if landing is None or once:
+                _until_done(job.running, stop)
+            else:
+                _until_done(lambda: landing.running() and job.running(), stop)
         except Exception as error:
             raise explained(error) from error
         finally:
             job.stop()
     finally:
+        if landing is not None:
+            landing.stop()
         session.stop()
+
+
+def _until_done(running: Callable[[], bool], stop: threading.Event) -> None:
+    while running() and not stop.wait(LOOK_SECONDS):
+        pass
 
 
 def spark_settings(settings: AnalyzeSettings) -> dict[str, str]:

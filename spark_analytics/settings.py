@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from spark_analytics.landing.settings import TransportSettings
 from spark_analytics.maintenance import Retention
 
 
@@ -29,6 +30,8 @@ class AnalyzeSettings(BaseModel):
     quick_start: bool = Field(
         default=False, description="start in half the time, catch up slower: for demonstrations and tests"
     )
+
+    transport: TransportSettings = TransportSettings()
 
     def retention(self) -> Retention:
         """How long each level of history is kept."""

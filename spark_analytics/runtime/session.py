@@ -61,18 +61,20 @@ def build_session(
     master: str = "local[2]",
     conf: Mapping[str, str] | None = None,
     quick_start: bool = False,
+    jars: Sequence[Path] = (),
 ) -> SparkSession:
     """The process's Spark session with Delta, made on first use and the same ever after.
 
     ``conf`` overrides any setting of ours, such as ``spark.driver.memory``. ``quick_start`` halves the processor time
-    of starting and of first queries, and slows long ones: for a single query, a demonstration, a test. Raises
-    UserError where jars or Java are missing, SojournError where Spark does not start.
+    of starting and of first queries, and slows long ones: for a single query, a demonstration, a test. ``jars`` are
+    added to those that every session needs. Raises UserError where jars or Java are missing, SojournError where Spark
+    does not start.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     java = ensure_java()
-    settings = session_settings(master, java, ensure_jars(), quick_start=quick_start) | dict(conf or {})
+    settings = session_settings(master, java, [*ensure_jars(), *jars], quick_start=quick_start) | dict(conf or {})
     _prepare_environment(java)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
