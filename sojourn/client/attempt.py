@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -13,6 +14,8 @@ from sojourn.client.heartbeat import Beat, beats
 
 if TYPE_CHECKING:
     from sojourn.client.recorder import Recorder
+
+log = logging.getLogger(__name__)
 
 #: How often a heartbeat is due within one visibility timeout.
 BEATS_PER_TIMEOUT = 3
@@ -143,6 +146,10 @@ class Attempt:
             return False
         try:
             answer = self._heartbeat() if self._heartbeat is not None else False
+            if inspect.iscoroutine(answer):
+                answer.close()
+                log.warning("a heartbeat that returns a coroutine is never awaited: give the coroutine function itself")
+                answer = False
         except Exception:  # it is counted, and the deadline does the rest
             answer = False
         self._judge(answer, asked)
