@@ -1,0 +1,172 @@
+"""Reading one broker's queues each cycle: which API, how often the rare things, and the probe beside them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from collectors.base import ConnectionLost, CredentialsRefused
+from collectors.rabbitmq import exposition, parse
+from collectors.rabbitmq.client import Client
+from collectors.rabbitmq.parse import Links, Reading
+from collectors.rabbitmq.probe import Probe
+from collectors.rabbitmq.rare import Listing, read_listing
+from collectors.rabbitmq.settings import RabbitBroker
+from collectors.records import now_us
+from collectors.samples import Sample
+from collectors.thread import Threads
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two listings of the queues, and the least between two where queues came or went.
+_LISTED_EVERY, _LISTED_AGAIN = 60.0, 10.0
+#: The most of the time that listings take where queues come and go all the while.
+_LISTING_SHARE = 0.05
+#: Auto: readings in a row that must be too dear before metrics are read, and seconds until management is tried again.
+_PATIENCE, _TRIED_AGAIN = 3, 600.0
+#: The management plugin takes up the nodes' statistics each so many seconds (its shortest sample interval).
+_MANAGEMENT_INTERVAL = 5.0
+
+
+class RabbitSource:
+    """Reads every queue in a thread of its own; ``interval`` is the cycle's, which the cost is compared with."""
+
+    def __init__(self, broker: RabbitBroker, interval: float) -> None:
+        self._broker = broker
+        self._interval = interval
+        self._client = Client(broker)
+        self._exposition = exposition.Exposition()
+        self._probe = Probe(broker) if broker.amqp_url is not None else None
+        self._threads: Threads | None = None
+        self._prometheus = broker.api == "prometheus"
+        self._dear = 0
+        self._tried_at = float("-inf")
+        self._listing: Listing | None = None
+        self._unlisted = "the management API was not read yet"
+        self._listed_at = float("-inf")
+        self._listing_cost = 0.0
+
+    @property
+    def reads(self) -> str:
+        """The API that the next cycle reads: ``management`` or ``prometheus``."""
+        return "prometheus" if self._prometheus else "management"
+
+    async def open(self) -> None:
+        """See that the API to be read answers, and to us."""
+        if self._threads is None:
+            self._threads = Threads(f"rabbitmq-{self._broker.name}")
+        await self._threads.do(self._open)
+        if self._probe is not None:
+            self._probe.start()
+
+    async def read(self) -> Sequence[Sample]:
+        """Every queue once, and what the probe found."""
+        if self._threads is None:
+            raise ConnectionLost(f"broker {self._broker.name!r} is not connected")
+        found = await self._threads.do(self._read)
+        if self._probe is not None:
+            found.append(self._probe.sample(now_us()))
+        return found
+
+    async def close(self) -> None:
+        """Let go of the connections and of the probe."""
+        if self._probe is not None:
+            self._probe.stop()
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await threads.do(self._client.close)
+            threads.close()
+
+    def _open(self) -> None:
+        self._client.open()
+        self._listed_at = float("-inf")
+        self._dear, self._prometheus = 0, self._broker.api == "prometheus"
+        if self._prometheus:
+            self._client.metrics()
+            return
+        try:
+            self._client.overview()
+        except ConnectionLost as error:
+            if not self._turn_to_metrics(str(error)):
+                raise
+
+    def _read(self) -> list[Sample]:
+        if not self._prometheus:
+            try:
+                return self._read_management(None)
+            except ConnectionLost as error:
+                if not self._turn_to_metrics(str(error)):
+                    raise
+        elif self._broker.api == "auto" and time.monotonic() - self._tried_at > _TRIED_AGAIN:
+            try:
+                return self._read_management(self._budget)
+            except ConnectionLost:
+                self._tried_at = time.monotonic()
+        return self._read_metrics()
+
+    def _read_management(self, timeout: float | None) -> list[Sample]:
+        started = time.monotonic()
+        rows = self._client.statistics(timeout)
+        cost = time.monotonic() - started
+        sampled_at = self._now()
+        if self._prometheus:
+            log.info("broker %s: reading the management API again", self._broker.name)
+            self._prometheus = False
+        if time.monotonic() - self._listed_at > _LISTED_EVERY:
+            self._list()
+        self._dear = self._dear + 1 if cost > self._budget else 0
+        if self._dear >= _PATIENCE:
+            self._dear = 0
+            self._turn_to_metrics(f"the management API takes {cost:.1f} s for {len(rows)} queues")
+        staleness = self._broker.statistics_interval + _MANAGEMENT_INTERVAL
+        return parse.samples(rows, Reading(sampled_at, staleness, self._links))
+
+    def _read_metrics(self) -> list[Sample]:
+        told = self._exposition.read(self._client.metrics())
+        sampled_at = self._now()
+        since = time.monotonic() - self._listed_at
+        changed = self._listing is None or told.keys() != self._listing.types.keys()
+        again = max(_LISTED_AGAIN, self._listing_cost / _LISTING_SHARE)
+        if since > _LISTED_EVERY or (changed and since > again):
+            self._list()
+        types = {} if self._listing is None else self._listing.types
+        reading = Reading(sampled_at, self._broker.statistics_interval, self._links)
+        return exposition.samples(told, types, reading, self._unlisted)
+
+    def _list(self) -> None:
+        """Learn what queues there are and what links them; without it the numbers are read all the same."""
+        started = time.monotonic()
+        try:
+            self._listing = read_listing(self._client)
+            self._unlisted = "declared since the queues were last listed"
+        except (ConnectionLost, CredentialsRefused) as error:
+            self._listing, self._unlisted = None, f"the management API cannot be read: {error}"
+        self._listed_at = time.monotonic()
+        self._listing_cost = self._listed_at - started
+
+    @property
+    def _links(self) -> Links:
+        return Links() if self._listing is None else self._listing.links
+
+    @property
+    def _budget(self) -> float:
+        """Seconds that one reading of the management API may take."""
+        return self._broker.management_share * self._interval
+
+    def _turn_to_metrics(self, why: str) -> bool:
+        """Read the Prometheus metrics from now on if that is allowed and they tell of every node's queues."""
+        nodes = frozenset() if self._listing is None else self._listing.nodes
+        if self._broker.api != "auto" or len(nodes) > len(self._broker.metrics):
+            return False
+        try:
+            if not self._exposition.read(self._client.metrics()):
+                return False
+        except (ConnectionLost, CredentialsRefused):
+            return False
+        log.info("broker %s: reading Prometheus metrics, as %s", self._broker.name, why)
+        self._prometheus, self._tried_at = True, time.monotonic()
+        return True
+
+    def _now(self) -> int:
+        return now_us() + round(self._client.clock_ahead * 1e6)
