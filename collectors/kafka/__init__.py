@@ -1,1 +1,1 @@
-"""A Kafka cluster: its groups and topics."""
+"""A Kafka cluster: what its consumer groups have before them, in messages and in time, and how they fare."""

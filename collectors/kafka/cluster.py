@@ -1,0 +1,166 @@
+"""The connections to a cluster's brokers: requests to all of them side by side. Blocks: use it in one thread."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from collectors.base import ConnectionLost
+from collectors.kafka.link import Link
+from collectors.kafka.settings import KafkaBroker
+from collectors.kafka.wire.cluster import Metadata, Node, metadata_request, read_metadata
+from collectors.kafka.wire.codec import Reader, Request
+from collectors.kafka.wire.groups import LIST_GROUPS, OFFSET_FETCH
+from lake.errors import UserError
+
+#: Leaders and topics are asked for again after so many seconds, and at once when one of them moved.
+METADATA_SECONDS = 5.0
+_AWAY_SECONDS = 2.0
+#: Requests under way to one broker: it works on one while we read the answer to another. Each must be small enough
+#: for the sockets' buffers, or both sides would wait for the other to read.
+_UNDER_WAY = 2
+
+
+class Job(NamedTuple):
+    """A request, and what to do with its answer."""
+
+    request: Request
+    take: Callable[[Reader], None]
+
+
+class Cluster:
+    """A cluster as far as it can be reached; ConnectionLost where no broker of it can."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        self._broker = broker
+        self._password: str | None = None
+        self._links: dict[int, Link] = {}
+        self._away: dict[int, tuple[float, str]] = {}
+        self._known_at = float("-inf")
+        self.metadata = Metadata({}, {})
+
+    def open(self) -> None:
+        """Find the cluster by any of the bootstrap addresses."""
+        self.close()
+        broker = self._broker
+        if broker.password is not None:
+            self._password = broker.password.read(f"the password of broker {broker.name!r}")
+        last: ConnectionLost | None = None
+        for address in broker.addresses():
+            try:
+                link = Link(broker, Node(*address), self._password)
+                try:
+                    _check(broker, link)
+                    self._learn(link)
+                finally:
+                    link.close()
+                return
+            except ConnectionLost as error:
+                last = error
+        assert last is not None
+        raise last
+
+    def close(self) -> None:
+        """Disconnect from all brokers."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        self._away.clear()
+
+    def forget_leaders(self) -> None:
+        """Something moved: ask for leaders again before the next reading."""
+        self._known_at = float("-inf")
+
+    def refresh(self) -> None:
+        """Learn topics and leaders anew if what is known is old, from any broker that answers."""
+        if time.monotonic() - self._known_at < METADATA_SECONDS:
+            return
+        for node in sorted(self.metadata.nodes, key=lambda node: node in self._away):
+            with suppress(ConnectionLost):
+                self._learn(self._link(node))
+                return
+        self.open()
+
+    def _learn(self, link: Link) -> None:
+        self.metadata = read_metadata(link.ask(metadata_request()))
+        self._known_at = time.monotonic()
+
+    def newest(self, node: int, api: int) -> int:
+        """The newest version of a request that a broker speaks; −1 where it does not, or is away."""
+        try:
+            return self._link(node).versions.get(api, (0, -1))[1]
+        except ConnectionLost:
+            return -1
+
+    def _link(self, node: int) -> Link:
+        away = self._away.get(node)
+        if away is not None and time.monotonic() < away[0]:
+            raise ConnectionLost(away[1])
+        link = self._links.get(node)
+        if link is not None and link.expired:
+            self._drop(node)
+            link = None
+        if link is None:
+            where = self.metadata.nodes.get(node)
+            if where is None:
+                raise ConnectionLost(f"broker {node} is not in the cluster now")
+            try:
+                link = self._links[node] = Link(self._broker, where, self._password)
+            except ConnectionLost as error:
+                self._away[node] = time.monotonic() + _AWAY_SECONDS, str(error)
+                raise
+            self._away.pop(node, None)
+        return link
+
+    def _drop(self, node: int) -> None:
+        link = self._links.pop(node, None)
+        if link is not None:
+            link.close()
+
+    def do(self, jobs: Mapping[int, Sequence[Job]]) -> dict[int, str]:
+        """Do every broker's jobs, the brokers side by side; brokers that failed, with the reason.
+
+        A broker that fails is asked nothing more; ConnectionLost if all that have jobs fail.
+        """
+        failed: dict[int, str] = {}
+        waiting = {node: deque(queue) for node, queue in jobs.items() if queue}
+        under_way: dict[int, deque[Job]] = {node: deque() for node in waiting}
+        while waiting:
+            for node in list(waiting):
+                try:
+                    link = self._link(node)
+                    if under_way[node]:
+                        answer = link.receive()
+                        job = under_way[node].popleft()
+                        self._fill(link, waiting[node], under_way[node])
+                        job.take(answer)
+                    else:
+                        self._fill(link, waiting[node], under_way[node])
+                except ConnectionLost as error:
+                    self._drop(node)
+                    self.forget_leaders()
+                    failed[node] = str(error)
+                    del waiting[node]
+                    continue
+                if not waiting[node] and not under_way[node]:
+                    del waiting[node]
+        if failed and len(failed) == sum(1 for queue in jobs.values() if queue):
+            raise ConnectionLost(next(iter(failed.values())))
+        return failed
+
+    @staticmethod
+    def _fill(link: Link, queue: deque[Job], under_way: deque[Job]) -> None:
+        while queue and len(under_way) < _UNDER_WAY:
+            job = queue.popleft()
+            link.send(job.request)
+            under_way.append(job)
+
+
+def _check(broker: KafkaBroker, link: Link) -> None:
+    for api, version in ((OFFSET_FETCH, 8), (LIST_GROUPS, 4)):
+        oldest, newest = link.versions.get(api, (0, -1))
+        if not oldest <= version <= newest:
+            raise UserError(f"broker {broker.name!r} is too old to be sampled", "Kafka 3.0 or newer is needed")

@@ -1,0 +1,307 @@
+"""One cycle of reading: groups, what they committed, **then** where partitions end, then the messages at the heads.
+
+In that order a group cannot have committed past an end that is read later: lag is never negative by construction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from collectors.kafka.cluster import Cluster, Job
+from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, UNKNOWN_TOPIC, words
+from collectors.kafka.heads import Heads
+from collectors.kafka.reading import GroupReading, Head, Place, Reading, matches
+from collectors.kafka.settings import KafkaBroker, Selection
+from collectors.kafka.wire.codec import Reader
+from collectors.kafka.wire.groups import (
+    CONSUMER_GROUP_DESCRIBE,
+    LIST_GROUPS,
+    Committed,
+    Listed,
+    Members,
+    describe_request,
+    list_groups_request,
+    offset_fetch_request,
+    read_classic_members,
+    read_consumer_members,
+    read_list_groups,
+    read_offset_fetch,
+)
+from collectors.kafka.wire.offsets import EARLIEST, LATEST, list_offsets_request, read_list_offsets
+from collectors.kafka.wire.records import Stamp
+
+Item = TypeVar("Item")
+
+_GROUPS_AT_ONCE = 100
+_PARTITIONS_AT_ONCE = 1500
+#: Members change seldom; they are asked for again after so many seconds, and at once when a group's state changed.
+_MEMBERS_SECONDS = 5.0
+#: Kinds of group that commit no offsets.
+_OTHER_KINDS = ("share",)
+_NO_LEADER = 5
+
+
+class ClusterReader:
+    """Reads one cluster again and again. Blocks: use it in one thread."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        self._broker = broker
+        self._cluster = Cluster(broker)
+        self._heads = Heads(self._cluster, broker.head_bytes)
+        self._identities: dict[str, bytes] = {}
+        self.made_anew = False  # a topic was deleted and made again since the last reading
+        self._coordinators: dict[str, tuple[int, Listed]] = {}
+        self._members: dict[str, tuple[float, str, Members | str]] = {}
+        self._topics_of: dict[str, Mapping[str, Mapping[int, int]]] = {}
+        self._starts: dict[Place, int] = {}
+
+    def open(self) -> None:
+        """Connect; ConnectionLost, CredentialsRefused or UserError if we are not served."""
+        self._cluster.open()
+        self._heads.forget()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._cluster.close()
+
+    def read(self) -> Reading:
+        """Everything once; ConnectionLost if no broker answers."""
+        self._cluster.refresh()
+        self._notice_new_topics()
+        partitions = self._partitions()
+        groups = self._groups(partitions)
+        at = time.time_ns() // 1_000_000
+        return self._rest(at, partitions, groups)
+
+    def _notice_new_topics(self) -> None:
+        identities = {name: topic.identity for name, topic in self._cluster.metadata.topics.items()}
+        known, self.made_anew = self._identities, False
+        if any(known.get(name, identity) != identity for name, identity in identities.items()):
+            self._heads.forget()
+            self._starts.clear()
+            self.made_anew = True
+        self._identities = identities
+
+    def _partitions(self) -> dict[str, tuple[int, ...]]:
+        return {
+            name: tuple(topic.leaders)
+            for name, topic in self._cluster.metadata.topics.items()
+            if topic.leaders and not topic.internal and not name.startswith("__") and _wanted(name, self._broker.topics)
+        }
+
+    # Groups
+
+    def _groups(self, partitions: Mapping[str, tuple[int, ...]]) -> tuple[GroupReading, ...]:
+        unlisted = self._list()
+        by_node: dict[int, list[Listed]] = defaultdict(list)
+        for node, listed in self._coordinators.values():
+            if node not in unlisted:
+                by_node[node].append(listed)
+        committed: dict[str, Committed] = {}
+        jobs: dict[int, list[Job]] = {}
+        for node, some in by_node.items():
+            jobs[node] = self._member_jobs(node, some)
+            for part in _parts([listed.name for listed in some], _GROUPS_AT_ONCE):
+                jobs[node].append(
+                    Job(offset_fetch_request(part), lambda answer: committed.update(read_offset_fetch(answer)))
+                )
+        failed = unlisted | self._cluster.do(jobs)
+        found = []
+        for name, (node, listed) in self._coordinators.items():
+            if (answer := committed.get(name)) is None:
+                reason = failed.get(node, "the broker did not tell the group's offsets")
+                before = self._topics_of.get(name, {})
+                found.append(GroupReading(name, listed.state, reason, before, failed=reason))
+            elif answer.error == NO_SUCH_GROUP:
+                continue
+            else:
+                found.append(self._group(listed, answer, partitions))
+        self._topics_of = {group.name: group.committed for group in found}
+        return tuple(found)
+
+    def _list(self) -> dict[int, str]:
+        """Learn which groups there are and who coordinates them; the brokers that did not tell, with the reason."""
+        told: dict[int, list[Listed]] = {}
+        failed: dict[int, str] = {}
+
+        def job(node: int) -> Job:
+            request = list_groups_request(self._cluster.newest(node, LIST_GROUPS))
+
+            def take(answer: Reader) -> None:
+                error, groups = read_list_groups(answer, request.version)
+                if error:
+                    failed[node] = words(error)
+                else:
+                    told[node] = groups
+
+            return Job(request, take)
+
+        failed |= self._cluster.do({node: [job(node)] for node in self._cluster.metadata.nodes})
+        # Groups of a coordinator that says nothing now are still there, as far as anybody knows.
+        coordinators = {name: was for name, was in self._coordinators.items() if was[0] in failed}
+        for node, groups in told.items():
+            for group in groups:
+                if group.kind not in _OTHER_KINDS and _wanted(group.name, self._broker.groups):
+                    coordinators[group.name] = node, group
+        self._coordinators = dict(sorted(coordinators.items()))
+        self._members = {name: was for name, was in self._members.items() if name in coordinators}
+        return failed
+
+    def _member_jobs(self, node: int, groups: list[Listed]) -> list[Job]:
+        """What is to be asked about members: only of groups that have some, and not each cycle."""
+        now = time.monotonic()
+        classic, modern = list[str](), list[str]()
+        for group in groups:
+            known = self._members.get(group.name)
+            if group.state in ("Empty", "Dead"):
+                self._members[group.name] = now, group.state, Members(0, {})
+            elif known is None or known[1] != group.state or now - known[0] >= _MEMBERS_SECONDS:
+                (modern if group.kind == "consumer" else classic).append(group.name)
+        states = {group.name: group.state for group in groups}
+
+        def take(answers: Mapping[str, Members | int]) -> None:
+            for name, answer in answers.items():
+                said = words(answer) if isinstance(answer, int) else answer
+                self._members[name] = now, states.get(name, ""), said
+
+        jobs = [
+            Job(describe_request(part, classic=True), lambda answer: take(read_classic_members(answer)))
+            for part in _parts(classic, _GROUPS_AT_ONCE)
+        ]
+        if modern and self._cluster.newest(node, CONSUMER_GROUP_DESCRIBE) >= 0:
+            jobs += [
+                Job(describe_request(part, classic=False), lambda answer: take(read_consumer_members(answer)))
+                for part in _parts(modern, _GROUPS_AT_ONCE)
+            ]
+        return jobs
+
+    def _group(self, listed: Listed, answer: Committed, partitions: Mapping[str, tuple[int, ...]]) -> GroupReading:
+        members = self._members.get(listed.name, (0.0, "", "the broker did not tell the group's members"))[2]
+        offsets = {topic: told for topic, told in answer.offsets.items() if topic in partitions}
+        if any(topic not in self._cluster.metadata.topics for topic in answer.offsets):
+            self._cluster.forget_leaders()  # a topic just created, or one that was deleted: its rows are left out
+        errors = {place: words(error) for place, error in answer.errors.items()}
+        failed = words(answer.error) if answer.error else None
+        return GroupReading(listed.name, listed.state, members, offsets, errors, failed)
+
+    # Ends, starts and heads
+
+    def _rest(self, at: int, partitions: dict[str, tuple[int, ...]], groups: tuple[GroupReading, ...]) -> Reading:
+        read = {topic for group in groups for topic in group.committed}
+        if not self._broker.unread_topics:
+            partitions = {topic: parts for topic, parts in partitions.items() if topic in read}
+        ends = self._offsets(_places(partitions), LATEST)
+        partitions = _without_absent(partitions, ends)
+        stable = {topic for group in groups if self._stable(group) for topic in group.committed if topic in partitions}
+        stable_ends = self._offsets(_places({topic: partitions[topic] for topic in stable}), LATEST, stable=True)
+        heads, behind = self._behind(partitions, groups, ends, stable_ends)
+        starts: dict[Place, int | str] = {}
+        stamps: Mapping[Head, Stamp | str | None] = {}
+        if self._broker.lag_in_time:
+            self._heads.begin()
+            stamps = self._heads.read(heads, self._leader, starts)
+        starts |= self._offsets((place for place in behind if place not in starts), EARLIEST)
+        self._starts = {place: start for place, start in starts.items() if isinstance(start, int)}
+        if self._broker.lag_in_time:
+            # Where retention overtook a group, it goes on at the first message that is left.
+            moved = {}
+            for head, end in heads.items():
+                start = self._starts.get((head.topic, head.partition), 0)
+                if head.offset < start < end:
+                    moved[Head(head.topic, head.partition, start)] = end
+            if moved:
+                stamps = self._heads.read(moved, self._leader, starts)
+        return Reading(at, partitions, groups, ends, stable_ends, starts, stamps)
+
+    def _stable(self, group: GroupReading) -> bool:
+        return matches(group.name, self._broker.read_committed)
+
+    def _behind(
+        self,
+        partitions: Mapping[str, tuple[int, ...]],
+        groups: tuple[GroupReading, ...],
+        ends: Mapping[Place, int | str],
+        stable_ends: Mapping[Place, int | str],
+    ) -> tuple[dict[Head, int], set[Place]]:
+        """The heads of all groups with messages before them, and the partitions whose first offset matters."""
+        heads: dict[Head, int] = {}
+        behind: set[Place] = set()
+        for group in groups:
+            limits = stable_ends if self._stable(group) else ends
+            for topic, offsets in group.committed.items():
+                for partition in partitions.get(topic, ()):
+                    place = topic, partition
+                    end, offset = limits.get(place), offsets.get(partition, -1)
+                    if not isinstance(end, int) or offset >= end:
+                        continue
+                    behind.add(place)
+                    if offset >= 0:
+                        first = max(offset, self._starts.get(place, 0))
+                        if first < end:
+                            heads[Head(topic, partition, first)] = end
+        return heads, behind
+
+    def _leader(self, topic: str, partition: int) -> int:
+        known = self._cluster.metadata.topics.get(topic)
+        return known.leaders.get(partition, -1) if known is not None else -1
+
+    def _offsets(self, places: Iterable[Place], which: int, *, stable: bool = False) -> dict[Place, int | str]:
+        """A partition's next, stable or first offset, or why it is unknown."""
+        found: dict[Place, int | str] = {}
+        by_node: dict[int, list[Place]] = defaultdict(list)
+        for place in places:
+            by_node[self._leader(*place)].append(place)
+        found.update(dict.fromkeys(by_node.pop(-1, ()), words(_NO_LEADER)))
+
+        def take(answer: Reader) -> None:
+            for topic, partitions in read_list_offsets(answer).items():
+                for partition, (error, offset) in partitions.items():
+                    found[topic, partition] = words(error) if error else offset
+                    if error in MOVED:
+                        self._cluster.forget_leaders()
+
+        jobs = {
+            node: [
+                Job(list_offsets_request(_by_topic(part), which, stable=stable), take)
+                for part in _parts(some, _PARTITIONS_AT_ONCE)
+            ]
+            for node, some in by_node.items()
+        }
+        for node, reason in self._cluster.do(jobs).items():
+            for place in by_node[node]:
+                found.setdefault(place, reason)
+        return found
+
+
+def _wanted(name: str, selection: Selection) -> bool:
+    return matches(name, selection.include) and not matches(name, selection.exclude)
+
+
+def _places(partitions: Mapping[str, tuple[int, ...]]) -> Iterator[Place]:
+    return ((topic, partition) for topic, parts in partitions.items() for partition in parts)
+
+
+def _by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in places:
+        topics[topic].append(partition)
+    return topics
+
+
+def _without_absent(
+    partitions: dict[str, tuple[int, ...]], ends: Mapping[Place, int | str]
+) -> dict[str, tuple[int, ...]]:
+    """Topics of which not even the leaders know anything are just being made, or gone: they are left out."""
+    absent = words(UNKNOWN_TOPIC)
+    return {
+        topic: parts
+        for topic, parts in partitions.items()
+        if any(ends.get((topic, partition)) != absent for partition in parts)
+    }
+
+
+def _parts(items: list[Item], size: int) -> Iterator[list[Item]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,60 @@
+"""What one cycle of reading found: plain data, from which samples are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import NamedTuple, TypeAlias
+
+from collectors.kafka.wire.groups import Members
+from collectors.kafka.wire.records import Stamp
+
+#: A partition of a topic.
+Place: TypeAlias = tuple[str, int]
+
+
+class Head(NamedTuple):
+    """The place in the log where a group goes on: the first message at or after ``offset``."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReading:
+    """One consumer group: its members (or why they are unknown) and its committed offsets (or why they are).
+
+    ``committed`` has −1 where nothing is committed; ``errors`` says of partitions why their offset is not told.
+    """
+
+    name: str
+    state: str
+    members: Members | str
+    committed: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    errors: Mapping[Place, str] = field(default_factory=dict)
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One cycle. Times are in milliseconds since 1970, on our clock: Kafka does not tell its own.
+
+    ``partitions``: the topics that are there. ``ends`` and ``stable_ends`` (the last stable offsets, of topics that
+    are read committed): the next offset, or why it is unknown. ``starts``: the first offset that is still kept, where
+    it mattered. ``stamps``: the message at each head; None where nothing but control records is left; or why unknown.
+    """
+
+    at: int
+    partitions: Mapping[str, tuple[int, ...]]
+    groups: tuple[GroupReading, ...]
+    ends: Mapping[Place, int | str]
+    stable_ends: Mapping[Place, int | str]
+    starts: Mapping[Place, int | str]
+    stamps: Mapping[Head, Stamp | str | None]
+
+
+def matches(name: str, globs: tuple[str, ...]) -> bool:
+    """Whether ``name`` matches one of ``globs``."""
+    return any(glob == "*" or fnmatchcase(name, glob) for glob in globs)

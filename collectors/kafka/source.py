@@ -1,0 +1,61 @@
+"""Kafka as a source of samples: the cycle runs in a thread of its own, because its sockets block."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from collectors.kafka.history import History
+from collectors.kafka.parse import samples
+from collectors.kafka.reader import ClusterReader
+from collectors.kafka.settings import KafkaBroker
+from collectors.samples import Sample
+from collectors.thread import Threads
+
+log = logging.getLogger(__name__)
+
+
+class KafkaSource:
+    """Reads one cluster's groups and topics. ``skewed`` is told how many clocks were ahead of ours in a cycle."""
+
+    def __init__(self, broker: KafkaBroker, skewed: Callable[[int], None] = lambda number: None) -> None:
+        self._broker = broker
+        self._skewed = skewed
+        self._reader = ClusterReader(broker)
+        self._history = History(broker.status)
+        self._threads: Threads | None = None
+
+    async def open(self) -> None:
+        """Connect to the first broker that answers, and learn of the others."""
+        await self.close()
+        self._threads = Threads(f"kafka-sampler-{self._broker.name}")
+        await self._threads.do(self._reader.open)
+
+    async def read(self) -> Sequence[Sample]:
+        """Every topic and group once."""
+        assert self._threads is not None, "it is not open"
+        found, ahead = await self._threads.do(self._read)
+        if ahead:
+            self._skewed(ahead)
+        return found
+
+    async def close(self) -> None:
+        """Disconnect, after the cycle that is under way."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await threads.do(self._reader.close)
+            threads.close()
+
+    def _read(self) -> tuple[list[Sample], int]:
+        reading = self._reader.read()
+        if self._reader.made_anew:
+            self._history.forget()
+        seen: set[tuple[str, str]] = set()
+
+        def judge(group: str, topic: str, progress: Mapping[int, tuple[int, int]], alive: bool) -> str | None:
+            seen.add((group, topic))
+            return self._history.judge(group, topic, progress, reading.at, alive=alive)
+
+        found = samples(reading, self._broker, judge)
+        self._history.keep(seen)
+        return found
