@@ -69,7 +69,14 @@ def samples_table(samples: Sequence[Sample], broker: str, source: str) -> pa.Tab
     for name in ("queue", "sampled_at", "subscriber", *METRIC_NAMES):
         values = [getattr(sample, name) for sample in samples]
         columns[name] = pa.array(values, type=QUEUE_SAMPLES.schema.field(name).type)
-    reasons = [list(sample.unavailable.items()) for sample in samples]
-    columns["unavailable"] = pa.array(reasons, type=QUEUE_SAMPLES.schema.field("unavailable").type)
+    columns["unavailable"] = _reasons([sample.unavailable for sample in samples])
     columns["broker"] = pa.repeat(pa.scalar(broker), len(samples))
     return pa.table(columns | stamp(source, len(samples)))
+
+
+def _reasons(maps: Sequence[Mapping[str, str]]) -> pa.Array:
+    """The column ``unavailable``. Thousands of queues lack the same for the same reasons: each set is made once."""
+    places: dict[tuple[tuple[str, str], ...], int] = {}
+    taken = [places.setdefault(tuple(reasons.items()), len(places)) for reasons in maps]
+    distinct = pa.array([list(pairs) for pairs in places], type=QUEUE_SAMPLES.schema.field("unavailable").type)
+    return distinct.take(pa.array(taken, type=pa.int64()))
