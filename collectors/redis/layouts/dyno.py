@@ -32,8 +32,10 @@ _UNTOLD = UNTOLD_ANYWHERE | {
     "acked_total": "the recipe does not count",
     "redelivered_total": "the recipe does not count deliveries",
 }
-_IN_FLIGHT = "all messages are in flight, and their scores are deadlines: the time of the push is not kept"
-_DELAYED = "all messages are delayed, and their scores are due times: the time of the push is not kept"
+_UNTOLD_IN_FLIGHT = _UNTOLD | {
+    "oldest_age_seconds": "all messages are in flight, and their scores are deadlines: the time of the push is not kept"
+}
+_UNTOLD_DELAYED = _UNTOLD | {"oldest_age_seconds": "all messages are delayed: their scores are due times"}
 
 
 @dataclass(slots=True)
@@ -169,11 +171,13 @@ def read(name: str, shards: tuple[Shard, ...], now: int) -> Reading:
             heads.append(next(answers))
         ages += [age(now, float(head[1]) // 1 * 1000) for head in heads if head and float(head[1]) < due]
         in_flight += sum(next(answers) for _ in shard.unack)
-    missing = dict(_UNTOLD)
+    missing = _UNTOLD
     oldest = max(ages, default=None)
     if oldest is None:
-        if in_flight or delayed:
-            missing["oldest_age_seconds"] = _IN_FLIGHT if in_flight else _DELAYED
+        if in_flight:
+            missing = _UNTOLD_IN_FLIGHT
+        elif delayed:
+            missing = _UNTOLD_DELAYED
         else:
             oldest = 0.0
     return [
