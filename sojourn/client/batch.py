@@ -10,13 +10,17 @@ from sojourn.client.events import Event
 
 @dataclass(slots=True)
 class Batch:
-    """``conflated`` is how many events its ``summaries`` stand for; ``tries`` how often it was sent."""
+    """``conflated`` is how many events its ``summaries`` stand for.
+
+    ``held`` is how many the format needs no piece for: what it says of them goes with a later event of the attempt.
+    """
 
     sequence: int
     events: list[str] = field(default_factory=list)
     summaries: list[str] = field(default_factory=list)
     polls: list[str] = field(default_factory=list)
     conflated: int = 0
+    held: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.events or self.summaries or self.polls)
@@ -24,7 +28,7 @@ class Batch:
     @property
     def stands_for(self) -> int:
         """How many events it tells of, single or summarised."""
-        return len(self.events) + self.conflated
+        return len(self.events) + self.conflated + self.held
 
     def split(self) -> tuple[Batch, Batch] | None:
         """Two halves, where the whole was too large for the collector; None where it is one thing already.
@@ -33,7 +37,7 @@ class Batch:
         """
         if len(self.events) + len(self.summaries) + len(self.polls) < 2:
             return None
-        first, second = Batch(self.sequence), Batch(-1)
+        first, second = Batch(self.sequence, held=self.held), Batch(-1)
         for name in ("events", "summaries", "polls"):
             things = getattr(self, name)
             # What is single goes to the half that has less.
@@ -52,8 +56,8 @@ class Format(Protocol):
 
     path: str
 
-    def event(self, event: Event) -> str:
-        """One event, encoded."""
+    def event(self, event: Event) -> str | None:
+        """One event, encoded; None where a later event of the same attempt will tell of it, too."""
 
     def summary(self, row: dict[str, Any]) -> str:
         """One row of ``event_summaries``, encoded."""

@@ -1,8 +1,9 @@
 """How events go to any OpenTelemetry collector: OTLP/HTTP in JSON, ``POST /v1/traces``, one span an event.
 
-A send span says enqueued, a receive span received, a settle span with ``sojourn.outcome`` how an attempt ended. Spans
-cannot carry summaries: where the buffer overflows, or polls were counted, a span ``sojourn.report`` holds their rows as
-JSON in the attributes ``sojourn.summaries`` and ``sojourn.polls``.
+A send span says enqueued. A process span says received, at its start, and how the attempt ended, at its end: a span can
+only be told when it has ended, so that a ``received`` waits here for its end. An ending whose beginning is not known is
+a settle span. ``sojourn.outcome`` names each ending. Spans cannot carry summaries: where the buffer overflows, or polls
+were counted, a span ``sojourn.report`` holds their rows as JSON in ``sojourn.summaries`` and ``sojourn.polls``.
 """
 
 from __future__ import annotations
@@ -18,25 +19,43 @@ from sojourn.client.events import Event
 PATH = "/v1/traces"
 _INTERNAL, _PRODUCER, _CONSUMER = 1, 4, 5
 _ERROR = 2
+#: Attempts under way that are remembered.
+MOST_BEGUN = 16_384
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 #: Broker → ``messaging.system``, where the semantic conventions have another word.
 SYSTEMS = {"sqs": "aws_sqs"}
 
 
 class OtlpFormat:
-    """Writes events as spans; ids follow from the event, so that one that is sent again is the same span."""
+    """Writes events as spans; ids follow from the event, so that one that is told again is the same span."""
 
     path = PATH
 
     def __init__(self, worker: str | None) -> None:
         self._worker = worker
+        #: Attempt → when it began, in microseconds; the oldest goes first, and is then told by a settle span alone.
+        self._begun: dict[tuple[object, ...], int] = {}
         resource = {"attributes": [_attribute("service.name", worker or "unknown_service")]}
         self._head = f'{{"resourceSpans":[{{"resource":{_json(resource)},"scopeSpans":[{{"scope":{{"name":"sojourn"}},'
 
-    def event(self, event: Event) -> str:
-        """One event as a span."""
+    def event(self, event: Event) -> str | None:
+        """One event as a span; None for a beginning, which goes with its end."""
         kind = event.event_type
-        operation = {"enqueued": "send", "received": "receive"}.get(kind, "settle")
+        attempt = (event.broker, event.queue, event.subscriber, event.message_id, event.attempt)
+        started = event.occurred_at
+        if kind == "enqueued":
+            operation = "send"
+        elif kind == "received":
+            self._begun[attempt] = event.occurred_at
+            if len(self._begun) > MOST_BEGUN:
+                self._begun.pop(next(iter(self._begun)))
+            return None
+        else:
+            begun = self._begun.pop(attempt, None)
+            if begun is None and event.processing_seconds is not None:
+                begun = event.occurred_at - round(event.processing_seconds * 1e6)
+            operation = "settle" if begun is None else "process"
+            started = event.occurred_at if begun is None else min(begun, event.occurred_at)
         attributes: dict[str, str | int | None] = {
             "messaging.system": SYSTEMS.get(event.broker, event.broker),
             "messaging.operation.type": operation,
@@ -50,12 +69,11 @@ class OtlpFormat:
             "sojourn.attempt": event.attempt,
             "sojourn.priority": event.priority,
             "sojourn.worker": self._worker,
-            "sojourn.outcome": kind if operation == "settle" else None,
+            "sojourn.outcome": kind if operation != "send" else None,
             "error.type": event.reason if kind in ("failed", "dead_lettered") else None,
         }
         digest = blake2b(repr(event).encode(), digest_size=24).hexdigest()
         known = event.trace_id is not None and _TRACE_ID.fullmatch(event.trace_id)
-        started = event.occurred_at - round((event.processing_seconds or 0.0) * 1e6)
         span: dict[str, Any] = {
             "traceId": event.trace_id if known else digest[:32],
             "spanId": digest[32:],

@@ -13,7 +13,8 @@ from enum import Enum
 from typing import Any
 from urllib.parse import urlsplit
 
-TIMEOUT_SECONDS = 10.0
+#: Longer than the collector's own ``answer_seconds``: it says itself when a request is to come again.
+TIMEOUT_SECONDS = 35.0
 #: A connection that was idle for longer is opened anew: servers close theirs after 5 seconds or more.
 IDLE_SECONDS = 3.0
 MAX_ANSWER_BYTES = 4 * 1024 * 1024

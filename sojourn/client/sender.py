@@ -132,20 +132,25 @@ class Sender:
         for start in range(0, len(raws), size):
             for raw in raws[start : start + size]:
                 event = buffer.judge(raw)
-                if event.message_id:
-                    batch.events.append(wire.event(event))
-                else:
+                if not event.message_id:
                     nameless.append(event)  # it can be counted, but not told apart
+                elif (piece := wire.event(event)) is not None:
+                    batch.events.append(piece)
+                else:
+                    batch.held += 1
             self._yield()
         with self._writing:
             buffer.count(nameless)
             rows, batch.conflated = buffer.take_summaries(MOST_SUMMARIES)
-            self._taken = len(batch.events) + batch.conflated
+            self._taken = batch.stands_for
         for start in range(0, len(rows), LEAST_SLICE):
             batch.summaries += [wire.summary(row) for row in rows[start : start + LEAST_SLICE]]
             self._yield()
         batch.polls = [wire.poll(*key, *counts) for key, counts in self._polls.take().items()]
         if not batch:
+            with self._writing:
+                self._taken = 0
+                self._books.sent += batch.held
             return None
         self._sequence = batch.sequence
         with self._writing:
@@ -190,7 +195,7 @@ class Sender:
             self._outbox.popleft()
             self._books.batches += 1
             self._books.refused += refused
-            self._books.sent += len(batch.events) - refused
+            self._books.sent += len(batch.events) + batch.held - refused
             self._books.summarised += batch.conflated
 
     def _gone(self, batch: Batch) -> None:
