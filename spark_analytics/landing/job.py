@@ -112,7 +112,8 @@ class LandingJob:
         if name != MESSAGE_EVENTS.name:
             interval = max(interval, LOOK_SECONDS)
         writer = (
-            stream.writeStream.queryName(f"sojourn-land-{name}")
+            parse(stream, TABLES[name])  # here, once: its plan costs more than a small batch
+            .writeStream.queryName(f"sojourn-land-{name}")
             .option("checkpointLocation", str(checkpoint))
             .foreachBatch(self._handler(topic, name))
         )
@@ -143,7 +144,7 @@ class LandingJob:
                     landing = landing or Landing(
                         Lake(self._lake.root), name, topic.name, topic.id, self._transport.compact_every
                     )
-                    rows, rejected = landing.write(parse(batch, TABLES[name]).toArrow())
+                    rows, rejected = landing.write(batch.toArrow())
                 except Exception as error:
                     self._causes.setdefault(topic.name, error)
                     # Spark parses what we raise by regular expressions, which a long trace overflows: keep it short.
