@@ -37,7 +37,7 @@ def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> No
     UserError where the settings are wrong, another process collects the same brokers, or no broker could be reached
     within ``connect_grace`` seconds from the start. A broker that is lost later is tried again for ever.
     """
-    if not settings.brokers:
+    if not settings.brokers and not settings.receive.enabled:
         raise UserError("there is no broker to collect from", "list one in [[collect.brokers]]")
     makers = {broker.name: factory(broker.kind) for broker in settings.brokers}
     lake = Lake(lake_root)
@@ -47,6 +47,9 @@ def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> No
         for broker in settings.brokers:
             lock = lake.state_path("locks", f"collect-{_file_name(broker.name)}.lock")
             held.enter_context(only_one(lock, f"a collector of broker {broker.name!r}"))
+        if settings.receive.enabled:
+            lock = lake.state_path("locks", f"receive-{_file_name(settings.receive.name)}.lock")
+            held.enter_context(only_one(lock, f"a receiver {settings.receive.name!r}"))
         if settings.metrics_port is not None:
             metrics.registry.register(Exposition(board))
             metrics.serve(settings.metrics_host, settings.metrics_port)
@@ -54,7 +57,17 @@ def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> No
         held.callback(writer.close)
         context = Context(settings, writer, metrics, board)
         collectors = [collector for broker in settings.brokers for collector in makers[broker.name](broker, context)]
+        if settings.receive.enabled:
+            collectors.append(_receiver(context))
         asyncio.run(collect(collectors, stop, metrics, grace=settings.connect_grace))
+
+
+def _receiver(context: Context) -> Collector:
+    try:
+        from collectors.receive.receiver import Receiver
+    except ModuleNotFoundError as error:
+        raise UserError(f"the package {error.name!r} is missing", "pip install 'sojourn[collectors]'") from None
+    return Receiver(context)
 
 
 async def collect(

@@ -33,6 +33,7 @@ class SelfMetrics:
         self.rejected: Counter = own("rejected_total")
         self.skewed: Counter = own("skewed_total")
         self.duplicates: Counter = own("duplicates_total")
+        self.ignored: Counter = own("ignored_total")
         self.lost: Counter = own("lost_total")
         self.unmatched: Gauge = own("unmatched")
         self.queues: Gauge = own("queues")

@@ -105,6 +105,7 @@ OWN_METRICS: tuple[Metric, ...] = (
     _own("sojourn_collector_rejected_total", "counter", "records", "Records that could not be read"),
     _own("sojourn_collector_skewed_total", "counter", "events", "Events whose age was below zero: a clock is off"),
     _own("sojourn_collector_duplicates_total", "counter", "events", "Events that came again and were dropped"),
+    _own("sojourn_collector_ignored_total", "counter", "spans", "Spans received that tell of no message"),
     _own("sojourn_collector_lost_total", "counter", "records", "Records that the source discarded unread"),
     _own("sojourn_collector_unmatched", "gauge", "events", "Ends of messages that were not known"),
     _own("sojourn_collector_queues", "gauge", "queues", "Queues and subscribers in the last reading"),

@@ -2,10 +2,60 @@
 
 from __future__ import annotations
 
-from collectors.broker import Settings
+from ipaddress import ip_address
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from collectors.broker import Secret, Settings
+
+_MIB = 1024 * 1024
+
+
+class ReceiveTls(Settings):
+    """The certificate that the receiver shows, PEM files; without it, it speaks plain text."""
+
+    certificate: Path
+    key: Path
 
 
 class ReceiveSettings(Settings):
     """The receiver; off unless enabled."""
 
     enabled: bool = False
+    name: str = Field(default="receive", min_length=1, description="tells receivers of one lake apart")
+    host: str = Field(default="127.0.0.1", description="address to listen on; any but the loopback's needs a token")
+    grpc_port: int | None = Field(default=4317, ge=1, le=65535, description="OTLP/gRPC; null: not offered")
+    http_port: int | None = Field(default=4318, ge=1, le=65535, description="OTLP/HTTP and the client's events")
+    token: Secret | None = Field(default=None, description="what senders give as 'Authorization: Bearer …'")
+    tls: ReceiveTls | None = None
+    names: dict[str, str] = Field(
+        default_factory=dict, description="messaging.system of spans → the broker's name in records"
+    )
+    max_request_bytes: int = Field(default=16 * _MIB, ge=1024, description="of one request, unpacked")
+    max_spans: int = Field(default=50_000, ge=1, description="messages that one request may tell of")
+    max_pending_bytes: int = Field(default=64 * _MIB, ge=1024, description="of requests that are not answered yet")
+    max_pending: int = Field(default=1_000, ge=1, description="requests that are not answered yet")
+    answer_seconds: float = Field(default=30.0, gt=0, description="after which a request is told to come again")
+    horizon_seconds: float = Field(default=900.0, gt=0, description="how long a repeated event is known as such")
+    horizon_events: int = Field(default=4_000_000, ge=1000, le=8_000_000, description="and how many events, at most")
+    remembered: int = Field(default=100_000, ge=1, description="messages whose send span is remembered")
+
+    @model_validator(mode="after")
+    def _guarded(self) -> ReceiveSettings:
+        if self.token is None and not _is_loopback(self.host):
+            raise ValueError('a host other than the loopback needs token = { env = "NAME" } or { file = "path" }')
+        if self.grpc_port is None and self.http_port is None:
+            raise ValueError("set grpc_port, http_port or both")
+        if self.max_pending_bytes < self.max_request_bytes:
+            raise ValueError("max_pending_bytes must hold one request of max_request_bytes")
+        return self
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

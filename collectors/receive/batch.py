@@ -1,0 +1,161 @@
+"""One group of requests on its way into bronze: what it told, what each sender is answered, and the commit."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from collectors.bronze import Bronze
+from collectors.receive import decode, events
+from collectors.receive.horizon import Horizon
+from collectors.receive.identity import NOTHING, Keys, made
+from collectors.receive.inbox import Answer, Request
+from collectors.receive.ledger import Ledger
+from collectors.receive.polls import PollCount
+from collectors.receive.rows import Row, client_table, skewed, span_table
+from collectors.receive.spans import Poll, SpanReader, Told
+from collectors.receive.status import Code
+from collectors.records import RAW_LIMIT, Rejected, now_us
+
+log = logging.getLogger(__name__)
+
+SPANS, CLIENT = "otlp", "client"  # sources in records
+_POLLED = b"p"
+
+
+@dataclass(slots=True)
+class Batch:
+    """What a group of requests told, ready to be committed. ``answers`` stand beside ``requests``."""
+
+    requests: list[Request]
+    answers: list[Answer] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
+    keys: list[Keys] = field(default_factory=list)
+    numbered: list[events.Sent] = field(default_factory=list)
+    polls: list[PollCount] = field(default_factory=list)
+    poll_keys: list[Keys] = field(default_factory=list)
+    rejected: dict[str, Rejected] = field(default_factory=dict)
+    spans: int = 0
+    ignored: int = 0
+    folded: int = 0
+    duplicates: int = 0
+    skewed: int = 0
+    conflated: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Events that are new."""
+        return sum(table.num_rows for table in self.tables)
+
+    def commit(self, bronze: Bronze, ledger: Ledger) -> None:
+        """Write everything durably, the same again doing no harm; on the lake's thread."""
+        ledger.summaries(bronze, self.numbered)
+        ledger.polls(bronze, self.numbered, self.polls, self.poll_keys)
+        if self.rows:
+            ledger.events(bronze, pa.concat_tables(self.tables), self.keys)
+        if self.rejected:
+            ledger.rejected(bronze, list(self.rejected.values()))
+
+    def refuse(self, reason: str, raw: str) -> None:
+        """Count a record that could not be read; the first of its kind is kept whole."""
+        first = self.rejected.get(reason)
+        self.rejected[reason] = (
+            Rejected(0, now_us(), reason, raw) if first is None else first._replace(times=first.times + 1)
+        )
+
+
+class BatchReader:
+    """Reads groups of requests, on one thread, each committed before the next is read."""
+
+    def __init__(self, spans: SpanReader, horizon: Horizon, most: int) -> None:
+        self._spans = spans
+        self._horizon = horizon
+        self._most = most
+
+    def read(self, requests: list[Request]) -> list[Batch]:
+        """The group as one batch; where one request breaks our own code, each for itself, and that one refused."""
+        try:
+            return [self._read(requests)]
+        except Exception:
+            log.exception("a request could not be read: each of its group is read for itself")
+        batches = []
+        for request in requests:
+            try:
+                batches.append(self._read([request]))
+            except Exception as error:
+                batch = Batch([request], [Answer(Code.INVALID_ARGUMENT, "the request could not be read")])
+                reason = f"the receiver could not read it: {type(error).__name__}"
+                batch.refuse(reason, decode.shown_bytes(request.body, RAW_LIMIT))
+                batches.append(batch)
+        return batches
+
+    def _read(self, requests: list[Request]) -> Batch:
+        batch = Batch(requests)
+        told: dict[int, Told] = {}
+        client_rows: list[Row] = []
+        for index, request in enumerate(requests):
+            try:
+                if request.format == "events":
+                    sent = events.read(request.body, self._most)
+                    batch.answers.append(_take_events(batch, sent, client_rows))
+                else:
+                    parse = decode.protobuf if request.format == "protobuf" else decode.as_json
+                    told[index] = self._spans.sends(parse(request.body))
+                    batch.answers.append(Answer(Code.OK))
+            except (decode.Malformed, events.Malformed) as malformed:
+                batch.answers.append(Answer(Code.INVALID_ARGUMENT, str(malformed)))
+                batch.refuse(str(malformed), decode.shown_bytes(request.body, RAW_LIMIT))
+        rows: list[Row] = []
+        polls: list[Poll] = []
+        for index, one in told.items():
+            self._spans.rest(one)
+            rows += one.rows
+            polls += one.polls
+            batch.spans += one.spans
+            batch.ignored += one.ignored
+            batch.folded += one.folded
+            if one.refused:
+                batch.answers[index] = Answer(Code.OK, one.refused[0][1], rejected=len(one.refused))
+            for span, reason in one.refused:
+                raw = "" if reason in batch.rejected else decode.shown(span)
+                batch.refuse(reason, raw)
+        for made_of, gathered, source in ((span_table, rows, SPANS), (client_table, client_rows, CLIENT)):
+            if gathered:
+                table, keys = made_of(gathered, self._horizon, source)
+                batch.tables.append(table)
+                batch.keys.append(keys)
+                batch.duplicates += len(gathered) - table.num_rows
+                batch.skewed += skewed(gathered)
+        self._take_polls(batch, polls)
+        return batch
+
+    def _take_polls(self, batch: Batch, polls: Sequence[Poll]) -> None:
+        if not polls:
+            return
+        count = len(polls)
+        _, _, keys = made([poll.context for poll in polls], [_POLLED] * count, [NOTHING] * count)
+        fresh = self._horizon.new(keys)
+        batch.poll_keys.append(keys[fresh])
+        for index in np.flatnonzero(fresh):
+            poll = polls[int(index)]
+            empty = None if poll.empty is None else int(poll.empty)
+            batch.polls.append(PollCount((poll.broker, poll.queue, poll.subscriber), 1, empty))
+
+
+def _take_events(batch: Batch, sent: events.Sent, rows: list[Row]) -> Answer:
+    rows += sent.rows
+    batch.conflated += sent.conflated
+    if sent.numbered:
+        batch.numbered.append(sent)
+    rejected: list[dict[str, Any]] = []
+    for what, index, reason in sent.rejected:
+        rejected.append({"list": what, "index": index, "reason": reason})
+        batch.refuse(f"{what}: {reason}", f"sender {sent.sender}, sequence {sent.sequence}, index {index}")
+    answer = {"accepted": len(sent.rows), "rejected": rejected}
+    return Answer(Code.OK, body=json.dumps(answer).encode())

@@ -1,0 +1,52 @@
+"""Where the doors hand in what came, and wait until it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+
+from collectors.receive.inbox import Answer, Format, Inbox, Request
+from collectors.receive.status import Code
+
+#: After so many seconds a sender may come again.
+RETRY_SECONDS = 1
+
+
+class Desk:
+    """Belongs to the doors' event loop."""
+
+    def __init__(self, inbox: Inbox, token: str | None, answer_seconds: float) -> None:
+        self._inbox = inbox
+        self._token = None if token is None else f"Bearer {token}".encode()
+        self._seconds = answer_seconds
+
+    def admits(self, authorization: str | None) -> bool:
+        """Whether the header says what it must; takes as long for a wrong token as for a right one."""
+        if self._token is None:
+            return True
+        return hmac.compare_digest((authorization or "").encode("utf-8", "replace"), self._token)
+
+    async def hand_in(self, format: Format, body: bytes) -> Answer:
+        """The answer to a request, once it is durable, or refused."""
+        loop = asyncio.get_running_loop()
+        coming: asyncio.Future[Answer] = loop.create_future()
+
+        def answer(given: Answer) -> None:
+            try:
+                loop.call_soon_threadsafe(_give, coming, given)
+            except RuntimeError:
+                return  # the doors are closed: nobody waits any more
+
+        if not self._inbox.offer(Request(format, body, answer)):
+            if self._inbox.is_open:
+                return Answer(Code.RESOURCE_EXHAUSTED, "too much is pending", retry_seconds=RETRY_SECONDS)
+            return Answer(Code.UNAVAILABLE, "the receiver is not ready", retry_seconds=RETRY_SECONDS)
+        try:
+            return await asyncio.wait_for(coming, self._seconds)
+        except TimeoutError:
+            return Answer(Code.UNAVAILABLE, "not durable in time", retry_seconds=RETRY_SECONDS)
+
+
+def _give(coming: asyncio.Future[Answer], given: Answer) -> None:
+    if not coming.done():
+        coming.set_result(given)

@@ -1,0 +1,129 @@
+"""What our own client sends to ``POST /v1/events``: events, summaries and polls, judged one by one.
+
+The wire format stands in docs/otlp.md. Whole requests are refused (Malformed) only where nothing can be made of them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from collectors.receive.identity import key_of
+from collectors.receive.polls import PollCount
+from collectors.receive.rows import Row
+from collectors.receive.summaries import summary
+from collectors.receive.values import Bad, count, text, whole, within
+from lake.tables import EVENT_TYPES
+
+VERSION = 1
+_TYPES = frozenset(EVENT_TYPES)
+_END = 253_402_214_400_000_000  # 9999-12-31, microseconds
+_INT32 = 2**31
+_CLOCKS = (None, "broker", "producer")
+
+
+class Malformed(ValueError):
+    """A request that is none, or none of this version."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """One request of the client. ``rejected`` holds (list, index in it, reason)."""
+
+    sender: str
+    sequence: int
+    rows: list[Row] = field(default_factory=list)
+    summaries: list[dict[str, Any]] = field(default_factory=list)
+    polls: list[PollCount] = field(default_factory=list)
+    conflated: int = 0
+    rejected: list[tuple[str, int, str]] = field(default_factory=list)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it holds what has no id of its own, so that its sequence must tell a repetition."""
+        return bool(self.summaries or self.polls)
+
+
+def read(body: bytes, most: int) -> Sent:
+    """The request in ``body``, of at most ``most`` events; Malformed."""
+    try:
+        request = json.loads(body)
+        if not isinstance(request, dict) or request.get("version") != VERSION:
+            raise Malformed(f"a request is an object with version {VERSION}")
+        lists = [request.get(name) or [] for name in ("events", "summaries", "polls")]
+        if not all(isinstance(one, list) for one in lists) or sum(map(len, lists)) > most:
+            raise Malformed(f"events, summaries and polls are lists of at most {most} in all")
+        sent = Sent(
+            text(request.get("sender"), "sender"),
+            whole(request.get("sequence"), "sequence", 0, 2**62),
+            conflated=whole(request.get("conflated") or 0, "conflated", 0, 2**62),
+        )
+    except Bad as bad:
+        raise Malformed(str(bad)) from None
+    except (ValueError, RecursionError):
+        raise Malformed("not JSON") from None
+    _each(sent, "events", lists[0], lambda one: sent.rows.append(_event(one)))
+    _each(sent, "summaries", lists[1], lambda one: sent.summaries.append(summary(one)))
+    _each(sent, "polls", lists[2], lambda one: sent.polls.append(_polls(one)))
+    return sent
+
+
+def _each(sent: Sent, what: str, entries: Sequence[Any], take: Any) -> None:
+    for index, entry in enumerate(entries):
+        try:
+            if not isinstance(entry, dict):
+                raise Bad("not an object")
+            take(entry)
+        except Bad as bad:
+            sent.rejected.append((what, index, str(bad)))
+
+
+def _event(entry: dict[str, Any]) -> Row:
+    get = entry.get
+    event_type = get("event_type")
+    if not isinstance(event_type, str) or event_type not in _TYPES:
+        raise Bad(f"event_type: one of {', '.join(EVENT_TYPES)} is expected")
+    seconds = get("processing_seconds")
+    if seconds is not None and not (
+        type(seconds) in (int, float) and math.isfinite(within(seconds, "processing_seconds")) and seconds >= 0
+    ):
+        raise Bad("processing_seconds: a number of at least 0 is expected")
+    clock = get("clock")
+    if clock not in _CLOCKS:
+        raise Bad("clock: broker or producer is expected")
+    attempt, enqueued_at, priority = get("attempt"), get("enqueued_at"), get("priority")
+    event_id = text(get("event_id"), "event_id")
+    return (
+        event_type,
+        text(get("broker"), "broker"),
+        text(get("queue"), "queue"),
+        _maybe(get("subscriber"), "subscriber"),
+        _maybe(get("tenant"), "tenant"),
+        text(get("message_id"), "message_id"),
+        None if attempt is None else whole(attempt, "attempt", 0, _INT32),
+        None if enqueued_at is None else whole(enqueued_at, "enqueued_at", 0, _END),
+        whole(get("occurred_at"), "occurred_at", 0, _END),
+        None if seconds is None else float(seconds),
+        None if priority is None else whole(priority, "priority", -_INT32, _INT32),
+        _maybe(get("worker"), "worker"),
+        _maybe(get("reason"), "reason"),
+        clock or "producer",
+        _maybe(get("trace_id"), "trace_id"),
+        event_id,
+        key_of(event_id),
+    )
+
+
+def _polls(entry: dict[str, Any]) -> PollCount:
+    get = entry.get
+    where = (text(get("broker"), "broker"), text(get("queue"), "queue"), _maybe(get("subscriber"), "subscriber"))
+    empty = get("empty_polls")
+    return PollCount(where, count(get("polls"), "polls"), None if empty is None else count(empty, "empty_polls"))
+
+
+def _maybe(value: Any, name: str) -> str | None:
+    """An optional text; an empty one is none."""
+    return None if value is None or value == "" else text(value, name)

@@ -1,0 +1,141 @@
+"""The receiver as a collector: each step commits what came since the last, then answers the senders."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from collectors.context import Context
+from collectors.receive.batch import Batch, BatchReader
+from collectors.receive.desk import RETRY_SECONDS, Desk
+from collectors.receive.doors import Doors
+from collectors.receive.horizon import Horizon
+from collectors.receive.inbox import Answer, Inbox, Request
+from collectors.receive.ledger import Ledger
+from collectors.receive.memory import Memory
+from collectors.receive.refill import refill
+from collectors.receive.spans import SpanReader
+from collectors.receive.status import Code
+from collectors.thread import Threads
+from lake.errors import SojournError, first_line
+from lake.store import LakeError
+
+log = logging.getLogger(__name__)
+
+#: A step without requests ends after so many seconds, so that the process can end.
+_PATIENCE = 0.25
+
+
+class Receiver:
+    """Takes OpenTelemetry spans and the client's events; answers after they are durable."""
+
+    def __init__(self, context: Context) -> None:
+        settings = context.settings.receive
+        self.name = f"receiver:{settings.name}"
+        self.interval = 0.0
+        self._settings = settings
+        self._flush_interval = context.settings.flush_interval
+        self._writer = context.writer
+        self._metrics = context.metrics
+        self._horizon = Horizon(settings.horizon_events, settings.horizon_seconds)
+        self._memory = Memory(settings.remembered)
+        spans = SpanReader(self._memory, settings.names, settings.max_spans)
+        self._reader = BatchReader(spans, self._horizon, settings.max_spans)
+        self._ledger = Ledger(self.name, self.name, self._horizon, context.settings.compact_every)
+        self._inbox = Inbox(settings.max_pending, settings.max_pending_bytes)
+        self._doors: Doors | None = None
+        self._threads = Threads("receive")
+        self._committed = 0.0
+
+    async def open(self) -> None:
+        """Know again what was committed last, then open the doors."""
+        if self._doors is None:
+            settings = self._settings
+            token = None if settings.token is None else settings.token.read("the receiver's token")
+            await self._recall()
+            doors = Doors(settings, Desk(self._inbox, token, settings.answer_seconds))
+            await asyncio.to_thread(doors.open)
+            self._doors = doors
+            self._inbox.open()
+            log.info("%s: listens on %s", self.name, settings.host)
+
+    async def _recall(self) -> None:
+        settings = self._settings
+        last = await self._writer.do(self._ledger.begun)
+        if last is not None:
+            count = await self._writer.do(
+                lambda bronze: refill(
+                    bronze,
+                    self._horizon,
+                    self._memory,
+                    last,
+                    seconds=settings.horizon_seconds,
+                    most=settings.remembered,
+                )
+            )
+            log.info("%s: knows %d events again", self.name, count)
+
+    async def step(self) -> None:
+        """Commit what came, at most once each ``flush_interval``, and answer."""
+        assert self._doors is not None
+        if not self._doors.alive:
+            raise LakeError("the receiver's doors are closed")
+        await asyncio.sleep(max(0.0, self._committed + self._flush_interval - time.monotonic()))
+        await self._commit(_PATIENCE)
+
+    async def _commit(self, patience: float) -> None:
+        requests = await self._threads.do(lambda: self._inbox.take(patience))
+        self._metrics.buffered.labels(self.name).set(self._inbox.pending)
+        if not requests:
+            return
+        self._committed = time.monotonic()
+        left = list(requests)
+        try:
+            for batch in await self._threads.do(lambda: self._reader.read(requests)):
+                with self._metrics.commit_seconds.labels(self.name).time():
+                    await self._writer.do(lambda bronze: batch.commit(bronze, self._ledger))  # noqa: B023
+                for request, answer in zip(batch.requests, batch.answers, strict=True):
+                    request.answer(answer)
+                    left.remove(request)
+                self._inbox.answered(batch.requests)
+                self._count(batch)
+        except (SojournError, OSError) as error:
+            if isinstance(error, SojournError):
+                raise
+            raise LakeError(f"the lake took nothing: {first_line(error)}") from error
+        finally:
+            self._put_off(left)
+        await self._writer.do(self._ledger.compact)
+
+    def _put_off(self, requests: list[Request]) -> None:
+        """What was not committed comes again: the sender keeps it."""
+        if requests:
+            answer = Answer(Code.UNAVAILABLE, "the lake takes nothing now", retry_seconds=RETRY_SECONDS)
+            for request in requests:
+                request.answer(answer)
+            self._inbox.answered(requests)
+
+    def _count(self, batch: Batch) -> None:
+        metrics, name = self._metrics, self.name
+        metrics.records.labels(name).inc(batch.rows)
+        metrics.duplicates.labels(name).inc(batch.duplicates + batch.folded)
+        metrics.skewed.labels(name).inc(batch.skewed)
+        metrics.conflated.labels(name).inc(batch.conflated)
+        metrics.rejected.labels(name).inc(sum(record.times for record in batch.rejected.values()))
+        metrics.ignored.labels(name).inc(batch.ignored)
+        metrics.buffered.labels(name).set(self._inbox.pending)
+
+    async def close(self) -> None:
+        """Commit what came, then close the doors; what comes now is sent again to the next receiver."""
+        self._inbox.close()
+        try:
+            if self._doors is not None:
+                await self._commit(0.0)
+        except SojournError as error:
+            log.warning("%s: %s", self.name, error)
+        finally:
+            if self._doors is not None:
+                await asyncio.to_thread(self._doors.close)
+                self._doors = None
+            self._threads.close()

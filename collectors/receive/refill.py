@@ -1,0 +1,80 @@
+"""What a restarted receiver knows again of the events before: read from bronze, which has them for certain.
+
+A crash may come between a commit and its answer; the sender then sends again what the lake already has.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from collectors.bronze import Bronze
+from collectors.receive.batch import CLIENT, SPANS
+from collectors.receive.horizon import Horizon
+from collectors.receive.identity import BATCHED, ENQUEUED, key_of, read
+from collectors.receive.memory import Memory, Sent
+
+#: So far back single messages are remembered: senders hold their spans for seconds.
+_MEMORY_SECONDS = 120.0
+_COLUMNS = ["event_type", "broker", "queue", "subscriber", "tenant", "message_id", "enqueued_at", "priority", "clock"]
+
+
+def refill(bronze: Bronze, horizon: Horizon, memory: Memory, last: int, *, seconds: float, most: int) -> int:
+    """Fill ``horizon`` with the events committed in the ``seconds`` before ``last`` (microseconds); their number."""
+    count = 0
+    reader = bronze.scan("message_events", ["event_id", "source"], _since(last, seconds))
+    for rows in reader:
+        for source in (SPANS, CLIENT):
+            ids = rows.column("event_id").filter(pc.equal(rows.column("source"), source))
+            if len(ids):
+                keys = read(ids) if source == SPANS else np.array([key_of(one) for one in ids.to_pylist()], np.uint64)
+                horizon.add(keys, time.monotonic())
+                count += len(ids)
+    _remember(bronze, memory, last, most)
+    return count
+
+
+def _since(last: int, seconds: float) -> ds.Expression:
+    moment = datetime.fromtimestamp(last / 1e6, UTC) - timedelta(seconds=seconds)
+    recent = (ds.field("ingest_date") >= moment.date()) & (ds.field("ingested_at") >= moment)
+    return recent & ds.field("source").isin([SPANS, CLIENT])
+
+
+def _remember(bronze: Bronze, memory: Memory, last: int, most: int) -> None:
+    where = _since(last, _MEMORY_SECONDS) & (ds.field("source") == SPANS)
+    where &= ds.field("event_type").isin(["enqueued", "received"])
+    by_name: dict[tuple[str, str, str], Sent] = {}
+    received: list[tuple[tuple[str, str, str], str | None, bytes]] = []
+    for rows in bronze.scan("message_events", ["event_id", "trace_id", *_COLUMNS], where):
+        for row in rows.to_pylist():
+            if len(by_name) >= most or len(received) >= most:
+                break
+            span_id, name = bytes.fromhex(row["event_id"][:16]), (row["broker"], row["queue"], row["message_id"])
+            if row["event_type"] == "received":
+                received.append((name, row["subscriber"], span_id))
+            else:
+                by_name[name] = _sent(row, span_id, memory)
+    for name, subscriber, span_id in received:
+        if name in by_name:
+            by_name[name].attempt(subscriber, span_id)
+
+
+def _sent(row: dict[str, Any], span_id: bytes, memory: Memory) -> Sent:
+    trace_id, letter = bytes.fromhex(row["trace_id"]), row["event_id"][32].encode()
+    context = trace_id + span_id
+    name = row["message_id"].rsplit(".", 1)[0] if letter == BATCHED else row["message_id"]
+    sent = memory.get(context) or Sent(row["broker"], row["queue"], name, context)
+    sent.enqueued_at = None if row["enqueued_at"] is None else round(row["enqueued_at"].timestamp() * 1e6)
+    sent.clock, sent.tenant, sent.priority, sent.known = row["clock"], row["tenant"], row["priority"], True
+    sent.count = 2 if letter == BATCHED else 1
+    memory.put(context, sent)
+    memory.put((sent.broker, sent.queue, name), sent)
+    parent = bytes.fromhex(row["event_id"][33:])
+    if letter == ENQUEUED and any(parent):
+        memory.wrap(trace_id + parent, sent)
+    return sent

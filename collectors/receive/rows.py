@@ -1,0 +1,77 @@
+"""Events as plain tuples while they are gathered, as Arrow columns when a commit is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from collectors.receive.horizon import Horizon
+from collectors.receive.identity import Keys, made
+from collectors.records import stamp
+from lake.tables import MESSAGE_EVENTS
+
+#: A row of a span begins with these columns; its context, letter and salt (:mod:`collectors.receive.identity`) follow.
+COLUMNS = (
+    "event_type",
+    "broker",
+    "queue",
+    "subscriber",
+    "tenant",
+    "message_id",
+    "attempt",
+    "enqueued_at",
+    "occurred_at",
+    "processing_seconds",
+    "priority",
+    "worker",
+    "reason",
+    "clock",
+)
+#: A row of the client begins with the same columns; its trace id, event id and key follow.
+Row = tuple[Any, ...]
+_FIRST_EXTRA = len(COLUMNS)
+_TYPES = [MESSAGE_EVENTS.schema.field(name).type for name in COLUMNS]
+_ENQUEUED_AT, _OCCURRED_AT = COLUMNS.index("enqueued_at"), COLUMNS.index("occurred_at")
+
+
+def span_table(rows: Sequence[Row], horizon: Horizon, source: str) -> tuple[pa.Table, Keys]:
+    """The rows that were not seen before, as rows of ``message_events``, and their keys."""
+    if not rows:
+        return MESSAGE_EVENTS.schema.empty_table(), np.empty(0, dtype=np.uint64)
+    columns = list(zip(*rows, strict=True))
+    event_ids, trace_ids, keys = made(*columns[_FIRST_EXTRA:])
+    table = _table(columns, event_ids, trace_ids, source)
+    fresh = horizon.new(keys)
+    if fresh.all():
+        return table, keys
+    return table.filter(pa.array(fresh)), keys[fresh]
+
+
+def client_table(rows: Sequence[Row], horizon: Horizon, source: str) -> tuple[pa.Table, Keys]:
+    """The same of the client's rows."""
+    keys = np.fromiter((row[-1] for row in rows), dtype=np.uint64, count=len(rows))
+    fresh = horizon.new(keys)
+    kept = list(compress(rows, fresh))
+    if not kept:
+        return MESSAGE_EVENTS.schema.empty_table(), keys[fresh]
+    columns = list(zip(*kept, strict=True))
+    trace_ids = pa.array(columns[_FIRST_EXTRA], pa.string())
+    event_ids = pa.array(columns[_FIRST_EXTRA + 1], pa.string())
+    return _table(columns, event_ids, trace_ids, source), keys[fresh]
+
+
+def _table(columns: list[Any], event_ids: pa.Array, trace_ids: pa.Array, source: str) -> pa.Table:
+    arrays: dict[str, pa.Array] = {
+        name: pa.array(values, kind) for name, values, kind in zip(COLUMNS, columns, _TYPES, strict=False)
+    }
+    arrays |= {"event_id": event_ids, "trace_id": trace_ids, **stamp(source, len(event_ids))}
+    return pa.table([arrays[name] for name in MESSAGE_EVENTS.schema.names], schema=MESSAGE_EVENTS.schema)
+
+
+def skewed(rows: Sequence[Row]) -> int:
+    """How many of ``rows`` happened before their message was enqueued: a clock is off."""
+    return sum(1 for row in rows if row[_ENQUEUED_AT] is not None and row[_OCCURRED_AT] < row[_ENQUEUED_AT])

@@ -1,0 +1,297 @@
+"""Spans → lifecycle events: what each messaging span, under old and current names, tells of which messages.
+
+Pure: the same spans in the same order give the same events, whatever the clock. What must be known of earlier spans
+stands in :class:`collectors.receive.memory.Memory`; a span that is read again, because its request was sent again,
+gives the same events again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+from collectors.receive import facts
+from collectors.receive.attributes import OFFSET_IDS
+from collectors.receive.facts import LATEST, Refused
+from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, NOTHING, RECEIVED
+from collectors.receive.memory import Memory, Sent
+from collectors.receive.routes import CLIENT, Route, Routes
+from collectors.receive.rows import Row
+
+_REMOTE_IS_TOLD, _REMOTE = 0x100, 0x200  # SpanFlags: whether the parent is remote is told, and it is
+MOST_IN_BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """One receive call; ``empty`` is None where the span does not say how many messages it brought."""
+
+    broker: str
+    queue: str
+    subscriber: str | None
+    empty: bool | None
+    context: bytes
+
+
+@dataclass(slots=True)
+class Told:
+    """What one request told. ``refused`` holds (span, reason); ``messages`` counts what its spans stand for."""
+
+    rows: list[Row] = field(default_factory=list)
+    polls: list[Poll] = field(default_factory=list)
+    refused: list[tuple[Any, str]] = field(default_factory=list)
+    later: list[_Span] = field(default_factory=list)
+    spans: int = 0
+    ignored: int = 0
+    folded: int = 0
+    messages: int = 0
+
+
+@dataclass(slots=True)
+class _Span:
+    """A messaging span, read. Times are nanoseconds; contexts are trace id and span id, 24 bytes together."""
+
+    route: Route
+    found: dict[str, Any]
+    context: bytes
+    above: bytes | None  # the parent's context
+    producer: bytes | None  # the same, where it may be the producer's
+    links: list[bytes]
+    batch: int | None
+    start: int
+    end: int
+    worker: str | None
+    ending: str = ""
+    reason: str | None = None
+
+
+class SpanReader:
+    """Reads requests of OTLP, one after the other; ``most`` bounds the messages that one may tell of."""
+
+    def __init__(self, memory: Memory, names: Mapping[str, str], most: int) -> None:
+        self.memory = memory
+        self._routes = Routes(names)
+        self._most = most
+
+    def sends(self, request: Any) -> Told:
+        """Read ``request`` (an ExportTraceServiceRequest): its send spans wholly, the others up to :meth:`rest`."""
+        told = Told()
+        for resource_spans in request.resource_spans:
+            service, tenant = facts.resource(resource_spans.resource.attributes)
+            for scope_spans in resource_spans.scope_spans:
+                for span in scope_spans.spans:
+                    told.spans += 1
+                    try:
+                        self._read(span, service, tenant, told)
+                    except Refused as refusal:
+                        told.refused.append((span, str(refusal)))
+        return told
+
+    def rest(self, told: Told) -> None:
+        """Read what :meth:`sends` left, now that all send spans that came along are known."""
+        for span in told.later:
+            self._deliver(span, told)
+        told.later.clear()
+
+    def _read(self, raw: Any, service: str | None, tenant: str | None, told: Told) -> None:
+        found = facts.wanted(raw.attributes)
+        route = self._routes.of(found, raw.kind)
+        role = route.role
+        if not role:
+            told.ignored += 1
+            return
+        if tenant is not None:
+            found.setdefault("sojourn.tenant", tenant)
+        span = _checked(raw, route, found, service)
+        told.messages += max(1, span.batch or 0, len(span.links))
+        if told.messages > self._most:
+            raise Refused(f"a request may tell of at most {self._most} messages")
+        if role == "send":
+            if facts.went_wrong(raw):
+                told.ignored += 1  # nothing reached the queue
+            elif span.links and raw.kind == CLIENT:
+                self._sent_linked(span, told)
+            else:
+                self._sent(span, told)
+        elif role == "poll":
+            told.polls.append(_poll(span))
+        else:
+            span.ending, span.reason = facts.ending(raw, route, found)
+            if span.above is not None and not span.links:
+                flags = raw.flags
+                if not flags & _REMOTE_IS_TOLD or flags & _REMOTE or self.memory.get(span.above):
+                    span.producer = span.above
+            told.later.append(span)
+
+    def _sent(self, span: _Span, told: Told) -> None:
+        memory, route, context, above = self.memory, span.route, span.context, span.above
+        teller = memory.wrapped(context)
+        if teller is None and above is not None:
+            teller = memory.get(above)
+        if teller is not None and teller.tells(route.broker, route.queue) and teller.context != context:
+            told.folded += 1  # two spans of one publish: the one that came first has told of it
+            memory.put(context, teller)
+            return
+        explicit = None if route.system in OFFSET_IDS else facts.message_id(span.found)
+        sent = memory.get(context)
+        if sent is None:
+            sent = Sent(route.broker, route.queue)
+            memory.put(context, sent)
+        count = span.batch or 1
+        _learn(sent, span, context, explicit or context.hex(), count)
+        if explicit is not None:
+            key = (route.broker, route.queue, explicit)
+            placeholder = memory.get(key)
+            if placeholder is not None and not placeholder.known:
+                sent.deliveries = sent.deliveries or placeholder.deliveries
+            memory.put(key, sent)
+        if above is not None:
+            memory.wrap(above, sent)
+        if count == 1:
+            told.rows.append(
+                _enqueued(sent, span, sent.message_id, context, ENQUEUED, above[16:] if above else NOTHING)
+            )
+        for number in range(count if count > 1 else 0):
+            name, salt = f"{sent.message_id}.{number}", number.to_bytes(8, "big")
+            told.rows.append(_enqueued(sent, span, name, context, BATCHED, salt))
+
+    def _sent_linked(self, span: _Span, told: Told) -> None:
+        """A send of messages that have a create span each: they are told of under the create spans' contexts."""
+        for link in span.links:
+            sent = self.memory.get(link)
+            if sent is None:
+                sent = Sent(span.route.broker, span.route.queue)
+                self.memory.put(link, sent)
+            if not sent.known:
+                _learn(sent, span, link, link.hex(), 1)
+            if sent.context == link:  # told again by its create span, it has the same event id
+                told.rows.append(_enqueued(sent, span, sent.message_id, link, ENQUEUED, NOTHING))
+        told.folded += 1
+
+    def _deliver(self, span: _Span, told: Told) -> None:
+        explicit = facts.message_id(span.found)
+        context = span.context
+        if span.route.role == "settle":
+            if not span.links and explicit is None:
+                told.ignored += 1  # an acknowledgement of nobody knows what
+                return
+            # The process span around it tells of the same ending: under its context both have the same event id.
+            context = span.above or context
+        elif not span.links and span.batch is not None and span.batch > 1:
+            for number in range(span.batch):
+                self._tell(span, context, None, f"{context.hex()}.{number}", number.to_bytes(8, "big"), told)
+            return
+        if len(span.links) > 1:
+            for link in span.links:
+                self._tell(span, context, link, None, link[16:], told)
+            return
+        tie = span.links[0] if span.links else span.producer
+        if span.route.role == "settle" and not span.links:
+            tie = None
+        if explicit is not None:
+            salt = crc32(explicit.encode()).to_bytes(8, "big")
+        else:
+            salt = NOTHING if tie is None else tie[16:]
+        self._tell(span, context, tie, explicit, salt, told)
+
+    def _tell(
+        self, span: _Span, context: bytes, tie: bytes | None, explicit: str | None, salt: bytes, told: Told
+    ) -> None:
+        """The events of one message that a consumer's span stands for.
+
+        ``tie`` is the context of the message's producer, ``explicit`` its id, as far as the span tells them.
+        """
+        route, found = span.route, span.found
+        if tie is not None and route.system in OFFSET_IDS:
+            explicit = None
+        subscriber = facts.first(found, "subscriber")
+        tenant, priority = found.get("sojourn.tenant"), facts.priority(found)
+        attempt, (enqueued_at, clock) = facts.attempt(found), facts.enqueued_at(found)
+        message_id = explicit or (tie or context).hex()
+        sent = self._remembered(route, tie, explicit)
+        if sent is not None:
+            seen = None
+            if route.role == "process":
+                seen = sent.attempt(subscriber, context[16:])
+            elif sent.known and sent.count == 1:
+                seen = len(sent.deliveries.get(subscriber, ())) or None
+            if attempt is None:
+                attempt = seen
+            if sent.known:
+                message_id = sent.message_id
+                if sent.count > 1:
+                    message_id = explicit or f"{message_id}.{context[16:].hex()}"
+                tenant = tenant or sent.tenant
+                priority = sent.priority if priority is None else priority
+                if enqueued_at is None:
+                    enqueued_at, clock = sent.enqueued_at, sent.clock
+        start, end = span.start, span.end
+        head = (route.broker, route.queue, subscriber, tenant, message_id, attempt, enqueued_at)
+        took = None
+        if route.role == "process":
+            told.rows.append(
+                ("received", *head, start // 1000, None, priority, span.worker, None, clock, context, RECEIVED, salt)
+            )
+            if end >= start and span.ending in ("completed", "failed"):
+                took = (end - start) / 1e9
+        ended = max(start, end) // 1000
+        told.rows.append(
+            (span.ending, *head, ended, took, priority, span.worker, span.reason, clock, context, ENDED, salt)
+        )
+
+    def _remembered(self, route: Route, tie: bytes | None, explicit: str | None) -> Sent | None:
+        """The message as it is remembered, from now on at the latest; None for one without a name."""
+        memory = self.memory
+        sent = None if tie is None else memory.get(tie)
+        if sent is None and explicit is not None:
+            sent = memory.get((route.broker, route.queue, explicit))
+        if sent is None and (tie is not None or explicit is not None):
+            sent = Sent(route.broker, route.queue)
+            memory.put(tie if tie is not None else (route.broker, route.queue, explicit or ""), sent)
+        return sent
+
+
+def _checked(raw: Any, route: Route, found: dict[str, Any], service: str | None) -> _Span:
+    """The parts of a span that every messaging span has; Refused if one makes no sense."""
+    trace_id, span_id, parent = raw.trace_id, raw.span_id, raw.parent_span_id
+    if len(trace_id) != 16 or len(span_id) != 8:
+        raise Refused("a span has a trace id of 16 bytes and a span id of 8")
+    start, end = raw.start_time_unix_nano, raw.end_time_unix_nano
+    if not (0 < start < LATEST and 0 < end < LATEST):
+        raise Refused("a span has a start and an end between 1970 and 9999")
+    batch: int | None = found.get("messaging.batch.message_count")
+    if batch is None:
+        batch = found.get("messaging.batch_size")
+    links: list[bytes] = []
+    if raw.links:
+        links = list(dict.fromkeys(link.trace_id + link.span_id for link in raw.links))
+        links = [link for link in links if len(link) == 24]
+    if len(links) > MOST_IN_BATCH or (batch is not None and not 0 <= batch <= MOST_IN_BATCH):
+        raise Refused(f"a span may stand for at most {MOST_IN_BATCH} messages")
+    above = trace_id + parent if len(parent) == 8 else None
+    worker = found.get("sojourn.worker") or service
+    return _Span(route, found, trace_id + span_id, above, None, links, batch, start, end, worker)
+
+
+def _poll(span: _Span) -> Poll:
+    empty = None
+    if span.batch is not None:
+        empty = span.batch == 0
+    elif span.links or facts.message_id(span.found) is not None:
+        empty = False
+    return Poll(span.route.broker, span.route.queue, facts.first(span.found, "subscriber"), empty, span.context)
+
+
+def _learn(sent: Sent, span: _Span, context: bytes, message_id: str, count: int) -> None:
+    """Fill in what a send span tells of its message."""
+    enqueued_at, sent.clock = facts.enqueued_at(span.found)
+    sent.enqueued_at = span.start // 1000 if enqueued_at is None else enqueued_at
+    sent.context, sent.message_id, sent.count, sent.known = context, message_id, count, True
+    sent.tenant, sent.priority = span.found.get("sojourn.tenant"), facts.priority(span.found)
+
+
+def _enqueued(sent: Sent, span: _Span, name: str, context: bytes, letter: bytes, salt: bytes) -> Row:
+    head = ("enqueued", sent.broker, sent.queue, None, sent.tenant, name, None, sent.enqueued_at)
+    return (*head, span.start // 1000, None, sent.priority, span.worker, None, sent.clock, context, letter, salt)

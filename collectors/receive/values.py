@@ -1,0 +1,41 @@
+"""Values that come as JSON from outside, in the types of our columns or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Bad(ValueError):
+    """One entry of a request that cannot be understood."""
+
+
+def text(value: Any, name: str) -> str:
+    """A text that is not empty and that every reader takes."""
+    if type(value) is not str or not value:
+        raise Bad(f"{name}: a text is expected")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Bad(f"{name}: not Unicode") from None
+    return value
+
+
+def whole(value: Any, name: str, low: int, high: int) -> int:
+    """A whole number in [``low``, ``high``)."""
+    if type(value) is not int or not low <= value < high:
+        raise Bad(f"{name}: a whole number in its range is expected")
+    return value
+
+
+def count(value: Any, name: str) -> int:
+    """A number of things."""
+    return whole(value, name, 0, 2**62)
+
+
+def within(value: int | float, name: str) -> float:
+    """A number that is not too large for a float."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise Bad(f"{name}: too large") from None
