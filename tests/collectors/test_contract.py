@@ -1,9 +1,9 @@
-"""What every collector promises, over each kind and an in-memory fake."""
+"""What every collector promises, over each kind's real server."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,84 +13,161 @@ from collectors.base import Collector, ConnectionLost
 from collectors.board import Board
 from collectors.context import Context
 from collectors.registry import KINDS, factory
+from collectors.sampler import Sampler
+from collectors.samples import METRIC_NAMES, Sample
 from collectors.selfmetrics import SelfMetrics
+from collectors.settings import CollectSettings
 from collectors.writer import Writer
 from lake.errors import UserError
 from lake.store import Lake
-from tests.collectors.support import make_queue, settings
-from tests.collectors.test_run import Fake
-from tests.support.nats import NatsServer
+from tests.collectors.places import ENVIRONMENT, PLACES, Place
+
+#: May be null without a reason: set on dead-letter queues alone.
+OPTIONAL = {"dead_letter_for"}
 
 
-class FakeBroker(Fake):
-    """A fake that loses its connection when its broker is stopped."""
-
-    def __init__(self, server: NatsServer) -> None:
-        super().__init__()
-        self._server = server
-
-    async def open(self) -> None:
-        if self._server._process is None:
-            raise ConnectionLost("nobody there")
-        await super().open()
-
-    async def step(self) -> None:
-        if self._server._process is None:
-            raise ConnectionLost("gone")
-        await super().step()
+@pytest.fixture(scope="module", params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One kind's server for all tests of this file; the last of them kills it."""
+    made = PLACES[request.param](tmp_path_factory.mktemp(request.param))
+    yield made
+    made.server.stop()
 
 
-@pytest.fixture(params=["nats-sampler", "nats-tap", "fake"])
-def collector(request: pytest.FixtureRequest, own_nats_server: NatsServer, tmp_path: Path) -> Iterator[Collector]:
-    make_queue(own_nats_server.url)
-    chosen = settings(own_nats_server.url)
+@pytest.fixture
+def chosen(place: Place, monkeypatch: pytest.MonkeyPatch) -> CollectSettings:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    return CollectSettings.model_validate({"brokers": [{"name": "mq", **place.broker}], "sample_interval": 0.2})
+
+
+@pytest.fixture
+async def context(chosen: CollectSettings, tmp_path: Path) -> AsyncIterator[Context]:
     lake = Lake(tmp_path / "lake")
     lake.create()
     writer = Writer(lake)
-    made: list[Collector] = [FakeBroker(own_nats_server)]
-    made += factory("nats")(chosen.brokers[0], Context(chosen, writer, SelfMetrics(), Board()))
-    yield next(one for one in made if one.name.startswith(request.param))
+    yield Context(chosen, writer, SelfMetrics(), Board())
     writer.close()
 
 
-async def test_it_opens_steps_and_closes_again_and_again(collector: Collector) -> None:
+@pytest.fixture
+def sampler(chosen: CollectSettings, context: Context) -> Sampler:
+    made = factory(chosen.brokers[0].kind)(chosen.brokers[0], context)
+    (sampler,) = [one for one in made if isinstance(one, Sampler)]
+    return sampler
+
+
+async def read_until_told(sampler: Sampler, place: Place) -> list[Sample]:
+    """Samples of a cycle in which every queue's known numbers are there: brokers' statistics take a moment."""
+    for _ in range(60):
+        samples = list(await sampler.source.read())
+        found = {(sample.queue, sample.subscriber): sample for sample in samples}
+        if all(
+            key in found and all(getattr(found[key], name) == value for name, value in values.items())
+            for key, values in place.told.items()
+        ):
+            return samples
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"{place.told} is not told by {samples}")
+
+
+async def test_it_opens_steps_and_closes_again_and_again(sampler: Collector) -> None:
     for _ in range(2):
-        await collector.open()
-        await collector.step()
-        await collector.step()
-        await collector.close()
-    await collector.close()
+        await sampler.open()
+        await sampler.step()
+        await sampler.step()
+        await sampler.close()
+    await sampler.close()
+
+
+async def test_it_tells_what_the_queues_hold(sampler: Sampler, place: Place) -> None:
+    await sampler.open()
+    await read_until_told(sampler, place)
+    await sampler.close()
+
+
+async def test_every_null_has_its_reason_and_nothing_is_below_zero(sampler: Sampler, place: Place) -> None:
+    await sampler.open()
+    samples = await read_until_told(sampler, place)
+    await sampler.close()
+    for sample in samples:
+        for name in METRIC_NAMES:
+            value, reason = getattr(sample, name), sample.unavailable.get(name)
+            assert value is not None or reason or name in OPTIONAL, f"{name} of {sample.queue} is null without a reason"
+            assert value is None or not reason, f"{name} of {sample.queue} is {value}, yet unavailable: {reason}"
+            assert not isinstance(value, (int, float)) or value >= 0, f"{name} of {sample.queue} is {value}"
+        assert set(sample.unavailable) <= set(METRIC_NAMES)
+
+
+async def test_what_it_reads_is_in_the_lake_and_on_the_board(
+    sampler: Sampler, place: Place, context: Context, tmp_path: Path
+) -> None:
+    await sampler.open()
+    await read_until_told(sampler, place)
+    await sampler.step()
+    ((broker, shown),) = context.board.newest()
+    assert broker == "mq" and {(one.queue, one.subscriber) for one in shown} >= set(place.told)
+    rows = Lake(tmp_path / "lake").read("queue_samples").to_pylist()
+    assert {(row["queue"], row["subscriber"]) for row in rows} == {(one.queue, one.subscriber) for one in shown}
+    assert {row["source"] for row in rows} == {sampler.name}
+    await sampler.close()
+    assert context.board.newest() == []
+
+
+async def test_several_cycles_at_one_time_of_several_brokers_do_not_wait_for_each_other(
+    sampler: Sampler, chosen: CollectSettings, context: Context, place: Place
+) -> None:
+    others = [one for one in factory(chosen.brokers[0].kind)(chosen.brokers[0], context) if isinstance(one, Sampler)]
+    for one in (sampler, *others):
+        await one.open()
+    await asyncio.gather(*(one.step() for one in (sampler, *others)))
+    for one in (sampler, *others):
+        await one.close()
+
+
+def test_its_settings_show_no_secret(chosen: CollectSettings) -> None:
+    for secret in ENVIRONMENT.values():
+        if len(secret) > 5:
+            assert secret not in repr(chosen) and secret not in chosen.model_dump_json()
 
 
 async def test_a_broker_that_goes_away_is_a_lost_connection_and_comes_back(
-    collector: Collector, own_nats_server: NatsServer
+    sampler: Sampler, place: Place, context: Context
 ) -> None:
-    await collector.open()
-    await collector.step()
-    own_nats_server.kill()
+    await sampler.open()
+    await sampler.step()
+    place.server.kill()
     with pytest.raises(ConnectionLost):
         for _ in range(20):
-            await collector.step()
+            await sampler.step()
             await asyncio.sleep(0.05)
+    assert context.board.newest() == [], "numbers that nobody reads any more"
     with pytest.raises(ConnectionLost):
-        await collector.open()
-    own_nats_server.start()
-    await collector.open()
-    await collector.step()
-    await collector.close()
+        await sampler.open()
+        await sampler.step()
+    await sampler.close()  # without complaint
+    place.server.start()
+    await _reopened(sampler)
+    if place.outlasts:
+        await read_until_told(sampler, place)
+    else:
+        await sampler.step()
+    await sampler.close()
 
 
-async def test_it_closes_without_complaint_when_the_broker_is_gone(
-    collector: Collector, own_nats_server: NatsServer
-) -> None:
-    await collector.open()
-    own_nats_server.kill()
-    with suppress(ConnectionLost):
-        await collector.step()
-    await collector.close()
+async def _reopened(sampler: Sampler) -> None:
+    """Open it as its keeper does: again and again."""
+    for _ in range(50):
+        with suppress(ConnectionLost):
+            await sampler.open()
+            await sampler.step()
+            return
+        await asyncio.sleep(0.2)
+    raise AssertionError("it does not come back")
 
 
-def test_every_kind_of_broker_can_be_imported() -> None:
-    assert callable(factory("nats")) and "nats" in KINDS
+def test_every_kind_of_broker_has_its_place_in_this_suite() -> None:
+    assert set(KINDS) == set(PLACES)
+    assert all(callable(factory(kind)) for kind in KINDS)
     with pytest.raises(UserError, match="no collector for brokers of kind"):
         factory("pigeon")

@@ -1,0 +1,122 @@
+"""Every kind of broker as the contract suite meets it: a real server, queues with known contents, and our settings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pika
+
+from tests.collectors.support import connect, make_queue, publish
+from tests.support import elasticmq, kafka, nats, rabbitmq, redis
+
+#: Environment that the settings of these brokers refer to.
+PASSWORD = "SUITE_PASSWORD"
+ENVIRONMENT = {
+    PASSWORD: rabbitmq.RabbitServer.password,
+    "AWS_ACCESS_KEY_ID": "any",
+    "AWS_SECRET_ACCESS_KEY": "not-a-secret-either",
+}
+
+#: (queue, subscriber) → values that every reading must tell.
+Told = Mapping[tuple[str, str | None], Mapping[str, int]]
+
+
+class Server(Protocol):
+    """A server that the suite may kill."""
+
+    def start(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """One kind's server, and what it holds."""
+
+    server: Server
+    broker: dict[str, Any]
+    told: Told
+    outlasts: bool = True  # whether the contents survive a crash of the server
+
+
+def nats_place(folder: Path) -> Place:
+    """A work queue of which two messages are in flight."""
+    server = nats.NatsServer(folder)
+    server.start()
+    make_queue(server.url)
+
+    async def fill() -> None:
+        connection = await connect(server.url)
+        await publish(connection.jetstream(), 5)
+        pull = await connection.jetstream().pull_subscribe_bind("work", "ORDERS")
+        await pull.fetch(2)
+        await connection.close()
+
+    asyncio.run(fill())
+    return Place(server, {"kind": "nats", "url": server.url}, {("ORDERS", None): {"depth": 3, "in_flight": 2}})
+
+
+def redis_place(folder: Path) -> Place:
+    """A scored set and a stream."""
+    server = redis.RedisServer(folder)
+    server.start()
+    told = redis.prepare(server)
+    subscribers = {"events": "billing"}
+    return Place(
+        server,
+        {"kind": "redis", "url": server.url},
+        {(queue, subscribers.get(queue)): values for queue, values in told.items()},
+        outlasts=False,
+    )
+
+
+def kafka_place(folder: Path) -> Place:
+    """Topics with groups that lag, and one that nobody reads."""
+    server = kafka.KafkaServer(folder)
+    server.start()
+    kafka.prepare(server)
+    told = {("orders", "billing"): {"depth": 4}, ("events", "audit"): {"depth": 3}}
+    return Place(server, {"kind": "kafka", "bootstrap": server.bootstrap}, told)
+
+
+def rabbitmq_place(folder: Path) -> Place:
+    """A durable queue with persistent messages, and an empty one."""
+    server = rabbitmq.RabbitServer(folder)
+    server.start()
+    with server.connect() as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for queue, number in (("orders", 3), ("events", 0)):
+            channel.queue_declare(queue, durable=True)
+            for _ in range(number):
+                channel.basic_publish("", queue, b"x", pika.BasicProperties(delivery_mode=2))
+    broker = {"kind": "rabbitmq", "url": server.url, "user": server.user, "password": {"env": PASSWORD}}
+    told = {("orders", None): {"depth": 3, "in_flight": 0}, ("events", None): {"depth": 0, "in_flight": 0}}
+    return Place(server, broker, told)
+
+
+def sqs_place(folder: Path) -> Place:
+    """A queue of which one message is in flight, and an empty one."""
+    server = elasticmq.ElasticMq(folder)
+    server.start()
+    for queue in ("orders", "events"):
+        server.make(queue)
+    server.send("orders", 3)
+    server.receive("orders", 1)
+    told = {("orders", None): {"depth": 2, "in_flight": 1}, ("events", None): {"depth": 0, "in_flight": 0}}
+    return Place(server, {"kind": "sqs", "endpoint": server.url}, told, outlasts=False)
+
+
+PLACES: dict[str, Callable[[Path], Place]] = {
+    "nats": nats_place,
+    "redis": redis_place,
+    "rabbitmq": rabbitmq_place,
+    "kafka": kafka_place,
+    "sqs": sqs_place,
+}
