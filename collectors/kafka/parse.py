@@ -164,7 +164,7 @@ def _wait(tally: Tally, reading: Reading, head: Head, end: int, *, timed: bool) 
     stamp = reading.stamps.get(Head(head.topic, partition, first), "it was not read") if timed else _NO_TIME
     if isinstance(stamp, str):
         tally.timeless[partition] = stamp
-    elif stamp is not None:
+    elif stamp is not None and stamp.offset < end:  # else only control records are before the end
         _age(tally, reading, partition, stamp)
 
 

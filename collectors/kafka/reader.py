@@ -73,8 +73,7 @@ class ClusterReader:
         self._notice_new_topics()
         partitions = self._partitions()
         groups = self._groups(partitions)
-        at = time.time_ns() // 1_000_000
-        return self._rest(at, partitions, groups)
+        return self._rest(partitions, groups)
 
     def _notice_new_topics(self) -> None:
         identities = {name: topic.identity for name, topic in self._cluster.metadata.topics.items()}
@@ -189,7 +188,7 @@ class ClusterReader:
 
     # Ends, starts and heads
 
-    def _rest(self, at: int, partitions: dict[str, tuple[int, ...]], groups: tuple[GroupReading, ...]) -> Reading:
+    def _rest(self, partitions: dict[str, tuple[int, ...]], groups: tuple[GroupReading, ...]) -> Reading:
         read = {topic for group in groups for topic in group.committed}
         if not self._broker.unread_topics:
             partitions = {topic: parts for topic, parts in partitions.items() if topic in read}
@@ -197,6 +196,7 @@ class ClusterReader:
         partitions = _without_absent(partitions, ends)
         stable = {topic for group in groups if self._stable(group) for topic in group.committed if topic in partitions}
         stable_ends = self._offsets(_places({topic: partitions[topic] for topic in stable}), LATEST, stable=True)
+        at = time.time_ns() // 1_000_000  # every record before the ends was written by now, if clocks agree
         heads, behind = self._behind(partitions, groups, ends, stable_ends)
         starts: dict[Place, int | str] = {}
         stamps: Mapping[Head, Stamp | str | None] = {}
@@ -241,7 +241,8 @@ class ClusterReader:
                     if offset >= 0:
                         first = max(offset, self._starts.get(place, 0))
                         if first < end:
-                            heads[Head(topic, partition, first)] = end
+                            head = Head(topic, partition, first)
+                            heads[head] = max(end, heads.get(head, 0))
         return heads, behind
 
     def _leader(self, topic: str, partition: int) -> int:

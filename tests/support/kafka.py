@@ -80,6 +80,8 @@ class KafkaServer:
             "share.coordinator.state.topic.min.isr": "1",
             "share.coordinator.state.topic.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
+            "group.consumer.min.heartbeat.interval.ms": "200",
+            "group.consumer.heartbeat.interval.ms": "200",
             "auto.create.topics.enable": "false",
             # A broker that was killed is let in again when its session is over.
             "broker.session.timeout.ms": "2500",
@@ -138,6 +140,21 @@ class KafkaServer:
             )
 
         wait_until(ready, "the topics to be there")
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all that it holds."""
+        admin = self.admin()
+        admin.delete_topics([name])[name].result(20)
+
+    def delete_group(self, name: str) -> None:
+        """Delete a consumer group that has no members."""
+        admin = self.admin()
+        admin.delete_consumer_groups([name])[name].result(20)
+
+    def delete_records(self, topic: str, before: int, *, partition: int = 0) -> None:
+        """Delete the records with offsets below ``before``, as retention would."""
+        admin = self.admin()
+        admin.delete_records([TopicPartition(topic, partition, before)]).popitem()[1].result(20)
 
     def produce(self, topic: str, number: int, *, partition: int = 0, timestamp: int = 0) -> None:
         """``number`` records on one partition; ``timestamp`` in milliseconds, 0 = now."""
