@@ -14,6 +14,7 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import task_postrun
+from celery.worker import state
 
 from examples.apps.journal import Journal
 
@@ -50,11 +51,10 @@ def consume(number: int) -> None:
         nonlocal done
         done += 1
         if done == number:
-            worker.stop()
+            state.should_stop = 0  # the worker looks at it between two tasks; 0 is its exit code
 
     task_postrun.connect(count, weak=False)
-    worker = app.Worker(pool="solo", concurrency=1, loglevel="WARNING", without_gossip=True, without_mingle=True)
-    worker.start()
+    app.Worker(pool="solo", concurrency=1, loglevel="WARNING", without_gossip=True, without_mingle=True).start()
 
 
 if __name__ == "__main__":

@@ -25,11 +25,11 @@ class Life:
 
 
 def start(
-    module: str, role: str, address: str, journal: Path, number: int, *, otlp: str | None, **environment: str
+    module: str, role: str, address: str, journal: Path, number: int, *, otlp: str | None
 ) -> subprocess.Popen[bytes]:
     """Start one role of an application; with ``otlp`` under ``opentelemetry-instrument``, exporting there."""
     command = [sys.executable, "-m", f"examples.apps.{module}", role, address, str(journal), str(number)]
-    env = os.environ | environment | {"PYTHONPATH": str(ROOT), "OTEL_SERVICE_NAME": f"orders-{role}"}
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OTEL_SERVICE_NAME": f"orders-{role}"}
     if otlp is not None:
         command = [str(program("opentelemetry-instrument")), *command]
         env |= {

@@ -18,8 +18,12 @@ from collectors.settings import CollectSettings
 from lake.store import Lake
 from tests.apps.run_apps import finish, lives, start
 from tests.collectors.support import collecting
+from tests.support.elasticmq import ElasticMq
+from tests.support.kafka import KafkaServer
 from tests.support.nats import NatsServer
 from tests.support.ports import free_ports
+from tests.support.rabbitmq import RabbitServer
+from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
 
 NUMBER = 60
@@ -51,12 +55,71 @@ def nats(folder: Path) -> Iterator[World]:
         server.stop()
 
 
-WORLDS: dict[str, Callable[[Path], Any]] = {"nats": nats}
+@contextmanager
+def kafka(folder: Path) -> Iterator[World]:
+    """Kafka: spans of confluent-kafka's instrumentation tell, the sampler beside them."""
+    server = KafkaServer(folder)
+    server.start()
+    try:
+        server.make_topics("orders")
+        yield World("kafka_app", server.bootstrap, {"kind": "kafka", "bootstrap": server.bootstrap}, spans=True)
+    finally:
+        server.stop()
+
+
+@contextmanager
+def rabbitmq(folder: Path) -> Iterator[World]:
+    """RabbitMQ: spans of pika's instrumentation tell, the sampler beside them."""
+    server = RabbitServer(folder)
+    server.start()
+    try:
+        broker = {"kind": "rabbitmq", "url": server.url, "user": server.user, "password": {"env": "RABBIT_PASSWORD"}}
+        yield World("rabbitmq_app", server.amqp_url, broker, True, environment={"RABBIT_PASSWORD": server.password})
+    finally:
+        server.stop()
+
+
+@contextmanager
+def sqs(folder: Path) -> Iterator[World]:
+    """SQS: spans of boto3's instrumentation tell, the sampler beside them."""
+    server = ElasticMq(folder)
+    server.start()
+    try:
+        broker = {"kind": "sqs", "endpoint": server.url, "region": "us-east-1"}
+        yield World("sqs_app", server.url, broker, True, environment=AWS)
+    finally:
+        server.stop()
+
+
+@contextmanager
+def celery(folder: Path) -> Iterator[World]:
+    """Celery on Redis: spans of Celery's instrumentation tell, the sampler beside them."""
+    server = RedisServer(folder)
+    server.start()
+    try:
+        broker = {"kind": "redis", "url": server.url}
+        yield World("celery_app", server.url, broker, spans=True)
+    finally:
+        server.stop()
+
+
+AWS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1"}
+WORLDS: dict[str, Callable[[Path], Any]] = {
+    "nats": nats,
+    "kafka": kafka,
+    "rabbitmq": rabbitmq,
+    "sqs": sqs,
+    "celery": celery,
+}
 
 
 @pytest.mark.parametrize("kind", WORLDS)
-def test_the_lake_knows_the_ages_that_the_application_logged(kind: str, tmp_path: Path) -> None:
+def test_the_lake_knows_the_ages_that_the_application_logged(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with WORLDS[kind](tmp_path / "server") as world:
+        for name, value in (world.environment or {}).items():
+            monkeypatch.setenv(name, value)  # for the collectors; the applications inherit it
         (port,) = free_ports(1)
         settings: dict[str, Any] = {"sample_interval": 0.2, "flush_interval": 0.1}
         if world.broker is not None:
@@ -66,11 +129,10 @@ def test_the_lake_knows_the_ages_that_the_application_logged(kind: str, tmp_path
         chosen = CollectSettings.model_validate(settings)
         journal, root = tmp_path / "journal", tmp_path / "lake"
         otlp = f"http://127.0.0.1:{port}" if world.spans else None
-        extra = world.environment or {}
         with collecting(chosen, root):
-            finish(start(world.module, "produce", world.address, journal, NUMBER, otlp=otlp, **extra))
+            finish(start(world.module, "produce", world.address, journal, NUMBER, otlp=otlp))
             wait_until(lambda: _count(_events(root))["enqueued"] == NUMBER, "every message in the lake")
-            finish(start(world.module, "consume", world.address, journal, NUMBER, otlp=otlp, **extra))
+            finish(start(world.module, "consume", world.address, journal, NUMBER, otlp=otlp))
             wait_until(
                 lambda: _count(_events(root))["completed"] == NUMBER == len(_first_ages(root)), "every life in the lake"
             )
