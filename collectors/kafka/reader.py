@@ -49,8 +49,8 @@ class ClusterReader:
 
     def __init__(self, broker: KafkaBroker) -> None:
         self._broker = broker
-        self._cluster = Cluster(broker)
-        self._heads = Heads(self._cluster, broker.head_bytes)
+        self.cluster = Cluster(broker)
+        self._heads = Heads(self.cluster, broker.head_bytes)
         self._identities: dict[str, bytes] = {}
         self.made_anew = False  # a topic was deleted and made again since the last reading
         self._coordinators: dict[str, tuple[int, Listed]] = {}
@@ -60,23 +60,27 @@ class ClusterReader:
 
     def open(self) -> None:
         """Connect; ConnectionLost, CredentialsRefused or UserError if we are not served."""
-        self._cluster.open()
+        self.cluster.open()
         self._heads.forget()
 
     def close(self) -> None:
         """Disconnect."""
-        self._cluster.close()
+        self.cluster.close()
+
+    def forget_heads(self) -> None:
+        """Read the messages at the heads of groups again, even of groups that have not moved."""
+        self._heads.forget()
 
     def read(self) -> Reading:
         """Everything once; ConnectionLost if no broker answers."""
-        self._cluster.refresh()
+        self.cluster.refresh()
         self._notice_new_topics()
         partitions = self._partitions()
         groups = self._groups(partitions)
         return self._rest(partitions, groups)
 
     def _notice_new_topics(self) -> None:
-        identities = {name: topic.identity for name, topic in self._cluster.metadata.topics.items()}
+        identities = {name: topic.identity for name, topic in self.cluster.metadata.topics.items()}
         known, self.made_anew = self._identities, False
         if any(known.get(name, identity) != identity for name, identity in identities.items()):
             self._heads.forget()
@@ -87,7 +91,7 @@ class ClusterReader:
     def _partitions(self) -> dict[str, tuple[int, ...]]:
         return {
             name: tuple(topic.leaders)
-            for name, topic in self._cluster.metadata.topics.items()
+            for name, topic in self.cluster.metadata.topics.items()
             if topic.leaders and not topic.internal and not name.startswith("__") and _wanted(name, self._broker.topics)
         }
 
@@ -107,7 +111,7 @@ class ClusterReader:
                 jobs[node].append(
                     Job(offset_fetch_request(part), lambda answer: committed.update(read_offset_fetch(answer)))
                 )
-        failed = unlisted | self._cluster.do(jobs)
+        failed = unlisted | self.cluster.do(jobs)
         found = []
         for name, (node, listed) in self._coordinators.items():
             if (answer := committed.get(name)) is None:
@@ -127,7 +131,7 @@ class ClusterReader:
         failed: dict[int, str] = {}
 
         def job(node: int) -> Job:
-            request = list_groups_request(self._cluster.newest(node, LIST_GROUPS))
+            request = list_groups_request(self.cluster.newest(node, LIST_GROUPS))
 
             def take(answer: Reader) -> None:
                 error, groups = read_list_groups(answer, request.version)
@@ -138,7 +142,7 @@ class ClusterReader:
 
             return Job(request, take)
 
-        failed |= self._cluster.do({node: [job(node)] for node in self._cluster.metadata.nodes})
+        failed |= self.cluster.do({node: [job(node)] for node in self.cluster.metadata.nodes})
         # Groups of a coordinator that says nothing now are still there, as far as anybody knows.
         coordinators = {name: was for name, was in self._coordinators.items() if was[0] in failed}
         for node, groups in told.items():
@@ -170,7 +174,7 @@ class ClusterReader:
             Job(describe_request(part, classic=True), lambda answer: take(read_classic_members(answer)))
             for part in _parts(classic, _GROUPS_AT_ONCE)
         ]
-        if modern and self._cluster.newest(node, CONSUMER_GROUP_DESCRIBE) >= 0:
+        if modern and self.cluster.newest(node, CONSUMER_GROUP_DESCRIBE) >= 0:
             jobs += [
                 Job(describe_request(part, classic=False), lambda answer: take(read_consumer_members(answer)))
                 for part in _parts(modern, _GROUPS_AT_ONCE)
@@ -180,8 +184,8 @@ class ClusterReader:
     def _group(self, listed: Listed, answer: Committed, partitions: Mapping[str, tuple[int, ...]]) -> GroupReading:
         members = self._members.get(listed.name, (0.0, "", "the broker did not tell the group's members"))[2]
         offsets = {topic: told for topic, told in answer.offsets.items() if topic in partitions}
-        if any(topic not in self._cluster.metadata.topics for topic in answer.offsets):
-            self._cluster.forget_leaders()  # a topic just created, or one that was deleted: its rows are left out
+        if any(topic not in self.cluster.metadata.topics for topic in answer.offsets):
+            self.cluster.forget_leaders()  # a topic just created, or one that was deleted: its rows are left out
         errors = {place: words(error) for place, error in answer.errors.items()}
         failed = words(answer.error) if answer.error else None
         return GroupReading(listed.name, listed.state, members, offsets, errors, failed)
@@ -246,7 +250,7 @@ class ClusterReader:
         return heads, behind
 
     def _leader(self, topic: str, partition: int) -> int:
-        known = self._cluster.metadata.topics.get(topic)
+        known = self.cluster.metadata.topics.get(topic)
         return known.leaders.get(partition, -1) if known is not None else -1
 
     def _offsets(self, places: Iterable[Place], which: int, *, stable: bool = False) -> dict[Place, int | str]:
@@ -262,7 +266,7 @@ class ClusterReader:
                 for partition, (error, offset) in partitions.items():
                     found[topic, partition] = words(error) if error else offset
                     if error in MOVED:
-                        self._cluster.forget_leaders()
+                        self.cluster.forget_leaders()
 
         jobs = {
             node: [
@@ -271,7 +275,7 @@ class ClusterReader:
             ]
             for node, some in by_node.items()
         }
-        for node, reason in self._cluster.do(jobs).items():
+        for node, reason in self.cluster.do(jobs).items():
             for place in by_node[node]:
                 found.setdefault(place, reason)
         return found

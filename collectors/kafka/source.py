@@ -21,7 +21,7 @@ class KafkaSource:
     def __init__(self, broker: KafkaBroker, skewed: Callable[[int], None] = lambda number: None) -> None:
         self._broker = broker
         self._skewed = skewed
-        self._reader = ClusterReader(broker)
+        self.reader = ClusterReader(broker)
         self._history = History(broker.status)
         self._threads: Threads | None = None
 
@@ -29,7 +29,7 @@ class KafkaSource:
         """Connect to the first broker that answers, and learn of the others."""
         await self.close()
         self._threads = Threads(f"kafka-sampler-{self._broker.name}")
-        await self._threads.do(self._reader.open)
+        await self._threads.do(self.reader.open)
 
     async def read(self) -> Sequence[Sample]:
         """Every topic and group once."""
@@ -43,12 +43,12 @@ class KafkaSource:
         """Disconnect, after the cycle that is under way."""
         threads, self._threads = self._threads, None
         if threads is not None:
-            await threads.do(self._reader.close)
+            await threads.do(self.reader.close)
             threads.close()
 
     def _read(self) -> tuple[list[Sample], int]:
-        reading = self._reader.read()
-        if self._reader.made_anew:
+        reading = self.reader.read()
+        if self.reader.made_anew:
             self._history.forget()
         seen: set[tuple[str, str]] = set()
 

@@ -154,7 +154,8 @@ class KafkaServer:
     def delete_records(self, topic: str, before: int, *, partition: int = 0) -> None:
         """Delete the records with offsets below ``before``, as retention would."""
         admin = self.admin()
-        admin.delete_records([TopicPartition(topic, partition, before)]).popitem()[1].result(20)
+        for future in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            future.result(20)
 
     def produce(self, topic: str, number: int, *, partition: int = 0, timestamp: int = 0) -> None:
         """``number`` records on one partition; ``timestamp`` in milliseconds, 0 = now."""

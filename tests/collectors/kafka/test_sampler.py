@@ -282,7 +282,7 @@ def test_a_topic_that_is_made_anew_has_an_unknown_lag_never_a_negative_one(kafka
 
         async def until(check: object) -> dict[tuple[str, str | None], object]:
             for _ in range(200):
-                source._reader._cluster.forget_leaders()
+                source.reader.cluster.forget_leaders()
                 found = await read_once(source)
                 if check(found):  # type: ignore[operator]
                     return dict(found)
@@ -357,7 +357,7 @@ def test_a_topic_that_is_just_made_is_read_as_soon_as_it_is_there(kafka_server: 
 
             future = made.create_topics([NewTopic(name, 8, 1)])[name]
             for _ in range(300):
-                source._reader._cluster.forget_leaders()
+                source.reader.cluster.forget_leaders()
                 sample = (await read_once(source)).get((name, None))
                 if sample is not None and sample.published_total == 0:
                     break
