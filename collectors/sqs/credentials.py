@@ -10,6 +10,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.session import Session
 
 from collectors.base import CredentialsRefused
+from collectors.broker import Secret
 from collectors.sqs.settings import SqsBroker
 
 _MEND = "set access_key_id and secret_access_key, a profile, or what the AWS command line needs"
@@ -24,15 +25,22 @@ def find(broker: SqsBroker) -> Callable[[], Any]:
     if broker.access_key_id is not None and broker.secret_access_key is not None:
         token = broker.session_token
         fixed = Credentials(
-            broker.access_key_id.read(f"the access key id of broker {name!r}"),
-            broker.secret_access_key.read(f"the secret access key of broker {name!r}"),
-            token.read(f"the session token of broker {name!r}") if token is not None else None,
+            _read(broker.access_key_id, f"the access key id of broker {name!r}"),
+            _read(broker.secret_access_key, f"the secret access key of broker {name!r}"),
+            _read(token, f"the session token of broker {name!r}") if token is not None else None,
         ).get_frozen_credentials()
         return lambda: fixed
     found = _guarded(name, lambda: Session(profile=broker.profile).get_credentials())
     if found is None:
         raise CredentialsRefused(f"there are no AWS credentials for broker {name!r}", _MEND)
     return lambda: _guarded(name, found.get_frozen_credentials)
+
+
+def _read(secret: Secret, what: str) -> str:
+    value = secret.read(what).strip()
+    if not value.isascii() or not value.isprintable():
+        raise CredentialsRefused(f"{what} holds characters that no credential has", "mend it")
+    return value
 
 
 def _guarded(name: str, work: Callable[[], Any]) -> Any:

@@ -10,6 +10,8 @@ _CUT, _GROWTH, _MEMORY = 0.7, 0.1, 60.0
 #: Refusals of one moment are one: the requests were under way together.
 _ONE_MOMENT = 0.5
 _LEAST = 1.0
+#: The shortest time over which a rate is measured, in seconds: a reading may be refused as it begins.
+_SHORTEST = 0.1
 
 
 class Pace:
@@ -38,9 +40,8 @@ class Pace:
             rate = self._rate(now)
             if rate is not None and now - self._cut_at < _ONE_MOMENT:
                 return
-            made = sum(1 for at in self._sent if now - 1 < at <= now)
-            oldest = max(now - 1, self._sent[0]) if len(self._sent) == self._sent.maxlen else now - 1
-            measured = made / max(now - oldest, 0.05)
+            made = [at for at in self._sent if now - 1 < at <= now]
+            measured = len(made) / max(now - min(made, default=now), _SHORTEST)
             self._base = max(_LEAST, _CUT * (measured if rate is None else min(rate, measured)))
             self._cut_at, self._next = now, now
 

@@ -25,6 +25,11 @@ class CloudWatchSettings(Settings):
         "deleted",
     )
 
+    @field_validator("endpoint")
+    @classmethod
+    def _an_address(cls, endpoint: str | None) -> str | None:
+        return endpoint if endpoint is None else _http(endpoint)
+
 
 class SqsBroker(Broker):
     """One account and region. Credentials are found as the AWS tools find them, unless they are referred to here."""
@@ -65,8 +70,8 @@ class SqsBroker(Broker):
             raise ValueError("a session_token needs its access_key_id and secret_access_key")
         if self.profile is not None and self.access_key_id is not None:
             raise ValueError("give either profile or access_key_id")
-        if self.cloudwatch.endpoint is not None:
-            _http(self.cloudwatch.endpoint)
+        if self.tls.enabled and self.url.startswith("http:"):
+            raise ValueError("tls needs an https endpoint")
         return self
 
     @property
@@ -94,4 +99,9 @@ def _http(url: str) -> str:
     parts = urlsplit(without_secrets(url))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("an endpoint is https://host or, on a trusted network, http://host")
-    return url.rstrip("/")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("an endpoint has no path: the protocol's requests all go to its root")
+    standard = {"http": 80, "https": 443}[parts.scheme]
+    port = "" if parts.port in (None, standard) else f":{parts.port}"  # left out, as signatures want it
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{port}"

@@ -52,6 +52,7 @@ class SqsSource:
         await self._list()
         if self._broker.cloudwatch.enabled:
             self._watch = Watch(self._broker, self._credentials)
+            self._watch.queues = self._names()
             self._watch.start()
 
     async def read(self) -> list[Sample]:
@@ -115,12 +116,15 @@ class SqsSource:
             raise self._lost(str(error)) from None
         if found is not None:
             self._addresses, self._listed_at = found, time.monotonic()
-            names = {parse.queue_name(address) for address in found}
+            names = set(self._names())
             self._dead_letters = {queue: to for queue, to in self._dead_letters.items() if queue in names}
             if self._watch is not None:
-                self._watch.queues = sorted(names)
+                self._watch.queues = self._names()
         elif not self._addresses:
             raise self._lost("it throttles the listing of queues")
+
+    def _names(self) -> list[str]:
+        return [parse.queue_name(address) for address in self._addresses]
 
     def _listing(self) -> list[str] | None:
         """The addresses of all queues; None while the service is too busy to tell."""
@@ -147,7 +151,8 @@ class SqsSource:
             channel.close()
 
     def _answer(self, channel: Channel, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        for attempt in range(_LISTING_ATTEMPTS):
+        # Where queues are known already, the next cycle is soon enough to try again.
+        for attempt in range(1 if self._addresses else _LISTING_ATTEMPTS):
             time.sleep(_PAUSE * 2**attempt if attempt else 0)
             answer = content(channel.ask("ListQueues", asked))
             if not isinstance(answer, Refusal):

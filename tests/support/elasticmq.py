@@ -20,7 +20,6 @@ include classpath("application.conf")
 node-address {{ protocol = http, host = "127.0.0.1", port = {port}, context-path = "" }}
 rest-sqs {{ enabled = true, bind-port = {port}, bind-hostname = "127.0.0.1", sqs-limits = relaxed }}
 rest-stats.enabled = false
-queues-storage {{ enabled = true, path = "{queues}" }}
 """
 
 
@@ -29,7 +28,7 @@ class Refused(Exception):
 
 
 class ElasticMq:
-    """One server. Its port and queues outlast ``kill`` and ``start``; messages, which it keeps in memory, do not."""
+    """One server. Its port outlasts ``kill`` and ``start``; queues and messages, which it keeps in memory, do not."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -52,7 +51,7 @@ class ElasticMq:
         java, *path = java_command("elasticmq")
         self._folder.mkdir(parents=True, exist_ok=True)
         config = self._folder / "elasticmq.conf"
-        config.write_text(_CONFIG.format(port=self.port, queues=self._folder / "queues.conf"))
+        config.write_text(_CONFIG.format(port=self.port))
         command = [java, *_JVM, f"-Dconfig.file={config}", *path, "org.elasticmq.server.Main"]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -94,6 +93,11 @@ class ElasticMq:
         answer = self.ask("ReceiveMessage", QueueUrl=self.address(queue), MaxNumberOfMessages=number)
         return list(answer.get("Messages", ()))
 
+    def redrive_to(self, queue: str, receives: int = 3) -> str:
+        """The redrive policy that makes ``queue`` the dead-letter queue of the one that has it."""
+        answer = self.ask("GetQueueAttributes", QueueUrl=self.address(queue), AttributeNames=["QueueArn"])
+        return json.dumps({"deadLetterTargetArn": answer["Attributes"]["QueueArn"], "maxReceiveCount": receives})
+
     def address(self, queue: str) -> str:
         """The address of a queue."""
         return f"{self.url}/000000000000/{queue}"
@@ -124,3 +128,15 @@ class ElasticMq:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def prepare(server: ElasticMq) -> None:
+    """Three queues with known contents: ``prepared-orders`` with three messages waiting and two in flight, its
+    dead-letter queue ``prepared-dead`` with one, ``prepared-invoices.fifo`` with two."""
+    server.make("prepared-dead")
+    server.make("prepared-orders", RedrivePolicy=server.redrive_to("prepared-dead"), VisibilityTimeout="600")
+    server.make("prepared-invoices.fifo", FifoQueue="true")
+    for queue, number in (("prepared-dead", 1), ("prepared-orders", 5), ("prepared-invoices.fifo", 2)):
+        server.ask("PurgeQueue", QueueUrl=server.address(queue))
+        server.send(queue, number)
+    server.receive("prepared-orders", 2)
