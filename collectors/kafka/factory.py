@@ -6,6 +6,7 @@ from collectors.base import Collector
 from collectors.context import Context
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.source import KafkaSource
+from collectors.kafka.tap.tap import KafkaTap
 from collectors.sampler import Sampler
 
 
@@ -15,5 +16,6 @@ def make(broker: KafkaBroker, context: Context) -> list[Collector]:
     if broker.sample:
         skewed = context.metrics.skewed.labels(f"kafka-sampler:{broker.name}")
         collectors.append(Sampler("kafka", broker.name, KafkaSource(broker, skewed.inc), context))
-    # The tap's collector is added here.
+    if broker.tap.topics:
+        collectors.append(KafkaTap(broker, context))
     return collectors

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from collectors.broker import Broker, Secret, Settings, without_secrets
+from collectors.kafka.tap.settings import TapSettings
 
 
 class Selection(Settings):
@@ -46,6 +47,7 @@ class KafkaBroker(Broker):
     dead_letters: dict[str, str] = Field(default={}, description="dead-letter topic → the topic that it serves")
     timeout_seconds: float = Field(default=5.0, gt=0, le=60, description="for each request to a broker")
     status: StatusSettings = StatusSettings()
+    tap: TapSettings = TapSettings()
 
     @field_validator("bootstrap")
     @classmethod

@@ -1,0 +1,83 @@
+"""The tap's rows in bronze, exactly once: one commit holds them and how far each partition and group has come."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from collectors.bronze import Bronze
+from collectors.records import Rejected, rejected_table, stamp
+from lake.files import write_atomically
+from lake.tables import MESSAGE_EVENTS
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What is to be committed at once, and never changed again, so that it can be repeated."""
+
+    rows: pa.Table | None
+    positions: Mapping[str, int]
+    lost: tuple[tuple[str, Rejected], ...] = ()  # label of the partition, and what went by unread there
+
+
+class Store:
+    """Bronze as one tap writes it. Belongs to bronze's thread."""
+
+    def __init__(self, bronze: Bronze, source: str, compact_every: int) -> None:
+        self._bronze = bronze
+        self._source = source
+        self._compact_every = compact_every
+        self._commits = 0
+
+    def write(self, commit: Commit) -> None:
+        """Write it, wholly or – after an error – not yet: repeat the same commit until it succeeds."""
+        for label, record in commit.lost:
+            position = {f"{self._source}#lost/{label}": record.position}
+            self._bronze.append("rejected_records", rejected_table([record], self._source), positions=position)
+        if commit.positions:
+            rows = MESSAGE_EVENTS.schema.empty_table() if commit.rows is None else _stamped(commit.rows, self._source)
+            self._bronze.append("message_events", rows, positions=commit.positions)
+        self._commits += 1
+        if self._commits % self._compact_every == 0:
+            self._bronze.compact("message_events")
+
+    def reached(self, key: str) -> int | None:
+        """What was committed under ``key``."""
+        return self._bronze.committed("message_events", key)
+
+    def generations(self, topics: Mapping[str, str]) -> dict[str, int]:
+        """Topic → how often it was made anew since it was first followed; ``topics`` gives their identifiers now."""
+        path = self._bronze.state_path("collect", f"{quote(self._source, safe='')}.topics.json")
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        changed = False
+        for topic, identity in topics.items():
+            before = known.get(topic)
+            if before is None or before["id"] != identity:
+                known[topic] = {"id": identity, "generation": before["generation"] + 1 if before else 0}
+                changed = True
+        if changed:
+            write_atomically(path, json.dumps(known))
+        return {topic: int(known[topic]["generation"]) for topic in topics}
+
+
+def _stamped(rows: pa.Table, source: str) -> pa.Table:
+    for name, column in stamp(source, rows.num_rows).items():
+        rows = rows.append_column(name, column)
+    return rows
+
+
+def position_key(source: str, label: str) -> str:
+    """The application id that says how far a partition was read."""
+    return f"{source}#{label}"
+
+
+def group_key(source: str, group: str, label: str) -> str:
+    """The application id that says up to where a group's ends were told."""
+    return f"{source}#{quote(group, safe='')}/{label}"
