@@ -48,8 +48,8 @@ class RedisServer:
             options |= {"ssl": True, "ssl_ca_certs": str(self._tls / "ca.crt")}
         return redis.Redis(host="127.0.0.1", port=self.port, password=self._password, **options)
 
-    def start(self) -> None:
-        """Start the server and wait until it answers."""
+    def start(self, *, ready: bool = True) -> None:
+        """Start the server and, unless told otherwise, wait until it answers."""
         assert self._process is None, "it runs already"
         self._folder.mkdir(parents=True, exist_ok=True)
         port = ["--port", "0", "--tls-port", str(self.port)] if self._tls else ["--port", str(self.port)]
@@ -59,7 +59,8 @@ class RedisServer:
             command += ["--requirepass", self._password]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_until(self._ready, "redis-server to be ready", every=0.01)
+        if ready:
+            wait_until(self._ready, "redis-server to be ready", every=0.01)
 
     def _ready(self) -> bool:
         assert self._process is not None

@@ -1,0 +1,209 @@
+"""What libraries keep in a real server is told as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from examples.redis_queue.recipe import Queue
+from tests.collectors.redis import making
+from tests.collectors.redis.reading import counts, named, read, source
+from tests.support.redis import RedisServer, prepare
+
+
+def test_what_was_prepared_is_told_without_any_settings(redis_server: RedisServer) -> None:
+    expected = prepare(redis_server)
+    found = {queue: sample for (queue, _), sample in read(redis_server).items()}
+    assert set(found) == set(expected)
+    for queue, numbers in expected.items():
+        assert {name: getattr(found[queue], name) for name in numbers} == numbers
+
+
+def test_shards_of_a_recipe_queue_are_summed_and_its_first_due_times_give_the_exact_age(
+    redis_server: RedisServer,
+) -> None:
+    with redis_server.client() as client:
+        queue = Queue(client, "orders", shards=("a", "b", "c"), visibility=60)
+        for number in range(30):
+            queue.push({"number": number}, priority=number % 100)
+        for number in range(4):
+            queue.push({"number": number}, delay=300)
+        time.sleep(0.3)
+        assert len(queue.poll(7)) == 7
+        held = client.zcard("app.UNACK.{orders.a}.0")
+    sample = read(redis_server, dyno={"prefix": "app"})["orders", None]
+    assert held
+    assert counts(sample) == (23, 7, 4)
+    assert sample.oldest_age_seconds is not None
+    assert 0.3 <= sample.oldest_age_seconds < 20
+
+
+def test_a_redelivered_message_keeps_its_age_by_the_index_and_starts_anew_without(redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        queue = Queue(client, "orders", visibility=0.01)
+        queue.push("it")
+        time.sleep(0.5)
+        queue.poll()
+        time.sleep(0.02)
+        assert queue.sweep() == 1
+        exact = read(redis_server, dyno={})["app.orders", None].oldest_age_seconds
+        client.delete("app.SINCE.{orders.a}")
+        since_its_deadline = read(redis_server, dyno={})["app.orders", None].oldest_age_seconds
+    assert exact is not None and since_its_deadline is not None
+    assert exact - since_its_deadline >= 0.5 - 0.2
+
+
+def test_in_flight_or_delayed_alone_have_no_known_age_by_the_recipe_and_none_of_zero(redis_server: RedisServer) -> None:
+    now = time.time() * 1000
+    with redis_server.client() as client:
+        client.zadd("app.UNACK.{taken.a}.0", {"m": now + 60_000})
+        client.zadd("app.QUEUE.{later.a}", {"m": now + 60_000})
+    found = read(redis_server, dyno={"prefix": "app"})
+    for name, numbers in {"taken": (0, 1, 0), "later": (0, 0, 1)}.items():
+        assert counts(found[name, None]) == numbers
+        assert found[name, None].oldest_age_seconds is None
+
+
+def test_both_key_shapes_of_the_library_are_read_with_all_their_buckets(redis_server: RedisServer) -> None:
+    now = time.time() * 1000
+    with redis_server.client() as client:
+        client.zadd("app.QUEUE.old.1a", {"m1": now - 2000})
+        client.zadd("app.QUEUE.old.1b", {"m2": now - 9000.5})
+        client.zadd("app.UNACK.old.1b", {"m3": now})
+        client.hset("app.MESSAGE.old", "m1", "{}")
+        client.zadd("app.QUEUE.{new.1a}", {"m1": now - 1000})
+        for bucket in (0, 7, 31):
+            client.zadd(f"app.UNACK.{{new.1a}}.{bucket}", {f"u{bucket}": now})
+    found = read(redis_server, dyno={"prefix": "app"})
+    assert counts(found["old", None]) == (2, 1, 0)
+    assert found["old", None].oldest_age_seconds == pytest.approx(9, abs=2)
+    assert counts(found["new", None]) == (1, 3, 0)
+
+
+def test_listed_shards_are_read_by_name_also_where_nothing_is(redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        client.zadd("app.UNACK.{orders.b}.31", {"m": 1})
+    layout = {"prefix": "app", "queues": ["orders", "none"], "shards": ["a", "b"], "unack_buckets": 32}
+    found = read(redis_server, dyno=layout)
+    assert counts(found["orders", None]) == (0, 1, 0)
+    assert counts(found["none", None]) == (0, 0, 0)
+    assert found["none", None].oldest_age_seconds == 0.0
+
+
+async def test_a_drained_queue_is_empty_and_a_new_one_is_found(redis_server: RedisServer) -> None:
+    one = source(redis_server, dyno={"prefix": "app"})
+    await one.open()
+    with redis_server.client() as client:
+        client.zadd("app.QUEUE.{orders.a}", {"m": 1})
+        assert counts(named(await one.read())["orders", None]) == (1, 0, 0)
+        client.delete("app.QUEUE.{orders.a}")
+        client.zadd("app.QUEUE.{later.a}", {"m": 1})
+        await one.read()
+        found = named(await one.read())
+    await one.close()
+    assert counts(found["orders", None]) == (0, 0, 0)
+    assert found["orders", None].oldest_age_seconds == 0.0
+    assert counts(found["later", None]) == (1, 0, 0)
+
+
+async def test_a_queue_without_keys_is_forgotten_in_the_end(redis_server: RedisServer) -> None:
+    one = source(redis_server, dyno={"prefix": "app", "forget_after": 0.2})
+    await one.open()
+    with redis_server.client() as client:
+        client.zadd("app.QUEUE.{orders.a}", {"m": 1})
+        assert len(await one.read()) == 1
+        client.flushall()
+    for _ in range(2):
+        await asyncio.sleep(0.3)
+        found = await one.read()
+    await one.close()
+    assert found == []
+
+
+def test_each_group_of_a_stream_is_a_subscriber_with_the_age_of_what_it_has_not_processed(
+    redis_server: RedisServer,
+) -> None:
+    with redis_server.client() as client:
+        making.streams(client)
+    found = read(redis_server, streams={})
+    billing, audit = found["events", "billing"], found["events", "audit"]
+    assert counts(billing) == (2, 2, 0)
+    assert (billing.consumers, billing.published_total, billing.delivered_total) == (1, 5, 3)
+    assert billing.oldest_age_seconds == pytest.approx(90, abs=5)  # the first entry is acknowledged
+    assert counts(audit) == (5, 0, 0)
+    assert audit.oldest_age_seconds == pytest.approx(100, abs=5)
+
+
+def test_a_lag_that_redis_lost_is_unknown_not_zero(redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        ids = [client.xadd("events", {"number": number}) for number in range(5)]
+        client.xgroup_create("events", "billing", id="0")
+        client.xreadgroup("billing", "one", {"events": ">"}, count=1)
+        client.xdel("events", ids[2])
+    sample = read(redis_server, streams={"keys": ["events"]})["events", "billing"]
+    assert sample.depth is None
+    assert "lag" in sample.unavailable["depth"]
+    assert sample.in_flight == 1
+    assert sample.oldest_age_seconds is not None
+
+
+def test_ids_that_are_no_times_give_no_age(redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        client.xadd("events", {"a": 1}, id="1-1")
+        client.xgroup_create("events", "billing", id="0")
+    sample = read(redis_server, streams={})["events", "billing"]
+    assert (sample.depth, sample.oldest_age_seconds) == (1, None)
+
+
+async def test_redeliveries_of_a_group_are_counted_up(redis_server: RedisServer) -> None:
+    one = source(redis_server, streams={"keys": ["events"]})
+    await one.open()
+    with redis_server.client() as client:
+        making.streams(client)
+        totals = [named(await one.read())["events", "billing"].redelivered_total]
+        for _ in range(2):
+            client.xautoclaim("events", "billing", "two", 0, count=100)
+        totals.append(named(await one.read())["events", "billing"].redelivered_total)
+        pending = client.xpending_range("events", "billing", "-", "+", 10)
+        client.xack("events", "billing", *[entry["message_id"] for entry in pending])
+        totals.append(named(await one.read())["events", "billing"].redelivered_total)
+        client.delete("events")
+        assert await one.read() == []  # gone: left out
+        making.streams(client)
+        totals.append(named(await one.read())["events", "billing"].redelivered_total)
+    await one.close()
+    assert totals == [0, 4, 4, 0]
+
+
+def test_a_stream_without_a_group_is_told_as_a_whole_and_rqs_results_are_no_queues(redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        client.xadd("events", {"a": 1})
+        client.xadd("rq:results:1", {"a": 1})
+    found = read(redis_server, streams={})
+    assert set(found) == {("events", None)}
+    assert counts(found["events", None]) == (1, 0, 0)
+
+
+def test_real_celery_tells_waiting_at_work_and_held_back_apart(redis_server: RedisServer) -> None:
+    with making.celery_at_work(redis_server):
+        found = read(redis_server, celery={})
+        few = read(redis_server, celery={"queues": ["celery"], "read_at_most": 2})
+    assert set(found) == {("celery", None), ("mail", None)}
+    assert counts(found["celery", None]) == (4, 1, 2)
+    assert found["celery", None].oldest_age_seconds == pytest.approx(50, abs=10)
+    assert counts(found["mail", None]) == (1, 0, 0)
+    assert found["mail", None].oldest_age_seconds is None
+    assert counts(few["celery", None]) == (5, 1, None)
+
+
+def test_real_rq_tells_its_queue_its_registries_and_its_dead_letters(redis_server: RedisServer) -> None:
+    with making.rq_at_work(redis_server):
+        found = read(redis_server, rq={})
+    assert set(found) == {("default", None), ("default.failed", None)}
+    default, failed = found["default", None], found["default.failed", None]
+    assert counts(default) == (2, 1, 3)
+    assert default.consumers == 1
+    assert default.oldest_age_seconds == pytest.approx(0, abs=20)
+    assert (failed.depth, failed.dead_letter_for) == (1, "default")
