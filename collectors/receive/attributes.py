@@ -101,9 +101,26 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     Attribute("worker", "text", ("sojourn.worker",), "`worker`; else the resource's `service.name`"),
 )
 
-#: Attribute name → whether its value is a number: what the reading loop looks each name up in.
-WANTED: dict[str, bool] = {name: fact.kind == "integer" for fact in ATTRIBUTES for name in fact.names}
-NAMES: dict[str, tuple[str, ...]] = {fact.fact: fact.names for fact in ATTRIBUTES}
+#: Facts that differ from message to message: not worth remembering.
+_SINGLE = frozenset({"message_id", "offset", "enqueued_ns"})
+#: Attribute name → (the fact, or the name itself where it is not the fact's first one; whether it is a number; whether
+#: it differs from message to message). The names of an operation stay apart: the first that is *known* counts.
+FACTS: dict[str, tuple[str, bool, bool]] = {
+    name: (
+        fact.fact if place == 0 and fact.fact != "operation" else name,
+        fact.kind == "integer",
+        fact.fact in _SINGLE,
+    )
+    for fact in ATTRIBUTES
+    for place, name in enumerate(fact.names)
+}
+#: Other names of facts → (place, fact); the least place counts.
+OTHER_NAMES: dict[str, tuple[int, str]] = {
+    name: (place, fact.fact)
+    for fact in ATTRIBUTES
+    for place, name in enumerate(fact.names)
+    if place > 0 and fact.fact != "operation"
+}
 
 #: ``messaging.system`` → the broker's name in records; any other is taken as it is.
 SYSTEMS: dict[str, str] = {

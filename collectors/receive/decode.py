@@ -9,6 +9,10 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from collectors.receive.lean import LeanRequest
+from collectors.records import RAW_LIMIT
 
 _IDS = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"})
 
@@ -18,9 +22,9 @@ class Malformed(ValueError):
 
 
 def protobuf(body: bytes) -> Any:
-    """The ExportTraceServiceRequest in ``body``; Malformed."""
+    """The request in ``body``, a :data:`collectors.receive.lean.LeanRequest`; Malformed."""
     try:
-        return ExportTraceServiceRequest.FromString(body)
+        return LeanRequest.FromString(body)
     except DecodeError:
         raise Malformed("not an ExportTraceServiceRequest in protobuf") from None
 
@@ -29,7 +33,8 @@ def as_json(body: bytes) -> Any:
     """The same from OTLP's JSON, in which ids are hexadecimal; Malformed."""
     try:
         request = json.loads(body)
-        return json_format.ParseDict(_with_ids(request), ExportTraceServiceRequest(), ignore_unknown_fields=True)
+        whole = json_format.ParseDict(_with_ids(request), ExportTraceServiceRequest(), ignore_unknown_fields=True)
+        return LeanRequest.FromString(whole.SerializeToString())
     except (ValueError, TypeError, RecursionError, AttributeError, json_format.ParseError):
         raise Malformed("not an ExportTraceServiceRequest in JSON") from None
 
@@ -48,9 +53,12 @@ def _with_ids(value: Any) -> Any:
 
 def shown(span: Any) -> str:
     """A refused span as text, for the table of rejected records."""
-    return str(json_format.MessageToJson(span, indent=None))
+    try:
+        return str(json_format.MessageToJson(Span.FromString(span.SerializeToString()), indent=None))
+    except DecodeError:
+        return shown_bytes(span.SerializeToString())
 
 
-def shown_bytes(body: bytes, most: int) -> str:
+def shown_bytes(body: bytes, most: int = RAW_LIMIT) -> str:
     """The beginning of a refused body as text; bytes that are none are written as escapes."""
     return body[:most].decode("utf-8", "backslashreplace").replace("\0", "\\x00")

@@ -6,7 +6,7 @@ before it is forgotten.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 #: Deliveries of one message to one subscriber that are told apart; a message that came more often is not numbered.
 MOST_DELIVERIES = 64
@@ -31,7 +31,7 @@ class Sent:
     priority: int | None = None
     count: int = 1
     known: bool = False
-    deliveries: dict[str | None, list[bytes]] = field(default_factory=dict)
+    deliveries: dict[str | None, list[bytes]] | None = None
 
     def tells(self, broker: str, queue: str) -> bool:
         """Whether a send span to ``queue`` was seen that this message is known by."""
@@ -39,9 +39,9 @@ class Sent:
 
     def attempt(self, subscriber: str | None, span_id: bytes) -> int | None:
         """The number of the delivery that ``span_id`` is; None where earlier ones may have gone unseen."""
-        seen = self.deliveries.get(subscriber)
-        if seen is None:
-            seen = self.deliveries[subscriber] = []
+        if self.deliveries is None:
+            self.deliveries = {}
+        seen = self.deliveries.setdefault(subscriber, [])
         if span_id in seen:
             number = seen.index(span_id) + 1
         elif len(seen) < MOST_DELIVERIES:
@@ -51,6 +51,12 @@ class Sent:
             return None
         return number if self.known and self.count == 1 else None
 
+    def delivered(self, subscriber: str | None) -> int | None:
+        """The number of the newest delivery, where all are known and there was one."""
+        if not self.known or self.count > 1 or self.deliveries is None:
+            return None
+        return len(self.deliveries.get(subscriber, ())) or None
+
 
 Key = bytes | tuple[str, str, str]
 
@@ -59,7 +65,7 @@ class Memory:
     """Messages by their producer's context (16 bytes trace id, 8 bytes span id) or by (broker, queue, message id)."""
 
     def __init__(self, most: int) -> None:
-        self._half = max(1, most // 2)
+        self._half = max(1, most)  # of keys: a message has two, and there are two generations
         self._young: dict[Key, Sent] = {}
         self._old: dict[Key, Sent] = {}
         self._parents: dict[bytes, Sent] = {}

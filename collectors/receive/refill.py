@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from collectors.bronze import Bronze
 from collectors.receive.batch import CLIENT, SPANS
@@ -21,14 +21,14 @@ from collectors.receive.memory import Memory, Sent
 
 #: So far back single messages are remembered: senders hold their spans for seconds.
 _MEMORY_SECONDS = 120.0
+_REMEMBERED = pa.array(["enqueued", "received"])
 _COLUMNS = ["event_type", "broker", "queue", "subscriber", "tenant", "message_id", "enqueued_at", "priority", "clock"]
 
 
 def refill(bronze: Bronze, horizon: Horizon, memory: Memory, last: int, *, seconds: float, most: int) -> int:
     """Fill ``horizon`` with the events committed in the ``seconds`` before ``last`` (microseconds); their number."""
     count = 0
-    reader = bronze.scan("message_events", ["event_id", "source"], _since(last, seconds))
-    for rows in reader:
+    for rows in bronze.scan("message_events", ["event_id", "source"], _before(last, seconds)):
         for source in (SPANS, CLIENT):
             ids = rows.column("event_id").filter(pc.equal(rows.column("source"), source))
             if len(ids):
@@ -39,19 +39,17 @@ def refill(bronze: Bronze, horizon: Horizon, memory: Memory, last: int, *, secon
     return count
 
 
-def _since(last: int, seconds: float) -> ds.Expression:
-    moment = datetime.fromtimestamp(last / 1e6, UTC) - timedelta(seconds=seconds)
-    recent = (ds.field("ingest_date") >= moment.date()) & (ds.field("ingested_at") >= moment)
-    return recent & ds.field("source").isin([SPANS, CLIENT])
+def _before(last: int, seconds: float) -> datetime:
+    return datetime.fromtimestamp(last / 1e6, UTC) - timedelta(seconds=seconds)
 
 
 def _remember(bronze: Bronze, memory: Memory, last: int, most: int) -> None:
-    where = _since(last, _MEMORY_SECONDS) & (ds.field("source") == SPANS)
-    where &= ds.field("event_type").isin(["enqueued", "received"])
     by_name: dict[tuple[str, str, str], Sent] = {}
     received: list[tuple[tuple[str, str, str], str | None, bytes]] = []
-    for rows in bronze.scan("message_events", ["event_id", "trace_id", *_COLUMNS], where):
-        for row in rows.to_pylist():
+    columns = ["event_id", "trace_id", "source", *_COLUMNS]
+    for rows in bronze.scan("message_events", columns, _before(last, _MEMORY_SECONDS)):
+        ours = pc.and_(pc.equal(rows.column("source"), SPANS), pc.is_in(rows.column("event_type"), _REMEMBERED))
+        for row in rows.filter(ours).to_pylist():
             if len(by_name) >= most or len(received) >= most:
                 break
             span_id, name = bytes.fromhex(row["event_id"][:16]), (row["broker"], row["queue"], row["message_id"])

@@ -37,8 +37,8 @@ class Routes:
         """The route of a span of ``kind`` with the attributes ``found``."""
         get = found.get
         key = (
-            get("messaging.system"),
-            get("messaging.destination.name") or get("messaging.destination"),
+            get("system"),
+            get("queue"),
             get("messaging.operation.type"),
             get("messaging.operation"),
             get("messaging.operation.name"),

@@ -39,7 +39,7 @@ class ReceiveSettings(Settings):
     answer_seconds: float = Field(default=30.0, gt=0, description="after which a request is told to come again")
     horizon_seconds: float = Field(default=900.0, gt=0, description="how long a repeated event is known as such")
     horizon_events: int = Field(default=4_000_000, ge=1000, le=8_000_000, description="and how many events, at most")
-    remembered: int = Field(default=100_000, ge=1, description="messages whose send span is remembered")
+    remembered: int = Field(default=50_000, ge=1, description="messages whose send span is remembered")
 
     @model_validator(mode="after")
     def _guarded(self) -> ReceiveSettings:

@@ -16,12 +16,14 @@ from collectors.receive import facts
 from collectors.receive.attributes import OFFSET_IDS
 from collectors.receive.facts import LATEST, Refused
 from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, NOTHING, RECEIVED
+from collectors.receive.lean import Attributes, DecodeError, resource
 from collectors.receive.memory import Memory, Sent
 from collectors.receive.routes import CLIENT, Route, Routes
 from collectors.receive.rows import Row
 
 _REMOTE_IS_TOLD, _REMOTE = 0x100, 0x200  # SpanFlags: whether the parent is remote is told, and it is
 MOST_IN_BATCH = 10_000
+_MOST_RESOURCES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,14 @@ class SpanReader:
         self.memory = memory
         self._routes = Routes(names)
         self._most = most
+        self._attributes = Attributes()
+        self._resources: dict[bytes, tuple[str | None, str | None]] = {}
 
     def sends(self, request: Any) -> Told:
-        """Read ``request`` (an ExportTraceServiceRequest): its send spans wholly, the others up to :meth:`rest`."""
+        """Read the send spans of ``request`` (:data:`collectors.receive.lean.LeanRequest`); :meth:`rest` the others."""
         told = Told()
         for resource_spans in request.resource_spans:
-            service, tenant = facts.resource(resource_spans.resource.attributes)
+            service, tenant = self._resource(resource_spans.resource)
             for scope_spans in resource_spans.scope_spans:
                 for span in scope_spans.spans:
                     told.spans += 1
@@ -95,21 +99,34 @@ class SpanReader:
             self._deliver(span, told)
         told.later.clear()
 
+    def _resource(self, encoded: bytes) -> tuple[str | None, str | None]:
+        """(service, tenant) as a resource tells them; nothing where it cannot be read."""
+        told = self._resources.get(encoded)
+        if told is None:
+            try:
+                told = resource(encoded)
+            except DecodeError:
+                told = (None, None)
+            if len(self._resources) >= _MOST_RESOURCES:
+                self._resources.clear()
+            self._resources[encoded] = told
+        return told
+
     def _read(self, raw: Any, service: str | None, tenant: str | None, told: Told) -> None:
-        found = facts.wanted(raw.attributes)
+        found = facts.found_in(raw.attributes, self._attributes)
         route = self._routes.of(found, raw.kind)
         role = route.role
         if not role:
             told.ignored += 1
             return
         if tenant is not None:
-            found.setdefault("sojourn.tenant", tenant)
+            found.setdefault("tenant", tenant)
         span = _checked(raw, route, found, service)
         told.messages += max(1, span.batch or 0, len(span.links))
         if told.messages > self._most:
             raise Refused(f"a request may tell of at most {self._most} messages")
         if role == "send":
-            if facts.went_wrong(raw):
+            if facts.went_wrong(raw.status):
                 told.ignored += 1  # nothing reached the queue
             elif span.links and raw.kind == CLIENT:
                 self._sent_linked(span, told)
@@ -206,17 +223,14 @@ class SpanReader:
         route, found = span.route, span.found
         if tie is not None and route.system in OFFSET_IDS:
             explicit = None
-        subscriber = facts.first(found, "subscriber")
-        tenant, priority = found.get("sojourn.tenant"), facts.priority(found)
+        subscriber = found.get("subscriber")
+        tenant, priority = found.get("tenant"), facts.priority(found)
         attempt, (enqueued_at, clock) = facts.attempt(found), facts.enqueued_at(found)
         message_id = explicit or (tie or context).hex()
         sent = self._remembered(route, tie, explicit)
         if sent is not None:
-            seen = None
-            if route.role == "process":
-                seen = sent.attempt(subscriber, context[16:])
-            elif sent.known and sent.count == 1:
-                seen = len(sent.deliveries.get(subscriber, ())) or None
+            process = route.role == "process"
+            seen = sent.attempt(subscriber, context[16:]) if process else sent.delivered(subscriber)
             if attempt is None:
                 attempt = seen
             if sent.known:
@@ -261,17 +275,12 @@ def _checked(raw: Any, route: Route, found: dict[str, Any], service: str | None)
     start, end = raw.start_time_unix_nano, raw.end_time_unix_nano
     if not (0 < start < LATEST and 0 < end < LATEST):
         raise Refused("a span has a start and an end between 1970 and 9999")
-    batch: int | None = found.get("messaging.batch.message_count")
-    if batch is None:
-        batch = found.get("messaging.batch_size")
-    links: list[bytes] = []
-    if raw.links:
-        links = list(dict.fromkeys(link.trace_id + link.span_id for link in raw.links))
-        links = [link for link in links if len(link) == 24]
+    batch: int | None = found.get("batch")
+    links = facts.links(raw.links) if raw.links else []
     if len(links) > MOST_IN_BATCH or (batch is not None and not 0 <= batch <= MOST_IN_BATCH):
         raise Refused(f"a span may stand for at most {MOST_IN_BATCH} messages")
     above = trace_id + parent if len(parent) == 8 else None
-    worker = found.get("sojourn.worker") or service
+    worker = found.get("worker") or service
     return _Span(route, found, trace_id + span_id, above, None, links, batch, start, end, worker)
 
 
@@ -281,7 +290,7 @@ def _poll(span: _Span) -> Poll:
         empty = span.batch == 0
     elif span.links or facts.message_id(span.found) is not None:
         empty = False
-    return Poll(span.route.broker, span.route.queue, facts.first(span.found, "subscriber"), empty, span.context)
+    return Poll(span.route.broker, span.route.queue, span.found.get("subscriber"), empty, span.context)
 
 
 def _learn(sent: Sent, span: _Span, context: bytes, message_id: str, count: int) -> None:
@@ -289,7 +298,7 @@ def _learn(sent: Sent, span: _Span, context: bytes, message_id: str, count: int)
     enqueued_at, sent.clock = facts.enqueued_at(span.found)
     sent.enqueued_at = span.start // 1000 if enqueued_at is None else enqueued_at
     sent.context, sent.message_id, sent.count, sent.known = context, message_id, count, True
-    sent.tenant, sent.priority = span.found.get("sojourn.tenant"), facts.priority(span.found)
+    sent.tenant, sent.priority = span.found.get("tenant"), facts.priority(span.found)
 
 
 def _enqueued(sent: Sent, span: _Span, name: str, context: bytes, letter: bytes, salt: bytes) -> Row:
