@@ -34,19 +34,17 @@ class FreshnessProbe:
     def read(self, query: Query, now: datetime) -> tuple[Freshness, pa.Table]:
         """The lake's freshness at wall clock ``now``, and the engine view ``data_freshness``: a row for each broker.
 
-        Events stop for two reasons. If fresh samples go on and every event of bronze is in gold, the queues are idle:
-        the data is good up to the newest sample. Otherwise something between broker and gold is down: it is stale.
+        A broker's events stop, or never come, for two reasons. If its samples go on while gold keeps up with bronze –
+        other events arrive there, or every event of bronze is in it –, its queues are idle or only sampled: the data
+        is good up to the newest sample. Otherwise something between broker and gold is down: it is stale.
         """
         rows = query(_NEWEST).to_pylist()
         as_of = max((row["as_of"] for row in rows if row["as_of"]), default=None)
-        if as_of is not None and now - as_of <= self._stale_after:
-            idle = False
-        else:
-            idle = self._gold_is_complete(as_of)
+        keeps_up = (as_of is not None and now - as_of <= self._stale_after) or self._gold_is_complete(as_of)
         table = []
         for row in rows:
             reached = row["as_of"]
-            if idle and row["sampled_at"]:
+            if keeps_up and row["sampled_at"]:
                 reached = max(row["sampled_at"], reached or row["sampled_at"])
             age = (now - reached).total_seconds() if reached else None
             stale = age is None or age > self._stale_after.total_seconds()

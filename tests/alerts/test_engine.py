@@ -147,6 +147,18 @@ def test_idle_queues_are_not_stale_as_long_as_they_are_sampled(gold: GoldLake) -
     assert world.engine.snapshot.freshness.stale, "an event that gold lacks means that analytics is behind"
 
 
+def test_a_broker_that_is_only_sampled_is_fresh_while_others_have_events(gold: GoldLake) -> None:
+    stale = rule("StaleData", "SELECT broker, COALESCE(age_seconds, -1) AS value FROM data_freshness WHERE stale")
+    world = World(gold, [stale])
+    gold.partial(dead_lettered=1)
+    now = datetime.now(UTC)
+    sample = {"broker": "redis", "queue": "orders", "source": "t", "ingested_at": now, "ingest_date": now.date()}
+    gold.lake.append("queue_samples", pa.Table.from_pylist([{**sample, "sampled_at": now}]))
+    assert world.round() == {"StaleData": []}
+    gold.partial(dead_lettered=1, at=now + timedelta(seconds=61))
+    assert world.round(now + timedelta(seconds=61)) == {"StaleData": [AlertState.FIRING]}, "its sampler is silent"
+
+
 def test_rules_that_are_gone_resolve_their_alerts(gold: GoldLake) -> None:
     world = World(gold, [DEAD])
     gold.partial(dead_lettered=1)

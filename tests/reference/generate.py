@@ -189,7 +189,11 @@ def samples(rng: random.Random, seconds: int) -> list[Row]:
     places: list[tuple[str, str, str | None, str | None]] = [
         (kind.broker, kind.name, consumer, None) for kind in QUEUES for consumer in kind.consumers
     ]
-    places += [("nats", "notices", None, None), ("nats", "orders.dead", None, "orders")]
+    places += [
+        ("nats", "notices", None, None),
+        ("nats", "orders.dead", None, "orders"),
+        ("redis", "mail", "crew", None),
+    ]
     for broker, queue, subscriber, serves in places:
         polls = empty = acked = 0
         at = rng.randrange(20 * SECOND)

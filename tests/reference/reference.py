@@ -33,7 +33,7 @@ from tests.reference.lives import (
     read_event,
     without_duplicates,
 )
-from tests.reference.sampled import Sampled
+from tests.reference.sampled import Sampled, named_as_events_are
 
 
 class Reference(Sampled):
@@ -44,7 +44,6 @@ class Reference(Sampled):
     ) -> None:
         self.window = window_seconds
         self.target = target_seconds
-        self.samples = [sample | {"subscriber": sample.get("subscriber") or ""} for sample in samples]
         raw = [read_event(event) for event in without_duplicates(events)]
         self.newest: dict[str, int] = {}
         for broker in {event.queue.broker for event in raw} | {sample["broker"] for sample in samples}:
@@ -52,6 +51,7 @@ class Reference(Sampled):
             seen = seen or [micros(sample["sampled_at"]) for sample in samples if sample["broker"] == broker]
             self.newest[broker] = max(seen)
         self.receipts = raw
+        self.samples = named_as_events_are(samples, raw)
         self.events: dict[Queue, list[Event]] = {}
         for event in fanned_out(raw):
             self.events.setdefault(event.queue, []).append(event)

@@ -2,17 +2,34 @@
 -- A sample that is newer than the newest event tells about that event's second; where partials were rolled up, samples
 -- tell about their buckets. Several sources may tell of one queue: each one's counters are its own, and a report of polls
 -- alone, as applications send it, is no reading of the broker.
-WITH placed AS (
+-- Where events name no consumer and samples name one alone, that one is meant.
+WITH named AS (
+  SELECT broker, queue
+  FROM queue_samples
+  WHERE subscriber IS NOT NULL
+  GROUP BY broker, queue
+  HAVING MIN(subscriber) = MAX(subscriber)
+),
+unnamed AS (
+  SELECT c.broker, c.queue
+  FROM stage_consumers AS c
+  JOIN named AS n ON n.broker = c.broker AND n.queue = c.queue
+  GROUP BY c.broker, c.queue
+  HAVING MAX(c.subscriber) = ''
+),
+placed AS (
   SELECT
     q.*, l.now_second,
+    CASE WHEN u.queue IS NULL THEN COALESCE(q.subscriber, '') ELSE '' END AS consumer,
     LEAST(unix_micros(q.sampled_at) DIV 1000000, l.now_second) AS at_second,
     unix_micros(q.sampled_at) AS sampled_us,
     q.depth + q.in_flight AS there
   FROM queue_samples AS q
   JOIN stage_levels AS l ON l.broker = q.broker
+  LEFT JOIN unnamed AS u ON u.broker = q.broker AND u.queue = q.queue
 )
 SELECT
-  s.broker, s.queue, COALESCE(s.subscriber, '') AS subscriber,
+  s.broker, s.queue, s.consumer AS subscriber,
   s.sampled_us,
   $sample_second AS at_second,
   CASE WHEN s.at_second <= l.hours_until THEN 3600 WHEN s.at_second <= l.minutes_until THEN 60 ELSE 1 END

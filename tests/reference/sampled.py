@@ -1,0 +1,150 @@
+"""What the broker itself says of its queues, by brute force: the part of the reference that looks at samples."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tests.reference.lives import SECOND, Event, Queue, Row, micros
+
+
+def named_as_events_are(samples: list[Row], events: list[Event]) -> list[Row]:
+    """``samples`` with the subscribers that events have; ``series`` keeps what each sample itself named.
+
+    Where the events of a queue name no subscriber, and its samples one alone, both mean the same consumer.
+    """
+    told: dict[tuple[str, str], set[str]] = {}
+    for event in events:
+        told.setdefault(event.queue[:2], set()).add(event.queue.subscriber)
+    ours: dict[tuple[str, str], set[str]] = {}
+    for sample in samples:
+        if sample.get("subscriber"):
+            ours.setdefault((sample["broker"], sample["queue"]), set()).add(sample["subscriber"])
+    found = []
+    for sample in samples:
+        place = sample["broker"], sample["queue"]
+        same = told.get(place) == {""} and len(ours.get(place, ())) == 1
+        name = sample.get("subscriber") or ""
+        found.append(sample | {"subscriber": "" if same else name, "series": name})
+    return found
+
+
+class Sampled:
+    """``samples`` (dicts with the columns of bronze) as they are known at each second of data time."""
+
+    samples: list[Row]
+    newest: dict[str, int]
+    window: int
+
+    def now_second(self, broker: str) -> int:
+        return self.newest[broker] // SECOND
+
+    def as_of(self, broker: str, second: int) -> int:
+        return min((second + 1) * SECOND, self.newest[broker])
+
+    def _samples_of(self, queue: Queue) -> list[Row]:
+        mine = [s for s in self.samples if (s["broker"], s["queue"], s["subscriber"]) == queue]
+        return sorted(mine, key=lambda sample: micros(sample["sampled_at"]))
+
+    def _samples_until(self, queue: Queue, second: int) -> list[Row]:
+        """The samples known at ``second``; at data time all of them, for the newest is what is known now."""
+        now = second == self.now_second(queue.broker)
+        return [s for s in self._samples_of(queue) if now or micros(s["sampled_at"]) // SECOND <= second]
+
+    def _newest_reading(self, queue: Queue, second: int) -> Row | None:
+        """The newest sample that is a reading of the broker; a report of polls alone is none."""
+        told = [
+            s
+            for s in self._samples_until(queue, second)
+            if s.get("depth") is not None or s.get("in_flight") is not None or s.get("polls_total") is None
+        ]
+        return told[-1] if told else None
+
+    @staticmethod
+    def _there(sample: Row | None) -> int | None:
+        """The messages that the broker holds; None where it does not tell all of them."""
+        if sample is None or sample.get("depth") is None or sample.get("in_flight") is None:
+            return None
+        return int(sample["depth"] + sample["in_flight"])
+
+    def _sampled_age(self, queue: Queue, second: int) -> float | None:
+        """The oldest age that the broker told, grown by the time since then; None where it holds nothing."""
+        newest = self._newest_reading(queue, second)
+        if newest is None or newest.get("oldest_age_seconds") is None or self._there(newest) == 0:
+            return None
+        waited = max(0, self.as_of(queue.broker, second) - micros(newest["sampled_at"])) / SECOND
+        return float(newest["oldest_age_seconds"] + waited)
+
+    def _sampled_drain(self, queue: Queue, second: int) -> Row:
+        """Whether what the broker holds grows or falls, from the changes between the samples of the window."""
+        there = self._there(self._newest_reading(queue, second))
+        changes, spans, acks = [], [], []
+        for before, after in self._sample_pairs(queue, second):
+            if (now := self._there(after)) is not None and (then := self._there(before)) is not None:
+                changes.append(now - then)
+                spans.append(micros(after["sampled_at"]) - micros(before["sampled_at"]))
+            counts = [before.get("acked_total"), after.get("acked_total")]
+            if None not in counts and counts[1] >= counts[0]:
+                acks.append(counts[1] - counts[0])
+        state, eta = None, None
+        if there == 0:
+            state = "idle"
+        elif changes:
+            change = sum(changes)
+            if change < 0:
+                state = "draining"
+                eta = there * sum(spans) / (-change * SECOND) if there else None
+            elif (acks and sum(acks) == 0) or (not acks and change == 0):
+                state = "stalled"
+            else:
+                state = "growing"
+        return {"drain_state": state, "drain_eta_seconds": eta}
+
+    def _sample_pairs(self, queue: Queue, second: int) -> list[tuple[Row, Row]]:
+        """Each sample of the window with the one before it, of the same source."""
+        by_source: dict[tuple[str, str], list[Row]] = {}
+        for sample in self._samples_until(queue, second):
+            by_source.setdefault((sample.get("source", ""), sample["series"]), []).append(sample)
+        pairs = [pair for samples in by_source.values() for pair in pairwise(samples)]
+        return [pair for pair in pairs if micros(pair[1]["sampled_at"]) // SECOND > second - self.window]
+
+    def _broker_says(self, queue: Queue, second: int) -> Row:
+        known = self._samples_until(queue, second)
+        newest = self._newest_reading(queue, second) or {}
+        staleness = None
+        if newest:
+            waited = max(0, self.as_of(queue.broker, second) - micros(newest["sampled_at"])) / SECOND
+            staleness = waited + (newest.get("staleness_seconds") or 0.0)
+        limits = [s["in_flight_limit"] for s in known if s.get("in_flight_limit") is not None]
+        return {
+            "depth": newest.get("depth"),
+            "in_flight": newest.get("in_flight"),
+            "in_flight_limit": limits[-1] if limits else None,
+            "empty_poll_ratio": self._empty_poll_ratio(queue, second),
+            "dlq_depth": self._dlq_depth(queue, second),
+            "staleness_seconds": staleness,
+        }
+
+    def _empty_poll_ratio(self, queue: Queue, second: int) -> float | None:
+        """Empty polls ÷ polls between the samples of the window; where a counter fell it was restarted."""
+        polls = empty = 0
+        for before, after in self._sample_pairs(queue, second):
+            values = [s.get(name) for s in (before, after) for name in ("polls_total", "empty_polls_total")]
+            if None in values or values[2] < values[0] or values[3] < values[1]:
+                continue
+            polls += values[2] - values[0]
+            empty += values[3] - values[1]
+        return empty / polls if polls else None
+
+    def _dlq_depth(self, queue: Queue, second: int) -> int | None:
+        serving = {
+            Queue(s["broker"], s["queue"], s["subscriber"])
+            for s in self.samples
+            if s["broker"] == queue.broker and s.get("dead_letter_for") == queue.queue
+        }
+        newest = [
+            known[-1]["depth"]
+            for each in serving
+            if (known := [s for s in self._samples_until(each, second) if s.get("dead_letter_for") == queue.queue])
+        ]
+        known_depths = [depth for depth in newest if depth is not None]
+        return sum(known_depths) if known_depths else None
