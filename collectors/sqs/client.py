@@ -108,7 +108,7 @@ class Channel:
     def _reason(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
             return f"no answer within {self._service.timeout:g} s"
-        if isinstance(error, ValueError):
+        if not isinstance(error, (OSError, http.client.HTTPException)):
             return "the request cannot be made"  # the error may quote a header, and so a credential
         return first_line(error)
 

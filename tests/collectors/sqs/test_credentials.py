@@ -1,0 +1,102 @@
+"""Where credentials come from, what happens without them, and TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from collectors.base import ConnectionLost, CredentialsRefused
+from collectors.settings import CollectSettings
+from collectors.sqs.credentials import find
+from collectors.sqs.settings import SqsBroker
+from lake.errors import UserError
+from tests.collectors.sqs.support import broker, read_once
+from tests.support.certificates import self_signed
+from tests.support.elasticmq import ElasticMq
+from tests.support.faulty import FaultyHttp
+
+
+def bare(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """A machine on which the AWS tools find nothing."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+
+
+def test_they_are_found_as_the_aws_tools_find_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert find(SqsBroker())().access_key == "AKIATEST"
+    bare(monkeypatch, tmp_path)
+    (tmp_path / "credentials").write_text("[reader]\naws_access_key_id = AKIAREAD\naws_secret_access_key = hidden\n")
+    assert find(SqsBroker(profile="reader"))().access_key == "AKIAREAD"
+
+
+def test_without_any_the_user_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bare(monkeypatch, tmp_path)
+    with pytest.raises(CredentialsRefused, match="there are no AWS credentials for broker 'sqs'"):
+        find(SqsBroker())
+    with pytest.raises(CredentialsRefused, match="ProfileNotFound"):
+        find(SqsBroker(profile="absent"))
+
+
+def test_a_reference_to_nothing_names_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = SqsBroker.model_validate({"access_key_id": {"env": "NOT_SET"}, "secret_access_key": {"env": "NOT_SET"}})
+    with pytest.raises(UserError, match="NOT_SET"):
+        find(given)
+
+
+@pytest.mark.parametrize("value", ["key\nwith: header", "schlüssel"])
+def test_a_credential_that_no_header_may_hold_is_refused_unseen(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("ODD", value)
+    given = SqsBroker.model_validate({"access_key_id": {"env": "ODD"}, "secret_access_key": {"env": "ODD"}})
+    with pytest.raises(CredentialsRefused, match="characters that no credential has") as raised:
+        find(given)
+    assert value not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"access_key_id": {"env": "A"}}, "belong together"),
+        ({"session_token": {"env": "A"}}, "needs its access_key_id"),
+        ({"access_key_id": {"env": "A"}, "secret_access_key": {"env": "A"}, "profile": "p"}, "either profile"),
+        ({"endpoint": "ftp://host"}, "https://host"),
+        ({"endpoint": "http://user:password@host"}, "credentials"),
+        ({"endpoint": "http://host/path"}, "no path"),
+        ({"endpoint": "http://host", "tls": {"enabled": True}}, "https endpoint"),
+        ({"cloudwatch": {"endpoint": "host"}}, "https://host"),
+        ({"cloudwatch": {"metrics": ["temperature"]}}, "age"),
+        ({"region": "eu west"}, "pattern"),
+        ({"access_key": "AKIA"}, "Extra inputs"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        SqsBroker.model_validate(given)
+
+
+def test_amazons_own_addresses_are_https() -> None:
+    here, there = SqsBroker(region="eu-west-1"), SqsBroker(region="cn-north-1")
+    assert here.url == "https://sqs.eu-west-1.amazonaws.com"
+    assert there.cloudwatch_url == "https://monitoring.cn-north-1.amazonaws.com.cn"
+    assert here.addresses() == [("sqs.eu-west-1.amazonaws.com", 443)]
+    assert SqsBroker(endpoint="http://127.0.0.1:9324/").addresses() == [("127.0.0.1", 9324)]
+    assert SqsBroker(endpoint="https://queues:443").url == "https://queues"
+
+
+def test_the_section_takes_it_by_its_kind() -> None:
+    settings = CollectSettings.model_validate({"brokers": [{"kind": "sqs", "region": "eu-west-1"}]})
+    assert isinstance(settings.brokers[0], SqsBroker)
+
+
+async def test_tls_trusts_the_authority_that_is_given_and_no_other(elasticmq: ElasticMq, tmp_path: Path) -> None:
+    elasticmq.make("tls-orders")
+    made = self_signed(tmp_path)
+    with FaultyHttp(elasticmq.url, tls=made.server()) as proxy:
+        trusted = broker(proxy.url, "tls-", tls={"enabled": True, "ca": made.certificate})
+        assert set(await read_once(trusted)) == {"tls-orders"}
+        with pytest.raises(ConnectionLost, match="certificate verify failed"):
+            await read_once(broker(proxy.url, "tls-"))
