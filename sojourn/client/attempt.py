@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sojourn.client.heartbeat import Beat, beats
+from sojourn.client.record import Record
 
 if TYPE_CHECKING:
     from sojourn.client.recorder import Recorder
@@ -44,9 +45,6 @@ class Attempt:
         visibility_timeout: float | None = None,
         heartbeat: Callable[[], object] | None = None,
         since: float | None = None,
-        *,
-        record_received: bool = True,
-        record_completed: bool = True,
     ) -> None:
         if visibility_timeout is not None and not visibility_timeout > 0:
             raise ValueError(f"visibility_timeout {visibility_timeout} must be above 0")
@@ -54,7 +52,6 @@ class Attempt:
             raise ValueError("a heartbeat needs the visibility_timeout that it renews")
         self._recorder, self._queue, self._message_id, self._details = recorder, queue, message_id, details
         self._timeout, self._heartbeat, self._since = visibility_timeout, heartbeat, since
-        self._received, self._completed = record_received, record_completed
         self._started = self._deadline = 0.0
         self._ending: tuple[str, str | None] | None = None
         self._beat: Beat | None = None
@@ -122,22 +119,22 @@ class Attempt:
         self._started = time.monotonic()
         if self._timeout is not None:
             self._deadline = (self._since if self._since is not None else self._started) + self._timeout
-        if self._received:
-            self._recorder.received(self._queue, self._message_id, **self._details)
+        self._tell_begin()
 
     def _finish(self, kind: type[BaseException] | None) -> None:
         seconds = time.monotonic() - self._started
         if kind is not None:
-            event_type, reason = "failed", kind.__name__
-        elif self._ending is not None:
-            event_type, reason = self._ending[0], self._ending[1] or ""
-        elif self._completed:
-            event_type, reason = "completed", ""
+            self._tell_end("failed", kind.__name__, seconds)
         else:
-            return
-        if event_type in ("completed", "failed"):
-            self._details["processing_seconds"] = seconds
-        getattr(self._recorder, event_type)(self._queue, self._message_id, reason=reason or None, **self._details)
+            self._tell_end(*(self._ending or ("completed", None)), seconds)
+
+    def _tell_begin(self) -> None:
+        self._recorder.received(self._queue, self._message_id, **self._details)
+
+    def _tell_end(self, event_type: str, reason: str | None, seconds: float) -> None:
+        took = seconds if event_type in ("completed", "failed") else None
+        record: Record = getattr(self._recorder, event_type)
+        record(self._queue, self._message_id, reason=reason, processing_seconds=took, **self._details)
 
     def _beat_once(self) -> bool:
         """One heartbeat from the shared thread; whether there shall be another."""

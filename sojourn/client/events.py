@@ -76,15 +76,17 @@ def judge(raw: Raw, broker: str) -> tuple[Event, bool]:
     occurred_at = micros(occurred)
     if occurred_at is None:
         occurred_at, sound = micros(datetime.now(UTC)) or 0, False
-    if attempt is not None and not (type(attempt) is int and 0 <= attempt < _INT32):
-        attempt, sound = None, False
+    if attempt is not None:
+        attempt = _whole(attempt, 0)
+        sound = sound and attempt is not None
     if seconds is not None:
         if not isinstance(seconds, int | float) or not (math.isfinite(seconds) and seconds >= 0):
             seconds, sound = None, False
         else:
             seconds = float(seconds)
-    if priority is not None and not (type(priority) is int and -_INT32 <= priority < _INT32):
-        priority, sound = None, False
+    if priority is not None:
+        priority = _whole(priority, -_INT32)
+        sound = sound and priority is not None
     event = Event(
         kind,
         text(its_broker) or broker,
@@ -106,8 +108,8 @@ def judge(raw: Raw, broker: str) -> tuple[Event, bool]:
 def micros(instant: object) -> int | None:
     """An instant in microseconds since 1970; None if it is none between 1970 and 9999. A naive datetime is UTC."""
     value: int
-    if type(instant) is int:
-        value = instant // 1000 if instant >= _NANOSECONDS else instant * 1_000_000
+    if isinstance(instant, int) and not isinstance(instant, bool):
+        value = int(instant // 1000 if instant >= _NANOSECONDS else instant * 1_000_000)
     elif isinstance(instant, float):
         if not math.isfinite(instant):
             return None
@@ -119,6 +121,13 @@ def micros(instant: object) -> int | None:
     else:
         return None
     return value if 0 <= value < _END else None
+
+
+def _whole(value: object, least: int) -> int | None:
+    """A 32-bit integer of at least ``least``, in Python's own type; None for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value < _INT32:
+        return int(value)
+    return None
 
 
 def text(value: object) -> str | None:

@@ -29,6 +29,9 @@ class Polls:
         self._lock = threading.Lock()
         self._counts: dict[Key, list[int]] = {}
 
+    def __len__(self) -> int:
+        return len(self._counts)
+
     def add(self, key: Key, messages: int, waited: float) -> None:
         """Count one poll that waited ``waited`` seconds and brought ``messages``."""
         weight = max(1, round(waited * 1000))

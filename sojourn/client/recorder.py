@@ -157,10 +157,10 @@ class Recorder:
     def flush(self, timeout: float = 5.0) -> bool:
         """Send at once, and wait at most ``timeout`` seconds; whether all was accepted that was recorded before."""
         deadline = time.monotonic() + timeout
-        while (left := self._sender.pending) and time.monotonic() < deadline and not self._closed:
+        while not (done := self._sender.idle) and time.monotonic() < deadline and not self._closed:
             self._sender.flush()
             time.sleep(0.005)
-        return not left
+        return done
 
     def stats(self) -> Stats:
         """What became of all that was recorded in this process so far; exact when no call is under way."""

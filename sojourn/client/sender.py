@@ -71,6 +71,11 @@ class Sender:
         """How many events are not accepted yet, wherever they are."""
         return self.books().pending
 
+    @property
+    def idle(self) -> bool:
+        """Whether all that was recorded, polls included, is accepted."""
+        return not self.pending and not self._outbox and not len(self._polls)
+
     def books(self) -> Books:
         """The counts as they are, none of them in between."""
         with self._writing:
@@ -146,15 +151,13 @@ class Sender:
         for start in range(0, len(rows), LEAST_SLICE):
             batch.summaries += [wire.summary(row) for row in rows[start : start + LEAST_SLICE]]
             self._yield()
-        batch.polls = [wire.poll(*key, *counts) for key, counts in self._polls.take().items()]
-        if not batch:
-            with self._writing:
-                self._taken = 0
-                self._books.sent += batch.held
-            return None
-        self._sequence = batch.sequence
         with self._writing:
             self._taken = 0
+            batch.polls = [wire.poll(*key, *counts) for key, counts in self._polls.take().items()]
+            if not batch:
+                self._books.sent += batch.held
+                return None
+            self._sequence = batch.sequence
             self._outbox.append(batch)
         return batch
 
