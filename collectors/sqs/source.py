@@ -63,7 +63,8 @@ class SqsSource:
         outcomes = await self._sweep(addresses or self._addresses)
         self._last = {address for address in self._addresses if address not in outcomes}
         self._raise_if_all(outcomes)
-        return self._samples(outcomes)
+        assert self._threads is not None
+        return await self._threads.do(lambda: self._samples(outcomes))  # of 10,000 queues: a tenth of a second
 
     async def close(self) -> None:
         """Disconnect."""

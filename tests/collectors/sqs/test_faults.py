@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.samples import was_read
+from collectors.sqs import client
+from collectors.sqs.client import Channel
+from collectors.sqs.credentials import find
+from collectors.sqs.pace import Pace
+from collectors.sqs.sweep import Read, Sweep
 from tests.collectors.sqs.support import action, broker, by_queue, error, on, opened, read_once, reading
 from tests.support.elasticmq import ElasticMq
 from tests.support.faulty import Changed, Cut, Fault, FaultyHttp, Hang, HangUp, Reply, Request
@@ -59,6 +66,17 @@ async def test_a_passing_fault_is_tried_again(elasticmq: ElasticMq, queues: list
     with FaultyHttp(elasticmq.url, on(any_reading, fault, times=2)) as proxy:
         samples = await read_once(broker(proxy.url, "faults-"))
         assert set(samples) == set(queues) and all(map(was_read, samples.values()))
+
+
+async def test_throttled_requests_are_made_more_slowly(elasticmq: ElasticMq, queues: list[str]) -> None:
+    with FaultyHttp(elasticmq.url, on(any_reading, error("ThrottlingException"), times=1)) as proxy:
+        service, pace = client.sqs(broker(proxy.url)), Pace()
+        channel = Channel(service, find(broker(proxy.url)))
+        sweep = Sweep(map(elasticmq.address, queues), pace, patience=9)
+        await asyncio.to_thread(sweep.work, channel)
+        channel.close()
+        assert all(isinstance(outcome, Read) for outcome in sweep.outcomes.values()) and len(sweep.outcomes) == 6
+        assert pace.rate(time.monotonic()) is not None
 
 
 @pytest.mark.parametrize(

@@ -94,12 +94,10 @@ async def test_a_server_that_goes_away_is_a_lost_connection_and_comes_back(own_e
 
 async def test_samples_arrive_in_the_lake_at_the_brokers_own_interval(elasticmq: ElasticMq, lake: Lake) -> None:
     prepare(elasticmq)
-    settings = CollectSettings.model_validate(
-        {"brokers": [{"kind": "sqs", "name": "mq", "endpoint": elasticmq.url, "prefix": "prepared-"}]}
-    )
+    settings = CollectSettings.model_validate({"brokers": [elasticmq.settings(prefix="prepared-", sample_interval=7)]})
     writer = Writer(lake)
     (sampler,) = factory("sqs")(settings.brokers[0], Context(settings, writer, SelfMetrics(), Board()))
-    assert (sampler.name, sampler.interval) == ("sqs-sampler:mq", 30.0)
+    assert (sampler.name, sampler.interval) == ("sqs-sampler:mq", 7.0)
     await sampler.open()
     await sampler.step()
     await sampler.close()
