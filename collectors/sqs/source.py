@@ -41,6 +41,7 @@ class SqsSource:
         self._addresses: list[str] = []
         self._listed_at = 0.0
         self._last: set[str] = set()
+        self._rest = ""
         self._dead_letters: dict[str, str] = {}
 
     async def open(self) -> None:
@@ -95,6 +96,9 @@ class SqsSource:
         for one in work:
             if one.done():
                 one.result()
+        self._rest = "the server stopped answering"
+        if not sweep.gave_up:
+            self._rest = f"not reached within {self._broker.cycle_timeout:g} s"
         return dict(sweep.outcomes)
 
     def _work(self, sweep: Sweep) -> None:
@@ -192,7 +196,7 @@ class SqsSource:
         found: list[Sample] = []
         for address in self._addresses:
             queue = parse.queue_name(address)
-            outcome = outcomes.get(address) or Missed(None, f"not reached within {broker.cycle_timeout:g} s")
+            outcome = outcomes.get(address) or Missed(None, self._rest)
             if isinstance(outcome, Read):
                 told = self._watch.told(queue) if self._watch is not None else Told()
                 found.append(

@@ -46,6 +46,7 @@ class Sweep:
 
     def __init__(self, addresses: Iterable[str], pace: Pace, *, patience: int) -> None:
         self.outcomes: dict[str, Read | Missed] = {}
+        self.gave_up = False
         self._left = deque((address, 1) for address in addresses)
         self._pace = pace
         self._patience = patience
@@ -88,7 +89,8 @@ class Sweep:
             outcome = Missed(None, str(error))
             self._unanswered += 1
             if self._unanswered >= self._patience:
-                self._over.set()  # nobody is there: the rest is not worth waiting for
+                self.gave_up = True  # nobody is there: the rest is not worth waiting for
+                self._over.set()
         else:
             self._unanswered = 0
             held = content(answer)

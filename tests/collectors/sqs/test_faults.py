@@ -137,6 +137,18 @@ async def test_a_server_that_answers_no_queue_is_a_lost_connection(elasticmq: El
         await read_once(broker(proxy.url, "faults-"))
 
 
+async def test_a_server_that_stops_answering_is_not_waited_for(elasticmq: ElasticMq) -> None:
+    for index in range(30):
+        elasticmq.make(f"stops-{index:02}")
+    with FaultyHttp(elasticmq.url) as proxy:
+        proxy.rule = lambda request: Cut() if sum(map(any_reading, proxy.seen)) > 5 else None
+        samples = await read_once(broker(proxy.url, "stops-", connections=1))
+        assert sum(map(was_read, samples.values())) == 5 and len(samples) == 30
+        assert sum(map(any_reading, proxy.seen)) < 20
+    reasons = {sample.unavailable["depth"] for sample in samples.values() if not was_read(sample)}
+    assert "the server stopped answering" in reasons
+
+
 async def test_a_connection_that_the_server_closed_is_opened_again(elasticmq: ElasticMq, queues: list[str]) -> None:
     with FaultyHttp(elasticmq.url, on(any_reading, HangUp())) as proxy:
         async with opened(broker(proxy.url, "faults-", connections=1)) as source:
