@@ -17,8 +17,8 @@ class Sent:
     """One message, or a batch of ``count`` that share one producer's context.
 
     ``known`` is false while only deliveries of it were seen. ``context`` is that of the span that tells of its
-    enqueueing: where two spans stand for one publish, the other is silent. ``deliveries`` holds, for each subscriber,
-    the span ids of its attempts in order of arrival: a span that is sent again keeps its number.
+    enqueueing: where two spans stand for one publish, the other is silent. ``deliveries`` holds, for each subscriber
+    (or service, where no subscriber is named), the span ids of its attempts in order of arrival: a span that is sent again keeps its number.
     """
 
     broker: str

@@ -22,7 +22,18 @@ from collectors.receive.memory import Memory, Sent
 #: So far back single messages are remembered: senders hold their spans for seconds.
 _MEMORY_SECONDS = 120.0
 _REMEMBERED = pa.array(["enqueued", "received"])
-_COLUMNS = ["event_type", "broker", "queue", "subscriber", "tenant", "message_id", "enqueued_at", "priority", "clock"]
+_COLUMNS = [
+    "event_type",
+    "broker",
+    "queue",
+    "subscriber",
+    "worker",
+    "tenant",
+    "message_id",
+    "enqueued_at",
+    "priority",
+    "clock",
+]
 
 
 def refill(bronze: Bronze, horizon: Horizon, memory: Memory, last: int, *, seconds: float, most: int) -> int:
@@ -54,7 +65,7 @@ def _remember(bronze: Bronze, memory: Memory, last: int, most: int) -> None:
                 break
             span_id, name = bytes.fromhex(row["event_id"][:16]), (row["broker"], row["queue"], row["message_id"])
             if row["event_type"] == "received":
-                received.append((name, row["subscriber"], span_id))
+                received.append((name, row["subscriber"] or row["worker"], span_id))
             else:
                 by_name[name] = _sent(row, span_id, memory)
     for name, subscriber, span_id in received:

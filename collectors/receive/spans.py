@@ -65,6 +65,7 @@ class _Span:
     start: int
     end: int
     worker: str | None
+    service: str | None
     ending: str = ""
     reason: str | None = None
 
@@ -230,7 +231,8 @@ class SpanReader:
         sent = self._remembered(route, tie, explicit)
         if sent is not None:
             process = route.role == "process"
-            seen = sent.attempt(subscriber, context[16:]) if process else sent.delivered(subscriber)
+            whose = subscriber or span.service  # few instrumentations name the consumer group
+            seen = sent.attempt(whose, context[16:]) if process else sent.delivered(whose)
             if attempt is None:
                 attempt = seen
             if sent.known:
@@ -281,7 +283,7 @@ def _checked(raw: Any, route: Route, found: dict[str, Any], service: str | None)
         raise Refused(f"a span may stand for at most {MOST_IN_BATCH} messages")
     above = trace_id + parent if len(parent) == 8 else None
     worker = found.get("worker") or service
-    return _Span(route, found, trace_id + span_id, above, None, links, batch, start, end, worker)
+    return _Span(route, found, trace_id + span_id, above, None, links, batch, start, end, worker, service)
 
 
 def _poll(span: _Span) -> Poll:
