@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.records import now_us
 from collectors.samples import Sample, unread
-from collectors.sqs import client, credentials, parse
-from collectors.sqs.answers import Refusal, content
-from collectors.sqs.client import Channel, Unanswered
+from collectors.sqs import client, credentials, parse, trouble
+from collectors.sqs.client import Channel
 from collectors.sqs.cloudwatch import Told
+from collectors.sqs.listing import addresses
 from collectors.sqs.pace import Pace
 from collectors.sqs.settings import SqsBroker
 from collectors.sqs.sweep import Missed, Read, Sweep
 from collectors.sqs.watch import Watch
 from collectors.thread import Threads
 
-#: Amazon lists 1,000 queues a page, so this is a million: a server that never ends its listing is not followed.
-_PAGES = 1000
-_PAGE = 1000
 _LISTING_ATTEMPTS = 4
-_PAUSE = 0.2
 
 
 class SqsSource:
@@ -60,8 +56,7 @@ class SqsSource:
         """Every queue once. Those that the last cycle had no time for come first."""
         if not self._addresses or time.monotonic() - self._listed_at >= self._broker.list_interval:
             await self._list()
-        addresses = sorted(self._addresses, key=lambda address: address not in self._last) if self._last else None
-        outcomes = await self._sweep(addresses or self._addresses)
+        outcomes = await self._sweep(sorted(self._addresses, key=lambda address: address not in self._last))
         self._last = {address for address in self._addresses if address not in outcomes}
         self._raise_if_all(outcomes)
         assert self._threads is not None
@@ -83,7 +78,8 @@ class SqsSource:
         assert self._threads is not None
         count = min(self._broker.connections, len(addresses))
         sweep = Sweep(addresses, self._pace, patience=max(10, 2 * count))
-        work = [asyncio.ensure_future(self._threads.do(lambda: self._work(sweep))) for _ in range(count)]
+        one = partial(self._work, sweep, self._channels)
+        work = [asyncio.ensure_future(self._threads.do(one)) for _ in range(count)]
         try:
             if work:
                 _, late = await asyncio.wait(work, timeout=self._broker.cycle_timeout)
@@ -93,21 +89,23 @@ class SqsSource:
                     await asyncio.wait(work, timeout=self._broker.request_timeout + 1)
         finally:
             sweep.stop()
-        for one in work:
-            if one.done():
-                one.result()
+        for ended in work:
+            if ended.done():
+                ended.result()
         self._rest = "the server stopped answering"
         if not sweep.gave_up:
             self._rest = f"not reached within {self._broker.cycle_timeout:g} s"
         return dict(sweep.outcomes)
 
-    def _work(self, sweep: Sweep) -> None:
-        channel = self._channels.pop() if self._channels else self._channel()
-        sweep.work(channel)
-        if channel.sound:
-            self._channels.append(channel)
-        else:
-            channel.close()
+    def _work(self, sweep: Sweep, kept: list[Channel]) -> None:
+        channel = kept.pop() if kept else self._channel()
+        try:
+            sweep.work(channel)
+        finally:
+            if channel.sound:
+                kept.append(channel)
+            else:
+                channel.close()
 
     def _channel(self) -> Channel:
         assert self._service is not None and self._credentials is not None
@@ -115,10 +113,7 @@ class SqsSource:
 
     async def _list(self) -> None:
         assert self._threads is not None
-        try:
-            found = await self._threads.do(self._listing)
-        except Unanswered as error:
-            raise self._lost(str(error)) from None
+        found = await self._threads.do(self._listing)
         if found is not None:
             self._addresses, self._listed_at = found, time.monotonic()
             names = set(self._names())
@@ -126,61 +121,32 @@ class SqsSource:
             if self._watch is not None:
                 self._watch.queues = self._names()
         elif not self._addresses:
-            raise self._lost("it throttles the listing of queues")
+            raise trouble.lost(self._broker, "it is too busy to list its queues")
+
+    def _listing(self) -> list[str] | None:
+        channel = self._channel()
+        try:
+            # Where queues are known already, the next cycle is soon enough to try again.
+            return addresses(self._broker, channel, attempts=1 if self._addresses else _LISTING_ATTEMPTS)
+        finally:
+            channel.close()
 
     def _names(self) -> list[str]:
         return [parse.queue_name(address) for address in self._addresses]
 
-    def _listing(self) -> list[str] | None:
-        """The addresses of all queues; None while the service is too busy to tell."""
-        channel = self._channel()
-        try:
-            found: dict[str, None] = {}
-            token: str | None = None
-            for _ in range(_PAGES):
-                asked: dict[str, Any] = {"MaxResults": _PAGE}
-                asked |= {"QueueNamePrefix": self._broker.prefix} if self._broker.prefix else {}
-                asked |= {"NextToken": token} if token else {}
-                answer = self._answer(channel, asked)
-                if answer is None:
-                    return None
-                try:
-                    addresses, token = parse.page(answer)
-                except ValueError:
-                    raise self._lost("its listing of queues cannot be read") from None
-                found.update(dict.fromkeys(addresses))
-                if token is None:
-                    break
-            return list(found)
-        finally:
-            channel.close()
-
-    def _answer(self, channel: Channel, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        # Where queues are known already, the next cycle is soon enough to try again.
-        for attempt in range(1 if self._addresses else _LISTING_ATTEMPTS):
-            time.sleep(_PAUSE * 2**attempt if attempt else 0)
-            answer = content(channel.ask("ListQueues", asked))
-            if not isinstance(answer, Refusal):
-                return answer
-            if answer.kind in ("credentials", "clock", "denied"):
-                raise self._refused(answer.kind, answer.reason, "sqs:ListQueues")
-            if answer.kind not in ("throttled", "busy"):
-                raise self._lost(f"it refuses to list its queues: {answer.reason}")
-        return None
-
     def _raise_if_all(self, outcomes: Mapping[str, Read | Missed]) -> None:
         if self._addresses and not outcomes:
-            raise self._lost(f"no queue was read within {self._broker.cycle_timeout:g} s")
+            raise trouble.lost(self._broker, f"no queue was read within {self._broker.cycle_timeout:g} s")
         missed = [one for one in outcomes.values() if isinstance(one, Missed)]
         for one in missed:
             if one.kind in ("credentials", "clock"):
-                raise self._refused(one.kind, one.reason, "")
+                raise trouble.refused(self._broker, one.kind, one.reason, "")
         if not missed or len(missed) < len(outcomes):
             return
         if all(one.kind == "denied" for one in missed):
-            raise self._refused("denied", missed[0].reason, "sqs:GetQueueAttributes")
+            raise trouble.refused(self._broker, "denied", missed[0].reason, "sqs:GetQueueAttributes")
         if any(one.away for one in missed):
-            raise self._lost(next(one.reason for one in missed if one.away))
+            raise trouble.lost(self._broker, next(one.reason for one in missed if one.away))
 
     def _samples(self, outcomes: Mapping[str, Read | Missed]) -> list[Sample]:
         now, broker = now_us(), self._broker
@@ -205,14 +171,3 @@ class SqsSource:
             elif outcome.kind != "gone":
                 found.append(unread(queue, now, outcome.reason))
         return found
-
-    def _lost(self, why: str) -> ConnectionLost:
-        return ConnectionLost(f"broker {self._broker.name!r} at {self._broker.url} cannot be reached: {why}")
-
-    def _refused(self, kind: str, reason: str, permission: str) -> CredentialsRefused:
-        what = f"broker {self._broker.name!r} at {self._broker.url} refuses the credentials: {reason}"
-        if kind == "clock":
-            return CredentialsRefused(what, "set this machine's clock right: signatures hold for minutes")
-        if kind == "denied":
-            return CredentialsRefused(what, f"allow {permission} on these queues")
-        return CredentialsRefused(what, "check access key, secret, session token and region in [[collect.brokers]]")
