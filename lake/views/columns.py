@@ -111,7 +111,7 @@ QUEUE_HEALTH = (
         "coverage",
         "DOUBLE",
         "",
-        "backlog from events ÷ the broker's depth + in flight, both when it was sampled: how far events can be trusted",
+        "backlog from events ÷ the broker's depth + in flight (0 where its depth holds them), both when it was sampled",
     ),
     Column("staleness_seconds", "DOUBLE", "s", "age of the newest sample at as_of"),
 )

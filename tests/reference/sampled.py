@@ -61,10 +61,10 @@ class Sampled:
 
     @staticmethod
     def _there(sample: Row | None) -> int | None:
-        """The messages that the broker holds; None where it does not tell all of them."""
-        if sample is None or sample.get("depth") is None or sample.get("in_flight") is None:
+        """The messages that the broker holds: depth and, where it counts them apart, those in flight."""
+        if sample is None or sample.get("depth") is None:
             return None
-        return int(sample["depth"] + sample["in_flight"])
+        return int(sample["depth"] + (sample.get("in_flight") or 0))
 
     def _sampled_age(self, queue: Queue, second: int) -> float | None:
         """The oldest age that the broker told, grown by the time since then; None where it holds nothing."""

@@ -7,11 +7,12 @@ WITH aged AS (
     n.sampled_us,
     n.newest.depth AS depth,
     n.newest.in_flight AS broker_in_flight,
-    n.newest.depth + n.newest.in_flight AS there,
+    -- Where a broker does not count what is in flight apart, as Kafka's lag, its depth holds it.
+    n.newest.depth + COALESCE(n.newest.in_flight, 0) AS there,
     n.newest.staleness AS sample_staleness_seconds,
     CASE
       WHEN q.has_events THEN $oldest_age
-      WHEN n.newest.depth + n.newest.in_flight > 0 OR n.newest.depth + n.newest.in_flight IS NULL
+      WHEN n.newest.depth + COALESCE(n.newest.in_flight, 0) > 0 OR n.newest.depth + COALESCE(n.newest.in_flight, 0) IS NULL
         THEN n.newest.oldest_age
           + GREATEST(CAST(0 AS DOUBLE), CAST(q.as_of_us - n.sampled_us AS DOUBLE) / CAST(1000000 AS DOUBLE))
     END AS oldest_age_seconds,

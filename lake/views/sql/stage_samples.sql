@@ -23,7 +23,7 @@ placed AS (
     CASE WHEN u.queue IS NULL THEN COALESCE(q.subscriber, '') ELSE '' END AS consumer,
     LEAST(unix_micros(q.sampled_at) DIV 1000000, l.now_second) AS at_second,
     unix_micros(q.sampled_at) AS sampled_us,
-    q.depth + q.in_flight AS there
+    q.depth + COALESCE(q.in_flight, 0) AS there
   FROM queue_samples AS q
   JOIN stage_levels AS l ON l.broker = q.broker
   LEFT JOIN unnamed AS u ON u.broker = q.broker AND u.queue = q.queue
