@@ -11,6 +11,7 @@ import pytest
 
 from lake.errors import UserError
 from lake.store import Lake
+from tests.support.kafka import KafkaServer
 from tests.support.nats import NatsServer
 from tests.support.servers import require_server
 
@@ -51,6 +52,28 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 def own_nats_server(tmp_path: Path) -> Iterator[NatsServer]:
     """A NATS server for one test alone, which may kill it."""
     server = NatsServer(tmp_path / "nats")
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A Kafka broker that all tests share: name topics and groups for your test, and leave the broker running."""
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def own_kafka_server(tmp_path: Path) -> Iterator[KafkaServer]:
+    """A Kafka broker for one test alone, which may kill it."""
+    server = KafkaServer(tmp_path / "kafka")
     try:
         server.start()
         yield server

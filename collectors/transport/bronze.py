@@ -134,6 +134,8 @@ class KafkaBronze:
         try:
             yield
         except KafkaException as error:
+            if self._cluster is not None:
+                self._cluster.renew()
             raise explained(error, self._settings.bootstrap) from None
 
 

@@ -28,6 +28,16 @@ _REFUSED = {
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+#: What a partition answers while its leader is being found; librdkafka does not call these retriable.
+_PASSING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+}
 _READY_SECONDS = 10.0
 
 #: The positions topic is small and read whole at each start: compacted often.
@@ -56,6 +66,10 @@ class Cluster:
     def __init__(self, config: Mapping[str, Any], timeout: float) -> None:
         self._config = dict(config)
         self._timeout = timeout
+        self._admin = AdminClient(self._config)
+
+    def renew(self) -> None:
+        """Forget what the client knew: after a broker's restart it may go on asking with an epoch that is over."""
         self._admin = AdminClient(self._config)
 
     def ensure(self, topics: Mapping[str, Mapping[str, str]], partitions: Mapping[str, int], replication: int) -> None:
@@ -94,10 +108,18 @@ class Cluster:
             TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for partition in partitions
         }
-        futures = self._admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout
-        )
-        return {at.partition: int(future.result(self._timeout).offset) for at, future in futures.items()}
+        deadline = time.monotonic() + self._timeout
+        while True:
+            futures = self._admin.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout
+            )
+            try:
+                return {at.partition: int(future.result(self._timeout).offset) for at, future in futures.items()}
+            except KafkaException as error:  # a topic that was just made, a leader that has just moved
+                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
+            self.renew()
 
     def records(self, topic: str, start: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[Any]:
         """The committed records of ``topic`` from ``start`` up to ``ends`` (partition → offset).
@@ -124,9 +146,9 @@ class Cluster:
                     partition, offset, error = message.partition(), message.offset(), message.error()
                     assert partition is not None and offset is not None
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                        if not error.retriable():
+                        if error.fatal() or error.code() in _REFUSED:
                             raise KafkaException(error)
-                        continue
+                        continue  # librdkafka mends it, or the time is over
                     if partition in left and offset >= left[partition]:
                         del left[partition]
                     elif error is None:

@@ -1,0 +1,121 @@
+"""Kafka as bronze: rows and positions together or not at all, one writer a source, nothing read before it is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+
+import pytest
+
+from collectors.base import ConnectionLost, CredentialsRefused
+from collectors.bronze import Bronze
+from collectors.transport import LakeBehind, chosen_bronze
+from collectors.transport.cluster import Cluster
+from collectors.transport.settings import TransportSettings
+from lake.errors import UserError
+from lake.store import Lake
+from spark_analytics.landing.land import landed_id as analytics_landed_id
+from tests.collectors.rows import event_rows, summary_rows
+from tests.collectors.transport.making import bronze, sent, settings
+from tests.support.kafka import PASSWORD, USER, KafkaServer
+
+EARLY = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def test_the_lake_itself_is_the_transport_unless_kafka_is_chosen(lake: Lake) -> None:
+    assert chosen_bronze(TransportSettings(), lake) is lake
+
+
+def test_a_version_is_sent_once_and_found_again_by_the_next_process(kafka_server: KafkaServer, lake: Lake) -> None:
+    chosen = settings(kafka_server)
+    first: Bronze = bronze(chosen, lake)
+    assert first.committed("message_events", "tap:mq@1") is None
+    assert first.append("message_events", event_rows("q", ["a", "b"]), app_id="tap:mq@1", version=7)
+    assert not first.append("message_events", event_rows("q", ["a", "b"]), app_id="tap:mq@1", version=7)
+    assert first.append("event_summaries", summary_rows("q", ["a"]), app_id="tap:mq@1", version=3)
+    assert first.append("message_events", event_rows("q", ["c"]))  # not numbered: as often as it is given
+    second = bronze(chosen, lake)
+    assert second.committed("message_events", "tap:mq@1") == 7
+    assert second.committed("event_summaries", "tap:mq@1") == 3
+    assert not second.append("message_events", event_rows("q", ["x"]), app_id="tap:mq@1", version=6)
+    assert Counter(row["tenant"] for row in sent(chosen, "message_events")) == {"a": 1, "b": 1, "c": 1}
+    assert len(sent(chosen, "event_summaries")) == 1
+
+
+def test_several_positions_and_a_position_without_rows_are_kept(kafka_server: KafkaServer, lake: Lake) -> None:
+    chosen = settings(kafka_server)
+    one = bronze(chosen, lake)
+    assert one.append("message_events", event_rows("q", ["a"]), positions={"tap#orders-0": 5, "tap#orders-1": 2})
+    assert not one.append("message_events", event_rows("q", ["a"]), positions={"tap#orders-0": 5, "tap#orders-1": 1})
+    assert one.append("message_events", event_rows("q", []), positions={"tap#orders-0": 6, "tap#orders-1": 2})
+    again = bronze(chosen, lake)
+    assert [again.committed("message_events", f"tap#orders-{partition}") for partition in (0, 1, 2)] == [6, 2, None]
+    assert len(sent(chosen, "message_events")) == 1
+
+
+def test_a_process_whose_place_was_taken_writes_nothing_more(kafka_server: KafkaServer, lake: Lake) -> None:
+    chosen = settings(kafka_server)
+    former, later = bronze(chosen, lake), bronze(chosen, lake)
+    former.append("message_events", event_rows("q", ["a"]), app_id="tap:mq@1", version=1)
+    later.append("message_events", event_rows("q", ["b"]), app_id="tap:mq@1", version=2)
+    with pytest.raises(ConnectionLost, match="fenced"):
+        former.append("message_events", event_rows("q", ["zombie"]), app_id="tap:mq@1", version=3)
+    for _ in range(2):
+        with pytest.raises(UserError, match="another process"):
+            former.append("message_events", event_rows("q", ["zombie"]), app_id="tap:mq@1", version=3)
+    assert later.append("message_events", event_rows("q", ["c"]), app_id="tap:mq@1", version=3)
+    assert later.append("message_events", event_rows("q", ["d"]), app_id="tap:other", version=1)
+    assert Counter(row["tenant"] for row in sent(chosen, "message_events")) == {"a": 1, "b": 1, "c": 1, "d": 1}
+
+
+def test_what_was_sent_is_not_read_from_the_lake_before_it_is_there(kafka_server: KafkaServer, lake: Lake) -> None:
+    chosen = settings(kafka_server, catch_up_seconds=0.3)
+    one = bronze(chosen, lake)
+    assert list(one.scan("message_events", ["tenant"], EARLY)) == []  # nothing was sent
+    rows = event_rows("q", ["a", "b"])
+    one.append("message_events", rows, app_id="tap:mq@1", version=1)
+    with pytest.raises(LakeBehind, match="analyze"):
+        list(one.scan("message_events", ["tenant"], EARLY))
+    topic = f"{chosen.prefix}.message_events"
+    cluster = Cluster({"bootstrap.servers": chosen.bootstrap}, 5)
+    identity, partitions = cluster.identity(topic)
+    # What the analytics do: the rows, and the offset behind each partition's last record (not behind its markers).
+    positions = {
+        analytics_landed_id(identity, record.partition()): record.offset() + 1
+        for record in cluster.records(topic, {}, cluster.ends(topic, partitions))
+    }
+    lake.append("message_events", rows, positions=positions)
+    found = [tenant for batch in one.scan("message_events", ["tenant"], EARLY) for tenant in batch[0].to_pylist()]
+    assert sorted(found) == ["a", "b"]
+
+
+def test_kafka_away_is_waited_for_and_what_was_held_is_sent_once(own_kafka_server: KafkaServer, lake: Lake) -> None:
+    chosen = settings(own_kafka_server, timeout_seconds=2)
+    one = bronze(chosen, lake)
+    one.append("message_events", event_rows("q", ["a"]), app_id="tap:mq@1", version=1)
+    own_kafka_server.kill()
+    with pytest.raises(ConnectionLost):
+        one.append("message_events", event_rows("q", ["b"]), app_id="tap:mq@1", version=2)
+    own_kafka_server.start()
+    for _ in range(30):
+        try:
+            one.append("message_events", event_rows("q", ["b"]), app_id="tap:mq@1", version=2)
+            break
+        except ConnectionLost:
+            continue
+    assert one.committed("message_events", "tap:mq@1") == 2
+    assert Counter(row["tenant"] for row in sent(chosen, "message_events")) == {"a": 1, "b": 1}
+
+
+def test_credentials_are_shown_and_never_told(
+    kafka_server: KafkaServer, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIGHT", PASSWORD)
+    monkeypatch.setenv("WRONG", "guessed-badly")
+    by_sasl = {"bootstrap": kafka_server.sasl_bootstrap, "user": USER, "timeout_seconds": 5}
+    right = bronze(settings(kafka_server, **by_sasl, password={"env": "RIGHT"}), lake)
+    assert right.append("message_events", event_rows("q", ["a"]), app_id="tap:mq@1", version=1)
+    wrong = bronze(settings(kafka_server, **by_sasl, password={"env": "WRONG"}), lake)
+    with pytest.raises((CredentialsRefused, ConnectionLost)) as refused:
+        wrong.append("message_events", event_rows("q", ["a"]), app_id="tap:mq@1", version=1)
+    assert "guessed-badly" not in str(refused.value)
