@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import redis
-from celery import Celery
+from celery import Celery, Task
 from rq import Queue, Retry, SimpleWorker
 
 from tests.support.redis import RedisServer
@@ -32,9 +32,9 @@ def slow() -> None:
 
 
 @app.task(name="making.retried", bind=True)
-def retried(self: object) -> None:
+def retried(self: Task) -> None:
     """A task that asks to be tried again in ten minutes."""
-    raise self.retry(countdown=600)  # type: ignore[attr-defined]
+    raise self.retry(countdown=600)
 
 
 def job() -> None:
@@ -64,7 +64,7 @@ def celery_at_work(server: RedisServer) -> Iterator[None]:
     command += ["--without-gossip", "--without-mingle", "--queues", "celery"]
     environment = {**os.environ, "MAKING_BROKER": server.url}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    worker = subprocess.Popen(command, cwd=ROOT, env=environment, **quiet)  # type: ignore[call-overload]
+    worker = subprocess.Popen(command, cwd=ROOT, env=environment, **quiet)
     try:
         with server.client() as client:
             wait_until(lambda: client.hlen("unacked") == 2 and client.llen("celery") == 1, "Celery's worker to be busy")
@@ -80,7 +80,7 @@ def celery_at_work(server: RedisServer) -> Iterator[None]:
 
 @contextmanager
 def rq_at_work(server: RedisServer) -> Iterator[None]:
-    """RQ's queue ``default``: 2 wait, 1 is at work, 1 has failed; 3 are delayed: a scheduled, a dependent, a retried."""
+    """RQ's queue ``default``: 2 wait, 1 is at work, 1 has failed; delayed: 1 scheduled, 1 dependent, 1 retried."""
     with server.client() as client:
         queue = Queue("default", connection=client)
         queue.enqueue(broken)
@@ -113,5 +113,5 @@ def streams(client: redis.Redis) -> None:
         client.xadd("events", {"number": number}, id=f"{int((now - 100 + 10 * number) * 1000)}-0")
     client.xgroup_create("events", "billing", id="0")
     client.xgroup_create("events", "audit", id="0")
-    (((_, messages),),) = (client.xreadgroup("billing", "one", {"events": ">"}, count=3),)  # type: ignore[misc]
+    [[_, messages]] = client.xreadgroup("billing", "one", {"events": ">"}, count=3)
     client.xack("events", "billing", messages[0][0])
