@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from collectors.kafka.cluster import Cluster, Job
@@ -45,11 +45,17 @@ _NO_LEADER = 5
 
 
 class ClusterReader:
-    """Reads one cluster again and again. Blocks: use it in one thread."""
+    """Reads one cluster again and again. Blocks: use it in one thread. ``clock`` tells milliseconds since 1970."""
 
-    def __init__(self, broker: KafkaBroker) -> None:
+    def __init__(
+        self,
+        broker: KafkaBroker,
+        cluster: Cluster | None = None,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
         self._broker = broker
-        self.cluster = Cluster(broker)
+        self.cluster = cluster or Cluster(broker)
+        self._clock = clock
         self._heads = Heads(self.cluster, broker.head_bytes)
         self._identities: dict[str, bytes] = {}
         self.made_anew = False  # a topic was deleted and made again since the last reading
@@ -200,7 +206,7 @@ class ClusterReader:
         partitions = _without_absent(partitions, ends)
         stable = {topic for group in groups if self._stable(group) for topic in group.committed if topic in partitions}
         stable_ends = self._offsets(_places({topic: partitions[topic] for topic in stable}), LATEST, stable=True)
-        at = time.time_ns() // 1_000_000  # every record before the ends was written by now, if clocks agree
+        at = self._clock()  # every record before the ends was written by now, if clocks agree
         heads, behind = self._behind(partitions, groups, ends, stable_ends)
         starts: dict[Place, int | str] = {}
         stamps: Mapping[Head, Stamp | str | None] = {}

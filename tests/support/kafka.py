@@ -25,15 +25,31 @@ class KafkaServer:
     """One broker; its ports and stored topics outlast ``kill`` and ``start``.
 
     ``bootstrap`` asks for nothing, ``sasl_bootstrap`` for USER and PASSWORD by SASL PLAIN. ``properties`` are added to
-    the broker's own configuration.
+    the broker's own configuration. ``joining``: a broker that runs, whose cluster this one joins as the second.
     """
 
-    def __init__(self, folder: Path, *, heap: str = "384m", properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        heap: str = "384m",
+        properties: Mapping[str, str] | None = None,
+        joining: KafkaServer | None = None,
+    ) -> None:
         self._folder = folder
         self._heap = heap
+        self._joining = joining
+        self._cluster = joining._cluster if joining else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._process: subprocess.Popen[bytes] | None = None
         self.port, self.sasl_port, self.controller_port = free_ports(3)
         self._properties = self._own_properties() | dict(properties or {})
+        if joining is not None:
+            self._properties |= {
+                "process.roles": "broker",
+                "node.id": "2",
+                "controller.quorum.bootstrap.servers": f"127.0.0.1:{joining.controller_port}",
+                "listeners": self._properties["advertised.listeners"],
+            }
 
     @property
     def bootstrap(self) -> str:
@@ -96,8 +112,8 @@ class KafkaServer:
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
         if not (self._folder / "store").exists():
-            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            self._run("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", str(properties))
+            first = "--standalone" if self._joining is None else "--no-initial-controllers"
+            self._run("kafka.tools.StorageTool", "format", first, "-t", self._cluster, "-c", str(properties))
         command = [*self._java(), f"-Xmx{self._heap}", "kafka.Kafka", str(properties)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -123,10 +139,12 @@ class KafkaServer:
         """A client that makes and deletes topics and groups; it logs nothing."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
-    def make_topics(self, *names: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+    def make_topics(
+        self, *names: str, partitions: int = 1, replicas: int = 1, config: Mapping[str, str] | None = None
+    ) -> None:
         """Topics, ready to be written to and read from."""
         admin = self.admin()  # held: futures end with their client
-        made = admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {})) for name in names])
+        made = admin.create_topics([NewTopic(name, partitions, replicas, config=dict(config or {})) for name in names])
         for future in made.values():
             future.result(30)
 

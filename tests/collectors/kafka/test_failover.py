@@ -1,0 +1,62 @@
+"""Two brokers, one of which dies: what it led is unknown until the other leads it, and never wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from collectors.kafka.source import KafkaSource
+from tests.collectors.kafka.reading import read_once, settings, using
+from tests.support.kafka import KafkaServer
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[tuple[KafkaServer, KafkaServer]]:
+    """A cluster of two; the first is the controller, too."""
+    both = {"offsets.topic.replication.factor": "2", "offsets.topic.num.partitions": "2"}
+    first = KafkaServer(tmp_path / "first", properties=both)
+    try:
+        first.start()
+        second = KafkaServer(tmp_path / "second", properties=both, joining=first)
+        try:
+            second.start()
+            yield first, second
+        finally:
+            second.stop()
+    finally:
+        first.stop()
+
+
+@pytest.mark.slow
+def test_a_broker_that_dies_leaves_unknowns_until_another_leads(brokers: tuple[KafkaServer, KafkaServer]) -> None:
+    first, second = brokers
+    wait_until(lambda: len(first.admin().list_topics(timeout=5).brokers) == 2, "both brokers")
+    first.make_topics("spread", partitions=4, replicas=2)
+    for partition in range(4):
+        first.produce("spread", 5, partition=partition)
+    groups = [f"group-{number}" for number in range(4)]  # coordinated by one broker or the other
+    for group in groups:
+        first.commit(group, "spread", dict.fromkeys(range(4), 2))
+
+    async def work(source: KafkaSource) -> None:
+        found = await read_once(source)
+        assert [found["spread", group].depth for group in groups] == [12] * 4
+        second.kill()
+        unknown, deadline = 0, time.monotonic() + 40
+        while time.monotonic() < deadline:
+            found = await read_once(source)
+            assert {group for _, group in found} >= set(groups)  # nobody disappears
+            depths = [found["spread", group].depth for group in groups]
+            assert set(depths) <= {12, None}
+            unknown += depths.count(None)
+            if unknown and None not in depths:
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError("the other broker never led what the dead one had")
+
+    using(settings(f"{second.bootstrap},{first.bootstrap}", "spread", timeout_seconds=2), work)

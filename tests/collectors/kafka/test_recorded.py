@@ -1,0 +1,116 @@
+"""Recorded answers of a real broker → the samples that were reasoned out from what was put into it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from collectors.base import ConnectionLost
+from collectors.kafka.parse import UNTOLD, samples
+from collectors.kafka.reader import ClusterReader
+from collectors.kafka.reading import GroupReading, Head, Reading
+from collectors.kafka.settings import KafkaBroker
+from collectors.kafka.wire.codec import Reader
+from collectors.kafka.wire.groups import Members, read_list_groups, read_offset_fetch
+from collectors.kafka.wire.offsets import read_fetch, read_list_offsets
+from collectors.kafka.wire.records import Stamp
+from tests.collectors.kafka.reading import by_name
+from tests.collectors.kafka.recording import BASE, FILE, Recorded, exchanges, recorded_settings
+
+#: The clock at the reading, in milliseconds.
+NOW = BASE + 100_000
+DECODERS = {2: read_list_offsets, 9: read_offset_fetch, 1: read_fetch, 16: lambda answer: read_list_groups(answer, 5)}
+
+
+def never(*_: Any) -> None:
+    return None
+
+
+def test_recorded_answers_become_the_expected_samples() -> None:
+    expected = json.loads((FILE.parent / "expected.json").read_text())
+    broker = recorded_settings()
+    reading = ClusterReader(broker, Recorded(exchanges()), lambda: NOW).read()
+    found, ahead = samples(reading, broker, never)
+    assert ahead == 0
+    told = by_name(found)
+    assert set(told) == {(one["queue"], one.get("subscriber")) for one in expected}
+    for one in expected:
+        sample = dataclasses.asdict(told[one["queue"], one.get("subscriber")])
+        reasons = sample.pop("unavailable")
+        values = {name: value for name, value in sample.items() if value is not None}
+        fixed = {"sampled_at": NOW * 1000, "queue_type": "topic", "staleness_seconds": 0.0}
+        assert values == fixed | {name: value for name, value in one.items() if name != "unavailable"}
+        assert reasons == UNTOLD | one["unavailable"]
+
+
+@pytest.mark.parametrize("api", DECODERS)
+def test_an_answer_that_is_cut_anywhere_is_a_lost_connection_and_nothing_else(api: int) -> None:
+    recorded = next(one for one in exchanges() if one["api"] == api)
+    whole = bytes.fromhex(recorded["answer"])
+    for length in range(len(whole) - 1):
+        with pytest.raises(ConnectionLost):
+            DECODERS[api](Reader(whole[:length]))
+
+
+def reading(committed: dict[int, int], ends: dict[int, int | str], **changes: Any) -> Reading:
+    group = GroupReading("g", "Stable", Members(1, {"t": 1}), {"t": committed})
+    return dataclasses.replace(
+        Reading(
+            at=NOW,
+            partitions={"t": tuple(ends)},
+            groups=(group,),
+            ends={("t", partition): end for partition, end in ends.items()},
+            stable_ends={},
+            starts={("t", partition): 0 for partition in ends},
+            stamps={Head("t", 0, 2): Stamp(2, NOW - 9000, False), Head("t", 1, 3): Stamp(3, NOW - 5000, False)},
+        ),
+        **changes,
+    )
+
+
+def only(found: Reading) -> Any:
+    return by_name(samples(found, KafkaBroker(), never)[0])["t", "g"]
+
+
+def test_one_unknown_partition_makes_every_sum_unknown_and_says_how_many() -> None:
+    sample = only(reading({0: 2, 1: 3, 2: 0}, {0: 10, 1: 10, 2: "its leader is changing"}))
+    for name in ("depth", "oldest_age_seconds", "acked_total", "retention_margin", "published_total"):
+        assert getattr(sample, name) is None
+        assert sample.unavailable[name] == "1 of 3 partitions are unknown; 2: its leader is changing"
+    assert sample.consumers == 1
+
+
+def test_the_oldest_of_all_partitions_counts_and_the_least_margin() -> None:
+    sample = only(reading({0: 2, 1: 3}, {0: 10, 1: 10}))
+    assert (sample.depth, sample.oldest_age_seconds, sample.retention_margin) == (15, 9.0, 2)
+
+
+def test_an_end_before_the_committed_offset_is_unknown_never_negative() -> None:
+    sample = only(reading({0: 12}, {0: 10}))
+    assert sample.depth is None
+    assert sample.unavailable["depth"] == "the committed offset 12 is beyond the end 10: the log was made anew"
+
+
+def test_a_time_that_could_not_be_read_leaves_the_depth_known() -> None:
+    sample = only(reading({0: 2}, {0: 10}, stamps={Head("t", 0, 2): "we are not allowed to read the topic"}))
+    assert (sample.depth, sample.oldest_age_seconds) == (8, None)
+    assert sample.unavailable["oldest_age_seconds"] == "we are not allowed to read the topic"
+
+
+def test_a_record_without_a_time_has_no_age() -> None:
+    sample = only(reading({0: 2}, {0: 10}, stamps={Head("t", 0, 2): Stamp(2, -1, False)}))
+    assert (sample.oldest_age_seconds, sample.unavailable["oldest_age_seconds"]) == (
+        None,
+        "the record has no timestamp",
+    )
+
+
+def test_a_group_whose_coordinator_is_silent_keeps_its_rows_without_numbers() -> None:
+    group = GroupReading("g", "Stable", "no answer", {"t": {0: 2}}, failed="no answer")
+    sample = only(reading({}, {0: 10}, groups=(group,)))
+    assert (sample.depth, sample.consumers, sample.state) == (None, None, None)
+    assert sample.unavailable["depth"] == "no answer"
+    assert sample.published_total == 10
