@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from collectors.rabbitmq.names import OURS, Key, queue_name
 from collectors.rabbitmq.parse import NO_TIMEOUT, PUSHED, UNLIMITED, Reading
@@ -17,7 +18,10 @@ _METRICS = {
     "in_flight": "rabbitmq_detailed_queue_messages_unacked",
     "consumers": "rabbitmq_detailed_queue_consumers",
 }
+_IDENTITY = "rabbitmq_identity_info"
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+#: RabbitMQ up to at least 3.10 escapes nothing: a quotation mark in a queue's name does not end it.
+_QUEUE = re.compile(r'vhost="(.*?)",queue="(.*)"')
 _ESCAPED = re.compile(r"\\(.)")
 
 _ASK_MANAGEMENT = "not among the Prometheus metrics that are read: set api = 'management' to have it, at its price"
@@ -42,27 +46,43 @@ _UNTOLD = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the nodes' metrics tell: metric → value of each queue, our own left out; who they are."""
+
+    queues: Mapping[Key, Mapping[str, int]]
+    nodes: frozenset[str]
+    clusters: frozenset[str]
+
+
 class Exposition:
     """Reads one answer after the other; remembers which labels name which queue."""
 
     def __init__(self) -> None:
         self._keys: dict[str, Key | None] = {}
 
-    def read(self, answers: Sequence[bytes]) -> dict[Key, dict[str, int]]:
-        """Metric name → value of each queue that some node told of, our own left out."""
+    def read(self, answers: Sequence[bytes], listed: Collection[Key] = ()) -> Told:
+        """What the answers of all nodes tell together; what is no metric of a queue is passed over."""
         found: dict[Key, dict[str, int]] = {}
+        identities: list[dict[str, str]] = []
         keys: dict[str, Key | None] = {}
         for answer in answers:
             text = answer.decode("utf-8", "replace")
+            identities.append(_identity(text))
             for name, metric in _METRICS.items():
                 for labels, value in _lines(text, metric):
                     if labels not in keys:
-                        keys[labels] = self._keys[labels] if labels in self._keys else _key(labels)
+                        keys[labels] = self._keys[labels] if labels in self._keys else _key(labels, listed)
                     key = keys[labels]
                     if key is not None:
                         found.setdefault(key, {})[name] = value
-        self._keys = keys  # forgets the queues that are gone
-        return found
+        # Forgets the queues that are gone, and what the next listing may tell better.
+        self._keys = {labels: key for labels, key in keys.items() if "\\" not in labels}
+        nodes, clusters = (
+            frozenset(identity[label] for identity in identities if label in identity)
+            for label in ("rabbitmq_node", "rabbitmq_cluster")
+        )
+        return Told(found, nodes, clusters)
 
 
 def samples(
@@ -130,19 +150,29 @@ def _lines(text: str, metric: str) -> Iterator[tuple[str, int]]:
             return
         end = text.find("\n#", start + 1)
         for line in text[start + 1 : end if end >= 0 else len(text)].split("\n"):
-            labels, closed, value = line[len(metric) :].rpartition("} ")
+            labels, closed, value = line[len(metric) + 1 :].rpartition("} ")
             if closed and value.isdigit():
                 yield labels, int(value)
         start = text.find(f"# TYPE {metric} ", end) if end >= 0 else -1
 
 
-def _key(labels: str) -> Key | None:
-    """The queue that ``labels`` name; None if they name none, or one of ours."""
-    found = {name: _ESCAPED.sub(_unescape, value) for name, value in _LABEL.findall(labels)}
-    vhost, queue = found.get("vhost"), found.get("queue")
-    if vhost is None or queue is None or queue.startswith(OURS):
+def _identity(text: str) -> dict[str, str]:
+    """The node and the cluster that the metrics are of, where they say so."""
+    start = text.find(f"\n{_IDENTITY}{{")
+    return dict(_LABEL.findall(text[start : text.find("\n", start + 1)])) if start >= 0 else {}
+
+
+def _key(labels: str, listed: Collection[Key]) -> Key | None:
+    """The queue that ``labels`` name; None if they name none, or one of ours.
+
+    Where a backslash leaves open whether the node escapes, the name that is ``listed`` is meant.
+    """
+    match = _QUEUE.fullmatch(labels)
+    if match is None or match[2].startswith(OURS):
         return None
-    return vhost, queue
+    raw = (match[1], match[2])
+    plain = (_ESCAPED.sub(_unescape, match[1]), _ESCAPED.sub(_unescape, match[2]))
+    return plain if raw not in listed and plain in listed else raw
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +76,15 @@ def key_of(row: Any) -> Key | None:
     if not isinstance(vhost, str) or not isinstance(name, str) or name.startswith(OURS):
         return None
     return vhost, name
+
+
+def covers(listed: Collection[Key], links: Links, rows: Sequence[Any]) -> bool:
+    """Whether every queue of ``rows`` is ``listed``, and the prefetch known of each that has consumers."""
+    for row in rows:
+        key = key_of(row)
+        if key is not None and (key not in listed or (row.get("consumers") and key not in links.prefetch)):
+            return False
+    return True
 
 
 def _sample(queue: str, key: Key, row: Mapping[str, Any], reading: Reading) -> Sample:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.rabbitmq import exposition, parse
@@ -42,6 +42,7 @@ class RabbitSource:
         self._prometheus = broker.api == "prometheus"
         self._dear = 0
         self._tried_at = float("-inf")
+        self._cluster: str | None = None
         self._listing: Listing | None = None
         self._unlisted = "the management API was not read yet"
         self._listed_at = float("-inf")
@@ -71,12 +72,15 @@ class RabbitSource:
 
     async def close(self) -> None:
         """Let go of the connections and of the probe."""
-        if self._probe is not None:
-            self._probe.stop()
         threads, self._threads = self._threads, None
         if threads is not None:
-            await threads.do(self._client.close)
+            await threads.do(self._close)
             threads.close()
+
+    def _close(self) -> None:
+        if self._probe is not None:
+            self._probe.stop()
+        self._client.close()
 
     def _open(self) -> None:
         self._client.open()
@@ -86,7 +90,7 @@ class RabbitSource:
             self._client.metrics()
             return
         try:
-            self._client.overview()
+            self._cluster = str(self._client.overview().get("cluster_name"))
         except ConnectionLost as error:
             if not self._turn_to_metrics(str(error)):
                 raise
@@ -101,7 +105,7 @@ class RabbitSource:
         elif self._broker.api == "auto" and time.monotonic() - self._tried_at > _TRIED_AGAIN:
             try:
                 return self._read_management(self._budget)
-            except ConnectionLost:
+            except (ConnectionLost, CredentialsRefused):
                 self._tried_at = time.monotonic()
         return self._read_metrics()
 
@@ -113,8 +117,7 @@ class RabbitSource:
         if self._prometheus:
             log.info("broker %s: reading the management API again", self._broker.name)
             self._prometheus = False
-        if time.monotonic() - self._listed_at > _LISTED_EVERY:
-            self._list()
+        self._list(lambda listing: not parse.covers(listing.types, listing.links, rows))
         self._dear = self._dear + 1 if cost > self._budget else 0
         if self._dear >= _PATIENCE:
             self._dear = 0
@@ -123,20 +126,24 @@ class RabbitSource:
         return parse.samples(rows, Reading(sampled_at, staleness, self._links))
 
     def _read_metrics(self) -> list[Sample]:
-        told = self._exposition.read(self._client.metrics())
+        listed = () if self._listing is None else self._listing.types
+        told = self._exposition.read(self._client.metrics(), listed).queues
         sampled_at = self._now()
-        since = time.monotonic() - self._listed_at
-        changed = self._listing is None or told.keys() != self._listing.types.keys()
-        again = max(_LISTED_AGAIN, self._listing_cost / _LISTING_SHARE)
-        if since > _LISTED_EVERY or (changed and since > again):
-            self._list()
+        self._list(lambda listing: told.keys() != listing.types.keys())
         types = {} if self._listing is None else self._listing.types
         reading = Reading(sampled_at, self._broker.statistics_interval, self._links)
         return exposition.samples(told, types, reading, self._unlisted)
 
-    def _list(self) -> None:
-        """Learn what queues there are and what links them; without it the numbers are read all the same."""
+    def _list(self, outdated: Callable[[Listing], bool]) -> None:
+        """Learn what queues there are and what links them, where that is due or the last listing is ``outdated``.
+
+        Without it the numbers are read all the same.
+        """
         started = time.monotonic()
+        since = started - self._listed_at
+        again = since > max(_LISTED_AGAIN, self._listing_cost / _LISTING_SHARE)
+        if since < _LISTED_EVERY and not (again and self._listing is not None and outdated(self._listing)):
+            return
         try:
             self._listing = read_listing(self._client)
             self._unlisted = "declared since the queues were last listed"
@@ -156,13 +163,15 @@ class RabbitSource:
 
     def _turn_to_metrics(self, why: str) -> bool:
         """Read the Prometheus metrics from now on if that is allowed and they tell of every node's queues."""
-        nodes = frozenset() if self._listing is None else self._listing.nodes
-        if self._broker.api != "auto" or len(nodes) > len(self._broker.metrics):
+        if self._broker.api != "auto":
             return False
         try:
-            if not self._exposition.read(self._client.metrics()):
-                return False
+            told = self._exposition.read(self._client.metrics())
         except (ConnectionLost, CredentialsRefused):
+            return False
+        # A guessed address, or one behind a tunnel, may be another broker's.
+        ours = told.clusters == {self._cluster} if self._cluster is not None else bool(self._broker.metrics_urls)
+        if not told.queues or not ours or (self._listing is not None and not self._listing.nodes <= told.nodes):
             return False
         log.info("broker %s: reading Prometheus metrics, as %s", self._broker.name, why)
         self._prometheus, self._tried_at = True, time.monotonic()

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
@@ -20,20 +19,26 @@ from tests.support.servers import require_server
 from tests.support.waiting import wait_until
 
 _BIN = Path("/usr/lib/rabbitmq/bin")
+#: How often queues tell their numbers, and how often the management plugin takes them up.
+_QUICK = """collect_statistics_interval = 300
+management.sample_retention_policies.global.minute = 1
+management.sample_retention_policies.basic.minute = 1
+management.sample_retention_policies.detailed.minute = 1
+"""
 
 
 class RabbitServer:
     """One ``rabbitmq-server``; its ports and durable queues outlast ``kill`` and ``start``.
 
-    ``configuration`` is added to ``rabbitmq.conf``. Statistics are gathered twice a second rather than each five
-    seconds, so that tests need not wait for them.
+    Statistics are renewed each second or so rather than each five, so that tests need not wait for them; ``slow``
+    leaves them at RabbitMQ's own pace.
     """
 
     user, password = "guest", "guest"
 
-    def __init__(self, folder: Path, configuration: str = "collect_statistics_interval = 500") -> None:
+    def __init__(self, folder: Path, *, slow: bool = False) -> None:
         self._folder = folder
-        self._configuration = configuration
+        self._slow = slow
         self._process: subprocess.Popen[bytes] | None = None
         self.port, self.api_port, self.metrics_port, self._dist_port, self._epmd_port = free_ports(5)
         self.node = f"sojourn-{self.port}@localhost"
@@ -74,7 +79,7 @@ class RabbitServer:
             f"listeners.tcp.default = 127.0.0.1:{self.port}\n"
             f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.api_port}\n"
             f"prometheus.tcp.ip = 127.0.0.1\nprometheus.tcp.port = {self.metrics_port}\n"
-            f"{self._configuration}\n"
+            f"{'' if self._slow else _QUICK}"
         )
         with (self._folder / "out").open("ab") as out:
             self._process = subprocess.Popen(
@@ -101,7 +106,8 @@ class RabbitServer:
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
             "RABBITMQ_DIST_PORT": str(self._dist_port),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}"
+            + ("" if self._slow else " -rabbit quorum_tick_interval 300 -rabbit stream_tick_interval 300"),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self._epmd_port),
         }
