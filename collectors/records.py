@@ -68,7 +68,10 @@ def is_mark(event: Event) -> bool:
 def event_id(broker: str, event: Event) -> str:
     """The same for the same event, whenever and by whomever it is told again.
 
-    The time is left out: a receipt that is known only by a bound is still that one receipt.
+    ``occurred_at`` is left out, which the default of the records' contract (and a replay's
+    :func:`collectors.validate.default_event_id`) includes: a receipt that a tap knows only by a bound is still that one
+    receipt, and each attempt of a message is numbered here. An event without its number in a file is told apart from
+    others by its time alone.
     """
     subscriber = "" if event.subscriber is None else event.subscriber
     attempt = "" if event.attempt is None else event.attempt

@@ -36,6 +36,7 @@ class SelfMetrics:
         self.ignored: Counter = own("ignored_total")
         self.lost: Counter = own("lost_total")
         self.unmatched: Gauge = own("unmatched")
+        self.forgotten: Gauge = own("forgotten")
         self.queues: Gauge = own("queues")
         self.unread_queues: Gauge = own("unread_queues")
         self.skipped_cycles: Counter = own("skipped_cycles_total")

@@ -42,7 +42,7 @@ class CollectSettings(Settings):
     sample_interval: float = Field(default=1.0, ge=0.05, description="seconds between two samples of every queue")
     flush_interval: float = Field(default=0.2, ge=0.02, le=60, description="seconds between two commits to the lake")
     buffer_capacity: int = Field(
-        default=200_000, ge=1, description="events held while the lake takes none; above, they are rolled up"
+        default=100_000, ge=1, description="events held while the lake takes none; above, they are rolled up"
     )
     compact_every: int = Field(default=150, ge=10, description="commits between two compactions of a bronze table")
     connect_grace: float = Field(default=10.0, ge=0, description="seconds in which one broker must be reached at start")

@@ -108,6 +108,12 @@ OWN_METRICS: tuple[Metric, ...] = (
     _own("sojourn_collector_ignored_total", "counter", "spans", "Spans received that tell of no message"),
     _own("sojourn_collector_lost_total", "counter", "records", "Records that the source discarded unread"),
     _own("sojourn_collector_unmatched", "gauge", "events", "Ends of messages that were not known"),
+    _own(
+        "sojourn_collector_forgotten",
+        "gauge",
+        "messages",
+        "Unfinished messages that are followed no more: there were more of them than a tap may remember",
+    ),
     _own("sojourn_collector_queues", "gauge", "queues", "Queues and subscribers in the last reading"),
     _own("sojourn_collector_unread_queues", "gauge", "queues", "Queues that the last reading could not read"),
     _own("sojourn_collector_skipped_cycles_total", "counter", "cycles", "Cycles left out because one took too long"),

@@ -13,8 +13,9 @@ from collectors.sampler import Sampler
 def make(broker: NatsBroker, context: Context) -> list[Collector]:
     """A sampler, and a tap if streams are listed for it."""
     collectors: list[Collector] = []
+    named: set[str] = set()  # the tap tells the sampler which streams' subscribers have names
     if broker.sample:
-        collectors.append(Sampler("nats", broker.name, NatsSource(broker), context))
+        collectors.append(Sampler("nats", broker.name, NatsSource(broker, named), context))
     if broker.tap.enabled and broker.streams:
-        collectors.append(NatsTap(broker, context))
+        collectors.append(NatsTap(broker, context, named))
     return collectors

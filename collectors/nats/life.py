@@ -73,6 +73,7 @@ class Lives:
         self.consumers: dict[str, Subscription] = {}
         self._watches: dict[str | None, _Watch] = {}
         self._refused: dict[tuple[int, str | None], int] = {}  # unfinished messages' newest failed attempt
+        self._subscribers: tuple[str | None, ...] = (None,)
         self._routed = False
 
     # --- who subscribes
@@ -81,7 +82,7 @@ class Lives:
         """The stream's consumers are these now; who waits for the messages that are there already follows them."""
         before = self.subscribers()
         self.consumers = dict(consumers)
-        after = self.subscribers()
+        after = self._subscribers = tuple(dict.fromkeys(one.subscriber for one in consumers.values())) or (None,)
         gone, new = set(before) - set(after), tuple(name for name in after if name not in before)
         for name in gone:
             self.ledger.rename(name, new)
@@ -91,11 +92,9 @@ class Lives:
 
     def subscribers(self) -> tuple[str | None, ...]:
         """Who is to finish a message before it is gone."""
-        return tuple(dict.fromkeys(s.subscriber for s in self.consumers.values())) or (None,)
+        return self._subscribers
 
     def _for(self, subject: str) -> tuple[str | None, ...]:
-        if not self._routed:
-            return self.subscribers()
         return tuple(dict.fromkeys(s.subscriber for s in self.consumers.values() if s.takes(subject)))
 
     def offered(self, sequence: int, at: int, subject: str, tenant: str | None, to: Subscription) -> None:
@@ -107,14 +106,20 @@ class Lives:
 
     def arrived(self, sequence: int, at: int, subject: str, tenant: str | None) -> None:
         """A message was stored at ``at``."""
-        if self.ledger.knows(sequence):
-            return  # seen before: waiting when the stream was first watched, or its end overtook it
-        self.missed(sequence - 1)
-        self.missing.pop(sequence, None)
-        subscribers = self._for(subject)
-        self.ledger.enqueue(sequence, at, tenant, subscribers)
-        for subscriber in subscribers if self._routed else (None,):
-            self._emit("enqueued", sequence, subscriber, None, at, at, tenant)
+        ledger = self.ledger
+        if sequence != ledger.top + 1:  # nearly all come in order
+            if ledger.knows(sequence):
+                return  # seen before: waiting when the stream was first watched, or its end overtook it
+            self.missed(sequence - 1)
+            self.missing.pop(sequence, None)
+        if self._routed:
+            subscribers = self._for(subject)
+            ledger.enqueue(sequence, at, tenant, subscribers)
+            for subscriber in subscribers:
+                self._emit("enqueued", sequence, subscriber, None, at, at, tenant)
+        else:
+            ledger.enqueue(sequence, at, tenant, self._subscribers)
+            self._emit("enqueued", sequence, None, None, at, at, tenant)
 
     def missed(self, last: int) -> None:
         """The arrivals above the newest one that is known, up to ``last``, did not come: they are ``missing``.
@@ -135,10 +140,15 @@ class Lives:
         if found is None:
             return
         subscriber, told = found
-        self._receipts(record.sequence, subscriber, told, record.deliveries, record.delivered_at, None)
-        ended_at = record.delivered_at + round(record.seconds * 1e6)
-        self._tell("completed", record.sequence, subscriber, record.deliveries, ended_at, seconds=record.seconds)
-        self._finish(record.sequence, subscriber)
+        sequence, attempt, began, seconds = record.sequence, record.deliveries, record.delivered_at, record.seconds
+        if attempt > told + 1:
+            self._receipts(sequence, subscriber, told, attempt - 1, began, SEEN_LATER)
+        enqueued_at, tenant = self.ledger.facts(sequence)
+        if attempt > told:
+            self._emit("received", sequence, subscriber, attempt, enqueued_at, began, tenant)
+        ended = began + round(seconds * 1e6)
+        self._emit("completed", sequence, subscriber, attempt, enqueued_at, ended, tenant, None, seconds)
+        self._finish(sequence, subscriber)
 
     def advised(self, record: Advisory) -> None:
         """An attempt was refused, or the message was given up."""
@@ -245,7 +255,8 @@ class Lives:
 
     def _finish(self, sequence: int, subscriber: str | None) -> None:
         self.ledger.finish(sequence, subscriber)
-        self._refused.pop((sequence, subscriber), None)
+        if self._refused:
+            self._refused.pop((sequence, subscriber), None)
 
     def _receipts(
         self, sequence: int, subscriber: str | None, told: int, upto: int, at: int, reason: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -60,25 +61,27 @@ class ConsumerCreated(NamedTuple):
 Record = Arrival | Acknowledged | Advisory | ConsumerCreated
 
 
-def parse(subject: str, headers: Mapping[str, str] | None, data: bytes) -> Record | None:
-    """The record that a message of the tap holds; None for advisories that do not matter here. Raises Malformed."""
-    if not subject.startswith("$JS.EVENT."):
-        return _arrival(headers or {})
-    if subject.startswith(METRIC_ACK):
-        body = _json(data)
-        took = _integer(body, "ack_time")
-        if took < 0:
-            raise Malformed("ack_time is negative")
-        delivered_at = (_nanoseconds(_text(body, "timestamp")) - took) // 1000
-        return Acknowledged(
-            _text(body, "stream"),
-            _text(body, "consumer"),
-            _positive(body, "stream_seq"),
-            _positive(body, "deliveries"),
-            delivered_at,
-            took / 1e9,
-        )
-    kind = subject.removeprefix(ADVISORY).split(".", 1)[0]
+_EVENT, _METRIC, _ADVISORY = b"$JS.EVENT.", METRIC_ACK.encode(), ADVISORY.encode()
+_HEADER = re.compile(r"([^:\r\n]+):[ \t]*([^\r\n]*)")
+#: An acknowledgement's metric as the server writes it; one that it writes otherwise is read as the JSON it is.
+_PLAIN_ACK = re.compile(
+    rb'"timestamp":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z)","stream":"([^"\\\x00-\x1f]+)",'
+    rb'"consumer":"([^"\\\x00-\x1f]+)","consumer_seq":\d+,"stream_seq":([1-9]\d*),"ack_time":(\d+),'
+    rb'"deliveries":([1-9]\d*)(?:,"domain":"[^"\\]*")?\}$'
+)
+
+
+def parse(subject: bytes, headers: bytes, data: bytes) -> Record | None:
+    """The record that a message of the tap holds; None for advisories that do not matter here. Raises Malformed.
+
+    ``headers`` is the message's whole header block, empty where it has none.
+    """
+    if not subject.startswith(_EVENT):
+        return _arrival(headers)
+    if subject.startswith(_METRIC):
+        plain = _PLAIN_ACK.search(data)
+        return _acknowledged(data) if plain is None else _plainly_acknowledged(*plain.groups())
+    kind = subject.removeprefix(_ADVISORY).split(b".", 1)[0].decode("utf-8", "replace")
     if kind == CREATED:
         body = _json(data)
         return ConsumerCreated(_text(body, "stream"), _text(body, "consumer"))
@@ -97,7 +100,41 @@ def parse(subject: str, headers: Mapping[str, str] | None, data: bytes) -> Recor
     )
 
 
-def _arrival(headers: Mapping[str, str]) -> Arrival:
+def _plainly_acknowledged(
+    timestamp: bytes, stream: bytes, consumer: bytes, sequence: bytes, took: bytes, deliveries: bytes
+) -> Acknowledged:
+    nanoseconds = int(took)
+    try:
+        return Acknowledged(
+            stream.decode(),
+            consumer.decode(),
+            int(sequence),
+            int(deliveries),
+            (_nanoseconds(timestamp.decode()) - nanoseconds) // 1000,
+            nanoseconds / 1e9,
+        )
+    except UnicodeDecodeError as error:
+        raise Malformed(f"not JSON: {error}") from None
+
+
+def _acknowledged(data: bytes) -> Acknowledged:
+    body = _json(data)
+    took = _integer(body, "ack_time")
+    if took < 0:
+        raise Malformed("ack_time is negative")
+    return Acknowledged(
+        _text(body, "stream"),
+        _text(body, "consumer"),
+        _positive(body, "stream_seq"),
+        _positive(body, "deliveries"),
+        (_nanoseconds(_text(body, "timestamp")) - took) // 1000,
+        took / 1e9,
+    )
+
+
+def _arrival(block: bytes) -> Arrival:
+    # Of a header that is there twice the last counts: the server puts its own behind the publisher's.
+    headers = dict(_HEADER.findall(block.decode("utf-8", "replace"), 8))
     try:
         sequence = int(headers["Nats-Sequence"])
         stored_at = microseconds(headers["Nats-Time-Stamp"])
@@ -124,8 +161,8 @@ def headers_of(raw: bytes) -> dict[str, str]:
 def tenant_of(headers: Mapping[str, str], subject: str, header: str, token: int | None) -> str | None:
     """The tenant that the application named in ``header``, else the subject's token number ``token`` (1 = first)."""
     named = headers.get(header)
-    if named:
-        return named
+    if named and (stripped := named.strip()):
+        return stripped
     if token is not None:
         tokens = subject.split(".")
         if token <= len(tokens):
@@ -153,20 +190,26 @@ def _nanoseconds(text: str) -> int:
     if text.endswith("Z"):
         try:
             whole = _second(text[:19])
-            if len(text) == 20:
-                return whole * 1_000_000_000
-            if text[19] == "." and len(text) <= 30 and text[20:-1].isdigit():
-                return whole * 1_000_000_000 + int(text[20:-1].ljust(9, "0"))
-        except ValueError:
+            decimals = text[20:-1]
+            if not decimals and len(text) == 20:
+                return whole
+            if text[19] == "." and decimals.isdigit():
+                return whole + int(decimals) * _UNITS[len(decimals)]
+        except (ValueError, IndexError):
             pass
     raise Malformed(f"{text[:64]!r} is no UTC time")
 
 
+#: Nanoseconds of the last of so many decimals.
+_UNITS: tuple[int, ...] = tuple(10 ** (9 - decimals) for decimals in range(10))
+
+
 @lru_cache(maxsize=1024)
 def _second(text: str) -> int:
+    """Nanoseconds since 1970 of a time without decimals."""
     if len(text) != 19 or text[10] != "T":
         raise ValueError(text)
-    return round(datetime.fromisoformat(text + "+00:00").timestamp())
+    return round(datetime.fromisoformat(text + "+00:00").timestamp()) * 1_000_000_000
 
 
 def _json(data: bytes) -> dict[str, Any]:

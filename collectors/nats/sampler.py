@@ -1,144 +1,152 @@
-"""The sampler: what the broker says of its own queues, one row for each queue and subscriber."""
+"""The sampler: what the broker says of its own queues, one row for each queue and subscriber.
+
+Everything is asked for in pipelined requests of JetStream's API, some streams at a time, so that 10,000 consumers take
+neither 10,000 round trips nor the memory of 10,000 answers. The monitoring endpoint tells the same in one answer of
+26 MB: twice as fast to get, but 150 MB when parsed, and without the account's permissions.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from collectors.nats.attach import INNER, StreamFacts, consumer_infos, first_look, subscriptions
+from collectors.nats.attach import INNER
 from collectors.nats.client import NO_STREAM, ApiError, Client
-from collectors.nats.parse import microseconds
+from collectors.nats.exchange import Exchange
+from collectors.nats.heads import Heads, request
+from collectors.nats.samples import samples, subject_samples
 from collectors.nats.settings import NatsBroker, StreamSettings
-from collectors.samples import Sample
+from collectors.records import now_us
+from collectors.samples import Sample, unread
 
-#: What JetStream does not tell of any queue, and why.
-_UNTOLD = {
-    "delayed": "JetStream counts delayed messages as in flight",
-    "polls_total": "JetStream does not count polls",
-    "empty_polls_total": "JetStream does not count polls",
-    "acked_total": "JetStream does not count acknowledgements",
-    "prefetch": "each client chooses its own",
-    "consumer_utilisation_ratio": "JetStream does not measure it",
-    "publish_latency_seconds": "not probed: a probe would add to the user's stream",
-    "retention_margin": "not derived from a stream's limits",
-    "state": "JetStream has no states",
-    "status": "not judged",
-}
-_OF_A_CONSUMER = ("delivered_total", "redelivered_total", "in_flight_limit", "visibility_timeout_seconds")
-_STREAMS_AT_ONCE = 64
+#: Streams read together: bounds what is held of answers at once.
+_TOGETHER = 256
+#: The server's own page of consumers and of streams.
+_PAGE = 256
+
+Infos = dict[str, dict[str, Any]]
 
 
 class NatsSource:
-    """Reads one broker's streams, or all of them."""
+    """Reads one broker's streams, or all of them. ``named``: streams whose only consumer is called by its name."""
 
-    def __init__(self, broker: NatsBroker) -> None:
+    def __init__(self, broker: NatsBroker, named: set[str] | None = None) -> None:
         self._broker = broker
         self._client = Client(broker, "sampler")
+        self._exchange = Exchange(self._client)
+        self._heads = Heads()
+        self._settings = {stream.name: stream for stream in broker.streams}
+        self._named = set() if named is None else named
+        self._seen: list[str] = []  # streams of the cycle before, where none are listed
 
     async def open(self) -> None:
         """Connect, and see that there is a JetStream."""
         await self._client.open()
         await self._client.api("INFO")
+        await self._exchange.open()
 
     async def read(self) -> list[Sample]:
         """Every queue once."""
-        names = [stream.name for stream in self._broker.streams] or await self._all()
-        settings = {stream.name: stream for stream in self._broker.streams}
+        self._heads.begin()
         found: list[Sample] = []
-        for start in range(0, len(names), _STREAMS_AT_ONCE):
-            some = names[start : start + _STREAMS_AT_ONCE]
-            chosen = [settings.get(name) or StreamSettings(name=name) for name in some]
-            for samples in await asyncio.gather(*(self._stream(stream) for stream in chosen)):
-                found += samples
+        if self._broker.streams:
+            for names in _portions([stream.name for stream in self._broker.streams]):
+                found += await self._listed(names)
+            return found
+        (first,) = await self._exchange.ask([("STREAM.LIST", {"offset": 0})])
+        if isinstance(first, ApiError):
+            raise first
+        pages = [first, *await self._pages("STREAM.LIST", first["total"])]
+        seen = {_name(stream): stream for page in pages for stream in page.get("streams") or ()}
+        # A stream that is deleted meanwhile moves others from one page to the one before, which was read already.
+        passed_over = [name for name in self._seen if name not in seen]
+        self._seen = [name for name in seen if name != self._broker.tap.stream and not name.startswith(INNER)]
+        for some in _portions([seen[name] for name in self._seen]):
+            found += await self._read(some)
+        for names in _portions(passed_over):
+            found += await self._listed(names)
         return found
 
     async def close(self) -> None:
         """Disconnect."""
         await self._client.close()
 
-    async def _all(self) -> list[str]:
-        names: list[str] = []
-        while True:
-            page = await self._client.api("STREAM.NAMES", {"offset": len(names)})
-            names += page.get("streams") or []
-            if not page.get("streams") or len(names) >= page["total"]:
-                return [name for name in names if name != self._broker.tap.stream and not name.startswith(INNER)]
+    async def _pages(self, subject: str, total: int) -> list[dict[str, Any]]:
+        """The pages behind the first; ApiError if one is refused: half a list would make queues disappear."""
+        answers = await self._exchange.ask([(subject, {"offset": offset}) for offset in range(_PAGE, total, _PAGE)])
+        for answer in answers:
+            if isinstance(answer, ApiError):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, dict)]
 
-    async def _stream(self, settings: StreamSettings) -> list[Sample]:
-        try:
-            answer = await self._client.api(f"STREAM.INFO.{settings.name}")
-            consumers = await consumer_infos(self._client, settings.name) if answer["state"]["consumer_count"] else {}
-        except ApiError as error:
-            if error.code == NO_STREAM:
-                return []  # not made yet, or deleted: nothing is known of it
-            raise
-        heads = {}
-        for name, info in consumers.items():
-            if info["num_pending"] or info["num_ack_pending"]:
-                heads[name] = await self._stored_at(settings.name, info["ack_floor"]["stream_seq"] + 1)
-        return samples(settings, answer, consumers, heads)
+    async def _listed(self, names: Sequence[str]) -> list[Sample]:
+        """Streams of the settings; of one that is not there nothing is known."""
+        filters = [self._of(name).subjects for name in names]
+        bodies = [None if pattern is None else {"subjects_filter": pattern} for pattern in filters]
+        asked = [(f"STREAM.INFO.{name}", body) for name, body in zip(names, bodies, strict=True)]
+        streams, troubles = [], []
+        for name, answer in zip(names, await self._exchange.ask(asked), strict=True):
+            if isinstance(answer, dict):
+                streams.append(answer)
+            elif answer.code != NO_STREAM:
+                troubles.append(unread(self._of(name).queue_name, now_us(), answer.description))
+        return await self._read(streams) + troubles
 
-    async def _stored_at(self, stream: str, sequence: int) -> int | None:
-        found = await first_look(self._client, stream, sequence, sequence, 1)
-        return found[0].stored_at if found else None
+    async def _read(self, streams: Sequence[dict[str, Any]]) -> list[Sample]:
+        """Everything about ``streams``, which are there."""
+        consumers, troubles = await self._consumers(streams)
+        pairs = [(stream, info) for stream in streams for info in consumers.get(_name(stream), {}).values()]
+        places = self._heads.unknown(pairs)
+        self._heads.learn(places, await self._exchange.ask([request(place) for place in places]))
+        found: list[Sample] = []
+        for stream in streams:
+            name = _name(stream)
+            if name in consumers and name not in troubles:
+                try:
+                    found += self._told(stream, consumers[name])
+                except (KeyError, TypeError, ValueError) as error:
+                    troubles[name] = f"the broker's answer cannot be read: {error}"
+            if name in troubles:
+                found.append(unread(self._of(name).queue_name, now_us(), troubles[name]))
+        return found
+
+    def _told(self, stream: dict[str, Any], consumers: Infos) -> list[Sample]:
+        name = _name(stream)
+        settings = self._of(name)
+        heads = {one: self._heads.of(stream, info) for one, info in consumers.items()}
+        found = samples(settings, stream, consumers, heads, named=name in self._named)
+        return found + subject_samples(settings, stream) if settings.subjects else found
+
+    def _of(self, name: str) -> StreamSettings:
+        return self._settings.get(name) or StreamSettings(name=name)
+
+    async def _consumers(self, streams: Sequence[dict[str, Any]]) -> tuple[dict[str, Infos], dict[str, str]]:
+        """Each stream's consumers; streams that are gone are left out, those that could not be read have a reason."""
+        found: dict[str, Infos] = {_name(stream): {} for stream in streams}
+        troubles: dict[str, str] = {}
+        asked = [(_name(stream), 0) for stream in streams if stream["state"]["consumer_count"]]
+        while asked:
+            pages = await self._exchange.ask([(f"CONSUMER.LIST.{name}", {"offset": at}) for name, at in asked])
+            further = []
+            for (name, at), page in zip(asked, pages, strict=True):
+                if isinstance(page, ApiError):
+                    if page.code == NO_STREAM:
+                        found.pop(name, None)  # deleted while we read
+                    else:
+                        troubles[name] = page.description
+                    continue
+                infos = page.get("consumers") or ()
+                if name in found:
+                    found[name].update((info["name"], info) for info in infos)
+                if at == 0 and infos:
+                    further += [(name, offset) for offset in range(len(infos), page["total"], len(infos))]
+            asked = further
+        return found, troubles
 
 
-def samples(
-    settings: StreamSettings,
-    stream: Mapping[str, Any],
-    consumers: Mapping[str, dict[str, Any]],
-    heads: Mapping[str, int | None],
-) -> list[Sample]:
-    """Samples from the server's answers; ``heads``: when a consumer's oldest message was stored."""
-    state, sampled_at = stream["state"], microseconds(stream["ts"])
-    common: dict[str, Any] = {
-        "sampled_at": sampled_at,
-        "queue": settings.queue_name,
-        "published_total": state["last_seq"],
-        "dead_letter_for": settings.dead_letter_for,
-        "staleness_seconds": 0.0,
-    }
-    facts = StreamFacts(stream["config"], stream["created"], state["first_seq"], state["last_seq"])
-    subscribed = subscriptions(facts, consumers)
-    if not subscribed:
-        age: float | None = (sampled_at - microseconds(state["first_ts"])) / 1e6 if state["messages"] else 0.0
-        missing = _UNTOLD | dict.fromkeys(_OF_A_CONSUMER, "the stream has no durable consumer")
-        whole = {"depth": state["messages"], "in_flight": 0, "consumers": 0, "oldest_age_seconds": age}
-        return [Sample(**common, **whole, unavailable=missing)]
-    rows = []
-    for name, subscription in subscribed.items():
-        info = consumers[name]
-        config, missing = info["config"], dict(_UNTOLD)
-        outstanding = info["num_pending"] + info["num_ack_pending"]
-        head = heads.get(name)
-        age = None if outstanding else 0.0
-        if outstanding and head is not None:
-            age = max(0.0, (microseconds(info["ts"]) - head) / 1e6)
-        elif outstanding:
-            missing["oldest_age_seconds"] = "the message behind the acknowledgement floor is gone"
-        limit = config.get("max_ack_pending", 0)
-        if limit <= 0:
-            missing["in_flight_limit"] = "the consumer has no limit"
-        push = "deliver_subject" in config
-        if not push:
-            missing["consumers"] = "JetStream does not count the clients that pull"
-        rows.append(
-            Sample(
-                **common
-                | {
-                    "subscriber": subscription.subscriber,
-                    "sampled_at": microseconds(info["ts"]),
-                    "depth": info["num_pending"],
-                    "in_flight": info["num_ack_pending"],
-                    "oldest_age_seconds": age,
-                    "consumers": int(info.get("push_bound", False)) if push else None,
-                    "delivered_total": info["delivered"]["consumer_seq"],
-                    "redelivered_total": info["num_redelivered"],
-                    "in_flight_limit": limit if limit > 0 else None,
-                    "visibility_timeout_seconds": config["ack_wait"] / 1e9 if config.get("ack_wait") else None,
-                    "unavailable": missing,
-                }
-            )
-        )
-    return rows
+def _name(stream: dict[str, Any]) -> str:
+    return str(stream["config"]["name"])
+
+
+def _portions(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (items[start : start + _TOGETHER] for start in range(0, len(items), _TOGETHER))

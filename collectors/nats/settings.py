@@ -23,6 +23,14 @@ class StreamSettings(Settings):
     dead_letter_for: str | None = Field(
         default=None, description="set on a dead-letter stream, which is sampled and not tapped: the queue it serves"
     )
+    subjects: str | None = Field(
+        default=None,
+        min_length=1,
+        description="also count what the stream holds of each subject that this pattern (with * and >) names",
+    )
+    most_subjects: int = Field(
+        default=100, ge=1, le=10_000, description="so many subjects, the fullest, are told apart; the others together"
+    )
 
     @property
     def queue_name(self) -> str:

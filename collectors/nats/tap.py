@@ -25,9 +25,10 @@ from collectors.nats.attach import (
     ensure_tap,
     stream_facts,
 )
-from collectors.nats.client import Client, Message, Reader
+from collectors.nats.client import Client
 from collectors.nats.memory import Memory, recall, state_table
 from collectors.nats.parse import Acknowledged, Advisory, Arrival, Malformed, microseconds, parse
+from collectors.nats.reader import Message, Reader
 from collectors.nats.settings import NatsBroker, StreamSettings
 from collectors.nats.watch import Watch
 from collectors.records import Event, Rejected, now_us
@@ -41,6 +42,8 @@ _CHECK_EVERY = 2.0
 _IDLE_LOOK_EVERY = 1.0
 _LOOKS_AT_ONCE = 16
 _RETRY_COMMIT = 1.0
+#: Events read ahead of a commit that is under way: more would only take memory, their source keeps them as well.
+_AHEAD = 20_000
 
 
 class NatsTap:
@@ -48,8 +51,9 @@ class NatsTap:
 
     interval = 0.0  # reading waits for what comes
 
-    def __init__(self, broker: NatsBroker, context: Context) -> None:
+    def __init__(self, broker: NatsBroker, context: Context, named: set[str] | None = None) -> None:
         self.name = f"nats-tap:{broker.name}"
+        self._named = set() if named is None else named  # streams whose only consumer is called by its name
         self._broker = broker
         # Nobody consumes a dead-letter stream: its depth is sampled, its messages' lives ended in the queue it serves.
         self._streams = [stream for stream in broker.streams if stream.dead_letter_for is None]
@@ -94,6 +98,9 @@ class NatsTap:
         poll = self._broker.tap.poll_interval
         if self._buffer.full:
             await asyncio.sleep(poll)
+        elif self._commit is not None and "lake" not in self._complaints and len(self._buffer) >= _AHEAD:
+            await asyncio.wait({self._commit}, timeout=poll)  # the lake is the slower one, and takes what it can
+            self._due["flush"] = 0.0
         else:
             messages, looks = await asyncio.gather(self._reader.fetch(poll), self._look())
             self._read(messages)
@@ -160,6 +167,9 @@ class NatsTap:
             watch.check(tap.last, self._position, self._now_there())
         if len(self._watches) == len(self._broker.streams):
             self._memory = None  # every stream has taken its part
+        self._named.update(name for name, watch in self._watches.items() if watch.met)
+        forgotten = sum(watch.lives.ledger.forgotten for watch in self._watches.values())
+        self._metrics.forgotten.labels(self.name).set(forgotten)
         self._keep()
 
     async def _begin(self, settings: StreamSettings, facts: StreamFacts, consumers: dict[str, dict[str, Any]]) -> None:
@@ -325,8 +335,8 @@ class NatsTap:
     def _reject(self, message: Message, reason: str) -> None:
         raw = json.dumps(
             {
-                "subject": message.subject,
-                "headers": dict(message.headers or {}),
+                "subject": message.subject.decode("utf-8", "replace"),
+                "headers": message.headers.decode("utf-8", "replace"),
                 "data": message.data.decode("utf-8", "replace"),
             },
             ensure_ascii=False,
