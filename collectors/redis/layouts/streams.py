@@ -132,6 +132,8 @@ def _sample(
     depth, delivered = group.get("lag"), group.get("entries-read")
     if depth is None:
         missing["depth"] = _NO_LAG if "lag" in group else _OLD_SERVER
+    if delivered is None and group["last-delivered-id"] == b"0-0":
+        delivered = 0  # counted from the first delivery on
     redelivered = tally.count((entry, times) for entry, _, _, times in pending)
     if delivered is None:
         missing["delivered_total"] = "Redis lost count: the group was set to an id" if "lag" in group else _OLD_SERVER
