@@ -5,6 +5,7 @@ In that order a group cannot have committed past an end that is read later: lag 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,6 +33,8 @@ from collectors.kafka.wire.groups import (
 )
 from collectors.kafka.wire.offsets import EARLIEST, LATEST, list_offsets_request, read_list_offsets
 from collectors.kafka.wire.records import Stamp
+
+log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
@@ -63,6 +66,7 @@ class ClusterReader:
         self._members: dict[str, tuple[float, str, Members | str]] = {}
         self._topics_of: dict[str, Mapping[str, Mapping[int, int]]] = {}
         self._starts: dict[Place, int] = {}
+        self._complaints: set[str] = set()
 
     def open(self) -> None:
         """Connect; ConnectionLost, CredentialsRefused or UserError if we are not served."""
@@ -157,6 +161,7 @@ class ClusterReader:
                     coordinators[group.name] = node, group
         self._coordinators = dict(sorted(coordinators.items()))
         self._members = {name: was for name, was in self._members.items() if name in coordinators}
+        self._complaints &= coordinators.keys()
         return failed
 
     def _member_jobs(self, node: int, groups: list[Listed]) -> list[Job]:
@@ -194,6 +199,13 @@ class ClusterReader:
             self.cluster.forget_leaders()  # a topic just created, or one that was deleted: its rows are left out
         errors = {place: words(error) for place, error in answer.errors.items()}
         failed = words(answer.error) if answer.error else None
+        if failed is not None:
+            offsets = dict(self._topics_of.get(listed.name, {}))
+            if not offsets and listed.name not in self._complaints:
+                self._complaints.add(listed.name)
+                log.warning("group %s cannot be sampled: %s", listed.name, failed)
+        else:
+            self._complaints.discard(listed.name)
         return GroupReading(listed.name, listed.state, members, offsets, errors, failed)
 
     # Ends, starts and heads

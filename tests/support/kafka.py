@@ -9,8 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
+from tests.support.certificates import Certificate
 from tests.support.jars import java_command
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
@@ -24,8 +33,10 @@ _JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.
 class KafkaServer:
     """One broker; its ports and stored topics outlast ``kill`` and ``start``.
 
-    ``bootstrap`` asks for nothing, ``sasl_bootstrap`` for USER and PASSWORD by SASL PLAIN. ``properties`` are added to
-    the broker's own configuration. ``joining``: a broker that runs, whose cluster this one joins as the second.
+    ``bootstrap`` asks for nothing, ``sasl_bootstrap`` for USER and PASSWORD by SASL (PLAIN or SCRAM-SHA-512), and
+    ``tls_bootstrap``, where a certificate is given, for TLS. USER may do what no rule denies; whoever comes without
+    credentials may do anything. ``properties`` are added to the broker's own configuration. ``joining``: a broker that
+    runs, whose cluster this one joins as the second.
     """
 
     def __init__(
@@ -35,13 +46,15 @@ class KafkaServer:
         heap: str = "384m",
         properties: Mapping[str, str] | None = None,
         joining: KafkaServer | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         self._folder = folder
         self._heap = heap
         self._joining = joining
         self._cluster = joining._cluster if joining else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, self.sasl_port, self.controller_port = free_ports(3)
+        self.port, self.sasl_port, self.tls_port, self.controller_port = free_ports(4)
+        self._certificate = certificate
         self._properties = self._own_properties() | dict(properties or {})
         if joining is not None:
             self._properties |= {
@@ -62,6 +75,11 @@ class KafkaServer:
         return f"127.0.0.1:{self.sasl_port}"
 
     @property
+    def tls_bootstrap(self) -> str:
+        """Where clients connect by TLS."""
+        return f"localhost:{self.tls_port}"
+
+    @property
     def pid(self) -> int:
         """The broker's process."""
         assert self._process is not None, "it does not run"
@@ -74,8 +92,17 @@ class KafkaServer:
 
     def _own_properties(self) -> dict[str, str]:
         jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
         listeners = f"PLAIN://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port}"
-        return {
+        encrypted: dict[str, str] = {}
+        if self._certificate is not None:
+            listeners += f",TLS://localhost:{self.tls_port}"
+            encrypted = {
+                "listener.name.tls.ssl.keystore.type": "PEM",
+                "listener.name.tls.ssl.keystore.location": str(self._folder / "keystore.pem"),
+            }
+        return encrypted | {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
@@ -83,8 +110,12 @@ class KafkaServer:
             "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAIN",
-            "listener.security.protocol.map": "PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.security.protocol.map": "PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "listener.name.sasl.scram-sha-512.sasl.jaas.config": scram,
+            "authorizer.class.name": authorizer,
+            "super.users": "User:ANONYMOUS",
+            "allow.everyone.if.no.acl.found": "true",
             "listener.name.sasl.plain.sasl.jaas.config": f'{jaas} user_{USER}="{PASSWORD}";',
             "log.dirs": str(self._folder / "store"),
             "offsets.topic.replication.factor": "1",
@@ -109,11 +140,16 @@ class KafkaServer:
         """Format the store if it is new, start the broker and wait until it answers."""
         assert self._process is None, "it runs already"
         self._folder.mkdir(parents=True, exist_ok=True)
+        if self._certificate is not None:
+            pem = self._certificate.key.read_text() + self._certificate.certificate.read_text()
+            (self._folder / "keystore.pem").write_text(pem)
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
         if not (self._folder / "store").exists():
             first = "--standalone" if self._joining is None else "--no-initial-controllers"
-            self._run("kafka.tools.StorageTool", "format", first, "-t", self._cluster, "-c", str(properties))
+            user = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
+            format_ = ["format", first, "-t", self._cluster, "-c", str(properties), "--add-scram", user]
+            self._run("kafka.tools.StorageTool", *format_)
         command = [*self._java(), f"-Xmx{self._heap}", "kafka.Kafka", str(properties)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -173,6 +209,18 @@ class KafkaServer:
         """Delete the records with offsets below ``before``, as retention would."""
         admin = self.admin()
         for future in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            future.result(20)
+
+    def deny(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
+        """Let USER not do ``operation`` on one topic or group; all else stays allowed."""
+        everyone = AclBinding(
+            kind, name, ResourcePatternType.LITERAL, "User:*", "*", AclOperation.ALL, AclPermissionType.ALLOW
+        )
+        nobody = AclBinding(
+            kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", operation, AclPermissionType.DENY
+        )
+        admin = self.admin()
+        for future in admin.create_acls([everyone, nobody]).values():
             future.result(20)
 
     def produce(self, topic: str, number: int, *, partition: int = 0, timestamp: int = 0) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, OffsetSpec, ResourceType
 
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.broker import Secret
+from collectors.kafka.connection import connection
 from collectors.kafka.source import KafkaSource
 from lake.errors import UserError
 from tests.collectors.kafka.reading import by_name, read, read_once, settings, using
+from tests.support.certificates import Certificate
 from tests.support.kafka import PASSWORD, USER, KafkaServer, prepare
 from tests.support.waiting import wait_until
 
@@ -353,8 +356,6 @@ def test_a_topic_that_is_just_made_is_read_as_soon_as_it_is_there(kafka_server: 
         for number in range(5):
             name = f"fresh-{number}"
             made = kafka_server.admin()
-            from confluent_kafka.admin import NewTopic
-
             future = made.create_topics([NewTopic(name, 8, 1)])[name]
             for _ in range(300):
                 source.reader.cluster.forget_leaders()
@@ -369,20 +370,85 @@ def test_a_topic_that_is_just_made_is_read_as_soon_as_it_is_there(kafka_server: 
     using(settings(kafka_server.bootstrap, "fresh-*"), work)
 
 
-def test_credentials_are_shown_and_wrong_ones_are_said_to_be_refused(kafka_server: KafkaServer, tmp_path: Path) -> None:
-    right, wrong = tmp_path / "right", tmp_path / "wrong"
-    right.write_text(PASSWORD)
+@pytest.fixture
+def shown(tmp_path: Path) -> dict[str, Any]:
+    """The right credentials."""
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    return {"user": USER, "password": Secret(file=tmp_path / "password")}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_credentials_are_shown_and_wrong_ones_are_said_to_be_refused(
+    kafka_server: KafkaServer, shown: dict[str, Any], tmp_path: Path, mechanism: str
+) -> None:
+    topic = f"guarded-{mechanism.lower()}"
+    kafka_server.make_topics(topic)
+    found = read(settings(kafka_server.sasl_bootstrap, topic, mechanism=mechanism, **shown))
+    assert set(found) == {(topic, None)}
+    wrong = tmp_path / "wrong"
     wrong.write_text("guessed-password")
-    kafka_server.make_topics("guarded")
-    good = {"user": USER, "password": Secret(file=right)}
-    assert set(read(settings(kafka_server.sasl_bootstrap, "guarded", **good))) == {("guarded", None)}
     with pytest.raises(CredentialsRefused) as refused:
-        read(settings(kafka_server.sasl_bootstrap, "guarded", **good | {"password": Secret(file=wrong)}))
+        read(settings(kafka_server.sasl_bootstrap, topic, mechanism=mechanism, user=USER, password=Secret(file=wrong)))
     assert "guessed-password" not in str(refused.value) + repr(refused.value)
-    with pytest.raises(UserError, match="mechanism"):
-        read(settings(kafka_server.sasl_bootstrap, "guarded", mechanism="SCRAM-SHA-512", **good))
+
+
+def test_a_mechanism_that_the_broker_does_not_take_is_said_with_those_that_it_does(
+    kafka_server: KafkaServer, shown: dict[str, Any]
+) -> None:
+    with pytest.raises(UserError, match="SCRAM-SHA-512"):
+        read(settings(kafka_server.sasl_bootstrap, mechanism="SCRAM-SHA-256", **shown))
     with pytest.raises(ConnectionLost, match="credentials"):
-        read(settings(kafka_server.sasl_bootstrap, "guarded", timeout_seconds=2))
+        read(settings(kafka_server.sasl_bootstrap, timeout_seconds=2))
+
+
+def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(
+    kafka_server: KafkaServer, certificate: Certificate
+) -> None:
+    kafka_server.make_topics("sealed")
+    trusted = {"enabled": True, "ca": certificate.certificate}
+    assert set(read(settings(kafka_server.tls_bootstrap, "sealed", tls=trusted))) == {("sealed", None)}
+    with pytest.raises(UserError, match="not trusted"):
+        read(settings(kafka_server.tls_bootstrap, "sealed", tls={"enabled": True}))
+    with pytest.raises(ConnectionLost):
+        read(settings(kafka_server.tls_bootstrap, "sealed", timeout_seconds=2))
+
+
+def test_the_vendors_client_connects_with_the_same_settings(
+    kafka_server: KafkaServer, shown: dict[str, Any], certificate: Certificate
+) -> None:
+    trusted = {"enabled": True, "ca": certificate.certificate}
+    for chosen in (
+        settings(kafka_server.bootstrap),
+        settings(kafka_server.tls_bootstrap, tls=trusted),
+        settings(kafka_server.sasl_bootstrap, **shown),
+        settings(kafka_server.sasl_bootstrap, mechanism="SCRAM-SHA-512", **shown),
+    ):
+        assert AdminClient(connection(chosen)).list_topics(timeout=10).brokers
+
+
+def test_without_the_right_to_read_a_topic_all_but_the_age_is_known(
+    kafka_server: KafkaServer, shown: dict[str, Any]
+) -> None:
+    kafka_server.make_topics("private")
+    kafka_server.produce("private", 3)
+    kafka_server.commit("reader-of-private", "private", {0: 1})
+    kafka_server.deny(ResourceType.TOPIC, "private", AclOperation.READ)
+    sample = read(settings(kafka_server.sasl_bootstrap, "private", **shown))["private", "reader-of-private"]
+    assert (sample.depth, sample.retention_margin, sample.oldest_age_seconds) == (2, 1, None)
+    assert sample.unavailable["oldest_age_seconds"] == "we are not allowed to read the topic"
+
+
+def test_a_group_that_may_not_be_described_is_named_in_the_log(
+    kafka_server: KafkaServer, shown: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka_server.make_topics("hidden")
+    kafka_server.commit("hidden-group", "hidden", {0: 0})
+    kafka_server.deny(ResourceType.GROUP, "hidden-group", AclOperation.DESCRIBE)
+    with caplog.at_level("WARNING", logger="collectors.kafka"):
+        found = read(settings(kafka_server.sasl_bootstrap, "hidden", groups={"include": ["hidden-*"]}, **shown))
+    assert set(found) == {("hidden", None)}
+    assert "hidden-group" not in str(found)
+    assert "hidden-group" in caplog.text
 
 
 def test_a_broker_that_goes_away_is_a_lost_connection_and_comes_back(own_kafka_server: KafkaServer) -> None:
