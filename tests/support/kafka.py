@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.support.certificates import Certificate
 from tests.support.jars import java_command
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
@@ -34,7 +33,7 @@ class KafkaServer:
     """One broker; its ports and stored topics outlast ``kill`` and ``start``.
 
     ``bootstrap`` asks for nothing, ``sasl_bootstrap`` for USER and PASSWORD by SASL (PLAIN or SCRAM-SHA-512), and
-    ``tls_bootstrap``, where a certificate is given, for TLS. USER may do what no rule denies; whoever comes without
+    ``tls_bootstrap`` for TLS, where there is a ``keystore`` (PEM: key and certificate). USER may do what no rule denies; whoever comes without
     credentials may do anything. ``properties`` are added to the broker's own configuration. ``joining``: a broker that
     runs, whose cluster this one joins as the second.
     """
@@ -46,7 +45,7 @@ class KafkaServer:
         heap: str = "384m",
         properties: Mapping[str, str] | None = None,
         joining: KafkaServer | None = None,
-        certificate: Certificate | None = None,
+        keystore: Path | None = None,
     ) -> None:
         self._folder = folder
         self._heap = heap
@@ -54,7 +53,7 @@ class KafkaServer:
         self._cluster = joining._cluster if joining else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._process: subprocess.Popen[bytes] | None = None
         self.port, self.sasl_port, self.tls_port, self.controller_port = free_ports(4)
-        self._certificate = certificate
+        self._keystore = keystore
         self._properties = self._own_properties() | dict(properties or {})
         if joining is not None:
             self._properties |= {
@@ -96,11 +95,11 @@ class KafkaServer:
         authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
         listeners = f"PLAIN://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port}"
         encrypted: dict[str, str] = {}
-        if self._certificate is not None:
+        if self._keystore is not None:
             listeners += f",TLS://localhost:{self.tls_port}"
             encrypted = {
                 "listener.name.tls.ssl.keystore.type": "PEM",
-                "listener.name.tls.ssl.keystore.location": str(self._folder / "keystore.pem"),
+                "listener.name.tls.ssl.keystore.location": str(self._keystore),
             }
         return encrypted | {
             "process.roles": "broker,controller",
@@ -140,9 +139,6 @@ class KafkaServer:
         """Format the store if it is new, start the broker and wait until it answers."""
         assert self._process is None, "it runs already"
         self._folder.mkdir(parents=True, exist_ok=True)
-        if self._certificate is not None:
-            pem = self._certificate.key.read_text() + self._certificate.certificate.read_text()
-            (self._folder / "keystore.pem").write_text(pem)
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
         if not (self._folder / "store").exists():

@@ -17,7 +17,6 @@ from collectors.kafka.connection import connection
 from collectors.kafka.source import KafkaSource
 from lake.errors import UserError
 from tests.collectors.kafka.reading import by_name, read, read_once, settings, using
-from tests.support.certificates import Certificate
 from tests.support.kafka import PASSWORD, USER, KafkaServer, prepare
 from tests.support.waiting import wait_until
 
@@ -401,11 +400,9 @@ def test_a_mechanism_that_the_broker_does_not_take_is_said_with_those_that_it_do
         read(settings(kafka_server.sasl_bootstrap, timeout_seconds=2))
 
 
-def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(
-    kafka_server: KafkaServer, certificate: Certificate
-) -> None:
+def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(kafka_server: KafkaServer, keystore: Path) -> None:
     kafka_server.make_topics("sealed")
-    trusted = {"enabled": True, "ca": certificate.certificate}
+    trusted = {"enabled": True, "ca": keystore}
     assert set(read(settings(kafka_server.tls_bootstrap, "sealed", tls=trusted))) == {("sealed", None)}
     with pytest.raises(UserError, match="not trusted"):
         read(settings(kafka_server.tls_bootstrap, "sealed", tls={"enabled": True}))
@@ -414,9 +411,9 @@ def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(
 
 
 def test_the_vendors_client_connects_with_the_same_settings(
-    kafka_server: KafkaServer, shown: dict[str, Any], certificate: Certificate
+    kafka_server: KafkaServer, shown: dict[str, Any], keystore: Path
 ) -> None:
-    trusted = {"enabled": True, "ca": certificate.certificate}
+    trusted = {"enabled": True, "ca": keystore}
     for chosen in (
         settings(kafka_server.bootstrap),
         settings(kafka_server.tls_bootstrap, tls=trusted),
