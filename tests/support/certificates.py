@@ -1,17 +1,45 @@
-"""A certificate for servers on the loopback, made by openssl where it is wanted and trusted by nobody else."""
+"""A certificate authority of a test's own, and a server's certificate for the loopback, made by openssl."""
 
 from __future__ import annotations
 
 import ssl
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.servers import program
 
 
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """PEM files: the authority's certificate, and one that it signed, with its key."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+def make_certificates(folder: Path) -> Certificates:
+    """Make them in ``folder``, for 127.0.0.1 and localhost, good for a day."""
+    folder.mkdir(parents=True, exist_ok=True)
+    openssl = str(program("openssl"))
+
+    def run(*arguments: str) -> None:
+        subprocess.run([openssl, *arguments], cwd=folder, check=True, capture_output=True)
+
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    basic = ["-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign"]
+    run("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-days", "1", "-subj", "/CN=Test CA", *basic)
+    run("req", *curve, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n")
+    signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "1", "-extfile", "names"]
+    run("x509", "-req", "-in", "server.csr", "-out", "server.pem", *signed)
+    return Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
+
+
 class Certificate(NamedTuple):
-    """PEM files; the certificate is its own authority."""
+    """PEM files of one certificate that is its own authority."""
 
     certificate: Path
     key: Path
@@ -24,19 +52,12 @@ class Certificate(NamedTuple):
 
 
 def self_signed(folder: Path) -> Certificate:
-    """A certificate of 127.0.0.1 and localhost, valid for a day, in ``folder``."""
+    """A certificate of 127.0.0.1 and localhost that is good for a day and trusts itself, in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     made = Certificate(folder / "server.pem", folder / "server.key")
     command = [str(program("openssl")), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    command += [
-        "-nodes",
-        "-days",
-        "1",
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1,DNS:localhost",
-    ]
+    command += ["-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     command += ["-keyout", str(made.key), "-out", str(made.certificate)]
     subprocess.run(command, check=True, capture_output=True)
     return made
