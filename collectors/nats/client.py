@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import nats
 from nats.aio.client import Client as Connection
 from nats.aio.subscription import Subscription
 from nats.errors import AuthorizationError, Error, NoRespondersError
 
 from collectors.base import ConnectionLost, CredentialsRefused
+from collectors.nats import credentials
 from collectors.nats.settings import NatsBroker
 from collectors.nats.wire import Frame, Frames
 from lake.errors import SojournError, UserError
@@ -39,6 +40,32 @@ def no_jetstream(broker: NatsBroker) -> UserError:
     )
 
 
+class _OverTls(Connection):
+    """A connection that says nothing, credentials least of all, to a server that would not encrypt it."""
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if initial_connection and not info.get("tls_required"):
+            raise Error("the server does not ask for TLS, which the settings enable")
+        await super()._process_info(info, initial_connection=initial_connection)
+
+
+def _options(broker: NatsBroker) -> dict[str, Any]:
+    """How to connect: encryption, and who we are. UserError where a file or secret cannot be used."""
+    options: dict[str, Any] = {"tls": broker.tls.context()}
+    if broker.user is not None:
+        options["user"] = broker.user
+    if broker.password is not None:
+        options["password"] = broker.password.read(f"the password of broker {broker.name!r}")
+    if broker.token is not None:
+        options["token"] = broker.token.read(f"the token of broker {broker.name!r}")
+    if broker.credentials is not None:
+        what = f"the credentials of broker {broker.name!r}"
+        held = credentials.read(broker.credentials.read(what), what)
+        options["user_jwt_cb"] = held.jwt.encode
+        options["signature_cb"] = lambda nonce: base64.b64encode(credentials.sign(held.seed, nonce.encode()))
+    return options
+
+
 class Client:
     """One connection to one server. It does not mend itself: whoever uses it opens another."""
 
@@ -52,17 +79,12 @@ class Client:
         """Connect; ConnectionLost if nobody answers, CredentialsRefused or UserError if we are not served."""
         await self.close()
         broker = self.broker
-        options: dict[str, Any] = {}
-        if broker.user is not None:
-            options["user"] = broker.user
-        if broker.password is not None:
-            options["password"] = broker.password.read(f"the password of broker {broker.name!r}")
-        if broker.token is not None:
-            options["token"] = broker.token.read(f"the token of broker {broker.name!r}")
+        options = _options(broker)
+        connection: Connection = Connection() if options.get("tls") is None else _OverTls()
         self._last_error = None
         try:
-            connection = await asyncio.wait_for(
-                nats.connect(
+            await asyncio.wait_for(
+                connection.connect(
                     broker.url,
                     name=f"sojourn {self._purpose}",
                     allow_reconnect=False,
@@ -85,7 +107,7 @@ class Client:
         if isinstance(error, AuthorizationError) or "authorization" in text or "authentication" in text:
             return CredentialsRefused(
                 f"broker {name!r} at {url} refuses the credentials",
-                "check user, password or token in [[collect.brokers]]",
+                "check user, password, token or credentials in [[collect.brokers]]",
             )
         why = str(error).strip() or type(error).__name__
         return ConnectionLost(f"broker {name!r} at {url} cannot be reached: {why}")

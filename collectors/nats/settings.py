@@ -66,6 +66,7 @@ class NatsBroker(NetworkBroker):
     name: str = Field(default="nats", min_length=1)
     url: str = "nats://127.0.0.1:4222"
     token: Secret | None = None
+    credentials: Secret | None = Field(default=None, description="where the content of a .creds file stands")
     streams: tuple[Annotated[StreamSettings, BeforeValidator(named)], ...] = Field(
         default=(), description="what to sample and tap; empty: sample every stream, tap none"
     )
