@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 
 from tests.support.jars import java_command
 from tests.support.ports import free_ports
+from tests.support.servers import program
 from tests.support.waiting import wait_until
 
 #: The one user of the listener that asks for credentials.
@@ -33,9 +34,9 @@ class KafkaServer:
     """One broker; its ports and stored topics outlast ``kill`` and ``start``.
 
     ``bootstrap`` asks for nothing, ``sasl_bootstrap`` for USER and PASSWORD by SASL (PLAIN or SCRAM-SHA-512), and
-    ``tls_bootstrap`` for TLS, where there is a ``keystore`` (PEM: key and certificate). USER may do what no rule denies; whoever comes without
-    credentials may do anything. ``properties`` are added to the broker's own configuration. ``joining``: a broker that
-    runs, whose cluster this one joins as the second.
+    ``tls_bootstrap`` for TLS, with a ``certificate`` that is its own authority. USER may do what no rule denies;
+    whoever comes without credentials may do anything. ``properties`` are added to the broker's own configuration.
+    ``joining``: a broker that runs, whose cluster this one joins as the second.
     """
 
     def __init__(
@@ -45,7 +46,6 @@ class KafkaServer:
         heap: str = "384m",
         properties: Mapping[str, str] | None = None,
         joining: KafkaServer | None = None,
-        keystore: Path | None = None,
     ) -> None:
         self._folder = folder
         self._heap = heap
@@ -53,7 +53,7 @@ class KafkaServer:
         self._cluster = joining._cluster if joining else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._process: subprocess.Popen[bytes] | None = None
         self.port, self.sasl_port, self.tls_port, self.controller_port = free_ports(4)
-        self._keystore = keystore
+        self.certificate = folder / "keystore.pem"
         self._properties = self._own_properties() | dict(properties or {})
         if joining is not None:
             self._properties |= {
@@ -94,14 +94,10 @@ class KafkaServer:
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
         listeners = f"PLAIN://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port}"
-        encrypted: dict[str, str] = {}
-        if self._keystore is not None:
-            listeners += f",TLS://localhost:{self.tls_port}"
-            encrypted = {
-                "listener.name.tls.ssl.keystore.type": "PEM",
-                "listener.name.tls.ssl.keystore.location": str(self._keystore),
-            }
-        return encrypted | {
+        listeners += f",TLS://localhost:{self.tls_port}"
+        return {
+            "listener.name.tls.ssl.keystore.type": "PEM",
+            "listener.name.tls.ssl.keystore.location": str(self.certificate),
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
@@ -139,6 +135,8 @@ class KafkaServer:
         """Format the store if it is new, start the broker and wait until it answers."""
         assert self._process is None, "it runs already"
         self._folder.mkdir(parents=True, exist_ok=True)
+        if not self.certificate.exists():
+            _self_signed(self.certificate)
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
         if not (self._folder / "store").exists():
@@ -262,6 +260,13 @@ class KafkaServer:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _self_signed(file: Path) -> None:
+    """A key and its certificate for localhost, good for a day, in one PEM file."""
+    command = [str(program("openssl")), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command += ["-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*command, "-keyout", str(file), "-out", str(file)], check=True, capture_output=True)
 
 
 def prepare(server: KafkaServer) -> None:

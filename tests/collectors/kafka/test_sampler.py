@@ -400,9 +400,9 @@ def test_a_mechanism_that_the_broker_does_not_take_is_said_with_those_that_it_do
         read(settings(kafka_server.sasl_bootstrap, timeout_seconds=2))
 
 
-def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(kafka_server: KafkaServer, keystore: Path) -> None:
+def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(kafka_server: KafkaServer) -> None:
     kafka_server.make_topics("sealed")
-    trusted = {"enabled": True, "ca": keystore}
+    trusted = {"enabled": True, "ca": kafka_server.certificate}
     assert set(read(settings(kafka_server.tls_bootstrap, "sealed", tls=trusted))) == {("sealed", None)}
     with pytest.raises(UserError, match="not trusted"):
         read(settings(kafka_server.tls_bootstrap, "sealed", tls={"enabled": True}))
@@ -410,10 +410,8 @@ def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(kafka_server: 
         read(settings(kafka_server.tls_bootstrap, "sealed", timeout_seconds=2))
 
 
-def test_the_vendors_client_connects_with_the_same_settings(
-    kafka_server: KafkaServer, shown: dict[str, Any], keystore: Path
-) -> None:
-    trusted = {"enabled": True, "ca": keystore}
+def test_the_vendors_client_connects_with_the_same_settings(kafka_server: KafkaServer, shown: dict[str, Any]) -> None:
+    trusted = {"enabled": True, "ca": kafka_server.certificate}
     for chosen in (
         settings(kafka_server.bootstrap),
         settings(kafka_server.tls_bootstrap, tls=trusted),
