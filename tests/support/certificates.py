@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.support.servers import program
 
@@ -36,28 +34,3 @@ def make_certificates(folder: Path) -> Certificates:
     signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "1", "-extfile", "names"]
     run("x509", "-req", "-in", "server.csr", "-out", "server.pem", *signed)
     return Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
-
-
-class Certificate(NamedTuple):
-    """PEM files of one certificate that is its own authority."""
-
-    certificate: Path
-    key: Path
-
-    def server(self) -> ssl.SSLContext:
-        """What a server in Python takes."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate, self.key)
-        return context
-
-
-def self_signed(folder: Path) -> Certificate:
-    """A certificate of 127.0.0.1 and localhost that is good for a day and trusts itself, in ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made = Certificate(folder / "server.pem", folder / "server.key")
-    command = [str(program("openssl")), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    command += ["-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    command += ["-keyout", str(made.key), "-out", str(made.certificate)]
-    subprocess.run(command, check=True, capture_output=True)
-    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from collectors.sqs.credentials import find
 from collectors.sqs.settings import SqsBroker
 from lake.errors import UserError
 from tests.collectors.sqs.support import broker, read_once
-from tests.support.certificates import self_signed
+from tests.support.certificates import make_certificates
 from tests.support.elasticmq import ElasticMq
 from tests.support.faulty import FaultyHttp
 
@@ -94,9 +95,11 @@ def test_the_section_takes_it_by_its_kind() -> None:
 
 async def test_tls_trusts_the_authority_that_is_given_and_no_other(elasticmq: ElasticMq, tmp_path: Path) -> None:
     elasticmq.make("tls-orders")
-    made = self_signed(tmp_path)
-    with FaultyHttp(elasticmq.url, tls=made.server()) as proxy:
-        trusted = broker(proxy.url, "tls-", tls={"enabled": True, "ca": made.certificate})
+    made = make_certificates(tmp_path)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(made.certificate, made.key)
+    with FaultyHttp(elasticmq.url, tls=server) as proxy:
+        trusted = broker(proxy.url, "tls-", tls={"enabled": True, "ca": made.ca})
         assert set(await read_once(trusted)) == {"tls-orders"}
         with pytest.raises(ConnectionLost, match="certificate verify failed"):
             await read_once(broker(proxy.url, "tls-"))
