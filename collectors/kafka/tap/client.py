@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.kafka.connection import connection
 from collectors.kafka.settings import KafkaBroker
-from collectors.kafka.tap.records import Place
+from collectors.kafka.tap.records import Place, Records, gather, tenant_of, without_collection
 from lake.errors import SojournError, UserError
 
 Result = TypeVar("Result")
@@ -58,11 +58,11 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What a consumer gave: records, places read to their end (with that end), places whose offset is not there."""
+    """What a consumer gave: records, places read to their end, places whose offset is not there."""
 
-    messages: list[Any]
-    ends: dict[Place, int]
-    out_of_range: list[Place]
+    records: dict[Place, Records]
+    ended: set[Place]
+    out_of_range: set[Place]
 
 
 class TapConsumer:
@@ -70,6 +70,7 @@ class TapConsumer:
 
     def __init__(self, broker: KafkaBroker) -> None:
         self._broker = broker
+        self._tenants = {topic.name: tenant_of(topic) for topic in broker.tap.topics}
         self._config = connection(broker) | {
             "group.id": "sojourn-tap",  # a name that librdkafka wants: never joined, never committed to
             "enable.auto.commit": False,
@@ -94,20 +95,23 @@ class TapConsumer:
         """At most ``most`` records, waiting no longer than ``seconds`` for them."""
         assert self._consumer is not None
         consumer = self._consumer
-        found = Consumed([], {}, [])
-        for message in explaining(self._broker, lambda: consumer.consume(most, timeout=seconds)):
+        with without_collection():
+            given = explaining(self._broker, lambda: consumer.consume(most, timeout=seconds))
+            records = gather([message for message in given if message.error() is None], self._tenants)
+            return self._sorted(records, [message for message in given if message.error() is not None])
+
+    def _sorted(self, records: dict[Place, Records], others: Iterable[Any]) -> Consumed:
+        found = Consumed(records, set(), set())
+        for message in others:
             error = message.error()
-            if error is None:
-                found.messages.append(message)
-                continue
-            topic, partition, offset, code = message.topic(), message.partition(), message.offset(), error.code()
-            if topic is None or partition is None or offset is None:
+            topic, partition, code = message.topic(), message.partition(), error.code()
+            if topic is None or partition is None:
                 continue  # about the connection: librdkafka mends it
             place = topic, partition
             if code == KafkaError._PARTITION_EOF:
-                found.ends[place] = offset
+                found.ended.add(place)
             elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                found.out_of_range.append(place)
+                found.out_of_range.add(place)
             elif code in _CREDENTIALS | _FORBIDDEN:
                 raise explained(KafkaException(error), self._broker)
             # All others librdkafka mends by itself, or the next look at the cluster shows that it is away.

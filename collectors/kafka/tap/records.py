@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +66,29 @@ class _Columns:
     stamps: list[int | None] = field(default_factory=list)
     tenants: list[str | None] = field(default_factory=list)
     by_broker: list[bool] = field(default_factory=list)
+
+
+_pauses = 0
+_pausing = threading.Lock()
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Keep Python from looking for cycles meanwhile: for work that makes tens of thousands of objects, none in a cycle.
+
+    Each pass over them would find nothing: nine tenths of the time that reading Kafka took, measured.
+    """
+    global _pauses
+    with _pausing:
+        _pauses += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _pausing:
+            _pauses -= 1
+            if _pauses == 0:
+                gc.enable()
 
 
 TenantOf = Callable[[Any], str | None]

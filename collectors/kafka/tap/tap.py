@@ -24,7 +24,7 @@ from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.tap.begin import Known, begin
 from collectors.kafka.tap.client import Consumed, TapAdmin, TapConsumer, TopicFacts
 from collectors.kafka.tap.lives import Partition
-from collectors.kafka.tap.records import Place, gather, tenant_of
+from collectors.kafka.tap.records import Place
 from collectors.kafka.tap.store import Commit, Store, group_key, position_key
 from collectors.records import Rejected, now_us
 from collectors.thread import Threads
@@ -51,7 +51,6 @@ class KafkaTap:
         self._broker = broker
         self._settings = broker.tap
         self._topics = {topic.name: topic for topic in broker.tap.topics}
-        self._tenants = {topic.name: tenant_of(topic) for topic in broker.tap.topics}
         self._collect = context.settings
         self._writer = context.writer
         self._metrics = context.metrics
@@ -233,7 +232,7 @@ class KafkaTap:
 
     def _take(self, read: Consumed) -> None:
         now = now_us()
-        for place, records in gather(read.messages, self._tenants).items():
+        for place, records in read.records.items():
             life = self._lives.get(place)
             if life is not None:
                 ahead = pc.sum(pc.greater(records.stamps, now)).as_py()
@@ -248,9 +247,9 @@ class KafkaTap:
         if recalled is None or place is None or place not in self._lives:
             return
         life = self._lives[place]
-        for records in gather(recalled.messages, self._tenants).values():
-            life.recalled(records)
-        if place in recalled.ends:
+        if place in recalled.records:
+            life.recalled(recalled.records[place])
+        if place in recalled.ended:
             life.recalled_all()
         if recalled.out_of_range:
             self._recalling = None
