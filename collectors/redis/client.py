@@ -10,7 +10,7 @@ from contextlib import suppress
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.redis.resp import Answer, Command, NotRedis, Parser, Refusal, pack
 from collectors.redis.settings import RedisBroker
-from lake.errors import SojournError
+from lake.errors import SojournError, UserError
 
 _READ = 256 << 10
 #: Bytes of one answer that are held at most: far above anything that is asked for here.
@@ -45,9 +45,9 @@ class Client:
         except (OSError, TimeoutError) as error:
             raise self._lost(error) from None
         self._parser = Parser()
-        if password is not None:
+        if password is not None or broker.user is not None:
             user = () if broker.user is None else (broker.user,)
-            await self.demand(("AUTH", *user, password))
+            await self.demand(("AUTH", *user, password or ""))
         if broker.database:
             await self.demand(("SELECT", broker.database))
         with suppress(Refusal):  # a name helps whoever lists the clients; nothing depends on it
@@ -75,11 +75,13 @@ class Client:
         return micros + round((time.monotonic() - then) * 1e6)
 
     async def demand(self, command: Command) -> Answer:
-        """The answer to a command that must be allowed; CredentialsRefused where it is not."""
+        """The answer to a command that must be allowed; CredentialsRefused, or UserError, where it is not."""
         (answer,) = await self.ask([command])
         if isinstance(answer, Refusal):
             if answer.code == "NOPERM" or command[0] == "AUTH":
                 raise self._refused(answer)
+            if command[0] == "SELECT":
+                raise UserError(f"broker {self._broker.name!r} refuses the database: {answer}", "mend it in url")
             raise ConnectionLost(f"broker {self._broker.name!r} refuses {command[0]!s}: {answer}")
         return answer
 

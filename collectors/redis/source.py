@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -43,8 +44,14 @@ class RedisSource:
         await self._client.synchronise()
         await self._discover()
         samples: list[Sample] = []
+        told: set[tuple[str, str | None]] = set()
         for name, layout in self._layouts.items():
-            samples += await self._read_layout(name, layout)
+            for sample in await self._read_layout(name, layout):
+                key = sample.queue, sample.subscriber
+                if key in told:  # two libraries' queues of one name
+                    sample = replace(sample, queue=f"{name}:{sample.queue}")
+                told.add(key)
+                samples.append(sample)
         return samples
 
     async def close(self) -> None:

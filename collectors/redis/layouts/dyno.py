@@ -106,12 +106,11 @@ class Dyno:
 
         Redis keeps no empty set, so that a queue whose keys vanish is an empty queue, until ``forget_after``.
         """
-        if self._settings.listed:
+        if self._settings.listed or keys is self._keys:  # the search makes another set whenever it has found anything
             return
-        if keys != self._keys:
-            for key in keys - self._keys:
-                self._add(key)
-            self._keys = keys
+        for key in keys - self._keys:
+            self._add(key)
+        self._keys = keys
         self._forget(now)
 
     def _add(self, key: bytes) -> None:
@@ -133,7 +132,7 @@ class Dyno:
         for name in list(self._queues):
             shards = self._queues[name]
             for key, shard in list(shards.items()):
-                if shard.seen == 0 or not self._keys.isdisjoint({shard.queue, *shard.unack}):
+                if shard.seen == 0 or shard.queue in self._keys or not self._keys.isdisjoint(shard.unack):
                     shard.seen = now
                 elif shard.seen < oldest:
                     del shards[key]

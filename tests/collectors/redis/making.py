@@ -48,17 +48,18 @@ def broken() -> None:
 
 
 @contextmanager
-def celery_at_work(server: RedisServer) -> Iterator[None]:
+def celery_at_work(server: RedisServer) -> Iterator[float]:
     """Celery's queue ``celery``: 4 wait, one of them at priority 3, 1 is at work, 2 are held back (an ETA, a retry).
 
-    Its oldest message at work was enqueued 50 seconds ago, by its header. In ``mail``, which nobody consumes, 1 waits
-    without the header.
+    Its oldest message, at work, was enqueued 50 seconds ago by its header: the time is yielded. In ``mail``, which nobody
+    consumes, 1 waits without the header.
     """
+    oldest = time.time() - 50
     with app.connection_for_write(server.url) as connection:
         send = {"connection": connection}
         slow.apply_async(countdown=900, **send)
         retried.apply_async(**send)
-        slow.apply_async(headers={"enqueued_at": time.time() - 50}, **send)
+        slow.apply_async(headers={"enqueued_at": oldest}, **send)
         slow.apply_async(queue="mail", priority=9, **send)
     command = [sys.executable, "-m", "celery", "-A", APP, "worker", "--pool", "solo", "--loglevel", "error"]
     command += ["--without-gossip", "--without-mingle", "--queues", "celery"]
@@ -72,7 +73,7 @@ def celery_at_work(server: RedisServer) -> Iterator[None]:
             for age in (30, 20, 10):
                 slow.apply_async(headers={"enqueued_at": time.time() - age}, connection=connection)
             slow.apply_async(priority=3, connection=connection)
-        yield
+        yield oldest
     finally:
         worker.kill()
         worker.wait()
@@ -108,15 +109,17 @@ def rq_at_work(server: RedisServer) -> Iterator[None]:
         worker.wait()
 
 
-def streams(client: redis.Redis) -> None:
+def streams(client: redis.Redis) -> list[float]:
     """A stream ``events``: the group ``billing`` has 2 pending of 3 delivered and 2 to come, ``audit`` has seen none.
 
-    Ids are ten seconds apart, from 100 seconds ago.
+    Ids are ten seconds apart, from 100 seconds ago: these times are returned.
     """
-    now = time.time()
-    for number in range(5):
-        client.xadd("events", {"number": number}, id=f"{int((now - 100 + 10 * number) * 1000)}-0")
+    now = int(time.time())
+    times = [now - 100.0 + 10 * number for number in range(5)]
+    for number, added in enumerate(times):
+        client.xadd("events", {"number": number}, id=f"{added * 1000:.0f}-0")
     client.xgroup_create("events", "billing", id="0")
     client.xgroup_create("events", "audit", id="0")
     [[_, messages]] = client.xreadgroup("billing", "one", {"events": ">"}, count=3)
     client.xack("events", "billing", messages[0][0])
+    return times

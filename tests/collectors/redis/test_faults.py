@@ -94,18 +94,12 @@ def test_a_key_that_we_may_not_read_spoils_its_own_queue_alone(own_redis: RedisS
         client.zadd("app.QUEUE.{secret.a}", {"m": 1})
         rules = ["on", "nopass", "%R~app.QUEUE.{orders*", "%R~app.UNACK.*", "%R~events", "+@read", "+time", "+client"]
         client.execute_command("ACL", "SETUSER", "sojourn", *rules)
-    found = read(own_redis, user="sojourn", password=_empty(own_redis), dyno={"prefix": "app"}, streams={}, rq={})
+    found = read(own_redis, user="sojourn", dyno={"prefix": "app"}, streams={}, rq={})
     assert counts(found["orders", None]) == (3, 2, 1)
     assert counts(found["events", "billing"]) == (3, 2, 0)
     for refused in ("secret", "rq"):
         assert not was_read(found[refused, None])
         assert "NOPERM" in found[refused, None].unavailable["depth"]
-
-
-def _empty(server: RedisServer) -> dict[str, str]:
-    path = server._folder / "any-password"
-    path.write_text("anything")
-    return {"file": str(path)}
 
 
 def test_the_permissions_that_the_manual_lists_suffice(own_redis: RedisServer) -> None:
@@ -301,6 +295,12 @@ def _certificates(folder: Path) -> None:
 def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         RedisBroker.model_validate(settings)
+
+
+def test_a_database_that_is_not_there_is_the_users_to_mend(redis_server: RedisServer) -> None:
+    url = f"redis://127.0.0.1:{redis_server.port}/9999"
+    with pytest.raises(UserError, match="database"):
+        asyncio.run(Client(RedisBroker(url=url)).open())
 
 
 def test_a_password_that_is_not_there_is_named_and_nothing_is_connected() -> None:
