@@ -51,8 +51,8 @@ def broken() -> None:
 def celery_at_work(server: RedisServer) -> Iterator[float]:
     """Celery's queue ``celery``: 4 wait, one of them at priority 3, 1 is at work, 2 are held back (an ETA, a retry).
 
-    Its oldest message, at work, was enqueued 50 seconds ago by its header: the time is yielded. In ``mail``, which nobody
-    consumes, 1 waits without the header.
+    Its oldest message, at work, was enqueued 50 seconds ago by its header: the time is yielded. In ``mail``, which
+    nobody consumes, 1 waits without the header.
     """
     oldest = time.time() - 50
     with app.connection_for_write(server.url) as connection:
