@@ -20,7 +20,7 @@ from lake.errors import first_line
 ANSWER_LIMIT = 128 << 20
 
 #: What is asked of every queue each cycle. Any of the statistics makes the node gather them all.
-_STATISTICS = (
+STATISTICS = (
     "name",
     "vhost",
     "type",
@@ -37,7 +37,8 @@ _STATISTICS = (
         for name in ("publish", "deliver_get", "ack", "redeliver", "get", "get_no_ack", "get_empty")
     ),
 )
-_METRIC_FAMILIES = ("queue_coarse_metrics", "queue_consumer_count")
+#: What is asked of the Prometheus endpoint each cycle.
+METRIC_FAMILIES = ("queue_coarse_metrics", "queue_consumer_count")
 
 
 class BadAnswer(ConnectionLost):
@@ -78,7 +79,7 @@ class Client:
 
     def statistics(self, timeout: float | None = None) -> list[Any]:
         """Every queue with its statistics: one request, or one a vhost where those are listed."""
-        return self._everywhere("queues", ",".join(_STATISTICS), timeout=timeout)
+        return self._everywhere("queues", ",".join(STATISTICS), timeout=timeout)
 
     def queues(self) -> list[Any]:
         """Every queue as it was declared, with its policy's name: a tenth of what statistics cost the node."""
@@ -104,7 +105,7 @@ class Client:
         """The queue metrics of each node that answers; ConnectionLost if none does."""
         found: list[bytes] = []
         lost: ConnectionLost | None = None
-        families = [("family", family) for family in _METRIC_FAMILIES]
+        families = [("family", family) for family in METRIC_FAMILIES]
         query = urlencode(families + [("vhost", vhost) for vhost in self._broker.vhosts])
         for url in self._broker.metrics:
             try:
