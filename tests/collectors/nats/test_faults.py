@@ -1,0 +1,177 @@
+"""What changes, disappears or is too much while a real server is being read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from collectors.base import ConnectionLost
+from collectors.nats.client import ApiError, Client
+from collectors.nats.exchange import Answer, Exchange
+from collectors.nats.sampler import NatsSource
+from collectors.nats.settings import NatsBroker
+from collectors.samples import Sample, was_read
+from tests.collectors.support import api, connect, make_consumer, make_stream, publish
+from tests.support.nats import NatsServer
+
+
+@pytest.fixture
+async def connection(nats_server: NatsServer) -> AsyncIterator[Any]:
+    """An application's connection; every stream that it leaves behind is deleted."""
+    made = await connect(nats_server.url)
+    yield made
+    for name in (await api(made, "STREAM.NAMES")).get("streams") or ():
+        await api(made, f"STREAM.DELETE.{name}")
+    await made.close()
+
+
+@pytest.fixture
+async def source(nats_server: NatsServer, connection: Any) -> AsyncIterator[NatsSource]:
+    """Reads every stream."""
+    reading = NatsSource(NatsBroker(url=nats_server.url))
+    await reading.open()
+    yield reading
+    await reading.close()
+
+
+def by_name(found: Sequence[Sample]) -> dict[tuple[str, str | None], Sample]:
+    assert len({(sample.queue, sample.subscriber) for sample in found}) == len(found)
+    return {(sample.queue, sample.subscriber): sample for sample in found}
+
+
+def before(monkeypatch: pytest.MonkeyPatch, subject: str, act: Any) -> None:
+    """Let ``act`` happen right before the first request whose subject begins so."""
+    ask, done = Exchange.ask, asyncio.Event()
+
+    async def asked(self: Exchange, requests: Sequence[tuple[str, Any]]) -> list[Answer]:
+        if not done.is_set() and any(one.startswith(subject) for one, _ in requests):
+            done.set()
+            await act()
+        return await ask(self, requests)
+
+    monkeypatch.setattr(Exchange, "ask", asked)
+
+
+async def test_more_consumers_than_a_page_and_more_streams_than_a_page_are_all_read(
+    source: NatsSource, connection: Any
+) -> None:
+    await make_stream(connection, "WIDE", retention="limits", storage="memory")
+    await asyncio.gather(*(make_consumer(connection, "WIDE", f"c{number}") for number in range(600)))
+    for number in range(300):
+        await make_stream(connection, f"S{number}", storage="memory")
+    found = by_name(await source.read())
+    assert {key for key in found if key[0] == "WIDE"} == {("WIDE", f"c{number}") for number in range(600)}
+    assert {queue for queue, _ in found} == {"WIDE", *(f"S{number}" for number in range(300))}
+
+
+async def test_a_stream_or_consumer_that_is_deleted_while_it_is_read_is_left_out(
+    source: NatsSource, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GONE", "STAYS", "LESS"):
+        await make_stream(connection, name)
+        await make_consumer(connection, name, "work")
+        await publish(connection.jetstream(), 1, subject=name.lower())
+
+    async def delete() -> None:
+        await api(connection, "STREAM.DELETE.GONE")
+        await api(connection, "CONSUMER.DELETE.LESS.work")
+
+    before(monkeypatch, "CONSUMER.LIST", delete)
+    found = by_name(await source.read())
+    assert set(found) == {("STAYS", None), ("LESS", None)}
+    assert found["LESS", None].consumers == 0
+
+
+async def test_a_stream_made_anew_begins_its_counts_and_its_age_again(source: NatsSource, connection: Any) -> None:
+    for number in (5, 2):
+        await make_stream(connection, "ORDERS")
+        await make_consumer(connection, "ORDERS", "work")
+        await publish(connection.jetstream(), number)
+        (sample,) = await source.read()
+        assert (sample.published_total, sample.depth) == (number, number)
+        assert sample.oldest_age_seconds is not None
+        assert 0 <= sample.oldest_age_seconds < 5
+        await api(connection, "STREAM.DELETE.ORDERS")
+    assert await source.read() == []
+
+
+async def test_the_age_is_that_of_the_consumers_own_subjects_and_survives_a_purge(
+    source: NatsSource, connection: Any
+) -> None:
+    await make_stream(connection, "EVENTS", retention="limits")
+    await make_consumer(connection, "EVENTS", "late", filter_subject="events.1")
+    await make_consumer(connection, "EVENTS", "all")
+    await connection.jetstream().publish("events.0", b"")
+    await asyncio.sleep(0.3)
+    await connection.jetstream().publish("events.1", b"")
+    found = by_name(await source.read())
+    late, every = found["EVENTS", "late"].oldest_age_seconds, found["EVENTS", "all"].oldest_age_seconds
+    assert late is not None and every is not None and every - late > 0.25
+    await api(connection, "STREAM.PURGE.EVENTS")
+    await connection.jetstream().publish("events.0", b"")
+    after = by_name(await source.read())
+    assert (after["EVENTS", "late"].depth, after["EVENTS", "late"].oldest_age_seconds) == (0, 0.0)
+    newest = after["EVENTS", "all"].oldest_age_seconds
+    assert newest is not None and newest < every
+
+
+async def test_one_stream_that_is_refused_or_tells_nonsense_fails_no_other(
+    source: NatsSource, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BAD", "ODD", "GOOD"):
+        await make_stream(connection, name)
+        await make_consumer(connection, name, "work")
+    ask = Exchange.ask
+
+    async def asked(self: Exchange, requests: Sequence[tuple[str, Any]]) -> list[Answer]:
+        answers = await ask(self, requests)
+        for index, (subject, _) in enumerate(requests):
+            if subject == "CONSUMER.LIST.BAD":
+                answers[index] = ApiError(subject, 10008, "JetStream system temporarily unavailable")
+            if subject == "CONSUMER.LIST.ODD":
+                answers[index] = {"total": 1, "consumers": [{"name": "work", "num_pending": 0, "num_ack_pending": 0}]}
+        return answers
+
+    monkeypatch.setattr(Exchange, "ask", asked)
+    found = by_name(await source.read())
+    assert was_read(found["GOOD", None])
+    for name, reason in (("BAD", "temporarily unavailable"), ("ODD", "cannot be read")):
+        assert not was_read(found[name, None])
+        assert all(reason in why for why in found[name, None].unavailable.values())
+
+
+async def test_a_broker_that_falls_silent_is_a_lost_connection(
+    own_nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collectors.nats.exchange.SILENCE", 0.3)
+    client = Client(NatsBroker(url=own_nats_server.url), "test")
+    await client.open()
+    exchange = Exchange(client)
+    await exchange.open()
+    connection = await connect(own_nats_server.url)
+    await connection.subscribe("$JS.API.NOBODY", cb=_silent)
+    await connection.flush()
+    with pytest.raises(ConnectionLost, match="does not answer NOBODY"):
+        await exchange.ask([("INFO", None), ("NOBODY", None)])
+    (after,) = await exchange.ask([("INFO", None)])  # a late answer to the round before disturbs no other
+    assert isinstance(after, dict)
+    await connection.close()
+    await client.close()
+
+
+async def _silent(message: Any) -> None:
+    """Hears a request and says nothing."""
+
+
+async def test_subjects_are_counted_where_it_is_asked_for(nats_server: NatsServer, connection: Any) -> None:
+    await make_stream(connection, "COUNTED")
+    await publish(connection.jetstream(), 7, subject="counted")
+    stream = {"name": "COUNTED", "subjects": "counted.>", "most_subjects": 2}
+    reading = NatsSource(NatsBroker.model_validate({"url": nats_server.url, "streams": [stream, "ABSENT"]}))
+    await reading.open()
+    found = {sample.queue: sample.depth for sample in await reading.read()}
+    await reading.close()
+    assert found == {"COUNTED": 7, "COUNTED/counted.0": 3, "COUNTED/counted.1": 2, "COUNTED/*": 2}
