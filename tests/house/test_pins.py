@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from spark_analytics.runtime.coordinates import DECLARED, read_coordinates
+from spark_analytics.runtime.coordinates import DECLARED, KAFKA, read_coordinates, read_jars
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ("requirements.lock", "requirements-build.lock")
@@ -49,6 +49,13 @@ def test_pyspark_and_delta_are_a_pair_that_was_run() -> None:
     assert [str(one.specifier) for one in locked("requirements.lock")["pyspark"]] == [f"=={coordinates.spark}"]
     assert {str(one.specifier) for one in declared() if one.name == "pyspark"} == {f"=={coordinates.spark}"}
     assert version("pyspark") == coordinates.spark, "the environment is not the lock's: run make setup"
+
+
+def test_sparks_kafka_source_is_of_the_same_spark() -> None:
+    versions = {jar.artifact: jar.version for jar in read_jars(KAFKA)}
+    coordinates = read_coordinates(DECLARED)
+    assert versions["spark-sql-kafka-0-10_2.13"] == coordinates.spark
+    assert not versions.keys() & {jar.artifact for jar in coordinates.jars}
 
 
 def test_the_lock_satisfies_everything_that_is_declared() -> None:
