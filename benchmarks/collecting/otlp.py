@@ -36,6 +36,8 @@ _RECEIVER = """
 import os, signal, sys, threading
 from pathlib import Path
 os.sched_setaffinity(0, {int(sys.argv[3])})
+from collectors.lean import spare_memory
+spare_memory()
 from collectors.run import run
 from collectors.settings import CollectSettings
 stop = threading.Event()

@@ -32,7 +32,7 @@ class Ledger:
         self._app_id = app_id
         self._source = source
         self._horizon = horizon
-        self._totals = PollTotals()
+        self.totals = PollTotals()
         self._reached: dict[tuple[str, str], int] = {}
         self._version = 0
         self._compact_every = compact_every
@@ -65,11 +65,11 @@ class Ledger:
     ) -> None:
         """Append the new totals of queues that were polled, as single spans and requests not committed before tell."""
         fresh, positions = self._fresh(bronze, "queue_samples", [sent for sent in requests if sent.polls])
-        changed = self._totals.with_added([*single, *(count for sent in fresh for count in sent.polls)])
+        changed = self.totals.with_added([*single, *(count for sent in fresh for count in sent.polls)])
         if changed:
             rows = totals_table(changed.values(), now_us(), self._source)
             bronze.append("queue_samples", rows, positions=positions)
-            self._totals.keep(changed)
+            self.totals.keep(changed)
             self._keep("queue_samples", positions)
             for each in keys:
                 self._horizon.add(each, time.monotonic())

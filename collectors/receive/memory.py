@@ -18,7 +18,8 @@ class Sent:
 
     ``known`` is false while only deliveries of it were seen. ``context`` is that of the span that tells of its
     enqueueing: where two spans stand for one publish, the other is silent. ``deliveries`` holds, for each subscriber
-    (or service, where no subscriber is named), the span ids of its attempts in order of arrival: a span that is sent again keeps its number.
+    (or service, where no subscriber is named), the span ids of its attempts in order of arrival: a span that is sent
+    again keeps its number.
     """
 
     broker: str

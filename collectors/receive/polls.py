@@ -27,7 +27,7 @@ class PollCount:
 
 
 class PollTotals:
-    """Rising totals since the receiver began; a restart begins at 0, as every counter may."""
+    """Rising totals; they begin at 0 where no recent ones are known, as every counter may."""
 
     def __init__(self) -> None:
         self._totals: dict[Where, PollCount] = {}

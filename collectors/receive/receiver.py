@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 
+from collectors.bronze import Bronze
 from collectors.context import Context
 from collectors.receive.batch import Batch, BatchReader
 from collectors.receive.desk import RETRY_SECONDS, Desk
@@ -14,7 +15,7 @@ from collectors.receive.horizon import Horizon
 from collectors.receive.inbox import Answer, Inbox, Request
 from collectors.receive.ledger import Ledger
 from collectors.receive.memory import Memory
-from collectors.receive.refill import refill
+from collectors.receive.refill import recall_polls, refill
 from collectors.receive.spans import SpanReader
 from collectors.receive.status import Code
 from collectors.thread import Threads
@@ -63,18 +64,15 @@ class Receiver:
     async def _recall(self) -> None:
         settings = self._settings
         last = await self._writer.do(self._ledger.begun)
-        if last is not None:
-            count = await self._writer.do(
-                lambda bronze: refill(
-                    bronze,
-                    self._horizon,
-                    self._memory,
-                    last,
-                    seconds=settings.horizon_seconds,
-                    most=settings.remembered,
-                )
-            )
-            log.info("%s: knows %d events again", self.name, count)
+        if last is None:
+            return
+        seconds = settings.horizon_seconds
+
+        def recall(bronze: Bronze) -> int:
+            recall_polls(bronze, self._ledger.totals, self.name, last, seconds)
+            return refill(bronze, self._horizon, self._memory, last, seconds=seconds, most=settings.remembered)
+
+        log.info("%s: knows %d events again", self.name, await self._writer.do(recall))
 
     async def step(self) -> None:
         """Commit what came, at most once each ``flush_interval``, and answer."""

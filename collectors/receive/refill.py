@@ -18,10 +18,11 @@ from collectors.receive.batch import CLIENT, SPANS
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import BATCHED, ENQUEUED, key_of, read
 from collectors.receive.memory import Memory, Sent
+from collectors.receive.polls import PollCount, PollTotals, Where
 
 #: So far back single messages are remembered: senders hold their spans for seconds.
 _MEMORY_SECONDS = 120.0
-_REMEMBERED = pa.array(["enqueued", "received"])
+_REMEMBERED = ["enqueued", "received"]
 _COLUMNS = [
     "event_type",
     "broker",
@@ -34,6 +35,18 @@ _COLUMNS = [
     "priority",
     "clock",
 ]
+
+
+def recall_polls(bronze: Bronze, totals: PollTotals, source: str, last: int, seconds: float) -> None:
+    """Let the totals of polls go on from where they were ``seconds`` before ``last`` or later."""
+    newest: dict[Where, tuple[datetime, PollCount]] = {}
+    columns = ["broker", "queue", "subscriber", "polls_total", "empty_polls_total", "source", "ingested_at"]
+    for rows in bronze.scan("queue_samples", columns, _before(last, seconds)):
+        for row in rows.filter(pc.equal(rows.column("source"), source)).to_pylist():
+            where = (row["broker"], row["queue"], row["subscriber"])
+            if where not in newest or newest[where][0] < row["ingested_at"]:
+                newest[where] = row["ingested_at"], PollCount(where, row["polls_total"], row["empty_polls_total"])
+    totals.keep({where: count for where, (_, count) in newest.items()})
 
 
 def refill(bronze: Bronze, horizon: Horizon, memory: Memory, last: int, *, seconds: float, most: int) -> int:
@@ -59,7 +72,9 @@ def _remember(bronze: Bronze, memory: Memory, last: int, most: int) -> None:
     received: list[tuple[tuple[str, str, str], str | None, bytes]] = []
     columns = ["event_id", "trace_id", "source", *_COLUMNS]
     for rows in bronze.scan("message_events", columns, _before(last, _MEMORY_SECONDS)):
-        ours = pc.and_(pc.equal(rows.column("source"), SPANS), pc.is_in(rows.column("event_type"), _REMEMBERED))
+        ours = pc.and_(
+            pc.equal(rows.column("source"), SPANS), pc.is_in(rows.column("event_type"), pa.array(_REMEMBERED))
+        )
         for row in rows.filter(ours).to_pylist():
             if len(by_name) >= most or len(received) >= most:
                 break

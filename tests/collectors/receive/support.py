@@ -192,6 +192,8 @@ def receiving(root: Path, **receive: Any) -> Iterator[Receiving]:
 _CHILD = """
 import signal, sys, threading
 from pathlib import Path
+from collectors.lean import spare_memory
+spare_memory()
 from collectors.run import run
 from collectors.settings import CollectSettings
 stop = threading.Event()
