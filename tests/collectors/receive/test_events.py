@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.receive.events import Malformed, read
@@ -129,6 +129,7 @@ _JSON = st.recursive(
 _FIELDS = st.dictionaries(st.sampled_from([*EVENT, "attempt", "enqueued_at", "priority", "backlog_cells"]), _JSON)
 
 
+@settings(deadline=None)
 @given(_JSON | st.fixed_dictionaries({"version": st.just(1), "sender": st.text(), "sequence": _JSON, "events": _JSON}))
 def test_any_json_is_read_or_refused(request: Any) -> None:
     try:
@@ -137,6 +138,7 @@ def test_any_json_is_read_or_refused(request: Any) -> None:
         return
 
 
+@settings(deadline=None)
 @given(st.lists(_FIELDS.map(lambda fields: EVENT | fields), max_size=3), st.lists(_FIELDS, max_size=3))
 def test_entries_of_any_kind_are_read_or_refused_one_by_one(events: list[Any], others: list[Any]) -> None:
     sent = read(json.dumps(_request(events=events, summaries=others, polls=others)).encode(), 100)
@@ -144,6 +146,7 @@ def test_entries_of_any_kind_are_read_or_refused_one_by_one(events: list[Any], o
     assert accepted + len(sent.rejected) == len(events) + 2 * len(others)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     with pytest.raises(Malformed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.receive.horizon import Horizon
@@ -12,6 +12,7 @@ from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, RECEIVED, made
 _KEYS = st.lists(st.lists(st.integers(0, 50), max_size=20), max_size=40)
 
 
+@settings(deadline=None)
 @given(_KEYS)
 def test_what_is_new_is_what_a_set_would_say(groups: list[list[int]]) -> None:
     horizon, seen = Horizon(10_000, 1e9), set()
@@ -45,6 +46,7 @@ def test_what_is_older_than_the_horizon_is_forgotten() -> None:
 _IDS = st.tuples(st.binary(min_size=24, max_size=24), st.sampled_from([BATCHED, ENDED, ENQUEUED, RECEIVED]))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(_IDS, st.binary(min_size=8, max_size=8)), min_size=1, max_size=20))
 def test_an_id_read_from_the_lake_has_the_key_that_it_was_made_with(
     rows: list[tuple[tuple[bytes, bytes], bytes]],
