@@ -61,7 +61,6 @@ def lock_path(lake_root: Path) -> Path:
 def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, once: bool, progress: Progress) -> None:
     # Imported here: a user's error above costs no seconds of loading Spark.
     from spark_analytics.job import EVENTS, SUMMARIES, Job
-    from spark_analytics.landing.job import LandingJob
     from spark_analytics.runtime.jars import ensure_kafka_jars
     from spark_analytics.runtime.session import build_session
 
@@ -79,9 +78,12 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
     quieten(session)
     landing = None
     try:
-        landing = LandingJob(session, settings, lake.root, once=once) if by_kafka else None
-        if landing is not None and once:
-            _until_done(landing.running, stop)
+        if by_kafka:
+            from spark_analytics.landing.job import LandingJob
+
+            landing = LandingJob(session, settings, lake.root, once=once)
+            if once:
+                _until_done(landing.running, stop)
         job = Job(session, settings, lake.root, once=once, on_batch=tally.add)
         try:
             job.start()
