@@ -12,12 +12,13 @@ import http.client
 import json
 import socket
 import ssl
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from collectors.sqs.answers import Answer
@@ -144,5 +145,7 @@ def _connection(service: Service) -> http.client.HTTPConnection:
     tunnel = http.client.HTTPSConnection(
         through.hostname or "", through.port or 8080, timeout=service.timeout, context=service.tls
     )
-    tunnel.set_tunnel(host, parts.port or 443)
+    known = f"{unquote(through.username or '')}:{unquote(through.password or '')}"
+    basic = {"Proxy-Authorization": f"Basic {b64encode(known.encode()).decode()}"} if through.username else {}
+    tunnel.set_tunnel(host, parts.port or 443, basic)
     return tunnel

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +95,45 @@ def test_the_section_takes_it_by_its_kind() -> None:
     assert isinstance(settings.brokers[0], SqsBroker)
 
 
-async def test_tls_trusts_the_authority_that_is_given_and_no_other(elasticmq: ElasticMq, tmp_path: Path) -> None:
-    elasticmq.make("tls-orders")
+@pytest.fixture
+def secure(elasticmq: ElasticMq, tmp_path: Path) -> Iterator[tuple[FaultyHttp, Path]]:
+    """ElasticMQ behind TLS, and the authority to trust."""
     made = make_certificates(tmp_path)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(made.certificate, made.key)
+    elasticmq.make("tls-orders")
     with FaultyHttp(elasticmq.url, tls=server) as proxy:
-        trusted = broker(proxy.url, "tls-", tls={"enabled": True, "ca": made.ca})
-        assert set(await read_once(trusted)) == {"tls-orders"}
-        with pytest.raises(ConnectionLost, match="certificate verify failed"):
-            await read_once(broker(proxy.url, "tls-"))
+        yield proxy, made.ca
+
+
+async def test_tls_trusts_the_authority_that_is_given_and_no_other(secure: tuple[FaultyHttp, Path]) -> None:
+    server, ca = secure
+    assert set(await read_once(broker(server.url, "tls-", tls={"enabled": True, "ca": ca}))) == {"tls-orders"}
+    with pytest.raises(ConnectionLost, match="certificate verify failed"):
+        await read_once(broker(server.url, "tls-"))
+
+
+async def test_the_environments_proxy_is_used_for_tls(
+    secure: tuple[FaultyHttp, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, ca = secure
+    heads: list[bytes] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        inner, outer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(pump(reader, outer), pump(inner, writer), return_exceptions=True)
+
+    tunnels = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://us%40er:pass@127.0.0.1:{tunnels.sockets[0].getsockname()[1]}")
+    assert set(await read_once(broker(server.url, "tls-", tls={"enabled": True, "ca": ca}))) == {"tls-orders"}
+    tunnels.close()
+    assert heads[0].startswith(f"CONNECT 127.0.0.1:{server.port} ".encode())
+    assert b"Proxy-Authorization: Basic dXNAZXI6cGFzcw==" in heads[0]  # us@er:pass
+    assert b"AKIATEST" not in b"".join(heads)
