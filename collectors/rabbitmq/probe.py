@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pika
+import pika.exceptions
 
 from collectors.rabbitmq.names import OURS
 from collectors.rabbitmq.settings import RabbitBroker, amqp_port
@@ -112,6 +113,8 @@ class Probe:
             pause = min(_LONGEST_PAUSE, 2 * pause)
 
     def _lost(self, why: str) -> None:
+        if self._queue:
+            why = why.replace(self._queue, OURS)  # its name is another each time: the reason is the same
         with self._lock:
             if self._trouble != why and not self._stopping.is_set():
                 log.warning("probe of broker %s: %s", self._broker.name, why)
@@ -201,7 +204,7 @@ class Probe:
         self._hang_up(channel.connection)
 
     def _closed(self, connection: Any, reason: Exception) -> None:
-        if self._trouble is None or self._connection is not None:
+        if not isinstance(reason, pika.exceptions.ConnectionClosedByClient):  # why we hung up is known already
             self._lost(first_line(reason))
         connection.ioloop.stop()
 
