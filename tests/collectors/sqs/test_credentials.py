@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.credentials import Credentials
 from pydantic import ValidationError
 
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.settings import CollectSettings
+from collectors.sqs.client import Channel, Unanswered, sqs
 from collectors.sqs.credentials import find
 from collectors.sqs.settings import SqsBroker
 from lake.errors import UserError
@@ -58,6 +60,13 @@ def test_a_credential_that_no_header_may_hold_is_refused_unseen(monkeypatch: pyt
     with pytest.raises(CredentialsRefused, match="characters that no credential has") as raised:
         find(given)
     assert value not in str(raised.value)
+
+
+def test_a_credential_that_was_found_and_fits_no_header_is_not_quoted() -> None:
+    odd = Credentials("AKIATEST", "hidden", "two\r\nlines").get_frozen_credentials()
+    with pytest.raises(Unanswered) as raised:
+        Channel(sqs(broker("http://127.0.0.1:9")), lambda: odd).ask("ListQueues", {})
+    assert str(raised.value) == "the request cannot be made"
 
 
 @pytest.mark.parametrize(
