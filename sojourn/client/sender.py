@@ -25,6 +25,8 @@ MOST_EVENTS, MOST_SUMMARIES = 5_000, 500
 #: Events encoded before other threads get their turn: about a quarter of a millisecond, more where much is waiting.
 LEAST_SLICE, MOST_SLICE = 64, 512
 YIELD = 50e-6
+#: How long before its time is over a closing sender tries once more, in seconds.
+LAST_TRY = 0.2
 #: How long the thread of a recorder that was forgotten goes on trying.
 PARTING_SECONDS = 10.0
 #: Pauses after a failure, in seconds: the first, the longest, and where a person has to mend something.
@@ -58,6 +60,7 @@ class Sender:
         self._sequence = 0
         self._outbox: deque[Batch] = deque()
         self._giving_up = 0.0  # when closing: the instant at which to stop, on the monotonic clock
+        self._failing = 0  # requests in a row
         self._taken = 0  # events between the buffer and the outbox
         self._books, self._writing = Books(), threading.Lock()
         self._wake = threading.Event()
@@ -122,7 +125,8 @@ class Sender:
             batch = self._next()
             if batch is None:
                 return
-            self._deliver(batch)
+            if not self._deliver(batch):
+                return
 
     def _next(self) -> Batch | None:
         if self._outbox:
@@ -161,40 +165,43 @@ class Sender:
             self._outbox.append(batch)
         return batch
 
-    def _deliver(self, batch: Batch) -> None:
-        """Send the first batch of the outbox until it is accepted, split, refused, or time runs out."""
+    def _deliver(self, batch: Batch) -> bool:
+        """Send the first batch of the outbox until it is accepted, split or refused; false where time ran out."""
         body = self._wire.body(batch, self.sender)
-        failures = 0
         while True:
             try:
                 answer = self._post.send(body)
             except Unreachable as error:
-                self._say(failures, "the collector cannot be reached: %s", error)
+                self._say("the collector cannot be reached: %s", error)
                 answer = Answer(Verdict.LATER, 0)
             except Exception as error:  # an answer that breaks the HTTP library must not end the thread
-                self._say(failures, "the collector's answer is of no use: %s", error)
+                self._say("the collector's answer is of no use: %s", error)
                 answer = Answer(Verdict.LATER, 0)
             if answer.verdict is Verdict.ACCEPTED:
-                return self._accepted(batch, answer)
+                self._accepted(batch, answer)
+                return True
             if answer.verdict is Verdict.REFUSED:
                 log.error("the collector refused %d events as malformed: %s", batch.stands_for, answer.body)
-                return self._gone(batch)
+                self._gone(batch)
+                return True
             if answer.verdict is Verdict.SPLIT:
-                return self._split(batch)
-            self._books.failures += 1
-            pause = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** min(failures, 10))
+                self._split(batch)
+                return True
+            pause = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** min(self._failing, 10))
             if answer.verdict is Verdict.MISCONFIGURED:
-                self._say(failures, "the collector answers %d: see to its address and token", answer.status)
+                self._say("the collector answers %d: see to its address and token", answer.status)
                 pause = SLOW_BACKOFF
-            failures += 1
+            self._books.failures += 1
+            self._failing += 1
             if not self._pause(max(answer.retry_after, pause * random.uniform(0.5, 1.0))):
-                return
+                return False
 
     def _accepted(self, batch: Batch, answer: Answer) -> None:
         refused, reason = self._wire.refused(answer.body)
         if refused:
             log.error("the collector refused %d of %d events: %s", refused, len(batch.events), reason)
         with self._writing:
+            self._failing = 0
             self._outbox.popleft()
             self._books.batches += 1
             self._books.refused += refused
@@ -222,15 +229,18 @@ class Sender:
             self._outbox.extendleft((second, first))
 
     def _pause(self, seconds: float) -> bool:
-        """Wait, making room in the buffer meanwhile; false where the sender closes and has no time for it."""
+        """Wait, making room in the buffer meanwhile; false where the sender closes and has had its last try."""
         until = time.monotonic() + seconds
         while (now := time.monotonic()) < until:
-            if self.closing and until > self._giving_up:
-                return False
+            if self.closing:
+                last = self._giving_up - LAST_TRY
+                if now >= last:
+                    return False
+                until = min(until, last)
             self._wake.wait(min(TICK, until - now))
             self._wake.clear()
             self._relieve()
-        return not self._out_of_time()
+        return True
 
     def _relieve(self) -> None:
         while self._buffer.relieve() and not self.closing:
@@ -244,5 +254,6 @@ class Sender:
     def _out_of_time(self) -> bool:
         return self.closing and time.monotonic() >= self._giving_up
 
-    def _say(self, failures: int, message: str, *details: object) -> None:
-        log.log(logging.WARNING if failures == 0 else logging.DEBUG, message, *details)
+    def _say(self, message: str, *details: object) -> None:
+        """Once until something is accepted again; then at the level of details."""
+        log.log(logging.WARNING if not self._failing else logging.DEBUG, message, *details)
