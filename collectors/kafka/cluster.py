@@ -22,6 +22,8 @@ _AWAY_SECONDS = 2.0
 #: Requests under way to one broker: it works on one while we read the answer to another. Each must be small enough
 #: for the sockets' buffers, or both sides would wait for the other to read.
 _UNDER_WAY = 2
+#: Connections to each broker: it works on two requests at once, where there is more than one to make.
+_LANES = 2
 
 
 class Job(NamedTuple):
@@ -37,7 +39,7 @@ class Cluster:
     def __init__(self, broker: KafkaBroker) -> None:
         self._broker = broker
         self._password: str | None = None
-        self._links: dict[int, Link] = {}
+        self._links: dict[tuple[int, int], Link] = {}
         self._away: dict[int, tuple[float, str]] = {}
         self._known_at = float("-inf")
         self.metadata = Metadata({}, {})
@@ -95,20 +97,20 @@ class Cluster:
         except ConnectionLost:
             return -1
 
-    def _link(self, node: int) -> Link:
+    def _link(self, node: int, lane: int = 0) -> Link:
         away = self._away.get(node)
         if away is not None and time.monotonic() < away[0]:
             raise ConnectionLost(away[1])
-        link = self._links.get(node)
-        if link is not None and link.expired:
-            self._drop(node)
+        link = self._links.get((node, lane))
+        if link is not None and link.expired and not link.waiting:
+            link.close()
             link = None
         if link is None:
             where = self.metadata.nodes.get(node)
             if where is None:
                 raise ConnectionLost(f"broker {node} is not in the cluster now")
             try:
-                link = self._links[node] = Link(self._broker, where, self._password)
+                link = self._links[node, lane] = Link(self._broker, where, self._password)
             except ConnectionLost as error:
                 self._away[node] = time.monotonic() + _AWAY_SECONDS, str(error)
                 raise
@@ -116,39 +118,48 @@ class Cluster:
         return link
 
     def _drop(self, node: int) -> None:
-        link = self._links.pop(node, None)
-        if link is not None:
-            link.close()
+        for lane in range(_LANES):
+            link = self._links.pop((node, lane), None)
+            if link is not None:
+                link.close()
 
     def do(self, jobs: Mapping[int, Sequence[Job]]) -> dict[int, str]:
         """Do every broker's jobs, the brokers side by side; brokers that failed, with the reason.
 
-        A broker that fails is asked nothing more; ConnectionLost if all that have jobs fail.
+        A broker that fails is asked nothing more.
         """
         failed: dict[int, str] = {}
-        waiting = {node: deque(queue) for node, queue in jobs.items() if queue}
-        under_way: dict[int, deque[Job]] = {node: deque() for node in waiting}
+        waiting = {
+            (node, lane): deque(queue[lane::_LANES])
+            for node, queue in jobs.items()
+            for lane in range(min(_LANES, len(queue)))
+        }
+        under_way: dict[tuple[int, int], deque[Job]] = {key: deque() for key in waiting}
+        for key in [key for key, link in self._links.items() if link.waiting]:
+            self._links.pop(key).close()  # an earlier call was broken off: what is still to come answers nothing here
         while waiting:
-            for node in list(waiting):
+            for key in list(waiting):
+                node = key[0]
+                if node in failed:
+                    del waiting[key]
+                    continue
                 try:
-                    link = self._link(node)
-                    if under_way[node]:
+                    link = self._link(*key)
+                    if under_way[key]:
                         answer = link.receive()
-                        job = under_way[node].popleft()
-                        self._fill(link, waiting[node], under_way[node])
+                        job = under_way[key].popleft()
+                        self._fill(link, waiting[key], under_way[key])
                         job.take(answer)
                     else:
-                        self._fill(link, waiting[node], under_way[node])
+                        self._fill(link, waiting[key], under_way[key])
                 except ConnectionLost as error:
                     self._drop(node)
                     self.forget_leaders()
                     failed[node] = str(error)
-                    del waiting[node]
+                    del waiting[key]
                     continue
-                if not waiting[node] and not under_way[node]:
-                    del waiting[node]
-        if failed and len(failed) == sum(1 for queue in jobs.values() if queue):
-            raise ConnectionLost(next(iter(failed.values())))
+                if not waiting[key] and not under_way[key]:
+                    del waiting[key]
         return failed
 
     @staticmethod

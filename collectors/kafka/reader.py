@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from collectors.base import ConnectionLost
 from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, UNKNOWN_TOPIC, words
 from collectors.kafka.heads import Heads
@@ -45,6 +46,7 @@ _MEMBERS_SECONDS = 5.0
 #: Kinds of group that commit no offsets.
 _OTHER_KINDS = ("share",)
 _NO_LEADER = 5
+_COORDINATOR_MOVES = 16
 
 
 class ClusterReader:
@@ -108,10 +110,10 @@ class ClusterReader:
     # Groups
 
     def _groups(self, partitions: Mapping[str, tuple[int, ...]]) -> tuple[GroupReading, ...]:
-        unlisted = self._list()
+        silent = self._list()
         by_node: dict[int, list[Listed]] = defaultdict(list)
-        for node, listed in self._coordinators.values():
-            if node not in unlisted:
+        for name, (node, listed) in self._coordinators.items():
+            if name not in silent:
                 by_node[node].append(listed)
         committed: dict[str, Committed] = {}
         jobs: dict[int, list[Job]] = {}
@@ -121,11 +123,11 @@ class ClusterReader:
                 jobs[node].append(
                     Job(offset_fetch_request(part), lambda answer: committed.update(read_offset_fetch(answer)))
                 )
-        failed = unlisted | self.cluster.do(jobs)
+        failed = self.cluster.do(jobs)
         found = []
         for name, (node, listed) in self._coordinators.items():
             if (answer := committed.get(name)) is None:
-                reason = failed.get(node, "the broker did not tell the group's offsets")
+                reason = silent.get(name) or failed.get(node, "the broker did not tell the group's offsets")
                 before = self._topics_of.get(name, {})
                 found.append(GroupReading(name, listed.state, reason, before, failed=reason))
             elif answer.error == NO_SUCH_GROUP:
@@ -135,8 +137,8 @@ class ClusterReader:
         self._topics_of = {group.name: group.committed for group in found}
         return tuple(found)
 
-    def _list(self) -> dict[int, str]:
-        """Learn which groups there are and who coordinates them; the brokers that did not tell, with the reason."""
+    def _list(self) -> dict[str, str]:
+        """Learn which groups there are and who coordinates them; those whose coordinator is silent, with the reason."""
         told: dict[int, list[Listed]] = {}
         failed: dict[int, str] = {}
 
@@ -152,17 +154,38 @@ class ClusterReader:
 
             return Job(request, take)
 
-        failed |= self.cluster.do({node: [job(node)] for node in self.cluster.metadata.nodes})
-        # Groups of a coordinator that says nothing now are still there, as far as anybody knows.
-        coordinators = {name: was for name, was in self._coordinators.items() if was[0] in failed}
+        away = self.cluster.do({node: [job(node)] for node in self.cluster.metadata.nodes})
+        if away.keys() >= self.cluster.metadata.nodes.keys():
+            raise ConnectionLost(next(iter(away.values()), "the cluster has no brokers"))
+        failed |= away
+        found: dict[str, tuple[int, Listed]] = {}
         for node, groups in told.items():
             for group in groups:
                 if group.kind not in _OTHER_KINDS and _wanted(group.name, self._broker.groups):
-                    coordinators[group.name] = node, group
-        self._coordinators = dict(sorted(coordinators.items()))
-        self._members = {name: was for name, was in self._members.items() if name in coordinators}
-        self._complaints &= coordinators.keys()
-        return failed
+                    found[group.name] = node, group
+        silent: dict[str, str] = {}
+        missing = sorted(self._coordinators.keys() - found.keys())
+        gone = self._gone(missing, list(told))
+        for name in missing:
+            if name not in gone:
+                found[name] = self._coordinators[name]
+                silent[name] = failed.get(found[name][0], words(_COORDINATOR_MOVES))
+        self._coordinators = dict(sorted(found.items()))
+        self._members = {name: was for name, was in self._members.items() if name in found}
+        self._complaints &= found.keys()
+        return silent
+
+    def _gone(self, names: list[str], nodes: list[int]) -> set[str]:
+        """Groups that are listed no more because they were deleted, as their coordinator says: while coordinators
+        change, nobody lists a group that is there."""
+        gone: set[str] = set()
+
+        def take(answer: Reader) -> None:
+            gone.update(name for name, said in read_classic_members(answer).items() if said == NO_SUCH_GROUP)
+
+        parts = [describe_request(part, classic=True) for part in _parts(names, _GROUPS_AT_ONCE)]
+        self.cluster.do({node: [Job(request, take) for request in parts] for node in nodes})
+        return gone
 
     def _member_jobs(self, node: int, groups: list[Listed]) -> list[Job]:
         """What is to be asked about members: only of groups that have some, and not each cycle."""

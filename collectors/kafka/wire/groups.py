@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from collectors.base import ConnectionLost
+from collectors.kafka.errors import NO_SUCH_GROUP
 from collectors.kafka.wire.codec import END, Reader, Request, array, text
 
 LIST_GROUPS, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE, OFFSET_FETCH = 16, 15, 69, 9
@@ -72,8 +73,8 @@ def read_classic_members(answer: Reader) -> dict[str, Members | int]:
     answer.integer()
     found: dict[str, Members | int] = {}
     for _ in range(answer.count()):
-        error, name = answer.short(), answer.text()
-        for _ in range(3):  # state, protocol type, assignor
+        error, name, state = answer.short(), answer.text(), answer.text()
+        for _ in range(2):  # protocol type, assignor
             answer.text()
         total, topics = answer.count(), Counter[str]()
         for _ in range(total):
@@ -84,6 +85,8 @@ def read_classic_members(answer: Reader) -> dict[str, Members | int]:
             answer.tags()
         answer.integer()
         answer.tags()
+        if state == "Dead":
+            error = error or NO_SUCH_GROUP
         found[name] = error or Members(total, topics)
     return found
 
