@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pika
 
+from tests.support.certificates import make_certificates
 from tests.support.ports import free_ports
 from tests.support.servers import require_server
 from tests.support.waiting import wait_until
@@ -31,14 +32,16 @@ class RabbitServer:
     """One ``rabbitmq-server``; its ports and durable queues outlast ``kill`` and ``start``.
 
     Statistics are renewed each second or so rather than each five, so that tests need not wait for them; ``slow``
-    leaves them at RabbitMQ's own pace.
+    leaves them at RabbitMQ's own pace. With ``tls`` it listens for TLS as well, with ``certificates`` of its own.
     """
 
     user, password = "guest", "guest"
 
-    def __init__(self, folder: Path, *, slow: bool = False) -> None:
+    def __init__(self, folder: Path, *, slow: bool = False, tls: bool = False) -> None:
         self._folder = folder
         self._slow = slow
+        self.certificates = make_certificates(folder / "certificates") if tls else None
+        self.tls_port, self.tls_api_port = free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
         self.port, self.api_port, self.metrics_port, self._dist_port, self._epmd_port = free_ports(5)
         self.node = f"sojourn-{self.port}@localhost"
@@ -79,7 +82,7 @@ class RabbitServer:
             f"listeners.tcp.default = 127.0.0.1:{self.port}\n"
             f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.api_port}\n"
             f"prometheus.tcp.ip = 127.0.0.1\nprometheus.tcp.port = {self.metrics_port}\n"
-            f"{'' if self._slow else _QUICK}"
+            f"{'' if self._slow else _QUICK}{self._tls()}"
         )
         with (self._folder / "out").open("ab") as out:
             self._process = subprocess.Popen(
@@ -91,6 +94,17 @@ class RabbitServer:
                 start_new_session=True,
             )
         wait_until(self._ready, "rabbitmq-server to be ready", seconds=60)
+
+    def _tls(self) -> str:
+        if self.certificates is None:
+            return ""
+        lines = [f"listeners.ssl.default = 127.0.0.1:{self.tls_port}"]
+        lines += ["management.ssl.ip = 127.0.0.1", f"management.ssl.port = {self.tls_api_port}"]
+        for options in ("ssl_options", "management.ssl"):
+            lines.append(f"{options}.cacertfile = {self.certificates.ca}")
+            lines.append(f"{options}.certfile = {self.certificates.certificate}")
+            lines.append(f"{options}.keyfile = {self.certificates.key}")
+        return "\n".join(lines) + "\n"
 
     def _environment(self) -> dict[str, str]:
         """The node, its store and the port mapper that only it uses are all this test's own."""

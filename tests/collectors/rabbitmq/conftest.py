@@ -16,7 +16,7 @@ Make = Callable[..., RabbitBroker]
 @pytest.fixture(scope="session")
 def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
     """A node that all tests share: name queues for your test, and leave the node running."""
-    server = RabbitServer(tmp_path_factory.mktemp("rabbitmq"))
+    server = RabbitServer(tmp_path_factory.mktemp("rabbitmq"), tls=True)
     try:
         server.start()
         yield server

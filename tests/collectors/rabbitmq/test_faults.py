@@ -138,6 +138,24 @@ def test_addresses_that_cannot_be_meant_are_refused() -> None:
             RabbitBroker.model_validate(wrong)
 
 
+async def test_the_api_and_the_probe_speak_tls_and_believe_only_the_authority_they_are_given(
+    rabbit: RabbitServer, broker: Make
+) -> None:
+    assert rabbit.certificates is not None
+    secure = {
+        "url": f"https://127.0.0.1:{rabbit.tls_api_port}",
+        "amqp_url": f"amqps://127.0.0.1:{rabbit.tls_port}",
+        "probe": {"interval": 0.05},
+        "api": "management",
+    }
+    trusted = broker(**secure, tls={"enabled": True, "ca": rabbit.certificates.ca})
+    async with opened(trusted) as source:
+        await read_until(source, lambda found: found["sojourn.probe"].publish_latency_seconds is not None)
+    with pytest.raises(ConnectionLost, match=r"(?i)certificate"):
+        async with opened(broker(**secure)):
+            pass
+
+
 async def test_a_node_that_ends_is_a_lost_connection_and_its_counters_begin_anew(
     rabbit: RabbitServer, broker: Make
 ) -> None:
