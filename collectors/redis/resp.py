@@ -8,6 +8,7 @@ https://redis.io/docs/latest/develop/reference/protocol-spec/.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from lake.errors import SojournError
@@ -37,9 +38,15 @@ def pack(commands: Iterable[Command]) -> bytes:
     for command in commands:
         add(b"*%d\r\n" % len(command))
         for argument in command:
-            data = argument if isinstance(argument, bytes) else str(argument).encode()
-            add(b"$%d\r\n%b\r\n" % (len(data), data))
+            add(b"$%d\r\n%b\r\n" % (len(argument), argument) if isinstance(argument, bytes) else _word(argument))
     return b"".join(parts)
+
+
+@lru_cache(maxsize=1024)
+def _word(argument: str | int) -> bytes:
+    """An argument that is not a key: names of commands, limits and the time come again with every queue."""
+    data = str(argument).encode()
+    return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 def checked(answers: Sequence[Answer]) -> Sequence[Answer]:
