@@ -137,7 +137,7 @@ def _sample(
         visibility_timeout_seconds=timeout,
         queue_type=queue_type,
         staleness_seconds=reading.staleness_seconds,
-        unavailable=missing,
+        unavailable=reading.shared(missing),
     )
 
 

@@ -55,6 +55,11 @@ class Reading:
     sampled_at: int
     staleness_seconds: float
     links: Links = Links()
+    _reasons: dict[tuple[tuple[str, str], ...], dict[str, str]] = field(default_factory=dict)
+
+    def shared(self, reasons: dict[str, str]) -> dict[str, str]:
+        """``reasons``, or equal ones that came before: thousands of queues lack the same, and one copy is enough."""
+        return self._reasons.setdefault(tuple(reasons.items()), reasons)
 
 
 def samples(rows: Sequence[Any], reading: Reading) -> list[Sample]:
@@ -118,7 +123,7 @@ def _sample(queue: str, key: Key, row: Mapping[str, Any], reading: Reading) -> S
         reading.sampled_at,
         dead_letter_for=serves,
         staleness_seconds=reading.staleness_seconds,
-        unavailable=missing,
+        unavailable=reading.shared(missing),
         **values,
     )
 
