@@ -15,7 +15,9 @@ log = logging.getLogger(__name__)
 _REBUILD = "compute gold anew from bronze: `sojourn analyze --rebuild`"
 LONGEST = 300
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
-_AWAY = re.compile(r"kafka[\w.$]*(TimeoutException|DisconnectException|NetworkException|RetriableException)")
+_AWAY = re.compile(
+    r"java\.util\.concurrent\.TimeoutException|kafka[\w.$]*(TimeoutException|DisconnectException|NetworkException|RetriableException)"
+)
 #: Pattern in Spark's or Delta's message → what it means, how to mend it.
 _KNOWN = (
     (r"No space left on device", "no space left on the disk", "free some, then start again: nothing is lost"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Cluster:
         config = jvm.java.util.HashMap()
         for key, value in client.items():
             config.put(key, value)
-        config.put("default.api.timeout.ms", str(TIMEOUT_SECONDS * 1000))
+        config.put("default.api.timeout.ms", str((TIMEOUT_SECONDS - 1) * 1000))
         config.put("request.timeout.ms", str(TIMEOUT_SECONDS * 500))
         self._admin = jvm.org.apache.kafka.clients.admin.Admin.create(config)
 

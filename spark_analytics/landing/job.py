@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lake.store import Lake
 from lake.tables import MESSAGE_EVENTS, TABLES
-from spark_analytics.faults import explained, passing
+from spark_analytics.faults import explained, first_line, passing
 from spark_analytics.landing.cluster import Cluster, Topic
 from spark_analytics.landing.land import Landing, landed_id
 from spark_analytics.landing.parse import parse
@@ -88,7 +88,9 @@ class LandingJob:
         except Exception as error:
             if self._once or not passing(error):
                 raise explained(error) from error
-            log.warning("Kafka at %s does not answer, it is tried again: %s", self._transport.bootstrap, error)
+            log.warning(
+                "Kafka at %s does not answer, it is tried again: %s", self._transport.bootstrap, first_line(error)
+            )
             self._look_at = time.monotonic() + PAUSE_SECONDS
             return
         for topic in found:
