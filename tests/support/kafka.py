@@ -142,7 +142,8 @@ class KafkaServer:
         if not (self._folder / "store").exists():
             first = "--standalone" if self._joining is None else "--no-initial-controllers"
             user = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
-            format_ = ["format", first, "-t", self._cluster, "-c", str(properties), "--add-scram", user]
+            # "=": one identifier in 64 begins with a dash.
+            format_ = ["format", first, f"--cluster-id={self._cluster}", "-c", str(properties), "--add-scram", user]
             self._run("kafka.tools.StorageTool", *format_)
         command = [*self._java(), f"-Xmx{self._heap}", "kafka.Kafka", str(properties)]
         with (self._folder / "log").open("ab") as log:
