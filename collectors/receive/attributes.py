@@ -103,23 +103,17 @@ ATTRIBUTES: tuple[Attribute, ...] = (
 
 #: Facts that differ from message to message: not worth remembering.
 _SINGLE = frozenset({"message_id", "offset", "enqueued_ns"})
-#: Attribute name → (the fact, or the name itself where it is not the fact's first one; whether it is a number; whether
-#: it differs from message to message). The names of an operation stay apart: the first that is *known* counts.
-FACTS: dict[str, tuple[str, bool, bool]] = {
+#: Attribute name → (the fact; its place among the fact's names; whether it is a number; whether it differs from message
+#: to message). The names of an operation are facts of their own: the first that is *known* counts.
+FACTS: dict[str, tuple[str, int, bool, bool]] = {
     name: (
-        fact.fact if place == 0 and fact.fact != "operation" else name,
+        name if fact.fact == "operation" else fact.fact,
+        0 if fact.fact == "operation" else place,
         fact.kind == "integer",
         fact.fact in _SINGLE,
     )
     for fact in ATTRIBUTES
     for place, name in enumerate(fact.names)
-}
-#: Other names of facts → (place, fact); the least place counts.
-OTHER_NAMES: dict[str, tuple[int, str]] = {
-    name: (place, fact.fact)
-    for fact in ATTRIBUTES
-    for place, name in enumerate(fact.names)
-    if place > 0 and fact.fact != "operation"
 }
 
 #: ``messaging.system`` → the broker's name in records; any other is taken as it is.

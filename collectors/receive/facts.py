@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from collectors.receive.attributes import OTHER_NAMES, OUTCOMES
-from collectors.receive.lean import Attributes, DecodeError
+from collectors.receive.attributes import OUTCOMES
+from collectors.receive.lean import OTHER, Attributes, DecodeError
 from collectors.receive.routes import Route
 
 LATEST = 253_402_214_400_000_000_000  # 9999-12-31, nanoseconds
@@ -27,10 +28,11 @@ def found_in(attributes: Iterable[bytes], known: Attributes) -> dict[str, Any]:
         found = dict(map(known.__getitem__, attributes))
     except DecodeError:
         raise Refused("an attribute of the span cannot be read") from None
-    others = found.keys() & OTHER_NAMES.keys()
-    if others:
-        for name in sorted(others, key=OTHER_NAMES.__getitem__):
-            found.setdefault(OTHER_NAMES[name][1], found[name])
+    if OTHER in found:
+        del found[OTHER]
+        others = [told for fact, told in map(known.__getitem__, attributes) if fact == OTHER]
+        for _, fact, value in sorted(others, key=itemgetter(0)):
+            found.setdefault(fact, value)
     return found
 
 

@@ -18,8 +18,10 @@ from collectors.receive.attributes import FACTS
 #: Remembered attributes, and the longest that is: their values come from outside.
 _MOST, _LONGEST = 50_000, 200
 
+OTHER = "other names"
 #: How the encoding of a message's id begins: up to the length of its value.
 _MESSAGE_ID = KeyValue(key="messaging.message.id").SerializeToString() + b"\x12"
+_AT = len(_MESSAGE_ID) + 3
 
 _BYTES, _INT32, _FIXED32, _FIXED64, _MESSAGE = 12, 5, 7, 6, 11
 _ONE, _MANY = 1, 3
@@ -62,18 +64,20 @@ LeanRequest: Any = _request_class()
 
 
 class Attributes(dict[bytes, tuple[str, Any]]):
-    """Encoded attribute → (fact or older name, value); ("", None) for one that is not read. DecodeError if it is none.
+    """Encoded attribute → (fact, value), or ("", None) for one that is not read. DecodeError if it is none.
+
+    Under a fact's other names it is (OTHER, (place among the names, fact, value)): the least place counts.
 
     Looking up what is not there decodes it, and remembers it unless it is long or names a single message.
     """
 
     def __missing__(self, encoded: bytes) -> tuple[str, Any]:
-        if encoded[: len(_MESSAGE_ID)] == _MESSAGE_ID:
+        if encoded.startswith(_MESSAGE_ID):
             # Each message has its own: cut it out. The lengths before it are single bytes, and must agree.
-            start, length = len(_MESSAGE_ID) + 3, len(encoded)
-            if start < length < 128 and encoded[start - 3 : start] == bytes((length - start + 2, 10, length - start)):
+            length = len(encoded) - _AT
+            if 0 < length < 100 and encoded[_AT - 3 : _AT] == bytes((length + 2, 10, length)):
                 try:
-                    return "message_id", encoded[start:].decode()
+                    return "message_id", encoded[_AT:].decode()
                 except UnicodeDecodeError:
                     raise DecodeError from None
         pair = KeyValue.FromString(encoded)
@@ -81,9 +85,12 @@ class Attributes(dict[bytes, tuple[str, Any]]):
         if known is None:
             decoded: tuple[str, Any] = ("", None)
         else:
-            fact, numeric, single = known
+            fact, place, numeric, single = known
             value = _integer(pair.value) if numeric else pair.value.string_value or _text(pair.value)
-            decoded = (fact, value) if value is not None else ("", None)
+            if value is None:
+                decoded = ("", None)
+            else:
+                decoded = (fact, value) if place == 0 else (OTHER, (place, fact, value))
             if single:
                 return decoded
         if len(encoded) <= _LONGEST:
@@ -118,4 +125,4 @@ def _text(value: Any) -> str | None:
     return str(value.int_value) if value.WhichOneof("value") == "int_value" else None
 
 
-__all__ = ["Attributes", "DecodeError", "LeanRequest", "resource"]
+__all__ = ["OTHER", "Attributes", "DecodeError", "LeanRequest", "resource"]

@@ -77,7 +77,8 @@ class Memory:
 
     def get(self, key: Key) -> Sent | None:
         """The message remembered under ``key``."""
-        return self._young.get(key) or self._old.get(key)
+        sent = self._young.get(key)
+        return self._old.get(key) if sent is None and self._old else sent
 
     def put(self, key: Key, sent: Sent) -> None:
         """Remember ``sent`` under ``key``."""
@@ -87,10 +88,11 @@ class Memory:
 
     def wrapped(self, context: bytes) -> Sent | None:
         """The message that a send span below the span at ``context`` sent."""
-        return self._parents.get(context) or self._old_parents.get(context)
+        sent = self._parents.get(context)
+        return self._old_parents.get(context) if sent is None else sent
 
     def wrap(self, context: bytes, sent: Sent) -> None:
         """Remember that a send span below the span at ``context`` sent this message."""
-        if len(self._parents) >= self._half:
+        if 4 * len(self._parents) >= self._half:  # both spans of one publish come within seconds
             self._old_parents, self._parents = self._parents, {}
         self._parents[context] = sent

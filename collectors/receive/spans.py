@@ -148,7 +148,7 @@ class SpanReader:
         teller = memory.wrapped(context)
         if teller is None and above is not None:
             teller = memory.get(above)
-        if teller is not None and teller.tells(route.broker, route.queue) and teller.context != context:
+        if teller is not None and teller.context != context and teller.tells(route.broker, route.queue):
             told.folded += 1  # two spans of one publish: the one that came first has told of it
             memory.put(context, teller)
             return
