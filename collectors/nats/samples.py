@@ -14,14 +14,14 @@ from collectors.samples import METRIC_NAMES, Sample
 
 #: What JetStream does not tell of any queue, and why.
 _UNTOLD = {
-    "delayed": "JetStream counts delayed messages as in flight",
-    "polls_total": "JetStream does not count polls",
-    "empty_polls_total": "JetStream does not count polls",
-    "acked_total": "JetStream does not count acknowledgements",
-    "redelivered_total": "JetStream tells only how many of those in flight were redelivered",
-    "prefetch": "each client chooses its own",
-    "consumer_utilisation_ratio": "JetStream does not measure it",
-    "publish_latency_seconds": "not probed: a probe would add to the user's stream",
+    "delayed": "counted as in flight",
+    "polls_total": "not counted by JetStream",
+    "empty_polls_total": "not counted by JetStream",
+    "acked_total": "not counted by JetStream",
+    "redelivered_total": "told of those in flight alone",
+    "prefetch": "each client's own",
+    "consumer_utilisation_ratio": "not measured by JetStream",
+    "publish_latency_seconds": "a probe would add to the stream",
     "state": "JetStream has no states",
     "status": "not judged",
 }
@@ -33,9 +33,9 @@ _OF_A_SUBJECT = "told for the stream and its consumers, not for each subject"
 _HEAD_GONE = "the message behind the acknowledgement floor is gone"
 _NO_LIMIT = "the consumer has no limit"
 _NO_ACK = "the consumer acknowledges nothing"
-_PULLS = "JetStream does not count the clients that pull"
-_KEPT = "the stream keeps a message until it is acknowledged"
-_OTHER_LIMITS = "the stream's limits are not in messages"
+_PULLS = "clients that pull are not counted"
+_KEPT = "kept until acknowledged"
+_OTHER_LIMITS = "not limited in messages"
 #: Stands for the subjects beyond the cap; no message can have it as its subject.
 OTHERS = "*"
 
