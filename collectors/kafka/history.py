@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from collectors.kafka.settings import StatusSettings
-from collectors.kafka.status import SEVERITY, Observation, Status, Window, judge
+from collectors.kafka.status import Observation, Status, Window, judge, worst
 
 log = logging.getLogger(__name__)
 
 _UNKNOWN = -1
 _NAMED = 5  # partitions that a log line names
+#: Partitions are judged so often in an interval, not all in the same cycle; one that rewinds, at once.
+_JUDGED, _PHASES = 5, 8
 
 
 @dataclass(slots=True)
@@ -21,11 +23,13 @@ class PartitionHistory:
     """One partition's window: offset, milliseconds and lag of each observation, one after the other."""
 
     since: int
+    due: int
+    status: Status = "OK"
     caught_up_at: int = _UNKNOWN
     values: array[int] = field(default_factory=lambda: array("q"))
 
-    def see(self, offset: int, lag: int, now: int, *, alive: bool, interval: int, size: int) -> None:
-        """Note what is committed at ``now`` (milliseconds). ``alive``: the group has members.
+    def see(self, offset: int, lag: int, now: int, *, alive: bool, interval: int, size: int) -> bool:
+        """Note what is committed at ``now`` (milliseconds); whether that is a rewind. ``alive``: the group has members.
 
         Observations are ``interval`` apart: a newer one replaces the last until that much time has passed since the
         one before it; but a rewind is always kept.
@@ -36,11 +40,11 @@ class PartitionHistory:
         count = len(values)
         if not count:
             values.extend((offset, now, lag))
-            return
+            return False
         last = values[count - 3]
         if offset == last:
             if not alive or now - values[count - 2] < interval:
-                return
+                return False
             values.extend((offset, now, lag))
         elif offset > last and count >= 6 and now - values[count - 5] < interval:
             values[count - 3], values[count - 2], values[count - 1] = offset, now, lag
@@ -48,6 +52,7 @@ class PartitionHistory:
             values.extend((offset, now, lag))
         if len(values) > 3 * size:
             del values[:3]
+        return offset < last
 
     def window(self) -> Window:
         """The window, in seconds."""
@@ -77,34 +82,38 @@ class History:
     def judge(
         self, group: str, topic: str, offsets: Mapping[int, tuple[int, int]], now: int, *, alive: bool
     ) -> Status | None:
-        """Note what ``group`` has committed on ``topic`` (partition → offset and lag) at ``now``, in milliseconds.
+        """Note what ``group`` has committed on ``topic`` (partition → offset and lag; those that are not known now
+        are left out) at ``now``, in milliseconds.
 
         Returns the worst partition's status; None until the group has been watched for half a window.
         """
         settings = self._settings
         interval, size = round(settings.interval * 1000), settings.window
-        patience = interval * size
+        patience, step = interval * size, interval // _JUDGED
         windows = self._windows.setdefault((group, topic), {})
-        for gone in windows.keys() - offsets.keys():
-            del windows[gone]
         found: dict[Status, list[int]] = {}
         watched = False
         for partition, (offset, lag) in offsets.items():
             history = windows.get(partition)
             if history is None:
-                history = windows[partition] = PartitionHistory(since=now)
-            history.see(offset, lag, now, alive=alive, interval=interval, size=size)
+                due = now + patience // 2 + step * (partition % _PHASES) // _PHASES
+                history = windows[partition] = PartitionHistory(since=now, due=due)
+            rewound = history.see(offset, lag, now, alive=alive, interval=interval, size=size)
             if now - history.since < patience / 2:
                 continue
             watched = True
-            if lag > settings.allowed_lag:
-                status = judge(
+            if lag <= settings.allowed_lag:
+                history.status = "OK"
+                continue
+            if now >= history.due or rewound:
+                history.due = now + step
+                history.status = judge(
                     history.window(), lag, now / 1000, patience=patience / 1000, allowed=settings.allowed_lag
                 )
-                found.setdefault(status, []).append(partition)
+            found.setdefault(history.status, []).append(partition)
         if not watched:
             return None
-        status = max(found, key=SEVERITY.index, default="OK")
+        status = worst(["OK", *found])
         self._say(group, topic, status, found.get(status, []))
         return status
 
@@ -118,4 +127,4 @@ class History:
             log.info("group %s on topic %s: OK again", group, topic)
             return
         named = ", ".join(map(str, sorted(partitions)[:_NAMED])) + (" …" if len(partitions) > _NAMED else "")
-        log.warning("group %s on topic %s: %s (partitions %s)", group, topic, status, named)
+        log.info("group %s on topic %s: %s (partitions %s)", group, topic, status, named)

@@ -31,6 +31,8 @@ UNTOLD = {
 _NO_GROUP = "no group reads the topic: nothing waits for anybody"
 _NO_TIME = "lag_in_time is off"
 _OFFSETS = "nothing is committed"
+#: States of classic groups in which the members' assignments are not decided.
+_REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 
 #: (group, topic, partition → (offset, lag), alive) → status, or None if it is too early to say.
 Judge = Callable[[str, str, Mapping[int, tuple[int, int]], bool], str | None]
@@ -44,18 +46,18 @@ class Tally:
     acked: int = 0
     oldest: int | None = None  # milliseconds since 1970, of the oldest message that waits
     margin: int | None = None
-    ahead: int = 0  # heads that were written after now: a clock is off
+    ahead: list[Head] = field(default_factory=list)  # written "after" now: a clock is off
     progress: dict[int, tuple[int, int]] = field(default_factory=dict)
     unknown: dict[int, str] = field(default_factory=dict)
     timeless: dict[int, str] = field(default_factory=dict)
     marginless: dict[int, str] = field(default_factory=dict)
 
 
-def samples(reading: Reading, broker: KafkaBroker, judge: Judge) -> tuple[list[Sample], int]:
-    """The samples, and how many heads of groups were written "after" the reading: clocks that are off."""
+def samples(reading: Reading, broker: KafkaBroker, judge: Judge) -> tuple[list[Sample], set[Head]]:
+    """The samples, and the heads of groups that were written "after" the reading: clocks that are off."""
     published = {topic: _published(reading, topic) for topic in reading.partitions}
     found: list[Sample] = []
-    skewed = 0
+    ahead: set[Head] = set()
     read = set()
     for group in reading.groups:
         for topic in group.committed:
@@ -68,7 +70,7 @@ def samples(reading: Reading, broker: KafkaBroker, judge: Judge) -> tuple[list[S
                 continue
             limits = reading.stable_ends if matches(group.name, broker.read_committed) else reading.ends
             tally = _tally(reading, group, topic, limits, timed=broker.lag_in_time)
-            skewed += tally.ahead
+            ahead.update(tally.ahead)
             alive = group.state != "Empty" if isinstance(group.members, str) else group.members.total > 0
             status = judge(group.name, topic, tally.progress, alive)
             found.append(_sample(common, group, topic, tally, reading, status))
@@ -78,7 +80,7 @@ def samples(reading: Reading, broker: KafkaBroker, judge: Judge) -> tuple[list[S
             for topic in reading.partitions
             if topic not in read
         ]
-    return found, skewed
+    return found, ahead
 
 
 def _common(reading: Reading, broker: KafkaBroker, topic: str, published: int | str) -> dict[str, Any]:
@@ -161,18 +163,20 @@ def _wait(tally: Tally, reading: Reading, head: Head, end: int, *, timed: bool) 
     tally.progress[partition] = offset, lag
     if lag == 0:
         return
-    stamp = reading.stamps.get(Head(head.topic, partition, first), "it was not read") if timed else _NO_TIME
+    head = Head(head.topic, partition, first)
+    stamp = reading.stamps.get(head, "it was not read") if timed else _NO_TIME
     if isinstance(stamp, str):
         tally.timeless[partition] = stamp
     elif stamp is not None and stamp.offset < end:  # else only control records are before the end
-        _age(tally, reading, partition, stamp)
+        _age(tally, reading, head, stamp)
 
 
-def _age(tally: Tally, reading: Reading, partition: int, stamp: Stamp) -> None:
+def _age(tally: Tally, reading: Reading, head: Head, stamp: Stamp) -> None:
     if stamp.time < 0:
-        tally.timeless[partition] = "the record has no timestamp"
+        tally.timeless[head.partition] = "the record has no timestamp"
         return
-    tally.ahead += stamp.time > reading.at
+    if stamp.time > reading.at:
+        tally.ahead.append(head)
     tally.oldest = stamp.time if tally.oldest is None else min(tally.oldest, stamp.time)
 
 
@@ -200,6 +204,8 @@ def _sample(
                 values[name], missing[name] = None, _reason(unknown, of)
     if isinstance(group.members, str):
         values["consumers"], missing["consumers"] = None, group.members
+    elif group.state in _REBALANCING and group.members.total > 0:
+        values["consumers"], missing["consumers"] = None, "the group is rebalancing: its members have no topics yet"
     else:
         values["consumers"] = group.members.by_topic.get(topic, 0)
     if status is None:

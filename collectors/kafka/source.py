@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collectors.kafka.history import History
 from collectors.kafka.parse import samples
 from collectors.kafka.reader import ClusterReader
+from collectors.kafka.reading import Head
 from collectors.kafka.settings import KafkaBroker
 from collectors.samples import Sample
 from collectors.thread import Threads
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class KafkaSource:
-    """Reads one cluster's groups and topics. ``skewed`` is told how many clocks were ahead of ours in a cycle."""
+    """Reads one cluster's groups and topics. ``skewed`` is told how many records seem to come from the future."""
 
     def __init__(self, broker: KafkaBroker, skewed: Callable[[int], None] = lambda number: None) -> None:
         self._broker = broker
@@ -24,6 +25,7 @@ class KafkaSource:
         self.reader = ClusterReader(broker)
         self._history = History(broker.status)
         self._threads: Threads | None = None
+        self._ahead: set[Head] = set()
 
     async def open(self) -> None:
         """Connect to the first broker that answers, and learn of the others."""
@@ -35,8 +37,9 @@ class KafkaSource:
         """Every topic and group once."""
         assert self._threads is not None, "it is not open"
         found, ahead = await self._threads.do(self._read)
-        if ahead:
-            self._skewed(ahead)
+        if new := len(ahead - self._ahead):  # a record that stays at a head is counted once
+            self._skewed(new)
+        self._ahead = ahead
         return found
 
     async def close(self) -> None:
@@ -46,16 +49,14 @@ class KafkaSource:
             await threads.do(self.reader.close)
             threads.close()
 
-    def _read(self) -> tuple[list[Sample], int]:
+    def _read(self) -> tuple[list[Sample], set[Head]]:
         reading = self.reader.read()
         if self.reader.made_anew:
             self._history.forget()
-        seen: set[tuple[str, str]] = set()
 
         def judge(group: str, topic: str, progress: Mapping[int, tuple[int, int]], alive: bool) -> str | None:
-            seen.add((group, topic))
             return self._history.judge(group, topic, progress, reading.at, alive=alive)
 
         found = samples(reading, self._broker, judge)
-        self._history.keep(seen)
+        self._history.keep({(group.name, topic) for group in reading.groups for topic in group.committed})
         return found

@@ -34,7 +34,7 @@ def test_recorded_answers_become_the_expected_samples() -> None:
     broker = recorded_settings()
     reading = ClusterReader(broker, Recorded(exchanges()), lambda: NOW).read()
     found, ahead = samples(reading, broker, never)
-    assert ahead == 0
+    assert ahead == set()
     told = by_name(found)
     assert set(told) == {(one["queue"], one.get("subscriber")) for one in expected}
     for one in expected:
@@ -114,3 +114,17 @@ def test_a_group_whose_coordinator_is_silent_keeps_its_rows_without_numbers() ->
     assert (sample.depth, sample.consumers, sample.state) == (None, None, None)
     assert sample.unavailable["depth"] == "no answer"
     assert sample.published_total == 10
+
+
+def test_consumers_are_unknown_while_a_group_rebalances() -> None:
+    group = GroupReading("g", "PreparingRebalance", Members(3, {}), {"t": {0: 2}})
+    sample = only(reading({}, {0: 10}, groups=(group,)))
+    assert (sample.consumers, sample.depth) == (None, 8)
+
+
+def test_a_head_from_the_future_is_named_once_for_all_groups() -> None:
+    groups = tuple(GroupReading(name, "Empty", Members(0, {}), {"t": {0: 2}}) for name in ("g", "h"))
+    found = reading({}, {0: 10}, groups=groups, stamps={Head("t", 0, 2): Stamp(2, NOW + 1, False)})
+    told, ahead = samples(found, KafkaBroker(), never)
+    assert ahead == {Head("t", 0, 2)}
+    assert [sample.oldest_age_seconds for sample in told] == [0.0, 0.0]

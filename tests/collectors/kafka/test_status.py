@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.kafka.history import PartitionHistory
+from collectors.kafka.history import History, PartitionHistory
+from collectors.kafka.settings import StatusSettings
 from collectors.kafka.status import (
     Observation,
     Status,
@@ -127,7 +128,7 @@ def test_the_judgement_depends_on_differences_of_time_alone(seen: Window, lag: i
     st.integers(3, 10),
 )
 def test_a_window_is_bounded_in_order_and_loses_no_rewind(steps: list[tuple[int, int, int, bool]], size: int) -> None:
-    history, now, before = PartitionHistory(since=0), 0, None
+    history, now, before = PartitionHistory(since=0, due=0), 0, None
     for offset, lag, pause, alive in steps:
         now += pause
         history.see(offset, lag, now, alive=alive, interval=15_000, size=size)
@@ -142,7 +143,32 @@ def test_a_window_is_bounded_in_order_and_loses_no_rewind(steps: list[tuple[int,
 
 def test_a_living_group_that_stands_still_stalls_and_a_dead_one_stops() -> None:
     for alive, expected in ((True, "STALL"), (False, "STOP")):
-        history = PartitionHistory(since=0)
+        history = PartitionHistory(since=0, due=0)
         for second in range(300):
             history.see(7, 5, second * 1000, alive=alive, interval=15_000, size=10)
         assert judge(history.window(), 5, 300.0, patience=150) == expected
+
+
+def test_a_topic_is_judged_by_its_worst_partition_and_not_before_half_a_window() -> None:
+    history = History(StatusSettings(window=10, interval=15))
+    seen = []
+    for second in range(400):
+        offsets = {0: (second, 5), 1: (7, 3), 2: (second, 0)}  # one is slow, one stands, one has no lag
+        seen.append(history.judge("g", "t", offsets, second * 1000, alive=True))
+    assert seen[:75] == [None] * 75
+    assert seen[-1] == "STALL"
+    offsets = {0: (1, 999), 1: (9, 0), 2: (500, 0)}
+    assert history.judge("g", "t", offsets, 400_000, alive=True) == "REWIND"  # at once
+    assert history.judge("g", "t", {2: (500, 0)}, 401_000, alive=True) == "OK"  # the others are not known now
+    assert history.judge("g", "t", offsets, 402_000, alive=True) == "REWIND"  # and not forgotten
+    assert history.judge("g", "u", {}, 402_000, alive=True) is None
+
+
+def test_what_is_not_seen_any_more_is_forgotten() -> None:
+    history = History(StatusSettings(window=4, interval=1))
+    for second in range(10):
+        history.judge("g", "t", {0: (5, 5)}, second * 1000, alive=True)
+        history.keep({("g", "t")})
+    assert history.judge("g", "t", {0: (5, 5)}, 10_000, alive=True) == "STALL"
+    history.keep(set())
+    assert history.judge("g", "t", {0: (5, 5)}, 11_000, alive=True) is None
