@@ -198,7 +198,8 @@ class Sender:
 
     def _accepted(self, batch: Batch, answer: Answer) -> None:
         refused, reason = self._wire.refused(answer.body)
-        if refused:
+        refused = min(refused, len(batch.events))
+        if refused or reason:
             log.error("the collector refused %d of %d events: %s", refused, len(batch.events), reason)
         with self._writing:
             self._failing = 0

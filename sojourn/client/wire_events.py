@@ -76,12 +76,11 @@ class EventsFormat:
         ).encode()
 
     def refused(self, answer: dict[str, Any]) -> tuple[int, str]:
-        """How many events of an accepted batch the collector would not have, and why the first."""
-        rejected = answer.get("rejected")
-        if not isinstance(rejected, list) or not rejected:
-            return 0, ""
-        first = rejected[0]
-        return len(rejected), str(first.get("reason", "")) if isinstance(first, dict) else ""
+        """How many events of an accepted batch the collector would not have; and why it would not have the first entry."""
+        listed = answer.get("rejected")
+        rejected = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        events = sum(one.get("list", "events") == "events" for one in rejected)
+        return events, str(rejected[0].get("reason", "")) if rejected else ""
 
 
 def _head(kind: str, broker: str, queue: str, subscriber: str | None, tenant: str | None) -> tuple[str, str]:

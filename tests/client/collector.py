@@ -28,6 +28,7 @@ class Collector:
         self.taken: dict[tuple[str, int], dict[str, Any]] = {}
         self.released = threading.Event()
         self.most_bytes = most_bytes
+        self.rejects: list[dict[str, Any]] = []
         self.port = 0
         self._lock = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
@@ -113,7 +114,7 @@ class Collector:
                 self.taken.setdefault((body.get("sender", ""), body.get("sequence", len(self.taken))), body)
         if status == DIE_AFTER:
             return _cut(handler.connection)
-        answer = json.dumps({"accepted": len(body.get("events", ())), "rejected": []}).encode()
+        answer = json.dumps({"accepted": len(body.get("events", ())), "rejected": self.rejects}).encode()
         handler.send_response(int(status))
         for name, value in headers.items():
             handler.send_header(name, value)

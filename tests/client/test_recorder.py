@@ -228,6 +228,18 @@ def test_what_is_malformed_is_not_repeated_but_counted_and_said(
     assert "malformed" in caplog.text
 
 
+def test_single_events_that_are_refused_are_counted_and_said(
+    collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector.rejects = [{"list": "events", "index": 1, "reason": "no such type"}, {"list": "polls", "index": 0}]
+    with recorder_to(collector, flush_interval=60) as recorder:
+        for number in range(3):
+            recorder.enqueued("orders", f"m{number}")
+        assert recorder.flush(10)
+    assert (recorder.stats().refused, recorder.stats().sent, recorder.stats().recorded) == (1, 2, 3)
+    assert "1 of 3 events: no such type" in caplog.text
+
+
 def test_a_wrong_token_is_said_once_and_never_shown(collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
     collector.script = [401] * 5
     with caplog.at_level(logging.WARNING), recorder_to(collector, token="hunter2") as recorder:
