@@ -63,7 +63,7 @@ SAMPLE_METRICS: tuple[Metric, ...] = (
     _total("delivered_total", "Deliveries, first and repeated", "deliveries"),
     _total("acked_total", "Messages acknowledged"),
     _total("redelivered_total", "Deliveries of messages that had been delivered before", "deliveries"),
-    _text("dead_letter_for", "Set on a dead-letter queue: the queue it serves"),
+    _text("dead_letter_for", "Set on a dead-letter queue: the queue it serves, or several with commas between"),
     _count("in_flight_limit", "The most messages that may be in flight at once"),
     _count("prefetch", "Messages handed to a consumer ahead of its acknowledgements"),
     _seconds("visibility_timeout_seconds", "Time after which an unacknowledged message is delivered again"),

@@ -192,6 +192,7 @@ def samples(rng: random.Random, seconds: int) -> list[Row]:
     places += [
         ("nats", "notices", None, None),
         ("nats", "orders.dead", None, "orders"),
+        ("nats", "dead", None, "notices,orders"),
         ("redis", "mail", "crew", None),
     ]
     for broker, queue, subscriber, serves in places:

@@ -139,12 +139,17 @@ class Sampled:
         serving = {
             Queue(s["broker"], s["queue"], s["subscriber"])
             for s in self.samples
-            if s["broker"] == queue.broker and s.get("dead_letter_for") == queue.queue
+            if s["broker"] == queue.broker and queue.queue in _served(s)
         }
         newest = [
             known[-1]["depth"]
             for each in serving
-            if (known := [s for s in self._samples_until(each, second) if s.get("dead_letter_for") == queue.queue])
+            if (known := [s for s in self._samples_until(each, second) if queue.queue in _served(s)])
         ]
         known_depths = [depth for depth in newest if depth is not None]
         return sum(known_depths) if known_depths else None
+
+
+def _served(sample: Row) -> list[str]:
+    """The queues that a dead-letter queue serves."""
+    return (sample.get("dead_letter_for") or "").split(",")

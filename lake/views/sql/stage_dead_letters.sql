@@ -1,11 +1,16 @@
 -- How the depth of each queue's dead-letter queues changed from sample to sample; unknown depths count for nothing.
-WITH known AS (
+-- One that serves several queues, as SQS allows, counts for each of them.
+WITH serving AS (
+  SELECT s.broker, s.queue AS holder, s.subscriber, s.sampled_us, s.at_second, s.bucket_seconds, s.depth, served
+  FROM stage_samples AS s
+  LATERAL VIEW explode(split(s.dead_letter_for, ',')) x AS served
+),
+known AS (
   SELECT
-    broker, dead_letter_for AS queue, at_second, bucket_seconds, depth,
+    broker, served AS queue, at_second, bucket_seconds, depth,
     LAG(depth) OVER before AS depth_before
-  FROM stage_samples
-  WHERE dead_letter_for IS NOT NULL
-  WINDOW before AS (PARTITION BY broker, queue, subscriber, dead_letter_for ORDER BY sampled_us)
+  FROM serving
+  WINDOW before AS (PARTITION BY broker, holder, subscriber, served ORDER BY sampled_us)
 )
 SELECT
   broker, queue, at_second,
