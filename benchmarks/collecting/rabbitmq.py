@@ -118,21 +118,24 @@ def _raw(server: RabbitServer, api: str) -> Callable[[httpx.Client], Any]:
 
 def _memory(server: RabbitServer, folder: Path, count: int) -> float:
     """Megabytes that ``sojourn``'s collecting process holds once it has sampled for a while."""
-    settings = {"brokers": [_settings(server, "auto")], "sample_interval": 1.0}
-    code = (
-        "import sys, threading\nfrom pathlib import Path\nfrom collectors.run import run\n"
-        "from collectors.settings import CollectSettings\n"
-        "run(CollectSettings.model_validate_json(sys.argv[1]), Path(sys.argv[2]), threading.Event())"
-    )
-    lake = folder / "lake"
-    process = subprocess.Popen([sys.executable, "-c", code, json.dumps(settings), str(lake)], cwd=ROOT)
+    lake, config = folder / "lake", folder / "sojourn.toml"
+    settings = _settings(server, "auto")
+    values = [f"{key} = {json.dumps(value)}" for key, value in settings.items() if key != "password"]
+    secret = f'password = {{ env = "{_PASSWORD}" }}'
+    config.write_text("\n".join(["[[collect.brokers]]", *values, secret, ""]))
+    command = [sys.executable, "-m", "sojourn.cli.main", "collect", "--config", str(config), "--lake", str(lake)]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "SOJOURN_LOG": "WARNING"})
     try:
         wait_until(lambda: _rows(lake) >= _KEPT_CYCLES * count, "samples of several cycles", seconds=110, every=1)
         status = Path(f"/proc/{process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
     finally:
-        process.kill()
-        process.wait()
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _rows(root: Path) -> int:
