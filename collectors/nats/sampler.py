@@ -19,10 +19,8 @@ from collectors.nats.settings import NatsBroker, StreamSettings
 from collectors.records import now_us
 from collectors.samples import Sample, unread
 
-#: Streams read together: bounds what is held of answers at once.
+#: Streams read together, as many as the server lists in one page: bounds what is held of answers at once.
 _TOGETHER = 256
-#: The server's own page of consumers and of streams.
-_PAGE = 256
 
 Infos = dict[str, dict[str, Any]]
 
@@ -37,7 +35,8 @@ class NatsSource:
         self._heads = Heads()
         self._settings = {stream.name: stream for stream in broker.streams}
         self._named = set() if named is None else named
-        self._seen: list[str] = []  # streams of the cycle before, where none are listed
+        self._tap = broker.tap.stream
+        self._seen: dict[str, None] = {}  # streams of the cycle before, where none are listed
 
     async def open(self) -> None:
         """Connect, and see that there is a JetStream."""
@@ -53,31 +52,26 @@ class NatsSource:
             for names in _portions([stream.name for stream in self._broker.streams]):
                 found += await self._listed(names)
             return found
-        (first,) = await self._exchange.ask([("STREAM.LIST", {"offset": 0})])
-        if isinstance(first, ApiError):
-            raise first
-        pages = [first, *await self._pages("STREAM.LIST", first["total"])]
-        seen = {_name(stream): stream for page in pages for stream in page.get("streams") or ()}
+        before, self._seen = self._seen, {}
+        offset, total = 0, 1
+        while offset < total:
+            (page,) = await self._exchange.ask([("STREAM.LIST", {"offset": offset})])
+            if isinstance(page, ApiError):
+                raise page  # half a list would make queues disappear
+            streams = page.get("streams") or ()
+            offset, total = offset + len(streams), page["total"] if streams else 0
+            new = {_name(stream): stream for stream in streams if _name(stream) not in self._seen}
+            ours = {name: one for name, one in new.items() if name != self._tap and not name.startswith(INNER)}
+            self._seen |= dict.fromkeys(ours)
+            found += await self._read(list(ours.values()))
         # A stream that is deleted meanwhile moves others from one page to the one before, which was read already.
-        passed_over = [name for name in self._seen if name not in seen]
-        self._seen = [name for name in seen if name != self._broker.tap.stream and not name.startswith(INNER)]
-        for some in _portions([seen[name] for name in self._seen]):
-            found += await self._read(some)
-        for names in _portions(passed_over):
+        for names in _portions([name for name in before if name not in self._seen]):
             found += await self._listed(names)
         return found
 
     async def close(self) -> None:
         """Disconnect."""
         await self._client.close()
-
-    async def _pages(self, subject: str, total: int) -> list[dict[str, Any]]:
-        """The pages behind the first; ApiError if one is refused: half a list would make queues disappear."""
-        answers = await self._exchange.ask([(subject, {"offset": offset}) for offset in range(_PAGE, total, _PAGE)])
-        for answer in answers:
-            if isinstance(answer, ApiError):
-                raise answer
-        return [answer for answer in answers if isinstance(answer, dict)]
 
     async def _listed(self, names: Sequence[str]) -> list[Sample]:
         """Streams of the settings; of one that is not there nothing is known."""

@@ -85,6 +85,24 @@ async def test_a_stream_or_consumer_that_is_deleted_while_it_is_read_is_left_out
     assert found["LESS", None].consumers == 0
 
 
+async def test_a_stream_deleted_between_two_pages_hides_no_other(
+    source: NatsSource, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"P{number:03}" for number in range(300)]
+    for name in names:
+        await make_stream(connection, name, storage="memory")
+    assert {sample.queue for sample in await source.read()} == set(names)
+    ask = Exchange.ask
+
+    async def asked(self: Exchange, requests: Sequence[tuple[str, Any]]) -> list[Answer]:
+        if requests == [("STREAM.LIST", {"offset": 256})]:
+            await api(connection, "STREAM.DELETE.P000")  # P256 now stands on the page that was read already
+        return await ask(self, requests)
+
+    monkeypatch.setattr(Exchange, "ask", asked)
+    assert {sample.queue for sample in await source.read()} == set(names) - {"P000"}
+
+
 async def test_a_stream_made_anew_begins_its_counts_and_its_age_again(source: NatsSource, connection: Any) -> None:
     for number in (5, 2):
         await make_stream(connection, "ORDERS")
