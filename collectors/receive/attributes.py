@@ -99,10 +99,15 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
     Attribute("priority", "integer", ("sojourn.priority",), "`priority`"),
     Attribute("worker", "text", ("sojourn.worker",), "`worker`; else the resource's `service.name`"),
+    Attribute(
+        "summaries", "text", ("sojourn.summaries",), "rows of `event_summaries`, as our client's OTLP export has them"
+    ),
+    Attribute("polls", "text", ("sojourn.polls",), "polls, in the same way"),
+    Attribute("conflated", "integer", ("sojourn.conflated",), "how many events those summaries stand for"),
 )
 
 #: Facts that differ from message to message: not worth remembering.
-_SINGLE = frozenset({"message_id", "offset", "enqueued_ns"})
+_SINGLE = frozenset({"message_id", "offset", "enqueued_ns", "summaries", "polls"})
 #: Attribute name → (the fact; its place among the fact's names; whether it is a number; whether it differs from message
 #: to message). The names of an operation are facts of their own: the first that is *known* counts.
 FACTS: dict[str, tuple[str, int, bool, bool]] = {

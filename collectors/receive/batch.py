@@ -28,7 +28,7 @@ from collectors.records import Rejected, now_us
 log = logging.getLogger(__name__)
 
 SPANS, CLIENT = "otlp", "client"  # sources in records
-_POLLED = b"p"
+_POLLED, _SUMMARISED = b"p", b"s"  # letters of keys that stand in no event's id
 
 
 @dataclass(slots=True)
@@ -42,6 +42,8 @@ class Batch:
     numbered: list[events.Sent] = field(default_factory=list)
     polls: list[PollCount] = field(default_factory=list)
     poll_keys: list[Keys] = field(default_factory=list)
+    summaries: list[dict[str, Any]] = field(default_factory=list)
+    summary_keys: list[Keys] = field(default_factory=list)
     rejected: dict[str, Rejected] = field(default_factory=dict)
     spans: int = 0
     ignored: int = 0
@@ -57,7 +59,7 @@ class Batch:
 
     def commit(self, bronze: Bronze, ledger: Ledger) -> None:
         """Write everything durably, the same again doing no harm; on the lake's thread."""
-        ledger.summaries(bronze, self.numbered)
+        ledger.summaries(bronze, self.numbered, self.summaries, self.summary_keys)
         ledger.polls(bronze, self.numbered, self.polls, self.poll_keys)
         if self.rows:
             ledger.events(bronze, pa.concat_tables(self.tables), self.keys)
@@ -136,6 +138,7 @@ class BatchReader:
                 batch.duplicates += len(gathered) - table.num_rows
                 batch.skewed += skewed(gathered)
         self._take_polls(batch, polls)
+        self._take_reports(batch, [report for one in told.values() for report in one.reports])
         return batch
 
     def _take_polls(self, batch: Batch, polls: Sequence[Poll]) -> None:
@@ -149,6 +152,24 @@ class BatchReader:
             poll = polls[int(index)]
             empty = None if poll.empty is None else int(poll.empty)
             batch.polls.append(PollCount((poll.broker, poll.queue, poll.subscriber), 1, empty))
+
+    def _take_reports(self, batch: Batch, reports: Sequence[tuple[bytes, events.Sent]]) -> None:
+        if not reports:
+            return
+        contexts = [context for context, _ in reports]
+        for letter, known in ((_SUMMARISED, batch.summary_keys), (_POLLED, batch.poll_keys)):
+            _, _, keys = made(contexts, [letter] * len(reports), [NOTHING] * len(reports))
+            fresh = self._horizon.new(keys)
+            known.append(keys[fresh])
+            for index in np.flatnonzero(fresh):
+                sent = reports[int(index)][1]
+                if letter == _POLLED:
+                    batch.polls += sent.polls
+                    continue
+                batch.summaries += sent.summaries
+                batch.conflated += sent.conflated
+                for what, place, reason in sent.rejected:
+                    batch.refuse(f"{what}: {reason}", f"a span sojourn.report, index {place}")
 
 
 @contextmanager

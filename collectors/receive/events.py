@@ -71,6 +71,20 @@ def read(body: bytes, most: int) -> Sent:
     return sent
 
 
+def report(summaries: str, polls: str, conflated: int, most: int) -> Sent:
+    """What the client's span ``sojourn.report`` holds, JSON in its attributes; Malformed."""
+    try:
+        lists = [json.loads(text) if text else [] for text in (summaries, polls)]
+    except (ValueError, RecursionError):
+        raise Malformed("sojourn.summaries and sojourn.polls are JSON") from None
+    if not all(isinstance(one, list) for one in lists) or sum(map(len, lists)) > most or conflated < 0:
+        raise Malformed(f"sojourn.summaries and sojourn.polls are lists of at most {most} in all")
+    sent = Sent("", 0, conflated=conflated)
+    _each(sent, "summaries", lists[0], lambda one: sent.summaries.append(summary(one)))
+    _each(sent, "polls", lists[1], lambda one: sent.polls.append(_polls(one)))
+    return sent
+
+
 def _each(sent: Sent, what: str, entries: Sequence[Any], take: Any) -> None:
     for index, entry in enumerate(entries):
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -49,16 +50,22 @@ class Ledger:
         version = max(now_us(), self._version + 1)
         bronze.append("message_events", table, app_id=self._app_id, version=version)
         self._version = version
+        self._know(keys)
+
+    def _know(self, keys: Iterable[Keys]) -> None:
         for each in keys:
             self._horizon.add(each, time.monotonic())
 
-    def summaries(self, bronze: Bronze, requests: Sequence[Sent]) -> None:
-        """Append the summaries of requests that were not committed before."""
+    def summaries(
+        self, bronze: Bronze, requests: Sequence[Sent], single: Sequence[dict[str, Any]], keys: Iterable[Keys]
+    ) -> None:
+        """Append the summaries of requests that were not committed before, and ``single`` ones that spans held."""
         fresh, positions = self._fresh(bronze, "event_summaries", [sent for sent in requests if sent.summaries])
-        rows = [row for sent in fresh for row in sent.summaries]
+        rows = [*single, *(row for sent in fresh for row in sent.summaries)]
         if rows:
             bronze.append("event_summaries", summaries_table(rows, "client"), positions=positions)
             self._keep("event_summaries", positions)
+            self._know(keys)
 
     def polls(
         self, bronze: Bronze, requests: Sequence[Sent], single: Sequence[PollCount], keys: Iterable[Keys]
@@ -71,8 +78,7 @@ class Ledger:
             bronze.append("queue_samples", rows, positions=positions)
             self.totals.keep(changed)
             self._keep("queue_samples", positions)
-            for each in keys:
-                self._horizon.add(each, time.monotonic())
+            self._know(keys)
 
     def rejected(self, bronze: Bronze, rejected: Sequence[Rejected]) -> None:
         """Append records that could not be read. They come last: those of a request that comes again are told again."""

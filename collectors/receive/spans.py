@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from collectors.receive import facts
+from collectors.receive import events, facts
 from collectors.receive.attributes import OFFSET_IDS
 from collectors.receive.facts import LATEST, Refused
 from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, NOTHING, RECEIVED
@@ -39,12 +39,16 @@ class Poll:
 
 @dataclass(slots=True)
 class Told:
-    """What one request told. ``refused`` holds (span, reason); ``messages`` counts what its spans stand for."""
+    """What one request told. ``refused`` holds (span, reason); ``messages`` counts what its spans stand for.
+
+    ``reports`` are the client's summaries and polls, by the context of the span that held them.
+    """
 
     rows: list[Row] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
     refused: list[tuple[Any, str]] = field(default_factory=list)
     later: list[_Span] = field(default_factory=list)
+    reports: list[tuple[bytes, events.Sent]] = field(default_factory=list)
     spans: int = 0
     ignored: int = 0
     folded: int = 0
@@ -118,7 +122,10 @@ class SpanReader:
         route = self._routes.of(found, raw.kind)
         role = route.role
         if not role:
-            told.ignored += 1
+            if "summaries" in found or "polls" in found:
+                told.reports.append((raw.trace_id + raw.span_id, self._report(raw, found)))
+            else:
+                told.ignored += 1
             return
         if tenant is not None:
             found.setdefault("tenant", tenant)
@@ -142,6 +149,16 @@ class SpanReader:
                 if not flags & _REMOTE_IS_TOLD or flags & _REMOTE or self.memory.get(span.above):
                     span.producer = span.above
             told.later.append(span)
+
+    def _report(self, raw: Any, found: dict[str, Any]) -> events.Sent:
+        if len(raw.trace_id) != 16 or len(raw.span_id) != 8:
+            raise Refused("a span has a trace id of 16 bytes and a span id of 8")
+        try:
+            return events.report(
+                found.get("summaries", ""), found.get("polls", ""), found.get("conflated", 0), self._most
+            )
+        except events.Malformed as malformed:
+            raise Refused(str(malformed)) from None
 
     def _sent(self, span: _Span, told: Told) -> None:
         memory, route, context, above = self.memory, span.route, span.context, span.above

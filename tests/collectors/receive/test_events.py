@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.receive.events import Malformed, read
-from tests.collectors.receive.support import Receiving, receiving
+from lake.tables import EVENT_TYPES
+from tests.collectors.receive.support import Receiving, receiving, request_of
 
 AT = 1_780_000_000_000_000
 EVENT = {"event_id": "e", "event_type": "received", "broker": "b", "queue": "q", "message_id": "m", "occurred_at": AT}
@@ -119,6 +120,21 @@ def test_summaries_and_polls_of_a_request_that_comes_again_count_once(receiver: 
     assert (rows[0]["tenant"], rows[0]["subscriber"], rows[0]["bucket_seconds"]) == ("unknown", "", 1)
     samples = [row for row in receiver.rows("queue_samples") if row["queue"] == "summed"]
     assert sorted((row["polls_total"], row["empty_polls_total"]) for row in samples) == [(4, 1), (8, 2)]
+
+
+def test_what_the_client_reports_in_a_span_counts_once(receiver: Receiving) -> None:
+    counts = dict.fromkeys([*EVENT_TYPES, "started", "retries", "finished_unreceived"], 0)
+    summary = counts | {"broker": "b", "queue": "reported", "bucket_start": AT, "newest_occurred_at": AT, "received": 3}
+    polls = [{"broker": "b", "queue": "reported", "subscriber": None, "polls": 4, "empty_polls": 1}]
+    told = {"sojourn__summaries": json.dumps([summary]), "sojourn__polls": json.dumps(polls), "sojourn__conflated": 3}
+    bare = {"messaging__system": None, "messaging__destination__name": None, "messaging__operation__type": None}
+    body = request_of(("send", 1, {"trace": 4242, "kind": 1, **bare, **told})).SerializeToString()
+    for _ in range(2):
+        headers = {"content-type": "application/x-protobuf"}
+        answer = httpx.post(f"{receiver.url}/v1/traces", content=body, headers=headers)
+        assert (answer.status_code, answer.content) == (200, b"")
+    assert [row["received"] for row in receiver.rows("event_summaries") if row["queue"] == "reported"] == [3]
+    assert [row["polls_total"] for row in receiver.rows("queue_samples") if row["queue"] == "reported"] == [4]
 
 
 _JSON = st.recursive(
