@@ -76,7 +76,7 @@ class EventsFormat:
         ).encode()
 
     def refused(self, answer: dict[str, Any]) -> tuple[int, str]:
-        """How many events of an accepted batch the collector would not have; and why it would not have the first entry."""
+        """How many events of an accepted batch the collector would not have, and why the first entry was refused."""
         listed = answer.get("rejected")
         rejected = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         events = sum(one.get("list", "events") == "events" for one in rejected)
