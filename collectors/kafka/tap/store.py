@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -12,10 +10,7 @@ import pyarrow as pa
 
 from collectors.bronze import Bronze
 from collectors.records import Rejected, rejected_table, stamp
-from lake.files import write_atomically
 from lake.tables import MESSAGE_EVENTS
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +47,13 @@ class Store:
         """What was committed under ``key``."""
         return self._bronze.committed("message_events", key)
 
-    def generations(self, topics: Mapping[str, str]) -> dict[str, int]:
-        """Topic → how often it was made anew since it was first followed; ``topics`` gives their identifiers now."""
-        path = self._bronze.state_path("collect", f"{quote(self._source, safe='')}.topics.json")
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        changed = False
-        for topic, identity in topics.items():
-            before = known.get(topic)
-            if before is None or before["id"] != identity:
-                known[topic] = {"id": identity, "generation": before["generation"] + 1 if before else 0}
-                changed = True
-        if changed:
-            write_atomically(path, json.dumps(known))
-        return {topic: int(known[topic]["generation"]) for topic in topics}
+    def generation(self, topic: str, identity: str) -> int:
+        """How often ``topic``, with this ``identity`` now, was made anew since it was first followed."""
+        known = self.reached(topic_key(self._source, topic, identity))
+        if known is not None:
+            return known
+        newest = self.reached(topic_key(self._source, topic))
+        return 0 if newest is None else newest + 1
 
 
 def _stamped(rows: pa.Table, source: str) -> pa.Table:
@@ -81,3 +70,8 @@ def position_key(source: str, label: str) -> str:
 def group_key(source: str, group: str, label: str) -> str:
     """The application id that says up to where a group's ends were told."""
     return f"{source}#{quote(group, safe='')}/{label}"
+
+
+def topic_key(source: str, topic: str, identity: str = "") -> str:
+    """The application id that says which generation of ``topic`` the one of ``identity`` is; without: the newest."""
+    return f"{source}#topic/{topic}/{identity}"

@@ -25,7 +25,7 @@ from collectors.kafka.tap.begin import Known, begin
 from collectors.kafka.tap.client import Consumed, TapAdmin, TapConsumer, TopicFacts
 from collectors.kafka.tap.lives import Partition
 from collectors.kafka.tap.records import Place
-from collectors.kafka.tap.store import Commit, Store, group_key, position_key
+from collectors.kafka.tap.store import Commit, Store, group_key, position_key, topic_key
 from collectors.records import Rejected, now_us
 from collectors.thread import Threads
 from lake.errors import SojournError
@@ -168,10 +168,13 @@ class KafkaTap:
         later = self._awaited | {topic for topic, _ in self._lives}
 
         def remember(store: Store) -> dict[Place, Known]:
-            generations = store.generations(identities)
+            generations = {topic: store.generation(topic, identity) for topic, identity in identities.items()}
             return {place: self._known(store, place, generations[place[0]]) for place in places}
 
         known = await self._stored(remember)
+        for (topic, _), of in known.items():
+            keys = (topic_key(self.name, topic), topic_key(self.name, topic, identities[topic]))
+            self._note(dict.fromkeys(keys, of.generation))
         later |= {topic for (topic, _), of in known.items() if of.position is not None or of.generation}
         for place in places:
             if place not in ends:
@@ -192,7 +195,7 @@ class KafkaTap:
         for place in [place for place in self._lives if place[0] == topic]:
             life = self._lives.pop(place)
             self._tell(life.deleted(at))
-            self._note(life)
+            self._note(self._progress(life))
         if self._recalling is not None and self._recalling[0] == topic:
             self._recalling = None
 
@@ -278,15 +281,17 @@ class KafkaTap:
 
         return await self._writer.do(do)
 
-    def _note(self, life: Partition) -> dict[str, int]:
-        """What of the partition's progress bronze does not hold yet."""
+    def _progress(self, life: Partition) -> dict[str, int]:
         positions = {position_key(self.name, life.label): life.position}
         for name, group in life.groups.items():
             positions[group_key(self.name, name, life.label)] = group.told
+        return positions
+
+    def _note(self, positions: dict[str, int]) -> None:
+        """Let the next commit bring what of ``positions`` bronze does not hold yet."""
         new = {key: value for key, value in positions.items() if self._told.get(key) != value}
         self._told |= new
         self._noted |= new
-        return new
 
     async def _flush(self) -> None:
         """Begin the next commit, if the one before is done; repeat a commit that failed."""
@@ -312,7 +317,7 @@ class KafkaTap:
 
     def _seal(self) -> Commit | None:
         for life in self._lives.values():
-            self._note(life)
+            self._note(self._progress(life))
         if not self._noted and not self._lost:
             return None
         rows = pa.concat_tables(self._tables) if self._tables else None

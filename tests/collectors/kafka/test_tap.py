@@ -148,7 +148,8 @@ def test_a_topic_that_is_made_anew_takes_its_unread_records_with_it(kafka_server
     kafka_server.make_topics(topic)
     produce(kafka_server, topic, 5, partitions=1)
     kafka_server.commit("g", topic, {0: 0})
-    with tapping(settings(kafka_server, {"name": topic, "groups": ["g"]}), root):
+    chosen = settings(kafka_server, {"name": topic, "groups": ["g"]})
+    with tapping(chosen, root):
         wait_for(root, enqueued=5)
         kafka_server.commit("g", topic, {0: 2})
         wait_for(root, enqueued=5, received=2, completed=2)
@@ -158,9 +159,16 @@ def test_a_topic_that_is_made_anew_takes_its_unread_records_with_it(kafka_server
         kafka_server.make_topics(topic)
         produce(kafka_server, topic, 3, partitions=1)
         wait_for(root, enqueued=8, received=2, completed=2, expired=3)
+        admin.delete_topics([topic])[topic].result(20)
+    wait_until(lambda: topic not in admin.list_topics(timeout=5).topics, "the topic to be gone")
+    kafka_server.make_topics(topic)
+    produce(kafka_server, topic, 1, partitions=1)
+    with tapping(chosen, root):  # another process, which was not there when it happened
+        wait_until(lambda: kinds(root)["enqueued"] == 9, "the newest topic's record", seconds=40)
     assert {row["message_id"] for row in events(root) if row["event_type"] == "enqueued"} == {
         *(f"{topic}-0-{n}" for n in range(5)),
         *(f"1:{topic}-0-{n}" for n in range(3)),
+        f"2:{topic}-0-0",
     }
 
 
