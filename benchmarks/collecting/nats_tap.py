@@ -25,7 +25,7 @@ from tests.support.nats import NatsServer
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-MESSAGES, TENANTS, AHEAD, PULL = 200_000, 100, 2_000, 500
+MESSAGES, TENANTS, AHEAD, PULL, ASKED = 200_000, 100, 2_000, 500, 4_096
 _EVENTS = 3
 
 
@@ -140,19 +140,24 @@ async def _read_plainly(url: str) -> tuple[int, float]:
     total = int((await api(connection, "STREAM.INFO.SOJOURN_TAP"))["state"]["messages"])
     config = {"ack_policy": "none", "deliver_policy": "all", "mem_storage": True}
     made = await api(connection, "CONSUMER.CREATE.SOJOURN_TAP", {"stream_name": "SOJOURN_TAP", "config": config})
-    read, whole = 0, asyncio.Event()
+    read, whole, inbox = 0, asyncio.Event(), connection.new_inbox()
+    request = json.dumps({"batch": ASKED, "expires": 100_000_000_000}).encode()
+
+    async def ask() -> None:
+        await connection.publish(f"$JS.API.CONSUMER.MSG.NEXT.SOJOURN_TAP.{made['name']}", request, reply=inbox)
 
     async def count(message: Any) -> None:
         nonlocal read
         read += 1
         if read == total:
             whole.set()
+        elif read % ASKED == 0:
+            await ask()
 
-    inbox = connection.new_inbox()
     await connection.subscribe(inbox, cb=count, pending_msgs_limit=-1, pending_bytes_limit=-1)
     began = time.perf_counter()
-    request = json.dumps({"batch": total, "expires": 100_000_000_000}).encode()
-    await connection.publish(f"$JS.API.CONSUMER.MSG.NEXT.SOJOURN_TAP.{made['name']}", request, reply=inbox)
+    await ask()
+    await ask()
     await asyncio.wait_for(whole.wait(), 100)
     seconds = time.perf_counter() - began
     await connection.close()
