@@ -154,7 +154,7 @@ class RabbitSource:
 
     @property
     def _links(self) -> Links:
-        return Links() if self._listing is None else self._listing.links
+        return Links(no_prefetch=self._unlisted) if self._listing is None else self._listing.links
 
     @property
     def _budget(self) -> float:

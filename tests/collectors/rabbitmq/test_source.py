@@ -10,6 +10,7 @@ from typing import Any
 import pika
 import pytest
 
+from collectors.base import ConnectionLost
 from collectors.rabbitmq.parse import NOT_COUNTED, PUSHED
 from tests.collectors.rabbitmq.conftest import Make
 from tests.collectors.rabbitmq.reading import opened, read, read_until
@@ -209,6 +210,20 @@ async def test_auto_turns_to_metrics_where_the_management_api_is_dear_and_back(c
         source._tried_at = float("-inf")  # as if ten minutes had passed
         await read(source)
         assert source.reads == "management"
+
+
+async def test_auto_reads_metrics_where_the_management_api_does_not_answer(
+    channel: Any, rabbit: RabbitServer, broker: Make
+) -> None:
+    channel.queue_declare("alone", durable=True)
+    async with opened(broker(url="http://127.0.0.1:1")) as source:
+        found = await read_until(source, lambda found: found["alone"].depth == 0)
+    assert found["alone"].queue_type is None
+    for name in ("queue_type", "prefetch"):
+        assert "management API cannot be read" in found["alone"].unavailable[name]
+    with pytest.raises(ConnectionLost):  # metrics at an address that was only guessed may be another broker's
+        async with opened(broker(url="http://127.0.0.1:1", metrics_urls=[])):
+            pass
 
 
 async def test_auto_never_reads_the_metrics_of_another_broker(broker: Make) -> None:
