@@ -15,6 +15,7 @@ _ASK_OFFSET = struct.Struct(">iiqB")
 _OFFSET = struct.Struct(">ihqqiB")
 _ASK_RECORD = struct.Struct(">iiqiqiB")
 _FETCHED = struct.Struct(">ihqqq")
+_NONE = (b"\0", b"\1")  # a null and an empty array
 _FETCH_HEAD = struct.Struct(">iiiibii")
 
 
@@ -100,8 +101,14 @@ def _fetched(answer: Reader) -> tuple[int, Fetched]:
     except struct.error:
         raise cut_off() from None
     answer.at += _FETCHED.size
-    answer.take(17 * answer.count())  # aborted transactions: producer, first offset, no tagged fields
+    if answer.data[answer.at : answer.at + 1] in _NONE:  # most have no aborted transactions
+        answer.at += 1
+    else:
+        answer.take(17 * answer.count())  # producer, first offset, no tagged fields
     answer.at += 4  # the replica to prefer
     records = answer.blob()
-    answer.tags()
+    if answer.data[answer.at : answer.at + 1] == END:
+        answer.at += 1
+    else:
+        answer.tags()
     return partition, Fetched(error, end, stable, start, records)
