@@ -48,7 +48,7 @@ async def test_a_dead_letter_queue_names_the_queues_that_it_serves(elasticmq: El
     elasticmq.make("served-b", RedrivePolicy=policy)
     elasticmq.make("served-a", RedrivePolicy=policy)
     samples = await read_once(broker(elasticmq.url, "served-"))
-    assert samples["served-dead"].dead_letter_for == "served-a, served-b"
+    assert samples["served-dead"].dead_letter_for == "served-a,served-b"
     assert samples["served-a"].dead_letter_for is None
 
 
