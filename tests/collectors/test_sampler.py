@@ -8,7 +8,7 @@ from typing import Any
 
 from lake.store import Lake
 from lake.tables import QUEUE_SAMPLES
-from tests.collectors.support import collecting, connect, make_consumer, make_queue, make_stream, publish, settings
+from tests.collectors.support import api, collecting, connect, make_consumer, make_queue, make_stream, publish, settings
 from tests.support.nats import NatsServer
 from tests.support.waiting import wait_until
 
@@ -97,3 +97,32 @@ def test_an_empty_queue_has_depth_and_age_zero_not_unknown(own_nats_server: Nats
         wait_until(lambda: bool(newest(root)), "a sample")
     (row,) = newest(root).values()
     assert (row["depth"], row["in_flight"], row["oldest_age_seconds"]) == (0, 0, 0.0)
+
+
+def test_a_subscriber_that_is_left_alone_keeps_the_name_that_the_tap_gives_it(
+    own_nats_server: NatsServer, tmp_path: Path
+) -> None:
+    root = tmp_path / "lake"
+
+    async def work() -> None:
+        connection = await connect(own_nats_server.url)
+        await publish(connection.jetstream(), 3)
+        await asyncio.to_thread(wait_until, lambda: {name for _, name in newest(root)} >= {"a", "b"}, "both named")
+        await api(connection, "CONSUMER.DELETE.ORDERS.b")
+        await publish(connection.jetstream(), 1)
+        await asyncio.to_thread(
+            wait_until, lambda: newest(root)["ORDERS", "a"]["published_total"] == 4, "a sample after that"
+        )
+        await connection.close()
+
+    make_queue(own_nats_server.url, "ORDERS", "a", filter_subject="orders.0")
+
+    async def second() -> None:
+        connection = await connect(own_nats_server.url)
+        await make_consumer(connection, "ORDERS", "b", filter_subject="orders.1")
+        await connection.close()
+
+    asyncio.run(second())
+    with collecting(settings(own_nats_server.url), root):
+        asyncio.run(work())
+    assert {name for _, name in newest(root)} == {"a", "b"}
