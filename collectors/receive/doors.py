@@ -67,9 +67,9 @@ class Doors:
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         settings = self._settings
-        rpc = None if settings.grpc_port is None else await _open_rpc(settings, settings.grpc_port, self._desk)
+        rpc = await _open_rpc(settings, settings.grpc_port, self._desk) if settings.grpc_port else None
         try:
-            if settings.http_port is None:
+            if not settings.http_port:
                 self._ready.set()
                 await self._closing.wait()
             else:
@@ -147,7 +147,7 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _taken(host: str, port: int, reason: str) -> UserError:
-    mend = "set other ports in [collect.receive], or grpc_port or http_port to null"
+    mend = "set other ports in [collect.receive], or grpc_port or http_port to 0"
     return UserError(f"the receiver cannot listen on {host}:{port}: {reason}", mend)
 
 

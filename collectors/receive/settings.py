@@ -25,8 +25,8 @@ class ReceiveSettings(Settings):
     enabled: bool = False
     name: str = Field(default="receive", min_length=1, description="tells receivers of one lake apart")
     host: str = Field(default="127.0.0.1", description="address to listen on; any but the loopback's needs a token")
-    grpc_port: int | None = Field(default=4317, ge=1, le=65535, description="OTLP/gRPC; null: not offered")
-    http_port: int | None = Field(default=4318, ge=1, le=65535, description="OTLP/HTTP and the client's events")
+    grpc_port: int = Field(default=4317, ge=0, le=65535, description="OTLP/gRPC; 0: not offered")
+    http_port: int = Field(default=4318, ge=0, le=65535, description="OTLP/HTTP and the client's events; 0: not")
     token: Secret | None = Field(default=None, description="what senders give as 'Authorization: Bearer …'")
     tls: ReceiveTls | None = None
     names: dict[str, str] = Field(
@@ -45,7 +45,7 @@ class ReceiveSettings(Settings):
     def _guarded(self) -> ReceiveSettings:
         if self.token is None and not _is_loopback(self.host):
             raise ValueError('a host other than the loopback needs token = { env = "NAME" } or { file = "path" }')
-        if self.grpc_port is None and self.http_port is None:
+        if not self.grpc_port and not self.http_port:
             raise ValueError("set grpc_port, http_port or both")
         if self.max_pending_bytes < self.max_request_bytes:
             raise ValueError("max_pending_bytes must hold one request of max_request_bytes")

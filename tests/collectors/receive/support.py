@@ -166,7 +166,7 @@ def settings(**receive: Any) -> CollectSettings:
 def receiving(root: Path, **receive: Any) -> Iterator[Receiving]:
     """A receiver in a thread of this process, ended in order."""
     chosen = settings(**receive)
-    one = Receiving(root, chosen.receive.grpc_port or 0, chosen.receive.http_port or 0)
+    one = Receiving(root, chosen.receive.grpc_port, chosen.receive.http_port)
     one.scheme = "https" if chosen.receive.tls else "http"
     stop, raised = threading.Event(), []
 

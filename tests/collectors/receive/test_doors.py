@@ -227,6 +227,14 @@ def test_a_port_that_is_taken_is_the_users_to_mend(tmp_path: Path, receiver: Rec
             run(settings(**taken), tmp_path / "lake", threading.Event())
 
 
+def test_a_port_of_0_is_not_offered(tmp_path: Path) -> None:
+    with receiving(tmp_path / "lake", grpc_port=0) as one:
+        body = request_of(("send", 1)).SerializeToString()
+        assert httpx.post(f"{one.url}/v1/traces", content=body, headers=PROTOBUF).status_code == 200
+    with pytest.raises(ValueError, match="both"):
+        settings(grpc_port=0, http_port=0)
+
+
 def test_another_host_needs_a_token() -> None:
     with pytest.raises(ValueError, match="token"):
         settings(host="0.0.0.0")
