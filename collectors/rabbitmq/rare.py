@@ -15,7 +15,8 @@ from collectors.rabbitmq.topology import DeadLetters, Exchanges, dead_letters, s
 
 log = logging.getLogger(__name__)
 
-_NAMED = 5
+#: The most queues that a dead-letter queue is said to serve, by their names with commas between.
+_NAMED = 100
 _NOT_LISTED = "the consumers cannot be listed: "
 
 
@@ -95,11 +96,11 @@ def _dead_letters(
     serves, unserved = {}, {}
     for queue, beginnings in served(sources, targets(sources, keys, exchanges)).items():
         names = sorted(queue_name(key, vhosts) for key in beginnings)
-        if len(names) == 1:
-            serves[queue] = names[0]
+        listable = [name for name in names if "," not in name][:_NAMED]
+        if listable:
+            serves[queue] = ",".join(listable)
         elif names:
-            more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
-            unserved[queue] = f"it serves several queues: {', '.join(names[:_NAMED])}{more}"
+            unserved[queue] = "the queue that it serves has a comma in its name, which parts the names here"
         else:
             unserved[queue] = "it is part of a circle of dead-letter queues"
     return serves, unserved

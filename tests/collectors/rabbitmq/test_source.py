@@ -111,6 +111,9 @@ async def test_dead_letter_queues_are_found_through_arguments_policies_and_bindi
         "orders": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.dead"},
         "orders.dead": {"x-dead-letter-exchange": "parked"},
         "orders.parked": {},
+        "orders.late": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "shared.dead"},
+        "orders.odd": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "shared.dead"},
+        "shared.dead": {},
         "mail": {},
         "mail.dead": {},
         "retried": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retried.wait"},
@@ -143,6 +146,7 @@ async def test_dead_letter_queues_are_found_through_arguments_policies_and_bindi
             "orders.dead": "orders",
             "orders.parked": "orders",
             "mail.dead": "mail",
+            "shared.dead": "orders.late,orders.odd",
             "retried.wait": "retried",
         }
         assert "circle" in read_by["round.1"].unavailable["dead_letter_for"]
