@@ -118,7 +118,10 @@ class _Keeper:
                 try:
                     await self.collector.open()
                     await self._steps()
-                except (ConnectionLost, CredentialsRefused) as error:
+                except SojournError as error:
+                    # What the user must mend ends a run that begins; later it must not end that of the other brokers.
+                    if not (self.connected or isinstance(error, (ConnectionLost, CredentialsRefused))):
+                        raise
                     self._report(error)
                     await self._wait(self._pause * random.uniform(0.7, 1.3))
                     self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
@@ -133,8 +136,8 @@ class _Keeper:
             with self._metrics.timed(name):
                 try:
                     await self.collector.step()
-                except ConnectionLost:
-                    raise
+                except (ConnectionLost, CredentialsRefused):
+                    raise  # a secret may have been renewed meanwhile: it is read again where we connect
                 except SojournError as error:
                     # The lake, or one request: the collector itself is sound, the next step tries again.
                     self._report(error)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from collectors.base import ConnectionLost
+from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.run import collect, run
 from collectors.selfmetrics import SelfMetrics
 from collectors.settings import CollectSettings
-from lake.errors import UserError
+from lake.errors import SojournError, UserError
 from tests.collectors.support import collecting, make_queue, settings
 from tests.support.nats import NatsServer
 from tests.support.ports import free_ports
@@ -30,6 +30,8 @@ class Fake:
     takes: float = 0.0
     refuses: int = 0  # openings that fail
     loses: tuple[int, ...] = ()  # steps that lose the connection
+    fault: SojournError = ConnectionLost("gone")  # what they raise
+    unmended: tuple[int, ...] = ()  # openings that only the user can mend
     opened: int = 0
     closed: int = 0
     steps: list[float] = field(default_factory=list)
@@ -39,6 +41,8 @@ class Fake:
         self.opened += 1
         if self.opened <= self.refuses:
             raise ConnectionLost(f"{self.name} cannot be reached")
+        if self.opened in self.unmended:
+            raise UserError("the password cannot be read", "mend the path")
 
     async def step(self) -> None:
         self.inside += 1
@@ -47,7 +51,7 @@ class Fake:
         await asyncio.sleep(self.takes)
         self.inside -= 1
         if len(self.steps) in self.loses:
-            raise ConnectionLost("gone")
+            raise self.fault
 
     async def close(self) -> None:
         self.closed += 1
@@ -82,6 +86,26 @@ def test_a_lost_connection_is_opened_again() -> None:
     keep(2.0, collector)
     assert collector.opened == 3
     assert len(collector.steps) > 4
+
+
+def test_a_broker_that_refuses_later_is_opened_again_as_its_secret_may_be_another_now() -> None:
+    collector = Fake(loses=(2,), fault=CredentialsRefused("refused", "mend it"))
+    keep(1.5, collector)
+    assert collector.opened == 2
+    assert len(collector.steps) > 3
+
+
+def test_what_the_user_must_mend_ends_no_run_that_has_begun() -> None:
+    well, other = Fake(), Fake(loses=(2,), unmended=(2, 3))
+    keep(2.5, well, other)
+    assert other.opened == 4
+    assert len(other.steps) > 2
+    assert len(well.steps) > 10
+
+
+def test_what_the_user_must_mend_ends_a_run_that_begins() -> None:
+    with pytest.raises(UserError, match="the password cannot be read"):
+        keep(2.0, Fake(), Fake(unmended=(1,)))
 
 
 def test_nothing_reached_within_the_grace_is_one_clear_line(tmp_path: Path) -> None:
