@@ -94,14 +94,20 @@ class Client:
                 ),
                 timeout,
             )
-        except (Error, OSError, TimeoutError, ValueError) as error:
-            raise self._explained(self._last_error or error) from None
+        except BaseException as error:
+            told = self._last_error or error
+            # The library leaves the socket of an attempt that failed open, and a task that reads from it.
+            self._connection = connection
+            await self.close()
+            if isinstance(error, (Error, OSError, TimeoutError, ValueError)):
+                raise self._explained(told) from None
+            raise
         self._connection = connection
 
     async def _note(self, error: Exception) -> None:
         self._last_error = error
 
-    def _explained(self, error: Exception) -> SojournError:
+    def _explained(self, error: BaseException) -> SojournError:
         name, url = self.broker.name, self.broker.url
         text = str(error).lower()
         if isinstance(error, AuthorizationError) or "authorization" in text or "authentication" in text:

@@ -194,3 +194,19 @@ async def test_subjects_are_counted_where_it_is_asked_for(nats_server: NatsServe
     found = {sample.queue: sample.depth for sample in await reading.read()}
     await reading.close()
     assert found == {"COUNTED": 7, "COUNTED/counted.0": 3, "COUNTED/counted.1": 2, "COUNTED/*": 2}
+
+
+async def test_an_attempt_that_gets_no_answer_leaves_no_socket_open() -> None:
+    closed = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()  # until the other side ends
+        closed.set()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    with pytest.raises(ConnectionLost, match="cannot be reached"):
+        await Client(NatsBroker(url=url), "test").open(timeout=0.2)
+    await asyncio.wait_for(closed.wait(), 10)
+    server.close()
