@@ -8,6 +8,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from sojourn.client.token import authorization
 from sojourn.client.wire import MAX_BYTES, MalformedAnswer, WireLimit, parse
 
 #: How much longer than the long poll itself an answer may take.
@@ -37,7 +38,7 @@ class Poller:
         self._host, self._port = parts.hostname, parts.port
         self._path = f"{parts.path.rstrip('/')}/v1/limits?wait={wait_seconds:g}"
         self._timeout = wait_seconds + GRACE_SECONDS
-        self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._headers = {"Accept": "application/json"} | authorization(token)
         self._etag: str | None = None
         self._connection: http.client.HTTPConnection | None = None
 

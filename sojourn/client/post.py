@@ -13,6 +13,8 @@ from enum import Enum
 from typing import Any
 from urllib.parse import urlsplit
 
+from sojourn.client.token import authorization
+
 #: Longer than the collector's own ``answer_seconds``: it says itself when a request is to come again.
 TIMEOUT_SECONDS = 35.0
 #: A connection that was idle for longer is opened anew: servers close theirs after 5 seconds or more.
@@ -58,9 +60,7 @@ class Post:
         self._host, self._port = parts.hostname, parts.port
         self._path = parts.path.rstrip("/") + path
         self._timeout = timeout
-        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json", **authorization(token)}
         self._connection: http.client.HTTPConnection | None = None
         self._used = 0.0
 
