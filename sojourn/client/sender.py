@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sojourn.client.batch import Batch, Format
 from sojourn.client.buffer import Buffer
-from sojourn.client.events import Event
+from sojourn.client.events import Event, text
 from sojourn.client.polls import Polls
 from sojourn.client.post import Answer, Post, Unreachable, Verdict
 
@@ -125,10 +125,11 @@ class Sender:
             batch = self._next()
             if batch is None:
                 return
-            if not self._deliver(batch):
+            if batch and not self._deliver(batch):
                 return
 
     def _next(self) -> Batch | None:
+        """The next batch; an empty one where all that was taken needs no request; None where nothing is left."""
         if self._outbox:
             return self._outbox[0]
         buffer, wire = self._buffer, self._wire
@@ -157,10 +158,13 @@ class Sender:
             self._yield()
         with self._writing:
             self._taken = 0
-            batch.polls = [wire.poll(*key, *counts) for key, counts in self._polls.take().items()]
+            batch.polls = [
+                wire.poll(text(broker) or "unknown", text(queue) or "unknown", text(subscriber), *counts)
+                for (broker, queue, subscriber), counts in self._polls.take().items()
+            ]
             if not batch:
                 self._books.sent += batch.held
-                return None
+                return batch if raws else None
             self._sequence = batch.sequence
             self._outbox.append(batch)
         return batch

@@ -17,6 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import sojourn
 from sojourn.client import otlp
+from sojourn.client import sender as sending
 from sojourn.client.adapters.opentelemetry import MessagingSpanProcessor
 from sojourn.client.events import Event
 from tests.client.collector import Collector, collecting
@@ -141,6 +142,16 @@ def test_with_a_recorder_spans_become_events_and_polls(tracer: Make, collector: 
     assert [event["event_type"] for event in others] == ["enqueued", "received", "completed"]
 
 
+def test_a_receive_span_of_rabbitmq_is_the_handling_of_a_message(tracer: Make, collector: Collector) -> None:
+    found = {"messaging.system": "rabbitmq", "messaging.destination": "orders", "messaging.message_id": "m1"}
+    with sojourn.Recorder(collector.url, flush_interval=0.05) as recorder:
+        trace_with, _ = tracer(recorder=recorder)
+        attributes = found | {"messaging.operation": "receive"}
+        trace_with.start_span("orders receive", kind=SpanKind.CONSUMER, attributes=attributes).end()
+    assert [event["event_type"] for event in collector.events] == ["received", "completed"]
+    assert collector.polls == []
+
+
 def spans(body: bytes) -> list[Any]:
     """The spans of a request, read by OTLP's own protobuf."""
     request = Parse(body, ExportTraceServiceRequest())
@@ -198,6 +209,20 @@ def test_what_overflows_is_reported_in_a_span_of_its_own(collector: Collector) -
     assert summarised + len(found) - len(reports) == 3_000
     assert summarised == recorder.stats().summarised > 0
     assert [row["polls"] for value in values for row in json.loads(value["sojourn.polls"])] == [2]
+
+
+def test_ends_behind_a_batch_of_nothing_but_beginnings_are_sent_at_close(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = sojourn.Recorder(collector.url, export="otlp", flush_interval=60)
+    for number in range(500):
+        recorder.received("orders", f"m{number}")
+    for number in range(500):
+        recorder.completed("orders", f"m{number}")
+    monkeypatch.setattr(sending, "MOST_EVENTS", 50)
+    assert recorder.close()
+    found = [span for request in collector.requests for span in spans(json.dumps(request).encode())]
+    assert len(found) == 500
 
 
 def test_an_attempt_that_never_ends_is_forgotten_in_time() -> None:

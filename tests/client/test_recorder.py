@@ -250,6 +250,30 @@ def test_a_wrong_token_is_said_once_and_never_shown(collector: Collector, caplog
     assert len(collector.events) == 1
 
 
+@pytest.mark.parametrize("make", [sojourn.Recorder, sojourn.Limits])
+def test_a_token_s_newline_is_cut_off_and_one_that_no_header_takes_is_refused_unseen(
+    make: Callable[..., Any], collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ValueError, match=r"token") as refusal:
+        make(NOWHERE, token="hun\nter2")
+    assert "ter2" not in str(refusal.value)
+    with recorder_to(collector, token="hunter2\n") as recorder:
+        recorder.enqueued("orders", "m")
+    assert collector.headers[0]["Authorization"] == "Bearer hunter2"
+    assert "hunter2" not in caplog.text
+
+
+def test_a_poll_whose_names_are_no_text_harms_neither_itself_nor_what_follows(collector: Collector) -> None:
+    with recorder_to(collector) as recorder:
+        recorder.polled(b"orders", messages=0, waited=0.002, subscriber=7)  # type: ignore[arg-type]
+        assert recorder.flush(10)
+        recorder.enqueued("orders", "m")
+    assert collector.polls == [
+        {"broker": "rabbitmq", "queue": "orders", "subscriber": "7", "polls": 2, "empty_polls": 2}
+    ]
+    assert len(collector.events) == 1
+
+
 def test_without_a_collector_everything_is_counted_marks_stay_single_and_memory_is_bounded(
     eventually: Eventually,
 ) -> None:
