@@ -216,6 +216,17 @@ class TestRabbitMq:
         yield channel
         connection.close()
 
+    def test_messages_with_the_same_properties_are_told_apart(
+        self, channel: RecordingChannel, recorder: sojourn.Recorder, collector: Collector
+    ) -> None:
+        channel.queue_declare("same")
+        properties = pika.BasicProperties(delivery_mode=2)
+        for _ in range(3):
+            channel.basic_publish("", "same", b"", properties)
+        assert recorder.flush(10)
+        assert len({event["message_id"] for event in collector.events}) == 3
+        assert properties == pika.BasicProperties(delivery_mode=2)
+
     @pytest.mark.parametrize(("queue_type", "third"), [("classic", 2), ("quorum", 3)])
     def test_a_queue_s_messages_live_as_they_did(
         self,

@@ -89,7 +89,9 @@ class MessagingSpanProcessor(SpanProcessor):
 
 def _record(recorder: Recorder, span: Any, found: Mapping[str, Any], where: dict[str, Any]) -> None:
     operation = str(_first(found, _OPERATION) or "").lower()
-    if operation in _POLLS or (span.kind == SpanKind.CONSUMER and span.name.endswith(" receive")):
+    # RabbitMQ pushes: there a consumer's ``receive`` span covers the handling of one message.
+    pushed = where["broker"] == "rabbitmq" and span.kind is SpanKind.CONSUMER
+    if not pushed and (operation in _POLLS or (span.kind is SpanKind.CONSUMER and span.name.endswith(" receive"))):
         batch = _first(found, _BATCH)
         if isinstance(batch, int):
             subscriber = as_text(_first(found, _SUBSCRIBER))

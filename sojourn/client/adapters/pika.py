@@ -8,6 +8,7 @@ header ``tenant``.
 
 from __future__ import annotations
 
+import copy
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -54,6 +55,7 @@ class RecordingChannel(Wrapped):
             import pika
 
             properties = pika.BasicProperties()
+        properties = copy.copy(properties)  # the application may publish others with the same
         if properties.message_id is None:
             properties.message_id = str(uuid.uuid4())
         now = time.time_ns()
