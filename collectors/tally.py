@@ -17,6 +17,9 @@ from lake.tables import EVENT_TYPES
 
 OTHER = "other"
 _KEYS = ["broker", "queue", "subscriber", "tenant"]
+_EVENT = [*_KEYS, "event_type"]
+_COUNTED = [*_EVENT, "count_all"]
+Series = tuple[str | None, ...]
 
 
 class Tally:
@@ -30,6 +33,7 @@ class Tally:
         self._bronze = bronze
         self._counter = counter
         self._most = most_series
+        self._children: dict[Series, Counter] = {}
         self._own: set[tuple[str, str, str, str]] = set()
         self._others: set[tuple[str, str, str, str]] = set()
 
@@ -45,16 +49,14 @@ class Tally:
         """Append, and count unless it was there already."""
         appended = self._bronze.append(name, rows, app_id=app_id, version=version, positions=positions)
         if appended and rows.num_rows and name == "message_events":
-            counted = (
-                rows.select([*_KEYS, "event_type"]).group_by([*_KEYS, "event_type"]).aggregate([([], "count_all")])
-            )
-            for row in counted.to_pylist():
-                self._count(row, row["event_type"], row["count_all"])
+            grouped = rows.select(_EVENT).group_by(_EVENT, use_threads=False).aggregate([([], "count_all")])
+            for *series, count in zip(*(grouped.column(name).to_pylist() for name in _COUNTED), strict=True):
+                self._count(tuple(series), count)
         elif appended and rows.num_rows and name == "event_summaries":
             sums = [(event_type, "sum") for event_type in EVENT_TYPES]
             for row in rows.select([*_KEYS, *EVENT_TYPES]).group_by(_KEYS).aggregate(sums).to_pylist():
                 for event_type in EVENT_TYPES:
-                    self._count(row, event_type, row[f"{event_type}_sum"] or 0)
+                    self._count((*(row[key] for key in _KEYS), event_type), row[f"{event_type}_sum"] or 0)
         return appended
 
     def committed(self, name: str, app_id: str) -> int | None:
@@ -73,16 +75,25 @@ class Tally:
         """As bronze says."""
         return self._bronze.state_path(*parts)
 
-    def _count(self, row: Mapping[str, str | None], event_type: str, count: int) -> None:
-        if not count:
-            return
-        broker, queue = row["broker"] or "", row["queue"] or ""
-        key = (broker, queue, row["subscriber"] or "", row["tenant"] or "unknown")
-        if not self._has_room(self._own, key):
-            key = (broker, queue, "", OTHER)
-            if not self._has_room(self._others, key):
-                key = (broker, OTHER, "", OTHER)
-        self._counter.labels(*key, event_type).inc(count)
+    def _count(self, series: Series, count: int) -> None:
+        child = self._children.get(series)
+        if child is None and count:
+            child = self._child(series)
+        if child is not None:
+            child.inc(count)
+
+    def _child(self, series: Series) -> Counter:
+        """The counter of ``series`` (broker, queue, subscriber, tenant, event type), kept at hand if it is its own."""
+        broker, queue, subscriber, tenant, event_type = (part or "" for part in series)
+        key = (broker, queue, subscriber, tenant or "unknown")
+        if self._has_room(self._own, key):
+            child: Counter = self._counter.labels(*key, event_type)
+            self._children[series] = child
+            return child
+        key = (broker, queue, "", OTHER)
+        if not self._has_room(self._others, key):
+            key = (broker, OTHER, "", OTHER)
+        return self._counter.labels(*key, event_type)
 
     def _has_room(self, known: set[tuple[str, str, str, str]], key: tuple[str, str, str, str]) -> bool:
         if key not in known:
