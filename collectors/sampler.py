@@ -5,11 +5,18 @@ A kind of broker brings a :class:`Source`: its client (only I/O) and a pure func
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
+from collectors.base import ConnectionLost
 from collectors.context import Context
 from collectors.samples import Sample, samples_table, was_read
+from lake.errors import SojournError
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 
 class Source(Protocol):
@@ -40,18 +47,20 @@ class Sampler:
         self._writer = context.writer
         self._metrics = context.metrics
         self._board = context.board
+        self._puzzled = ""
 
     async def open(self) -> None:
         """Connect."""
-        await self.source.open()
+        await self._guarded(self.source.open)
 
     async def step(self) -> None:
         """Read every queue once; show and write what was read."""
         try:
-            samples = await self.source.read()
+            samples = await self._guarded(self.source.read)
         except BaseException:
             self._board.forget(self.name)  # a number that nobody reads any more must not look alive
             raise
+        self._puzzled = ""
         self._board.show(self.name, self._broker, samples)
         self._metrics.queues.labels(self.name).set(len(samples))
         self._metrics.unread_queues.labels(self.name).set(sum(not was_read(sample) for sample in samples))
@@ -64,3 +73,16 @@ class Sampler:
         """Disconnect."""
         self._board.forget(self.name)
         await self.source.close()
+
+    async def _guarded(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """What ``work`` returns; an answer that nobody foresaw is this broker's trouble and ends no other collector."""
+        try:
+            return await work()
+        except SojournError:
+            raise
+        except Exception as error:
+            what = type(error).__name__  # its words may be the broker's, and different each time
+            if what != self._puzzled:
+                self._puzzled = what
+                log.exception("%s: an answer that cannot be read", self.name)
+            raise ConnectionLost(f"broker {self._broker!r} gave an answer that cannot be read ({what})") from None

@@ -6,6 +6,16 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from collectors.base import ConnectionLost
+from collectors.board import Board
+from collectors.context import Context
+from collectors.sampler import Sampler
+from collectors.samples import Sample
+from collectors.selfmetrics import SelfMetrics
+from collectors.settings import CollectSettings
+from collectors.writer import Writer
 from lake.store import Lake
 from lake.tables import QUEUE_SAMPLES
 from tests.collectors.support import api, collecting, connect, make_consumer, make_queue, make_stream, publish, settings
@@ -126,3 +136,40 @@ def test_a_subscriber_that_is_left_alone_keeps_the_name_that_the_tap_gives_it(
     with collecting(settings(own_nats_server.url), root):
         asyncio.run(work())
     assert {name for _, name in newest(root)} == {"a", "b"}
+
+
+class Odd:
+    """A source whose broker answers what nobody foresaw."""
+
+    def __init__(self) -> None:
+        self.sound = False
+
+    async def open(self) -> None:
+        pass
+
+    async def read(self) -> list[Sample]:
+        if self.sound:
+            return [Sample("orders", 1, depth=3)]
+        raise KeyError("messages")
+
+    async def close(self) -> None:
+        pass
+
+
+def test_an_answer_that_nobody_foresaw_is_a_lost_connection_and_ends_no_other_collector(tmp_path: Path) -> None:
+    source, board = Odd(), Board()
+    writer = Writer(Lake(tmp_path))
+    sampler = Sampler("odd", "mq", source, Context(CollectSettings(), writer, SelfMetrics(), board))
+
+    async def work() -> None:
+        source.sound = True
+        await sampler.step()
+        assert board.newest()
+        source.sound = False
+        for _ in range(2):
+            with pytest.raises(ConnectionLost, match=r"'mq' gave an answer that cannot be read \(KeyError\)"):
+                await sampler.step()
+        assert not board.newest()
+
+    asyncio.run(work())
+    writer.close()
