@@ -80,7 +80,7 @@ class Parser:
             except _Incomplete:
                 self._position = start
                 break
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise NotRedis(f"an answer that is not Redis': {error}") from None
         return replies
 

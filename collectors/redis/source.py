@@ -10,7 +10,7 @@ from typing import Any
 
 from collectors.redis.client import Client
 from collectors.redis.layouts import chosen
-from collectors.redis.layouts.base import Layout, Preparing, Read, Reading
+from collectors.redis.layouts.base import UNREADABLE, Layout, Preparing, Read, Reading
 from collectors.redis.resp import Refusal
 from collectors.redis.scan import Scanner
 from collectors.redis.settings import RedisBroker
@@ -73,9 +73,10 @@ class RedisSource:
         samples: list[Sample] = []
         try:
             await self._prepare(layout.prepare(self._client.now()))
-        except Refusal as refusal:
+        except (Refusal, *UNREADABLE) as error:
+            why = str(error) if isinstance(error, Refusal) else f"what is kept cannot be read: {type(error).__name__}"
             known = [queue for queue, _ in layout.queues()]
-            return [unread(queue, self._client.now(), str(refusal)) for queue in known or self._configured(name)]
+            return [unread(queue, self._client.now(), why) for queue in known or self._configured(name)]
         for some in _batches(layout.queues(), _AT_ONCE):
             samples += await self._read_batch(some)
         return samples
@@ -106,6 +107,8 @@ class RedisSource:
                 samples.extend(ended.value)
             except Refusal as refusal:
                 samples.append(unread(name, now, str(refusal)))
+            except UNREADABLE as error:
+                samples.append(unread(name, now, f"the server's answer cannot be read: {type(error).__name__}"))
             else:
                 waiting.append((name, reading, commands))
 

@@ -38,6 +38,10 @@ class Layout(Protocol):
         ...
 
 
+#: What is raised over something of another shape than the library gives it: by hand, or by another program.
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
 def text(data: bytes) -> str:
     """A key or name as it is shown; what is no UTF-8 is escaped."""
     return data.decode(errors="backslashreplace")

@@ -15,13 +15,15 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from collectors.redis.layouts.base import UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
+from collectors.redis.layouts.base import UNREADABLE, UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
 from collectors.redis.resp import Command, Refusal, checked
 from collectors.redis.scan import Search
 from collectors.redis.settings import CeleryLayout
 from collectors.samples import Sample
 
 _BINDING = "_kombu.binding."
+#: Seconds since 1970, in the year 5138: a larger number counts something smaller.
+_LATEST = 1e11
 _UNTOLD = UNTOLD_ANYWHERE | {
     "consumers": "Celery's workers are not listed in Redis",
     "published_total": "Celery does not count in Redis",
@@ -54,12 +56,15 @@ class Census:
 
 
 def moment(value: Any) -> float | None:
-    """Microseconds since 1970 from seconds or from ISO 8601 (UTC where it names no zone); None for anything else."""
+    """Microseconds since 1970 from seconds or from ISO 8601 (UTC where it names no zone); None for anything else.
+
+    Milliseconds are taken for none: they would lie in the future, where a message that waits has no age.
+    """
     try:
         if isinstance(value, str):
             read = datetime.fromisoformat(value)
             return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1e6
-        return float(value) * 1e6 if isinstance(value, (int, float)) else None
+        return float(value) * 1e6 if isinstance(value, (int, float)) and 0 <= value < _LATEST else None
     except (ValueError, OverflowError):
         return None
 
@@ -108,10 +113,10 @@ class Celery:
         """One unacknowledged message: [message, exchange, routing key]."""
         try:
             message, exchange, routing_key = json.loads(entry)
-        except (ValueError, TypeError):
+            queue = self._bound.get((exchange, routing_key), routing_key)
+        except UNREADABLE:
             self._unacked_unread = "an unacknowledged message cannot be read"
             return
-        queue = self._bound.get((exchange, routing_key), routing_key)
         self._unacked.setdefault(queue, Census()).add(message, self._settings.enqueued_at_header, now)
 
     def queues(self) -> Iterable[tuple[str, Read]]:
@@ -138,7 +143,7 @@ def read(name: str, settings: CeleryLayout, unacked: Census, unacked_unread: str
         for raw in messages:
             try:
                 waiting.add(json.loads(raw), settings.enqueued_at_header, now)
-            except ValueError:
+            except UNREADABLE:
                 waiting.ready += 1
     missing = dict(_UNTOLD)
     depth, delayed, in_flight = sum(lengths), None, None
@@ -157,7 +162,7 @@ def read(name: str, settings: CeleryLayout, unacked: Census, unacked_unread: str
     if oldest is None and not depth and in_flight == 0:
         oldest = 0.0
     elif oldest is None:
-        missing["oldest_age_seconds"] = f"no message here has the header {settings.enqueued_at_header!r}"
+        missing["oldest_age_seconds"] = f"no message here has a time in the header {settings.enqueued_at_header!r}"
     return [
         Sample(
             name,

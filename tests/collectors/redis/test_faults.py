@@ -12,6 +12,7 @@ import pytest
 
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.redis.client import Client
+from collectors.redis.layouts import streams
 from collectors.redis.settings import RedisBroker
 from collectors.samples import was_read
 from lake.errors import UserError
@@ -307,3 +308,43 @@ def test_a_password_that_is_not_there_is_named_and_nothing_is_connected() -> Non
     broker = RedisBroker.model_validate({"password": {"env": "NOT_SET_ANYWHERE"}})
     with pytest.raises(UserError, match="NOT_SET_ANYWHERE"):
         asyncio.run(Client(broker).open())
+
+
+def test_messages_that_no_celery_wrote_spoil_neither_other_queues_nor_the_cycle(redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        client.rpush("bad", "[" * 100_000)
+        client.rpush("good", '{"headers": {"enqueued_at": 1600000000}}')
+        for number, entry in enumerate(("[" * 100_000, '[{}, [1], "good"]', '[{}, "x", {"a": 1}]')):
+            client.hset("unacked", str(number), entry)
+        found = read(redis_server, celery={"queues": ["bad", "good"]})
+    assert found["bad", None].depth == 1
+    good = found["good", None]
+    assert good.depth == 1
+    assert (good.oldest_age_seconds or 0) > 1e8
+    assert good.in_flight is None
+    assert good.unavailable["in_flight"] == "an unacknowledged message cannot be read"
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "1789990000000"])
+def test_a_time_that_is_not_in_seconds_makes_no_age_of_zero(redis_server: RedisServer, value: str) -> None:
+    with redis_server.client() as client:
+        client.rpush("odd", f'{{"headers": {{"enqueued_at": {value}}}}}')
+        sample = read(redis_server, celery={"queues": ["odd"]})["odd", None]
+    assert (sample.depth, sample.oldest_age_seconds) == (1, None)
+
+
+def test_a_queue_whose_answer_has_another_shape_is_unread_alone(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(redis_server)
+    told = streams._mapping
+
+    def odd(flat: list[Any]) -> dict[str, Any]:
+        found = told(flat)
+        found.pop("last-delivered-id", None)
+        return found
+
+    monkeypatch.setattr(streams, "_mapping", odd)
+    found = read(redis_server, dyno={"prefix": "app"}, streams={})
+    assert counts(found["orders", None]) == (3, 2, 1)
+    assert found["events", None].unavailable["depth"] == "the server's answer cannot be read: KeyError"

@@ -45,6 +45,11 @@ def test_bytes_that_are_no_answer_end_in_one_kind_of_error(data: bytes) -> None:
         return
 
 
+def test_lists_within_lists_without_end_are_no_answer() -> None:
+    with pytest.raises(NotRedis):
+        Parser().feed(b"*1\r\n" * 100_000)
+
+
 def test_statuses_and_errors_are_told_apart() -> None:
     status, refusal, nothing = Parser().feed(b"+OK\r\n-WRONGTYPE Operation against a key\r\n*-1\r\n")
     assert (status, nothing) == (b"OK", None)
