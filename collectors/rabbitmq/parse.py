@@ -28,6 +28,8 @@ _COUNTERS = {
     "acked_total": "ack",
     "redelivered_total": "redeliver",
 }
+#: Seconds since 1970, in the year 5138: a publisher that writes more writes milliseconds, and no age follows.
+_LATEST = 1e11
 #: States in which the queue's process tells nothing: any number would be an old one.
 _SILENT = frozenset(("down", "nodedown", "noproc", "crashed", "stopped", "terminated", "timeout"))
 
@@ -137,6 +139,8 @@ def _age(
         values["oldest_age_seconds"] = 0.0
     elif row.get("type") != "classic":
         missing["oldest_age_seconds"] = f"a {row.get('type')} queue does not tell how old its oldest message is"
+    elif isinstance(head, (int, float)) and not isinstance(head, bool) and head >= _LATEST:
+        missing["oldest_age_seconds"] = "the oldest message's timestamp property is not in seconds"
     elif isinstance(head, (int, float)) and not isinstance(head, bool) and head > 0:
         values["oldest_age_seconds"] = max(0.0, reading.sampled_at / 1e6 - head)
     else:

@@ -75,6 +75,13 @@ def test_a_publisher_whose_clock_is_ahead_makes_no_negative_age() -> None:
     assert sample.oldest_age_seconds == 0.0
 
 
+def test_a_timestamp_in_milliseconds_makes_no_age_of_zero() -> None:
+    row = {"name": "q", "vhost": "/", "type": "classic", "messages_ready": 1, "messages_unacknowledged": 0}
+    (sample,) = parse.samples([row | {"head_message_timestamp": AT // 1000 - 60_000}], Reading(AT, 10.0))
+    assert sample.oldest_age_seconds is None
+    assert sample.unavailable["oldest_age_seconds"] == "the oldest message's timestamp property is not in seconds"
+
+
 def test_metrics_that_are_cut_short_or_nonsense_tell_only_what_is_whole() -> None:
     text = (RECORDED / "metrics.txt").read_bytes()
     assert exposition.Exposition().read([text[:130], b"", b"\xff\xfe", b"# TYPE x gauge\n"]).queues == {}
