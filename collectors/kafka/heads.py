@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from collectors.base import ConnectionLost
 from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.errors import MOVED, words
 from collectors.kafka.reading import Head, Place
@@ -130,7 +131,10 @@ class Heads:
             if fetched.error in MOVED:
                 self._cluster.forget_leaders()
             return words(fetched.error)
-        result = stamp_at(fetched.records, search.at)
+        try:
+            result = stamp_at(fetched.records, search.at)
+        except ConnectionLost as error:  # one batch that we cannot read: the broker's other answers are sound
+            return str(error)
         if isinstance(result, Stamp):
             if search.room > _ROOM:
                 self._rooms[search.head.topic, search.head.partition] = search.room

@@ -19,6 +19,7 @@ from lake.errors import UserError
 _HANDSHAKE, _AUTHENTICATE = 17, 36
 _UNSUPPORTED_MECHANISM = 33
 _LARGEST_ANSWER = 512 << 20
+_ROOM = 1 << 20
 _CLIENT = b"sojourn"
 #: Requests before the versions are agreed have the old header, and so do their answers.
 _OLD_HEADERS = {18, 17}
@@ -135,12 +136,16 @@ class Link:
         return answer
 
     def _read(self, length: int, deadline: float) -> bytes:
-        found = bytearray(length)
-        view, have = memoryview(found), 0
+        # What is there is taken, not what a length promises: a TLS alert reads like one of 350 MB.
+        found = bytearray(min(length, _ROOM))
+        have = 0
         try:
             while have < length:
+                if have == len(found):
+                    found.extend(bytes(min(length - have, have)))
                 self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-                got = self._socket.recv_into(view[have:])
+                with memoryview(found) as view:
+                    got = self._socket.recv_into(view[have:])
                 if not got:
                     hint = "" if self._broker.user else " (does it ask for credentials, or for TLS?)"
                     raise self._lost(f"it closed the connection{hint}")

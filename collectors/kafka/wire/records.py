@@ -62,6 +62,8 @@ def _within(
     try:
         for _ in range(count):
             size, at = _signed(records, at)
+            if size < 0:
+                raise IndexError
             following = at + size
             time, at = _signed(records, at + 1)
             place, _ = _signed(records, at)
@@ -87,6 +89,8 @@ def _signed(data: bytes, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         shift += 7
+        if shift > 70:
+            raise IndexError
     return (value >> 1) ^ -(value & 1), at
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import socket
 import struct
+import threading
+import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -11,8 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.base import ConnectionLost
+from collectors.kafka.cluster import Cluster
+from collectors.kafka.heads import Heads, _Search
+from collectors.kafka.link import Link
+from collectors.kafka.reading import Head
 from collectors.kafka.sasl import Refused, talk
+from collectors.kafka.settings import KafkaBroker
+from collectors.kafka.wire.cluster import Node
 from collectors.kafka.wire.codec import Reader, text, varint
+from collectors.kafka.wire.offsets import Fetched
 from collectors.kafka.wire.records import Stamp, stamp_at
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -85,6 +95,42 @@ def test_append_time_is_the_batchs() -> None:
 def test_a_batch_that_is_not_whole_asks_for_more() -> None:
     data = batch(0, [1000] * 50)
     assert stamp_at(data[:-1], 7) == 7
+
+
+def test_sizes_that_lead_back_and_numbers_without_end_are_no_records() -> None:
+    for body in (zigzag(-6) + bytes(24), b"\xff" * 1000):
+        head = (0, _HEADER.size - 12 + len(body), 0, 2, 0, 0, 5, 0, 0, -1, -1, -1, 2**31 - 1)
+        with pytest.raises(ConnectionLost, match="cut off"):
+            stamp_at(_HEADER.pack(*head) + body, 5)
+
+
+def test_a_batch_that_cannot_be_unpacked_is_unknown_and_no_fault_of_the_broker() -> None:
+    broken = batch(0, [1000], attributes=0x01)  # says gzip and is none
+    heads = Heads(Cluster(KafkaBroker()), 1 << 20)
+    said = heads._judge(_Search(Head("orders", 0, 0), 0, 4096, 1), Fetched(0, 1, -1, 0, broken))
+    assert isinstance(said, str) and "cannot be unpacked" in said
+
+
+def test_a_length_that_is_promised_takes_no_memory() -> None:
+    alert = b"\x15\x03\x03\x00\x02\x02\x50"  # of TLS, which reads like an answer of 350 MB
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            taken, _ = server.accept()
+            with taken:
+                taken.recv(1000)
+                taken.sendall(alert)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        tracemalloc.start()
+        try:
+            with pytest.raises(ConnectionLost, match="for TLS"):
+                Link(KafkaBroker(), Node(*server.getsockname()), None)
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        finally:
+            tracemalloc.stop()
+            thread.join()
 
 
 # The example of RFC 7677, section 3.
