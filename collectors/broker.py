@@ -45,6 +45,8 @@ class Secret(Settings):
             return self.file.expanduser().read_text(encoding="utf-8").strip()
         except OSError as error:
             raise UserError(f"{what} cannot be read from {self.file}: {error.strerror}", "mend the path") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{what} in {self.file} is no text in UTF-8", "mend the file") from None
 
 
 class Tls(Settings):
@@ -91,9 +93,11 @@ class Broker(Settings):
 
 
 def without_secrets(url: str) -> str:
-    """``url``; ValueError if it holds credentials."""
-    if "@" in urlsplit(url).netloc:
+    """``url``; ValueError if it holds credentials, or a port that is none."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
         raise ValueError("no credentials in the address: give user and password by reference")
+    _ = parts.port  # raises
     return url
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from collectors.base import ConnectionLost, CredentialsRefused
+from collectors.broker import Secret
 from collectors.run import collect, run
 from collectors.selfmetrics import SelfMetrics
 from collectors.settings import CollectSettings
@@ -30,7 +31,7 @@ class Fake:
     takes: float = 0.0
     refuses: int = 0  # openings that fail
     loses: tuple[int, ...] = ()  # steps that lose the connection
-    fault: SojournError = ConnectionLost("gone")  # what they raise
+    fault: SojournError = field(default_factory=lambda: ConnectionLost("gone"))  # what they raise
     unmended: tuple[int, ...] = ()  # openings that only the user can mend
     opened: int = 0
     closed: int = 0
@@ -176,10 +177,19 @@ def test_settings_that_cannot_work_are_one_clear_line(tmp_path: Path, broker: di
         run(settings("nats://127.0.0.1:1", broker=broker, connect_grace=0.3), tmp_path, threading.Event())
 
 
+def test_a_secret_that_is_no_text_is_one_clear_line_without_it(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"wr0ng\xff")
+    with pytest.raises(UserError, match="is no text in UTF-8") as raised:
+        Secret(file=tmp_path / "secret").read("the token of broker 'mq'")
+    assert "wr0ng" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("broker", "fault"),
     [
         ({"url": "nats://me:secret@host"}, "no credentials in the address"),
+        ({"url": "nats://host:42x2"}, "Port could not be cast"),
+        ({"kind": "kafka", "bootstrap": "one:9092,two:99999"}, "Port out of range"),
         ({"streams": ["A", "A"]}, "'A' is there twice"),
         ({"password": {}}, "give either env"),
         ({"colour": "blue"}, "Extra inputs"),
