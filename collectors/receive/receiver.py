@@ -90,6 +90,8 @@ class Receiver:
         self._committed = time.monotonic()
         left = list(requests)
         try:
+            if self._ledger.unsure:
+                await self._writer.do(self._ledger.settle)
             for batch in await self._threads.do(lambda: self._reader.read(requests)):
                 with self._metrics.commit_seconds.labels(self.name).time():
                     await self._writer.do(lambda bronze: batch.commit(bronze, self._ledger))  # noqa: B023

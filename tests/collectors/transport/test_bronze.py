@@ -9,6 +9,10 @@ import pytest
 
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.bronze import Bronze
+from collectors.receive.events import Sent
+from collectors.receive.horizon import Horizon
+from collectors.receive.ledger import Ledger
+from collectors.receive.polls import PollCount
 from collectors.transport import LakeBehind, chosen_bronze
 from collectors.transport.cluster import Cluster
 from collectors.transport.settings import TransportSettings
@@ -66,6 +70,18 @@ def test_a_process_whose_place_was_taken_writes_nothing_more(kafka_server: Kafka
     assert later.append("message_events", event_rows("q", ["c"]), app_id="tap:mq@1", version=3)
     assert later.append("message_events", event_rows("q", ["d"]), app_id="tap:other", version=1)
     assert Counter(row["tenant"] for row in sent(chosen, "message_events")) == {"a": 1, "b": 1, "c": 1, "d": 1}
+
+
+def test_all_clients_of_a_receiver_have_one_way_into_kafka(kafka_server: KafkaServer, lake: Lake) -> None:
+    chosen, count = settings(kafka_server), PollCount(("b", "q", None), 2, 1)
+    requests = [Sent(sender, 5, polls=[count]) for sender in ("a", "b@c", "d#e")]
+    for _ in range(2):  # the second is the receiver that was started again
+        one = bronze(chosen, lake)
+        ledger = Ledger("receiver:r", "receiver:r", Horizon(1000, 60), 1000)
+        ledger.begun(one)
+        ledger.polls(one, requests, [], [])
+        assert list(one._outlets) == ["receiver:r"]
+    assert [row["polls_total"] for row in sent(chosen, "queue_samples")] == [6]
 
 
 def test_what_was_sent_is_not_read_from_the_lake_before_it_is_there(kafka_server: KafkaServer, lake: Lake) -> None:
