@@ -11,6 +11,8 @@ from collectors.samples import METRIC_NAMES, Sample, samples_table
 
 #: So many queues are counted; of one more, the one that was polled longest ago begins anew, as after a restart.
 MOST_QUEUES = 20_000
+#: Beyond it a total begins anew: it is a column of 64 bits.
+MOST_POLLS = 2**62
 _NOT_TOLD = "told by the client, which counts its polls alone"
 _EMPTY_NOT_TOLD = "the receive spans do not say how many messages they brought"
 
@@ -36,7 +38,9 @@ class PollTotals:
         """The new totals of the queues in ``counts``, which :meth:`keep` makes the totals once they are durable."""
         changed: dict[Where, PollCount] = {}
         for count in counts:
-            before = changed.get(count.where) or self._totals.get(count.where) or PollCount(count.where, 0, 0)
+            before = changed.get(count.where) or self._totals.get(count.where)
+            if before is None or max(before.polls, before.empty or 0) > MOST_POLLS:
+                before = PollCount(count.where, 0, 0)
             unknown = count.empty is None or before.empty is None
             empty = None if unknown else (before.empty or 0) + (count.empty or 0)
             changed[count.where] = PollCount(count.where, before.polls + count.polls, empty)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from collectors.receive.values import Bad, count, text, whole, within
+from collectors.receive.values import MOST, Bad, count, text, whole, within
 from collectors.records import stamp
 from lake.tables import BACKLOG_CELLS, EVENT_SUMMARIES, HISTOGRAM, TIMESTAMP
 
@@ -47,7 +47,7 @@ def _value(value: Any, field: pa.Field) -> Any:
     if kind == TIMESTAMP:
         return whole(value, name, 0, _END)
     if pa.types.is_integer(kind):
-        return whole(value, name, 0, 2**31 if kind == pa.int32() else 2**62)
+        return whole(value, name, 0, 2**31 if kind == pa.int32() else MOST)
     if kind == HISTOGRAM:
         return [
             {"index": whole(index, name, -(2**31), 2**31), "count": count(number, name)}
@@ -57,7 +57,7 @@ def _value(value: Any, field: pa.Field) -> Any:
         return [
             {
                 "second": None if second is None else whole(second, name, 0, _END // 1_000_000),
-                "net": whole(net, name, -(2**62), 2**62),
+                "net": whole(net, name, -MOST, MOST),
             }
             for second, net in _pairs(value, name)
         ]

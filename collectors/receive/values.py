@@ -28,9 +28,13 @@ def whole(value: Any, name: str, low: int, high: int) -> int:
     return value
 
 
+#: The most that one entry may count: what adds up many of them still fits into 64 bits.
+MOST = 2**40
+
+
 def count(value: Any, name: str) -> int:
     """A number of things."""
-    return whole(value, name, 0, 2**62)
+    return whole(value, name, 0, MOST)
 
 
 def within(value: int | float, name: str) -> float:

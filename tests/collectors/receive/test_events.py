@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.receive.events import Malformed, read
+from collectors.receive.polls import PollCount, PollTotals, totals_table
 from lake.tables import EVENT_TYPES
 from tests.collectors.receive.support import Receiving, receiving, request_of
 
@@ -120,6 +121,17 @@ def test_summaries_and_polls_of_a_request_that_comes_again_count_once(receiver: 
     assert (rows[0]["tenant"], rows[0]["subscriber"], rows[0]["bucket_seconds"]) == ("unknown", "", 1)
     samples = [row for row in receiver.rows("queue_samples") if row["queue"] == "summed"]
     assert sorted((row["polls_total"], row["empty_polls_total"]) for row in samples) == [(4, 1), (8, 2)]
+
+
+def test_numbers_that_no_column_holds_are_refused_and_totals_never_outgrow_theirs(receiver: Receiving) -> None:
+    huge = {"broker": "b", "queue": "huge", "polls": 2**62 - 1, "empty_polls": 0}
+    answer = httpx.post(f"{receiver.url}/v1/events", json=_request(1, polls=[huge] * 3))
+    assert (answer.status_code, len(answer.json()["rejected"])) == (200, 3)
+    totals, where = PollTotals(), ("b", "q", None)
+    for _ in range(4):
+        totals.keep(totals.with_added([PollCount(where, 2**62 - 1, 0)] * 3))
+        (row,) = totals_table(totals.with_added([PollCount(where, 1, 0)]).values(), AT, "s").to_pylist()
+        assert row["polls_total"] > 0
 
 
 def test_what_the_client_reports_in_a_span_counts_once(receiver: Receiving) -> None:
