@@ -19,6 +19,7 @@ from collectors.kafka.wire.records import Stamp, stamp_at
 
 #: Bytes asked for of each partition: the first batch must fit. What does not is asked for again with more room.
 _ROOM, _MOST_ROOM = 4096, 64 << 20
+_SPARE_ROOMS = 1000
 _ANSWER = 8 << 20
 _PARTITIONS = 1000
 _ROUNDS = 8
@@ -55,6 +56,8 @@ class Heads:
         """A new cycle: what the last one found is remembered, and anything older is forgotten."""
         self._known, self._found = self._found, {}
         self._left = self._budget
+        if len(self._rooms) > 2 * len(self._known) + _SPARE_ROOMS:
+            self._rooms.clear()  # partitions come and go
 
     def read(
         self,
@@ -135,18 +138,24 @@ class Heads:
             result = stamp_at(fetched.records, search.at)
         except ConnectionLost as error:  # one batch that we cannot read: the broker's other answers are sound
             return str(error)
+        need = _bytes_needed(fetched.records)
         if isinstance(result, Stamp):
-            if search.room > _ROOM:
-                self._rooms[search.head.topic, search.head.partition] = search.room
+            if search.room > _ROOM:  # remembered as it was needed: what one large batch asked for must not stay
+                self._rooms[search.head.topic, search.head.partition] = max(_ROOM, min(search.room, need))
             return result
         if result >= search.end:
             return None  # only control records were between the head and the end
         if result == search.at:
-            search.room *= 16
+            search.room = need if need > search.room else search.room * 16
             if search.room > _MOST_ROOM:
                 return _UNREAD
         search.at = result
         return search
+
+
+def _bytes_needed(records: bytes) -> int:
+    """The size of the first batch as its header tells it, and a quarter for the next to be larger; 0 without one."""
+    return (12 + int.from_bytes(records[8:12], "big", signed=True)) * 5 // 4 if len(records) >= 12 else 0
 
 
 def _batches(searches: Iterable[_Search]) -> Iterator[dict[Place, _Search]]:

@@ -8,6 +8,7 @@ import struct
 import threading
 import tracemalloc
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -109,6 +110,23 @@ def test_a_batch_that_cannot_be_unpacked_is_unknown_and_no_fault_of_the_broker()
     heads = Heads(Cluster(KafkaBroker()), 1 << 20)
     said = heads._judge(_Search(Head("orders", 0, 0), 0, 4096, 1), Fetched(0, 1, -1, 0, broken))
     assert isinstance(said, str) and "cannot be unpacked" in said
+
+
+def test_a_large_batch_is_asked_for_as_large_as_it_is_and_not_for_ever() -> None:
+    heads = Heads(Cluster(KafkaBroker()), 1 << 20)
+
+    def judge(data: bytes, room: int) -> Any:
+        return heads._judge(_Search(Head("orders", 0, 0), 0, room, 1000), Fetched(0, 1000, -1, 0, data))
+
+    large, small = batch(0, [1000] * 900), batch(0, [1000])
+    assert 5000 < len(large) < 16_000
+    again = judge(large[:4096], 4096)
+    assert len(large) <= again.room <= 2 * len(large)
+    assert judge(large, again.room) == Stamp(0, 1000, False)
+    assert len(large) <= heads._rooms["orders", 0] <= again.room
+    assert judge(small, again.room) == Stamp(0, 1000, False)
+    assert heads._rooms["orders", 0] == 4096
+    assert judge(b"", 4096).room == 16 * 4096  # there was no room for this partition in the answer
 
 
 def test_a_length_that_is_promised_takes_no_memory() -> None:
