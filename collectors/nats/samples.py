@@ -28,9 +28,10 @@ _UNTOLD = {
 #: Told of consumers alone.
 _OF_A_CONSUMER = ("delivered_total", "in_flight_limit", "visibility_timeout_seconds", "retention_margin")
 _NO_CONSUMER = "the stream has no durable consumer"
+_OTHERS = "the stream's consumers are not durable, or acknowledge nothing: they are no subscribers"
 _OF_A_SUBJECT = "told for the stream and its consumers, not for each subject"
 
-_HEAD_GONE = "the message behind the acknowledgement floor is gone"
+_HEAD_GONE = "the message behind the acknowledgement floor is gone, or the broker did not tell it"
 _NO_LIMIT = "the consumer has no limit"
 _NO_ACK = "the consumer acknowledges nothing"
 _PULLS = "clients that pull are not counted"
@@ -62,28 +63,34 @@ def samples(
     facts = StreamFacts(stream["config"], stream["created"], state["first_seq"], state["last_seq"])
     subscribed = subscriptions(facts, consumers, named=named)
     if not subscribed:
-        return [_whole(settings, stream)]
+        return [_whole(settings, stream, consumers)]
     return [
         _subscriber(settings, stream, consumers[name], subscription.subscriber, heads.get(name))
         for name, subscription in subscribed.items()
     ]
 
 
-def _whole(settings: StreamSettings, stream: Mapping[str, Any]) -> Sample:
-    """A stream that nobody consumes."""
+def _whole(settings: StreamSettings, stream: Mapping[str, Any], others: Mapping[str, dict[str, Any]]) -> Sample:
+    """A stream that no subscriber consumes; ``others``: consumers that are not durable, or acknowledge nothing."""
+    missing = [(name, _NO_CONSUMER) for name in _OF_A_CONSUMER]
+    if others:
+        missing.append(("consumers", _OTHERS))
+    held = any(info["config"].get("ack_policy") != "none" for info in others.values())
+    if held:
+        missing.append(("in_flight", _OTHERS))
     state, sampled_at = stream["state"], microseconds(stream["ts"])
     age = max(0.0, (sampled_at - microseconds(state["first_ts"])) / 1e6) if state["messages"] else 0.0
     return Sample(
         settings.queue_name,
         sampled_at,
         depth=state["messages"],
-        in_flight=0,
+        in_flight=None if held else 0,
         oldest_age_seconds=age,
-        consumers=0,
+        consumers=None if others else 0,
         published_total=state["last_seq"],
         dead_letter_for=settings.dead_letter_for,
         queue_type=stream["config"].get("retention"),
-        unavailable=_reasons(*((name, _NO_CONSUMER) for name in _OF_A_CONSUMER)),
+        unavailable=_reasons(*missing),
     )
 
 

@@ -186,3 +186,13 @@ def test_a_consumer_of_some_subjects_has_the_oldest_of_those() -> None:
     assert head is not None
     assert head.sequence == 3
     assert heads.unknown([(here, consumer(0, filter_subject="c"))]) == [("S", "then", 1, "c")]
+
+
+@pytest.mark.parametrize(("policy", "in_flight"), [("explicit", None), ("none", 0)])
+def test_consumers_that_are_no_subscribers_are_not_told_as_none(policy: str, in_flight: int | None) -> None:
+    idle = RECORDED["IDLE"]["stream"]
+    (sample,) = samples(StreamSettings(name="IDLE"), idle, {"x": {"config": {"ack_policy": policy}}}, {})
+    assert (sample.depth, sample.in_flight, sample.consumers) == (4, in_flight, None)
+    assert {name for name in METRIC_NAMES if getattr(sample, name) is None} - {"dead_letter_for"} == set(
+        sample.unavailable
+    )
