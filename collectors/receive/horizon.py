@@ -22,6 +22,11 @@ class Horizon:
         self._young: Keys = np.empty(0, dtype=np.uint64)
         self._begun: float | None = None
 
+    @property
+    def holds(self) -> int:
+        """How many keys it holds at least before it lets go of any."""
+        return self._each * (_GENERATIONS - 1)
+
     def __len__(self) -> int:
         return len(self._young) + sum(map(len, self._loose)) + sum(len(keys) for _, keys in self._sealed)
 

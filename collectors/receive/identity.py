@@ -22,6 +22,7 @@ Bytes = npt.NDArray[np.uint8]
 ENQUEUED, BATCHED, RECEIVED, ENDED = b"e", b"b", b"r", b"x"
 NOTHING = bytes(8)
 LENGTH = 49
+ID = "^[0-9a-f]{32}[a-z][0-9a-f]{16}$"
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _HEX = np.stack([np.repeat(_DIGITS, 16), np.tile(_DIGITS, 16)], axis=1)  # byte → its two digits

@@ -16,12 +16,14 @@ import pyarrow.compute as pc
 from collectors.bronze import Bronze
 from collectors.receive.batch import CLIENT, SPANS
 from collectors.receive.horizon import Horizon
-from collectors.receive.identity import BATCHED, ENQUEUED, key_of, read
+from collectors.receive.identity import BATCHED, ENQUEUED, ID, key_of, read
 from collectors.receive.memory import Memory, Sent
 from collectors.receive.polls import PollCount, PollTotals, Where
 
 #: So far back single messages are remembered: senders hold their spans for seconds.
 _MEMORY_SECONDS = 120.0
+#: And so far back, at most, lies what is sent again because its answer was cut off.
+_NEWEST_SECONDS = 30.0
 _REMEMBERED = ["enqueued", "received"]
 _COLUMNS = [
     "event_type",
@@ -51,16 +53,31 @@ def recall_polls(bronze: Bronze, totals: PollTotals, source: str, last: int, sec
 
 def refill(bronze: Bronze, horizon: Horizon, memory: Memory, last: int, *, seconds: float, most: int) -> int:
     """Fill ``horizon`` with the events committed in the ``seconds`` before ``last`` (microseconds); their number."""
-    count = 0
-    for rows in bronze.scan("message_events", ["event_id", "source"], _before(last, seconds)):
-        for source in (SPANS, CLIENT):
-            ids = rows.column("event_id").filter(pc.equal(rows.column("source"), source))
-            if len(ids):
-                keys = read(ids) if source == SPANS else np.array([key_of(one) for one in ids.to_pylist()], np.uint64)
-                horizon.add(keys, time.monotonic())
-                count += len(ids)
+    count = _add(bronze, horizon, _before(last, seconds))
+    if count > horizon.holds:
+        # Bronze gives rows in any order, and the horizon lets go of what was added first.
+        _add(bronze, horizon, _before(last, min(seconds, _NEWEST_SECONDS)))
     _remember(bronze, memory, last, most)
     return count
+
+
+def _add(bronze: Bronze, horizon: Horizon, since: datetime) -> int:
+    """Add the events that were committed at ``since`` or later to ``horizon``; their number."""
+    count = 0
+    for rows in bronze.scan("message_events", ["event_id", "source"], since):
+        ids, source = rows.column("event_id"), rows.column("source")
+        spans = ids.filter(pc.and_(pc.equal(source, SPANS), _made_by_us(ids)))
+        clients = ids.filter(pc.equal(source, CLIENT))
+        for keys in (read(spans), np.array([key_of(one) for one in clients.to_pylist()], np.uint64)):
+            if len(keys):
+                horizon.add(keys, time.monotonic())
+                count += len(keys)
+    return count
+
+
+def _made_by_us(ids: pa.Array) -> pa.Array:
+    """Whether ids look like those of spans: other programs may write rows under any source."""
+    return pc.match_substring_regex(ids, ID)
 
 
 def _before(last: int, seconds: float) -> datetime:
@@ -75,6 +92,7 @@ def _remember(bronze: Bronze, memory: Memory, last: int, most: int) -> None:
         ours = pc.and_(
             pc.equal(rows.column("source"), SPANS), pc.is_in(rows.column("event_type"), pa.array(_REMEMBERED))
         )
+        ours = pc.and_(ours, pc.and_(_made_by_us(rows.column("event_id")), pc.is_valid(rows.column("trace_id"))))
         for row in rows.filter(ours).to_pylist():
             if len(by_name) >= most or len(received) >= most:
                 break

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.receive.horizon import Horizon
-from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, RECEIVED, made, read
+from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, RECEIVED, key_of, made, read
+from collectors.receive.memory import Memory
+from collectors.receive.refill import refill
+from lake.store import Lake
+from lake.tables import TIMESTAMP
+from tests.collectors.rows import event_rows
 
 _KEYS = st.lists(st.lists(st.integers(0, 50), max_size=20), max_size=40)
 
@@ -41,6 +50,28 @@ def test_what_is_older_than_the_horizon_is_forgotten() -> None:
     for second in range(1, 200):
         horizon.add(np.array([1000 + second], dtype=np.uint64), float(second))
     assert horizon.new(np.array([1], dtype=np.uint64)).all()
+
+
+def _with(rows: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
+    for name, column in columns.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+    return rows
+
+
+def test_of_more_than_it_holds_a_restarted_receiver_knows_the_newest_and_minds_no_stranger(tmp_path: Path) -> None:
+    lake, now = Lake(tmp_path), datetime.now(UTC)
+    lake.create()
+    for commit in range(8):
+        rows = event_rows("q", [None] * 500)
+        ids = pa.array([f"{commit}-{number}" for number in range(500)])
+        ingested = pa.array([now - timedelta(seconds=60 * (7 - commit))] * 500, TIMESTAMP)
+        told = {"event_id": ids, "source": pa.repeat("client", 500), "ingested_at": ingested}
+        lake.append("message_events", _with(rows, told))
+    lake.append("message_events", _with(event_rows("q", [None]), {"source": pa.array(["otlp"])}))
+    horizon = Horizon(2000, 900)
+    refill(lake, horizon, Memory(100), round(now.timestamp() * 1e6), seconds=900, most=100)
+    newest = np.array([key_of(f"7-{number}") for number in range(500)], np.uint64)
+    assert not horizon.new(newest).any()
 
 
 _IDS = st.tuples(st.binary(min_size=24, max_size=24), st.sampled_from([BATCHED, ENDED, ENQUEUED, RECEIVED]))
