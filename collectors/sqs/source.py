@@ -21,6 +21,8 @@ from collectors.sqs.watch import Watch
 from collectors.thread import Threads
 
 _LISTING_ATTEMPTS = 4
+#: After so long a listing, of hundreds of thousands of queues if it is sound, is cut off.
+_LISTING_SECONDS = 120.0
 
 
 class SqsSource:
@@ -113,7 +115,12 @@ class SqsSource:
 
     async def _list(self) -> None:
         assert self._threads is not None
-        found = await self._threads.do(self._listing)
+        channel = self._channel()
+        work = asyncio.ensure_future(self._threads.do(lambda: self._listing(channel)))
+        done, _ = await asyncio.wait((work,), timeout=_LISTING_SECONDS)
+        if not done:
+            channel.abort()  # an answer that trickles meets no timeout of its own
+        found = await work
         if found is not None:
             self._addresses, self._listed_at = found, time.monotonic()
             names = set(self._names())
@@ -123,8 +130,7 @@ class SqsSource:
         elif not self._addresses:
             raise trouble.lost(self._broker, "it is too busy to list its queues")
 
-    def _listing(self) -> list[str] | None:
-        channel = self._channel()
+    def _listing(self, channel: Channel) -> list[str] | None:
         try:
             # Where queues are known already, the next cycle is soon enough to try again.
             return addresses(self._broker, channel, attempts=1 if self._addresses else _LISTING_ATTEMPTS)

@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.samples import was_read
 from collectors.sqs import client
+from collectors.sqs import source as sources
 from collectors.sqs.client import Channel
 from collectors.sqs.credentials import find
 from collectors.sqs.pace import Pace
@@ -249,3 +251,25 @@ async def test_a_reference_to_a_secret_is_read_from_its_file(
         given = {"access_key_id": {"file": tmp_path / "id"}, "secret_access_key": {"file": tmp_path / "secret"}}
         await read_once(broker(proxy.url, "faults-", **given))
         assert "Credential=AKIAFILE/" in proxy.seen[0].headers["authorization"]
+
+
+async def test_a_listing_that_trickles_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_LISTING_SECONDS", 0.3)
+    ended = asyncio.Event()
+
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        with suppress(OSError):
+            while not reader.at_eof():
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        ended.set()
+        writer.close()
+
+    server = await asyncio.start_server(trickle, "127.0.0.1", 0)
+    with pytest.raises(ConnectionLost):
+        await read_once(broker(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+    await asyncio.wait_for(ended.wait(), 10)
+    server.close()
