@@ -149,6 +149,12 @@ class KafkaTap:
             await self._begin(new)
             self._reassign = True
         lows = await self._threads.do(lambda: self._admin.lows(self._lives))
+        if any(low > group.told for place, low in lows.items() for group in self._lives[place].groups.values()):
+            # What a group has committed since the last look it had read before it was removed.
+            self._due["look"] = 0.0
+            await self._look(time.monotonic())
+            for life in self._lives.values():
+                self._tell(life.ended())
         for place, low in lows.items():
             self._retained(place, low)
         if self._reassign:

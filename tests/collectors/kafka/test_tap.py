@@ -193,6 +193,18 @@ def test_records_removed_unread_are_expired_or_counted_as_lost(kafka_server: Kaf
     assert "retention" in lost["reason"]
 
 
+def test_records_removed_right_after_they_were_read_have_not_expired(kafka_server: KafkaServer, tmp_path: Path) -> None:
+    topic, root = name(), tmp_path / "lake"
+    kafka_server.make_topics(topic)
+    produce(kafka_server, topic, 10, partitions=1)
+    kafka_server.commit("g", topic, {0: 0})
+    with tapping(settings(kafka_server, {"name": topic, "groups": ["g"]}, poll_interval=5), root):
+        wait_for(root, enqueued=10)
+        kafka_server.commit("g", topic, {0: 4})  # as Kafka Streams does with what it has repartitioned
+        _remove(kafka_server, topic, below=4)
+        wait_for(root, enqueued=10, received=4, completed=4)
+
+
 def _remove(server: KafkaServer, topic: str, *, below: int) -> None:
     from confluent_kafka import TopicPartition
 
