@@ -120,8 +120,8 @@ async def _body(request: Request, most: int) -> bytes:
         raise _Refused(408, Code.UNAVAILABLE, "the body did not come in time") from None
     except (zlib.error, ClientDisconnect):
         raise _Refused(400, Code.INVALID_ARGUMENT, "the body is not gzip, or not whole") from None
-    if unpacking is not None and not unpacking.eof:
-        raise _Refused(400, Code.INVALID_ARGUMENT, "the body is not gzip, or not whole")
+    if unpacking is not None and (not unpacking.eof or unpacking.unused_data):
+        raise _Refused(400, Code.INVALID_ARGUMENT, "the body is not gzip, not whole, or more than one member")
     return b"".join(chunks)
 
 
