@@ -24,6 +24,8 @@ from collectors.samples import Sample
 _BINDING = "_kombu.binding."
 #: Seconds since 1970, in the year 5138: a larger number counts something smaller.
 _LATEST = 1e11
+#: The most that the hash of unacknowledged messages may take to be read each cycle: a larger one comes too late.
+_MOST_BYTES = 8 << 20
 _UNTOLD = UNTOLD_ANYWHERE | {
     "consumers": "Celery's workers are not listed in Redis",
     "published_total": "Celery does not count in Redis",
@@ -91,7 +93,11 @@ class Celery:
         """The bindings, which name the queues; then the unacknowledged messages of them all."""
         settings, self._unacked, self._unacked_unread = self._settings, {}, None
         unacked = settings.key_prefix + settings.unacked_key
-        *members, held = yield [*(("SMEMBERS", key) for key in self._bindings), ("HLEN", unacked)]
+        *members, held, size = yield [
+            *(("SMEMBERS", key) for key in self._bindings),
+            ("HLEN", unacked),
+            ("MEMORY", "USAGE", unacked),  # estimated from a few entries; a user who may not ask goes without
+        ]
         self._bound = {}
         for key, found in zip(self._bindings, members, strict=True):
             if not isinstance(found, Refusal):
@@ -104,6 +110,8 @@ class Celery:
             self._unacked_unread = str(held)
         elif held > 10 * settings.read_at_most:
             self._unacked_unread = f"{unacked!r} holds {held} messages of all queues: too many to look into each"
+        elif isinstance(size, int) and size > _MOST_BYTES:
+            self._unacked_unread = f"{unacked!r} holds about {size >> 20} MiB: too much to look into each message"
         elif held:
             (entries,) = checked((yield [("HVALS", unacked)]))
             for entry in entries:

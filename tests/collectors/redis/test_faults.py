@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -348,3 +349,16 @@ def test_a_queue_whose_answer_has_another_shape_is_unread_alone(
     found = read(redis_server, dyno={"prefix": "app"}, streams={})
     assert counts(found["orders", None]) == (3, 2, 1)
     assert found["events", None].unavailable["depth"] == "the server's answer cannot be read: KeyError"
+
+
+def test_unacknowledged_messages_too_large_to_be_read_each_cycle_are_unknown_and_hold_nothing_up(
+    redis_server: RedisServer,
+) -> None:
+    with redis_server.client() as client:
+        client.rpush("q", '{"headers": {}}')
+        entry = json.dumps([{"body": "a" * 1_000_000}, "", "q"])
+        for number in range(20):
+            client.hset("unacked", str(number), entry)
+        sample = read(redis_server, celery={"queues": ["q"]})["q", None]
+    assert (sample.depth, sample.in_flight) == (1, None)
+    assert "MiB: too much to look into" in sample.unavailable["in_flight"]
