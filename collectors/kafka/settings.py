@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -53,7 +54,8 @@ class KafkaBroker(Broker):
     @classmethod
     def _without_secrets(cls, bootstrap: str) -> str:
         for address in bootstrap.split(","):
-            without_secrets(f"//{address.strip()}")
+            if not urlsplit(without_secrets(f"//{address.strip()}")).hostname:
+                raise ValueError("bootstrap is host:port, or several with commas between")
         return bootstrap
 
     @model_validator(mode="after")

@@ -190,6 +190,7 @@ def test_a_secret_that_is_no_text_is_one_clear_line_without_it(tmp_path: Path) -
         ({"url": "nats://me:secret@host"}, "no credentials in the address"),
         ({"url": "nats://host:42x2"}, "Port could not be cast"),
         ({"kind": "kafka", "bootstrap": "one:9092,two:99999"}, "Port out of range"),
+        ({"kind": "kafka", "bootstrap": "one:9092,"}, "bootstrap is host:port"),
         ({"streams": ["A", "A"]}, "'A' is there twice"),
         ({"password": {}}, "give either env"),
         ({"colour": "blue"}, "Extra inputs"),
