@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
+from collectors.base import ConnectionLost
 from collectors.kafka.connection import connection
 from collectors.transport import LakeBehind
 from collectors.transport.cluster import POSITIONS_CONFIG, Cluster, explained
@@ -137,6 +138,8 @@ class KafkaBronze:
             if self._cluster is not None:
                 self._cluster.renew()
             raise explained(error, self._settings.bootstrap) from None
+        except TimeoutError:  # of our own waiting, where the client's has not yet ended
+            raise ConnectionLost(f"Kafka at {self._settings.bootstrap}, the transport, does not answer") from None
 
 
 def source_of(app_id: str) -> str:

@@ -48,6 +48,8 @@ class Outlet:
             "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
             "compression.type": "zstd",
             "linger.ms": 5,
+            # Of one record before it is packed: a summary may hold 100,000 cells. Brokers judge what is packed.
+            "message.max.bytes": 16 << 20,
             "partitioner": "murmur2_random",  # Java's: other programs find the same partition for a key
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 128 << 10,

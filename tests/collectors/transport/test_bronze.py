@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from datetime import UTC, datetime
 
@@ -121,6 +123,23 @@ def test_kafka_away_is_waited_for_and_what_was_held_is_sent_once(own_kafka_serve
             continue
     assert one.committed("message_events", "tap:mq@1") == 2
     assert Counter(row["tenant"] for row in sent(chosen, "message_events")) == {"a": 1, "b": 1}
+
+
+def test_a_kafka_that_hangs_is_lost_and_found_again(own_kafka_server: KafkaServer, lake: Lake) -> None:
+    one = bronze(settings(own_kafka_server, timeout_seconds=2, catch_up_seconds=0), lake)
+    one.append("message_events", event_rows("q", ["a"]), app_id="tap:mq@1", version=1)
+    os.kill(own_kafka_server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(ConnectionLost):
+            one.scan("message_events", ["tenant"], EARLY)
+    finally:
+        os.kill(own_kafka_server.pid, signal.SIGCONT)
+
+
+def test_a_row_of_megabytes_is_sent(kafka_server: KafkaServer, lake: Lake) -> None:
+    chosen = settings(kafka_server)
+    assert bronze(chosen, lake).append("message_events", event_rows("q" * 2_000_000, ["a"]))
+    assert len(sent(chosen, "message_events")) == 1
 
 
 def test_credentials_are_shown_and_never_told(
