@@ -108,6 +108,8 @@ ATTRIBUTES: tuple[Attribute, ...] = (
 
 #: Facts that differ from message to message: not worth remembering.
 _SINGLE = frozenset({"message_id", "offset", "enqueued_ns", "summaries", "polls"})
+#: Facts that are whole lists, as long as a request may be.
+REPORTED = frozenset({"summaries", "polls"})
 #: Attribute name → (the fact; its place among the fact's names; whether it is a number; whether it differs from message
 #: to message). The names of an operation are facts of their own: the first that is *known* counts.
 FACTS: dict[str, tuple[str, int, bool, bool]] = {

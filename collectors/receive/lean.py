@@ -13,7 +13,8 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from collectors.receive.attributes import FACTS
+from collectors.receive.attributes import FACTS, REPORTED
+from collectors.receive.values import LONGEST
 
 #: Remembered attributes, and the longest that is: their values come from outside.
 _MOST, _LONGEST = 50_000, 200
@@ -87,7 +88,7 @@ class Attributes(dict[bytes, tuple[str, Any]]):
         else:
             fact, place, numeric, single = known
             value = _integer(pair.value) if numeric else pair.value.string_value or _text(pair.value)
-            if value is None:
+            if value is None or (len(encoded) > LONGEST and fact not in REPORTED):
                 decoded = ("", None)
             else:
                 decoded = (fact, value) if place == 0 else (OTHER, (place, fact, value))
@@ -103,7 +104,8 @@ class Attributes(dict[bytes, tuple[str, Any]]):
 def resource(encoded: bytes) -> tuple[str | None, str | None]:
     """(service.name, sojourn.tenant) of a resource."""
     told = {pair.key: pair.value.string_value for pair in Resource.FromString(encoded).attributes}
-    return told.get("service.name") or None, told.get("sojourn.tenant") or None
+    service, tenant = (told.get(name) or None for name in ("service.name", "sojourn.tenant"))
+    return service and service[:LONGEST], tenant and tenant[:LONGEST]
 
 
 def _integer(value: Any) -> int | None:

@@ -9,10 +9,14 @@ class Bad(ValueError):
     """One entry of a request that cannot be understood."""
 
 
+#: The most characters of a text: a row with all its texts fits into a record of Kafka, a megabyte unless configured.
+LONGEST = 16_384
+
+
 def text(value: Any, name: str) -> str:
-    """A text that is not empty and that every reader takes."""
-    if type(value) is not str or not value:
-        raise Bad(f"{name}: a text is expected")
+    """A text that is not empty nor endless, and that every reader takes."""
+    if type(value) is not str or not value or len(value) > LONGEST:
+        raise Bad(f"{name}: a text of 1 to {LONGEST} characters is expected")
     if not value.isascii():
         try:
             value.encode()

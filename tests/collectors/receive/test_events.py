@@ -55,6 +55,7 @@ def test_events_are_taken_and_what_is_wrong_is_said_of_each(receiver: Receiving)
         {"processing_seconds": -1},
         {"queue": "\ud800"},
         {"tenant": 5},
+        {"tenant": "x" * 16_385},
         {"priority": "high"},
     ]
     events = [whole, *(EVENT | {"event_id": f"bad-{n}"} | wrong for n, wrong in enumerate(bad)), 7]

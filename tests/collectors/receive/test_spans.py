@@ -140,6 +140,7 @@ def test_a_settlement_below_its_process_span_is_one_ending_with_it() -> None:
         ({"sojourn__priority": "7"}, "priority", 7),
         ({"sojourn__priority": "high"}, "priority", None),
         ({"sojourn__worker": "w1"}, "worker", "w1"),
+        ({"sojourn__worker": "x" * 20_000}, "worker", "shop"),
         ({}, "worker", "shop"),
         ({"sojourn__attempt": 0}, "attempt", None),
         ({"sojourn__attempt": 2**40}, "attempt", None),
