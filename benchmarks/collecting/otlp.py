@@ -1,7 +1,7 @@
 """Spans a second into durable bronze: the receiver on one core, its senders on another.
 
 A whole receiver runs as ``sojourn`` runs it, bound to one core; the sender keeps requests of 512 spans in flight over
-gRPC, as two dozen exporters of the OpenTelemetry SDK would, and counts those that were answered. Half the spans are
+gRPC, as four dozen exporters of the OpenTelemetry SDK would, and counts those that were answered. Half the spans are
 sends, half processings with ten attributes each; a processing makes two events. The baseline parses the very same
 requests, walks over their spans' attributes, and does nothing with them: spans for each second of processor time.
 """
@@ -29,7 +29,7 @@ from lake.store import Lake
 from tests.support.ports import free_ports
 
 SPANS_IN_REQUEST = 512
-IN_FLIGHT = 48
+IN_FLIGHT = 96
 SECONDS = 12.0
 _METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 _RECEIVER = """
