@@ -18,6 +18,7 @@ from collectors.kafka.tap.rows import MADE_ANEW, REMOVED, Rows
 
 #: Looks remembered while the records that they speak of are not read yet.
 _MOST_LOOKS = 10_000
+_ALL = 2**62
 
 
 @dataclass(slots=True)
@@ -89,18 +90,22 @@ class Partition:
         """There is nothing more to be read again below ``position``."""
         self._known = max(self._known, self.position)
 
-    def ended(self) -> list[pa.Table]:
-        """What the groups' looks tell of records that are in memory."""
+    def ended(self, most: int = _ALL) -> list[pa.Table]:
+        """What the groups' looks tell of records that are in memory; no more once ``most`` ends of a group are told."""
         tables: list[pa.Table] = []
         for group in self.groups.values():
-            while group.looks:
+            left = most
+            while group.looks and left > 0:
                 committed, at = group.looks[0]
                 reach = min(committed, self._known)
                 if reach > group.told:
-                    done = self._remembered(group.told, reach)
-                    group.told = reach
+                    done = self._remembered(group.told, reach, left)
                     if done is not None:
                         tables.append(self._rows.completed(done, group.subscriber, at))
+                        left -= len(done)
+                        if left <= 0:
+                            reach = done.last + 1  # the others are told by the next call
+                    group.told = reach
                 if reach < committed:
                     break
                 group.looks.popleft()
@@ -144,10 +149,15 @@ class Partition:
             self._memory.append(records)
             self._size += len(records)
 
-    def _remembered(self, low: int, high: int) -> Records | None:
-        if low >= high:
-            return None
-        parts = [part for held in self._overlapping(low, high) if len(part := held.between(low, high))]
+    def _remembered(self, low: int, high: int, most: int = _ALL) -> Records | None:
+        """Those with ``low`` ≤ offset < ``high``; none more once there are ``most``."""
+        parts: list[Records] = []
+        for held in self._overlapping(low, high) if low < high else ():
+            if len(part := held.between(low, high)):
+                parts.append(part)
+                most -= len(part)
+            if most <= 0:
+                break
         return join(parts) if parts else None
 
     def _overlapping(self, low: int, high: int) -> Iterable[Records]:

@@ -98,7 +98,8 @@ class KafkaTap:
             if isinstance(recalled, Consumed):
                 self._remember(recalled)
             for life in self._lives.values():
-                self._tell(life.ended())
+                if self._rows < self._collect.buffer_capacity:  # what is put off stays in memory, and is told next
+                    self._tell(life.ended(_AT_ONCE))
             for failed in (read, recalled, looked):
                 if isinstance(failed, BaseException):
                     raise failed

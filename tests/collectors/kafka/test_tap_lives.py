@@ -113,6 +113,18 @@ def test_beyond_its_bound_records_are_read_again_when_it_is_their_turn() -> None
     assert found == ends(None, *range(33))
 
 
+def test_a_group_that_commits_much_at_once_is_told_piece_by_piece() -> None:
+    life = partition()
+    for start in range(0, 50, 5):
+        life.arrived(records(*range(start, start + 5)), START + HOUR)
+    for committed in (3, 6, 50):
+        life.groups["billing"].seen(committed, START)
+    pieces = [told(life.ended(20)) for _ in range(4)]
+    assert [piece.total() for piece in pieces] == [40, 40, 20, 0]
+    assert sum(pieces, Counter()) == ends(None, *range(50))
+    assert life.remembered == 0
+
+
 def test_a_restart_reads_again_what_was_unfinished_and_tells_nothing_twice() -> None:
     life = partition(position=8, told={"billing": 3})
     assert life.to_recall() == 3
