@@ -7,7 +7,6 @@ is told as ``nats_10k_consumers_seconds``). A message waits before every consume
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import tempfile
 import time
@@ -38,7 +37,9 @@ def measure(scale: float) -> Iterator[Figure]:
                 cycle, plain = asyncio.run(_cycles(server.url, streams, consumers // streams))
                 yield Figure(f"{name}_seconds", cycle, "s", plain)
                 if streams == consumers:
-                    yield Figure("nats_rss_mb", _memory(server.url, Path(folder)), "MB")
+                    held, most = _memory(server.url, Path(folder))
+                    yield Figure("nats_rss_mb", held, "MB")
+                    yield Figure("nats_peak_rss_mb", most, "MB")
             finally:
                 server.stop()
 
@@ -86,18 +87,16 @@ async def _plainly(url: str, streams: int) -> float:
     return seconds
 
 
-def _memory(url: str, folder: Path) -> float:
-    """The real collecting process, sampling as fast as it may and writing to a lake."""
+def _memory(url: str, folder: Path) -> tuple[float, float]:
+    """What the real collecting process holds, and the most it ever held, sampling each second and writing to a lake."""
     config = folder / "sojourn.toml"
     config.write_text(f'[collect]\nsample_interval = 1.0\n[[collect.brokers]]\nname = "mq"\nurl = "{url}"\n')
     with collecting(config, folder / "lake") as pid:
         time.sleep(COLLECTING_SECONDS)
-        largest = memory_mb(pid, "VmHWM")
-        if os.environ.get("SOJOURN_BENCH_SHOW"):
-            print(Path(f"/proc/{pid}/status").read_text())
+        sizes = memory_mb(pid, "VmRSS"), memory_mb(pid, "VmHWM")
     written = list((folder / "lake/bronze/queue_samples/_delta_log").glob("*.json"))
     assert len(written) > 2, "the collecting process wrote no samples"
-    return largest
+    return sizes
 
 
 def _stream(number: int) -> tuple[str, dict[str, Any]]:
