@@ -103,12 +103,14 @@ def _number(value: Any) -> bool:
 
 
 class Ledger:
-    """What CloudWatch has told so far: the newest age of each queue, and totals since we first asked.
+    """What CloudWatch has told so far: the newest age of each queue, and totals since the minute ``since``.
 
-    A minute's sum is asked for again while it may still grow, and counted once: only its growth is added.
+    A minute's sum is asked for again while it may still grow, and counted once: only its growth is added. Minutes
+    before ``since`` (seconds since 1970) are not: a collector that starts again would count them twice.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, since: int = 0) -> None:
+        self._since = since
         self._series: dict[tuple[str, str], _Series] = {}
         self._refused: dict[tuple[str, str], str] = {}
 
@@ -124,7 +126,7 @@ class Ledger:
             if not points:
                 return
             series = self._series[key] = _Series()
-        series.take(points, begin, adds=metric.statistic == "Sum")
+        series.take(points, begin, self._since, adds=metric.statistic == "Sum")
 
     def told(self, queue: str, metrics: Iterable[str]) -> Told:
         """The part of ``queue``'s sample: nothing where the window held no value."""
@@ -160,7 +162,7 @@ class _Series:
     total: float = 0.0
     counted: dict[int, float] = field(default_factory=dict)
 
-    def take(self, points: Sequence[Point], begin: int, *, adds: bool) -> None:
+    def take(self, points: Sequence[Point], begin: int, since: int, *, adds: bool) -> None:
         self.floor = max(self.floor, begin)  # a clock set back must not count a minute twice
         for at in [at for at in self.counted if at < self.floor]:
             del self.counted[at]
@@ -172,6 +174,6 @@ class _Series:
             if self.newest is None or point.at >= self.newest.at:
                 self.newest = point
             before = self.counted.get(point.at, 0.0)
-            if adds and point.value > before:
+            if adds and point.value > before and point.at >= since:
                 self.total += point.value - before
                 self.counted[point.at] = point.value

@@ -12,7 +12,7 @@ from collectors.records import now_us
 from collectors.samples import Sample, unread
 from collectors.sqs import client, credentials, parse, trouble
 from collectors.sqs.client import Channel
-from collectors.sqs.cloudwatch import Told
+from collectors.sqs.cloudwatch import PERIOD, Ledger, Told
 from collectors.sqs.listing import addresses
 from collectors.sqs.pace import Pace
 from collectors.sqs.settings import SqsBroker
@@ -34,6 +34,7 @@ class SqsSource:
         self._threads: Threads | None = None
         self._channels: list[Channel] = []
         self._watch: Watch | None = None
+        self._ledger: Ledger | None = None  # outlasts a lost connection: its totals go on
         self._service: client.Service | None = None
         self._credentials: Callable[[], Any] | None = None
         self._addresses: list[str] = []
@@ -50,7 +51,8 @@ class SqsSource:
         self._credentials = await self._threads.do(lambda: credentials.find(self._broker))
         await self._list()
         if self._broker.cloudwatch.enabled:
-            self._watch = Watch(self._broker, self._credentials)
+            self._ledger = self._ledger or Ledger(since=int(time.time()) // PERIOD * PERIOD)
+            self._watch = Watch(self._broker, self._credentials, self._ledger)
             self._watch.queues = self._names()
             self._watch.start()
 

@@ -33,15 +33,15 @@ class _Refused(Exception):
 
 
 class Watch:
-    """Keeps what CloudWatch tells of ``queues``, which its owner replaces as they change."""
+    """Keeps what CloudWatch tells of ``queues``, which its owner replaces as they change, in ``ledger``."""
 
-    def __init__(self, broker: SqsBroker, credentials: Callable[[], Any]) -> None:
+    def __init__(self, broker: SqsBroker, credentials: Callable[[], Any], ledger: Ledger) -> None:
         self.queues: Sequence[str] = ()
         self._broker = broker
         self._settings = broker.cloudwatch
         self._channel = Channel(client.cloudwatch(broker), credentials)
         self._threads = Threads(f"cloudwatch-{broker.name}")
-        self._ledger = Ledger()
+        self._ledger = ledger
         self._read_at: float | None = None
         self._trouble = "CloudWatch was not read yet"
         self._task: asyncio.Task[None] | None = None

@@ -84,6 +84,14 @@ def test_a_queue_of_which_cloudwatch_tells_no_more_is_unknown_and_its_total_goes
     assert made.told("orders", ["sent"]).values == {"published_total": 52}
 
 
+def test_minutes_before_the_collector_started_are_not_counted() -> None:
+    made, sent = Ledger(since=NOON), METRICS["sent"]
+    made.take("orders", sent, "Complete", [Point(NOON - 60, 50.0)], NOON - 600)
+    assert made.told("orders", ["sent"]).values == {"published_total": 0}
+    made.take("orders", sent, "Complete", [Point(NOON - 60, 55.0), Point(NOON, 3.0)], NOON - 600)
+    assert made.told("orders", ["sent"]).values == {"published_total": 3}
+
+
 def test_a_metric_that_is_not_asked_for_says_so() -> None:
     told = ledger("first page").told("orders", ["age"])
     assert told.values == {"oldest_age_seconds": 72.0}

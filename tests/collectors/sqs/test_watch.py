@@ -114,3 +114,17 @@ async def test_only_the_metrics_that_are_named_are_asked_for(elasticmq: ElasticM
         }
     assert names == {"ApproximateAgeOfOldestMessage"}
     assert "not among the metrics" in seen["watch-orders"].unavailable["acked_total"]
+
+
+async def test_a_connection_that_is_opened_again_counts_no_minute_twice(elasticmq: ElasticMq) -> None:
+    elasticmq.make("watch-orders")
+    with FaultyHttp(rule=tells(NumberOfMessagesSent=4.0)) as proxy:
+        async with opened(settings(elasticmq, proxy)) as source:
+            await until(source, lambda all: all["watch-orders"].published_total is not None)
+            proxy.rule = tells()
+            await source.open()
+            sample = by_queue(list(await source.read()))["watch-orders"]
+            assert sample.published_total in (None, 4)
+            proxy.rule = tells(NumberOfMessagesDeleted=1.0)
+            seen = await until(source, lambda all: all["watch-orders"].acked_total is not None)
+            assert seen["watch-orders"].published_total == 4
