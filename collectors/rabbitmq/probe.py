@@ -52,7 +52,9 @@ class Probe:
         if self._thread is not None and self._thread.is_alive():
             return
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"{OURS}:{self._broker.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(self._stopping,), name=f"{OURS}:{self._broker.name}", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -95,11 +97,11 @@ class Probe:
 
     # From here on everything runs in the probe's own thread.
 
-    def _run(self) -> None:
+    def _run(self, stopping: threading.Event) -> None:
         pause = _FIRST_PAUSE
-        while not self._stopping.is_set():
+        while not stopping.is_set():
             try:
-                self._converse()
+                self._converse(stopping)
             except SojournError as error:
                 self._lost(str(error))
             except Exception as error:  # whatever the client library raises, the sampler goes on
@@ -109,7 +111,7 @@ class Probe:
             with self._lock:
                 self._latencies.clear()
                 self._blocked = self._published_at = None
-            self._stopping.wait(pause)
+            stopping.wait(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)
 
     def _lost(self, why: str) -> None:
@@ -120,7 +122,7 @@ class Probe:
                 log.warning("probe of broker %s: %s", self._broker.name, why)
             self._trouble = why
 
-    def _converse(self) -> None:
+    def _converse(self, stopping: threading.Event) -> None:
         """One connection from its beginning to its end."""
         connection = pika.SelectConnection(
             self._parameters(),
@@ -132,7 +134,7 @@ class Probe:
         connection.add_on_connection_unblocked_callback(lambda *_: self._set_blocked(connection, None))
         self._connection = connection
         try:
-            if not self._stopping.is_set():
+            if not stopping.is_set():
                 connection.ioloop.start()
         finally:
             self._connection = self._channel = None

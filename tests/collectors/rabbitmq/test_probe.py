@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from collectors.rabbitmq import probe as probes
 from collectors.rabbitmq.probe import Probe
+from collectors.rabbitmq.settings import RabbitBroker
 from collectors.samples import METRIC_NAMES, Sample
 from tests.collectors.rabbitmq.conftest import Make
 from tests.collectors.rabbitmq.reading import opened, read, read_until
@@ -87,3 +90,19 @@ def test_a_permission_for_its_own_queues_alone_is_enough(rabbit: RabbitServer, p
     rights = {"configure": r"^sojourn\.probe\.", "write": r"^amq\.default$", "read": "^$"}
     rabbit.api("PUT", "permissions/%2F/prober", rights)
     until(probing(user="prober", password="pw"), lambda sample: sample.publish_latency_seconds is not None)
+
+
+def test_a_thread_that_was_slow_to_end_does_not_go_on_beside_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "_PATIENCE", 0.01)
+    goes_on = threading.Event()
+    probe = Probe(RabbitBroker(amqp_url="amqp://127.0.0.1:1", name="slow-to-end"))
+    monkeypatch.setattr(probe, "_converse", lambda stopping: goes_on.wait(10))
+    probe.start()
+    slow = probe._thread
+    probe.stop()
+    probe.start()
+    assert slow is not None
+    goes_on.set()
+    slow.join(10)
+    probe.stop()
+    assert not slow.is_alive()
