@@ -9,6 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
+import pyarrow as pa
+
 from collectors.base import ConnectionLost
 from collectors.context import Context
 from collectors.samples import Sample, samples_table, was_read
@@ -56,7 +58,7 @@ class Sampler:
     async def step(self) -> None:
         """Read every queue once; show and write what was read."""
         try:
-            samples = await self._guarded(self.source.read)
+            samples, table = await self._guarded(self._read)
         except BaseException:
             self._board.forget(self.name)  # a number that nobody reads any more must not look alive
             raise
@@ -65,9 +67,12 @@ class Sampler:
         self._metrics.queues.labels(self.name).set(len(samples))
         self._metrics.unread_queues.labels(self.name).set(sum(not was_read(sample) for sample in samples))
         if samples:
-            table = samples_table(samples, self._broker, self.name)
             await self._writer.do(lambda bronze: bronze.append("queue_samples", table))
             self._metrics.records.labels(self.name).inc(len(samples))
+
+    async def _read(self) -> tuple[Sequence[Sample], pa.Table]:
+        samples = await self.source.read()
+        return samples, samples_table(samples, self._broker, self.name)
 
     async def close(self) -> None:
         """Disconnect."""

@@ -143,13 +143,14 @@ class Odd:
 
     def __init__(self) -> None:
         self.sound = False
+        self.depth = 3
 
     async def open(self) -> None:
         pass
 
     async def read(self) -> list[Sample]:
         if self.sound:
-            return [Sample("orders", 1, depth=3)]
+            return [Sample("orders", 1, depth=self.depth)]
         raise KeyError("messages")
 
     async def close(self) -> None:
@@ -169,6 +170,10 @@ def test_an_answer_that_nobody_foresaw_is_a_lost_connection_and_ends_no_other_co
         for _ in range(2):
             with pytest.raises(ConnectionLost, match=r"'mq' gave an answer that cannot be read \(KeyError\)"):
                 await sampler.step()
+        assert not board.newest()
+        source.sound, source.depth = True, 10**30  # of which no table can hold a row
+        with pytest.raises(ConnectionLost, match="OverflowError"):
+            await sampler.step()
         assert not board.newest()
 
     asyncio.run(work())
