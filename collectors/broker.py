@@ -42,11 +42,14 @@ class Secret(Settings):
             return value
         assert self.file is not None
         try:
-            return self.file.expanduser().read_text(encoding="utf-8").strip()
+            held = self.file.expanduser().read_text(encoding="utf-8").strip()
         except OSError as error:
             raise UserError(f"{what} cannot be read from {self.file}: {error.strerror}", "mend the path") from None
         except UnicodeDecodeError:
             raise UserError(f"{what} in {self.file} is no text in UTF-8", "mend the file") from None
+        if not held:
+            raise UserError(f"{what} is to come from {self.file}, which is empty", "write it there")
+        return held
 
 
 class Tls(Settings):

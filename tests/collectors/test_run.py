@@ -177,9 +177,10 @@ def test_settings_that_cannot_work_are_one_clear_line(tmp_path: Path, broker: di
         run(settings("nats://127.0.0.1:1", broker=broker, connect_grace=0.3), tmp_path, threading.Event())
 
 
-def test_a_secret_that_is_no_text_is_one_clear_line_without_it(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_bytes(b"wr0ng\xff")
-    with pytest.raises(UserError, match="is no text in UTF-8") as raised:
+@pytest.mark.parametrize(("held", "fault"), [(b"wr0ng\xff", "is no text in UTF-8"), (b" \n", "which is empty")])
+def test_a_secret_that_is_none_is_one_clear_line_without_it(tmp_path: Path, held: bytes, fault: str) -> None:
+    (tmp_path / "secret").write_bytes(held)
+    with pytest.raises(UserError, match=fault) as raised:
         Secret(file=tmp_path / "secret").read("the token of broker 'mq'")
     assert "wr0ng" not in str(raised.value)
 
