@@ -155,7 +155,8 @@ class Recorder:
         return Poll(self._polls, (broker or self.broker, queue, subscriber))
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Send at once, and wait at most ``timeout`` seconds; whether all was accepted that was recorded before."""
+        """Send at once, and wait at most ``timeout`` seconds; whether all is accepted, what others record meanwhile
+        included."""
         deadline = time.monotonic() + timeout
         while not (done := self._sender.idle) and time.monotonic() < deadline and not self._closed:
             self._sender.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from sojourn.client.adapters.boto3 import RecordingSqs
 from sojourn.client.adapters.confluent_kafka import RecordingConsumer, RecordingProducer
 from sojourn.client.adapters.pika import RecordingChannel
 from sojourn.client.adapters.redis import RecordingRedis
+from sojourn.client.adapters.wrapping import Deliveries
 from tests.client.collector import Collector, collecting
 from tests.support.elasticmq import ElasticMq
 from tests.support.kafka import KafkaServer
@@ -399,6 +401,28 @@ class TestKafka:
         assert reports[0][0] is not None
         assert recorder.flush()
         assert collector.events == []
+
+
+def test_a_child_forked_while_a_delivery_is_told_tells_its_own(recorder: sojourn.Recorder) -> None:
+    deliveries = Deliveries(recorder)
+    with deliveries._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if deliveries._lock.acquire(timeout=5) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_claimed_entry_that_was_deleted_is_no_delivery(
+    recorder: sojourn.Recorder, life: Callable[[str], Life]
+) -> None:
+    class Redis6:
+        """Redis 7, which the tests have, leaves such entries out."""
+
+        def xautoclaim(self, *_: Any) -> list[Any]:
+            return [b"0-0", [(None, None), (b"1-1", {b"tenant": b"acme"})]]
+
+    RecordingRedis(Redis6(), recorder).xautoclaim("s", "g", "c", 0)
+    assert life("s") == [("received", 2, "acme", "g", None)]
 
 
 def test_an_adapter_passes_on_what_it_does_not_know(recorder: sojourn.Recorder, tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ class RecordingRedis(Wrapped):
 
     def _claimed(self, name: Any, groupname: Any, entries: Iterable[Any]) -> None:
         for entry_id, fields in entries:
-            self._received(as_text(name) or "", as_text(groupname), entry_id, fields, 2)
+            if entry_id is not None:  # Redis before 7 has nothing in the place of an entry that was deleted
+                self._received(as_text(name) or "", as_text(groupname), entry_id, fields, 2)
 
     def _received(self, stream: str, group: str | None, entry: Any, fields: Any, attempt: int) -> None:
         entry_id = as_text(entry) or ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
@@ -57,8 +59,13 @@ class Deliveries:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._lock = threading.Lock()
         self._open: dict[Hashable, Delivery] = {}
+        self.unlock()
+        _LIVING.add(self)
+
+    def unlock(self) -> None:
+        """A fresh lock, for the child of a fork, which may go on with what its parent received."""
+        self._lock = threading.Lock()
 
     def received(self, key: Hashable, delivery: Delivery) -> None:
         """Record that ``delivery`` arrived, and remember it under ``key``."""
@@ -93,6 +100,18 @@ class Deliveries:
         with self._lock:
             for key in [key for key in self._open if wanted(key)]:
                 del self._open[key]
+
+
+_LIVING: weakref.WeakSet[Deliveries] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for deliveries in list(_LIVING):
+        deliveries.unlock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def as_text(value: object) -> str | None:
