@@ -45,7 +45,6 @@ name = {policy}
 kind = "aimd"
 dry_run = false # the default only decides and writes down what it would do
 floor = 5.0
-min_coverage = 0.5 # the queue grows so fast that events, a second behind the broker's count, look incomplete
 cooldown_seconds = 12.0 # longer than the window: judge a limit by what came after it
 lease_seconds = 30.0
 
