@@ -125,7 +125,7 @@ def test_the_lake_knows_the_ages_that_the_application_logged(
         if world.broker is not None:
             settings["brokers"] = [{"name": kind, **world.broker}]
         if world.spans:
-            settings["receive"] = {"enabled": True, "grpc_port": None, "http_port": port}
+            settings["receive"] = {"enabled": True, "grpc_port": 0, "http_port": port}
         chosen = CollectSettings.model_validate(settings)
         journal, root = tmp_path / "journal", tmp_path / "lake"
         otlp = f"http://127.0.0.1:{port}" if world.spans else None
