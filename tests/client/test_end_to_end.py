@@ -43,7 +43,7 @@ class Receiver:
     def __init__(self, root: Path) -> None:
         self.root = root
         (self.port,) = free_ports(1)
-        receive = {"enabled": True, "http_port": self.port, "grpc_port": None}
+        receive = {"enabled": True, "http_port": self.port, "grpc_port": 0}
         self._settings = CollectSettings.model_validate({"receive": receive, "flush_interval": 0.05})
         self._process: subprocess.Popen[bytes] | None = None
 
