@@ -135,11 +135,15 @@ class KafkaBronze:
         try:
             yield
         except KafkaException as error:
-            if self._cluster is not None:
-                self._cluster.renew()
+            self._renew()
             raise explained(error, self._settings.bootstrap) from None
         except TimeoutError:  # of our own waiting, where the client's has not yet ended
+            self._renew()
             raise ConnectionLost(f"Kafka at {self._settings.bootstrap}, the transport, does not answer") from None
+
+    def _renew(self) -> None:
+        if self._cluster is not None:
+            self._cluster.renew()
 
 
 def source_of(app_id: str) -> str:
