@@ -286,9 +286,11 @@ class Reference(Sampled):
         Before any event the broker's samples are all that is known.
         """
         if not self._has_events(queue, second):
-            age = self._sampled_age(queue, second)
+            newest, age = self._newest_reading(queue, second), self._sampled_age(queue, second)
+            if newest is not None and newest.get("dead_letter_for"):
+                return None
             if age is None:
-                return "fast" if self._there(self._newest_reading(queue, second)) == 0 else None
+                return "fast" if self._there(newest) == 0 else None
             return "backlogged" if age > self.target else "fast"
         age = self._queue_age(queue, second, set())
         if age is None and any(self._state(key, second)["backlog"] for key in self._tenants(queue)):

@@ -76,7 +76,10 @@ class Sampled:
 
     def _sampled_drain(self, queue: Queue, second: int) -> Row:
         """Whether what the broker holds grows or falls, from the changes between the samples of the window."""
-        there = self._there(self._newest_reading(queue, second))
+        newest = self._newest_reading(queue, second)
+        if newest is not None and newest.get("dead_letter_for"):  # nobody is meant to consume them
+            return {"drain_state": None, "drain_eta_seconds": None}
+        there = self._there(newest)
         changes, spans, acks = [], [], []
         for before, after in self._sample_pairs(queue, second):
             if (now := self._there(after)) is not None and (then := self._there(before)) is not None:

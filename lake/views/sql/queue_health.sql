@@ -26,8 +26,8 @@ SELECT
   dlq_depth,
   mode,
   CASE WHEN mode IS NOT NULL THEN timestamp_micros(mode_since_us) END AS mode_since,
-  CASE WHEN has_events THEN $drain_state ELSE $sampled_drain_state END AS drain_state,
-  CASE WHEN has_events THEN $drain_eta ELSE $sampled_drain_eta END AS drain_eta_seconds,
+  CASE WHEN has_events THEN $drain_state WHEN NOT dead_letters THEN $sampled_drain_state END AS drain_state,
+  CASE WHEN has_events THEN $drain_eta WHEN NOT dead_letters THEN $sampled_drain_eta END AS drain_eta_seconds,
   CASE
     WHEN there > 0 THEN CAST(backlog_when_sampled AS DOUBLE) / CAST(there AS DOUBLE)
     WHEN there = 0 AND backlog_when_sampled = 0 THEN CAST(1 AS DOUBLE)

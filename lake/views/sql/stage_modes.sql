@@ -9,6 +9,7 @@ WITH aged AS (
     n.newest.in_flight AS broker_in_flight,
     -- Where a broker does not count what is in flight apart, as Kafka's lag, its depth holds it.
     n.newest.depth + COALESCE(n.newest.in_flight, 0) AS there,
+    n.newest.serves IS NOT NULL AS dead_letters,
     n.newest.staleness AS sample_staleness_seconds,
     CASE
       WHEN q.has_events THEN $oldest_age
@@ -30,6 +31,7 @@ moded AS (
   SELECT
     *,
     CASE
+      WHEN dead_letters AND NOT has_events THEN NULL -- nobody is meant to consume them
       WHEN oldest_age_seconds IS NULL AND CASE WHEN has_events THEN backlog > 0 ELSE COALESCE(there > 0, TRUE) END THEN NULL
       WHEN oldest_age_seconds > $target THEN 'backlogged'
       ELSE 'fast'

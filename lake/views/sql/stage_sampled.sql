@@ -7,7 +7,8 @@ SELECT
   -- A struct, so that a value which the newest sample lacks is null in every engine, not an older one.
   MAX_BY(
     named_struct(
-      'depth', depth, 'in_flight', in_flight, 'staleness', staleness_seconds, 'oldest_age', oldest_age_seconds
+      'depth', depth, 'in_flight', in_flight, 'staleness', staleness_seconds, 'oldest_age', oldest_age_seconds,
+      'serves', dead_letter_for
     ),
     read_us
   ) AS newest,
