@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import Broker, Secret, Settings, without_secrets
+from collectors.broker import Broker, Settings, without_secrets
 from collectors.kafka.tap.settings import TapSettings
+from lake.secret import Secret
 
 
 class Selection(Settings):

@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from collectors.broker import NetworkBroker, Secret, Settings, each_once, named
+from collectors.broker import NetworkBroker, Settings, each_once, named
+from lake.secret import Secret
 
 
 class StreamSettings(Settings):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from collectors.broker import Secret, Settings
+from collectors.broker import Settings
+from lake.secret import Secret
 
 _MIB = 1024 * 1024
 

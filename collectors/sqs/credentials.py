@@ -10,8 +10,8 @@ from botocore.exceptions import BotoCoreError
 from botocore.session import Session
 
 from collectors.base import CredentialsRefused
-from collectors.broker import Secret
 from collectors.sqs.settings import SqsBroker
+from lake.secret import Secret
 
 _MEND = "set access_key_id and secret_access_key, a profile, or what the AWS command line needs"
 

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from collectors.broker import Secret, Settings, Tls
+from collectors.broker import Settings, Tls
 from collectors.kafka.settings import KafkaBroker
+from lake.secret import Secret
 
 
 class TransportSettings(Settings):

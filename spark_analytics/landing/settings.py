@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lake.errors import UserError
+from lake.secret import Secret
 
 _LOGIN = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -19,29 +19,6 @@ _LOGIN = {
 
 class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Secret(_Settings):
-    """Where a secret stands: an environment variable or a file."""
-
-    env: str | None = None
-    file: Path | None = None
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Secret:
-        if (self.env is None) == (self.file is None):
-            raise ValueError('give either env = "NAME" or file = "path"')
-        return self
-
-    def read(self) -> str:
-        """The secret; UserError if it is not there."""
-        if self.env is not None:
-            value = os.environ.get(self.env)
-            if not value:
-                raise UserError(f"Kafka's password is to come from {self.env}, which is not set", "set it")
-            return value
-        assert self.file is not None
-        return _text(self.file).strip()
 
 
 class Tls(_Settings):
@@ -98,7 +75,7 @@ class TransportSettings(_Settings):
         config["security.protocol"] = sasl + ("SSL" if self.tls.enabled else "PLAINTEXT")
         if self.user is not None:
             assert self.password is not None
-            user, password = _quoted(self.user), _quoted(self.password.read())
+            user, password = _quoted(self.user), _quoted(self.password.read("Kafka's password"))
             config["sasl.mechanism"] = self.mechanism
             config["sasl.jaas.config"] = f"{_LOGIN[self.mechanism]} required username={user} password={password};"
         if self.tls.ca is not None:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.broker import Secret
 from collectors.run import collect, run
 from collectors.selfmetrics import SelfMetrics
 from collectors.settings import CollectSettings
 from lake.errors import SojournError, UserError
+from lake.secret import Secret
 from tests.collectors.support import collecting, make_queue, settings
 from tests.support.nats import NatsServer
 from tests.support.ports import free_ports

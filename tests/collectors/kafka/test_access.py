@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.broker import Secret
 from collectors.kafka.connection import connection
 from lake.errors import UserError
+from lake.secret import Secret
 from tests.collectors.kafka.reading import read, settings
 from tests.support.kafka import PASSWORD, USER, KafkaServer
 

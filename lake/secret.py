@@ -1,0 +1,45 @@
+"""Secrets by reference: settings say where one stands, never what it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from lake.errors import UserError
+
+
+class Secret(BaseModel):
+    """Where a secret stands: an environment variable or a file. The secret itself is never in the settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    env: str | None = None
+    file: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Secret:
+        if (self.env is None) == (self.file is None):
+            raise ValueError('give either env = "NAME" or file = "path"')
+        return self
+
+    def read(self, what: str) -> str:
+        """The secret; UserError, which names ``what`` and the place but never the value, if it is not there."""
+        if self.env is not None:
+            value = os.environ.get(self.env)
+            if not value:
+                raise UserError(
+                    f"{what} is to come from the environment variable {self.env}, which is not set", "set it"
+                )
+            return value
+        assert self.file is not None
+        try:
+            held = self.file.expanduser().read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise UserError(f"{what} cannot be read from {self.file}: {error.strerror}", "mend the path") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{what} in {self.file} is no text in UTF-8", "mend the file") from None
+        if not held:
+            raise UserError(f"{what} is to come from {self.file}, which is empty", "write it there")
+        return held
