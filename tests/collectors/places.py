@@ -96,6 +96,7 @@ def rabbitmq_place(folder: Path) -> Place:
             channel.queue_declare(queue, durable=True)
             for _ in range(number):
                 channel.basic_publish("", queue, b"x", pika.BasicProperties(delivery_mode=2))
+    server.ctl("eval", "mnesia:sync_log().")  # else a crash may forget the queue that was declared last
     broker = {"kind": "rabbitmq", "url": server.url, "user": server.user, "password": {"env": PASSWORD}}
     told = {("orders", None): {"depth": 3, "in_flight": 0}, ("events", None): {"depth": 0, "in_flight": 0}}
     return Place(server, broker, told)

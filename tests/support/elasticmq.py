@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.support.jars import java_command
 from tests.support.ports import free_ports
+from tests.support.process import ServerProcess
 from tests.support.waiting import wait_until
 
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -27,23 +28,17 @@ class Refused(Exception):
     """The server answered with an error; its type is the text."""
 
 
-class ElasticMq:
+class ElasticMq(ServerProcess):
     """One server. Its port outlasts ``kill`` and ``start``; queues and messages, which it keeps in memory, do not."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(folder)
         (self.port,) = free_ports(1)
 
     @property
     def url(self) -> str:
         """Where clients connect."""
         return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def log(self) -> str:
-        """What the server has said."""
-        return (self._folder / "log").read_text(errors="replace")
 
     def settings(self, **changes: Any) -> dict[str, Any]:
         """A broker in ``[[collect.brokers]]`` that watches it closely; the server takes any credentials."""
@@ -111,33 +106,6 @@ class ElasticMq:
     def address(self, queue: str) -> str:
         """The address of a queue."""
         return f"{self.url}/000000000000/{queue}"
-
-    def kill(self) -> None:
-        """End the server at once, as a crash would (SIGKILL)."""
-        self._end(crash=True)
-
-    def stop(self) -> None:
-        """End the server in order; nothing happens if it does not run."""
-        self._end(crash=False)
-
-    def restart(self) -> None:
-        """Kill the server and start it again on the same port."""
-        self.kill()
-        self.start()
-
-    def _end(self, *, crash: bool) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if crash:
-            process.kill()
-        else:
-            process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def prepare(server: ElasticMq) -> None:

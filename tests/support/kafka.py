@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 
 from tests.support.jars import java_command
 from tests.support.ports import free_ports
+from tests.support.process import ServerProcess
 from tests.support.servers import program
 from tests.support.waiting import wait_until
 
@@ -30,7 +31,7 @@ USER, PASSWORD = "watcher", "watchers-secret"
 _JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 
 
-class KafkaServer:
+class KafkaServer(ServerProcess):
     """One broker; its ports and stored topics outlast ``kill`` and ``start``.
 
     ``bootstrap`` asks for nothing, ``sasl_bootstrap`` for USER and PASSWORD by SASL (PLAIN or SCRAM-SHA-512), and
@@ -38,6 +39,8 @@ class KafkaServer:
     whoever comes without credentials may do anything. ``properties`` are added to the broker's own configuration.
     ``joining``: a broker that runs, whose cluster this one joins as the second.
     """
+
+    patience = 15
 
     def __init__(
         self,
@@ -47,11 +50,10 @@ class KafkaServer:
         properties: Mapping[str, str] | None = None,
         joining: KafkaServer | None = None,
     ) -> None:
-        self._folder = folder
+        super().__init__(folder)
         self._heap = heap
         self._joining = joining
         self._cluster = joining._cluster if joining else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._process: subprocess.Popen[bytes] | None = None
         self.port, self.sasl_port, self.tls_port, self.controller_port = free_ports(4)
         self.certificate = folder / "keystore.pem"
         self._properties = self._own_properties() | dict(properties or {})
@@ -83,11 +85,6 @@ class KafkaServer:
         """The broker's process."""
         assert self._process is not None, "it does not run"
         return self._process.pid
-
-    @property
-    def log(self) -> str:
-        """What the broker has said."""
-        return (self._folder / "log").read_text(errors="replace")
 
     def _own_properties(self) -> dict[str, str]:
         jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -234,33 +231,6 @@ class KafkaServer:
                 assert done.error is None, done.error
         finally:
             consumer.close()
-
-    def kill(self) -> None:
-        """End the broker at once, as a crash would (SIGKILL)."""
-        self._end(crash=True)
-
-    def stop(self) -> None:
-        """End the broker in order; nothing happens if it does not run."""
-        self._end(crash=False)
-
-    def restart(self) -> None:
-        """Kill the broker and start it again on the same ports and store."""
-        self.kill()
-        self.start()
-
-    def _end(self, *, crash: bool) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if crash:
-            process.kill()
-        else:
-            process.terminate()
-        try:
-            process.wait(timeout=15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _self_signed(file: Path) -> None:

@@ -7,17 +7,17 @@ import urllib.request
 from pathlib import Path
 
 from tests.support.ports import free_ports
+from tests.support.process import ServerProcess
 from tests.support.servers import program
 from tests.support.waiting import wait_until
 
 
-class NatsServer:
+class NatsServer(ServerProcess):
     """One ``nats-server``; its ports and stored streams outlast ``kill`` and ``start``."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        self._folder = folder
+        super().__init__(folder)
         self._arguments = arguments
-        self._process: subprocess.Popen[bytes] | None = None
         self.port, self.monitor_port = free_ports(2)
 
     @property
@@ -29,11 +29,6 @@ class NatsServer:
     def monitor_url(self) -> str:
         """The HTTP monitoring endpoint, without a closing slash."""
         return f"http://127.0.0.1:{self.monitor_port}"
-
-    @property
-    def log(self) -> str:
-        """What the server has said."""
-        return (self._folder / "log").read_text(errors="replace")
 
     def start(self) -> None:
         """Start the server and wait until JetStream answers."""
@@ -53,30 +48,3 @@ class NatsServer:
                 return bool(answer.status == 200)
         except OSError:
             return False
-
-    def kill(self) -> None:
-        """End the server at once, as a crash would (SIGKILL)."""
-        self._end(crash=True)
-
-    def stop(self) -> None:
-        """End the server in order; nothing happens if it does not run."""
-        self._end(crash=False)
-
-    def restart(self) -> None:
-        """Kill the server and start it again on the same ports and store."""
-        self.kill()
-        self.start()
-
-    def _end(self, *, crash: bool) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if crash:
-            process.kill()
-        else:
-            process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()

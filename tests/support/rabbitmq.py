@@ -16,6 +16,7 @@ import pika
 
 from tests.support.certificates import make_certificates
 from tests.support.ports import free_ports
+from tests.support.process import ServerProcess
 from tests.support.servers import require_server
 from tests.support.waiting import wait_until
 
@@ -28,7 +29,7 @@ management.sample_retention_policies.detailed.minute = 1
 """
 
 
-class RabbitServer:
+class RabbitServer(ServerProcess):
     """One ``rabbitmq-server``; its ports and durable queues outlast ``kill`` and ``start``.
 
     Statistics are renewed each second or so rather than each five, so that tests need not wait for them; ``slow``
@@ -38,11 +39,10 @@ class RabbitServer:
     user, password = "guest", "guest"
 
     def __init__(self, folder: Path, *, slow: bool = False, tls: bool = False) -> None:
-        self._folder = folder
+        super().__init__(folder)
         self._slow = slow
         self.certificates = make_certificates(folder / "certificates") if tls else None
         self.tls_port, self.tls_api_port = free_ports(2)
-        self._process: subprocess.Popen[bytes] | None = None
         self.port, self.api_port, self.metrics_port, self._dist_port, self._epmd_port = free_ports(5)
         self.node = f"sojourn-{self.port}@localhost"
 
@@ -176,19 +176,6 @@ class RabbitServer:
             **options,
         )
         return pika.BlockingConnection(parameters)
-
-    def kill(self) -> None:
-        """End the node at once, as a crash would (SIGKILL)."""
-        self._end(crash=True)
-
-    def stop(self) -> None:
-        """End the node in order; nothing happens if it does not run."""
-        self._end(crash=False)
-
-    def restart(self) -> None:
-        """Kill the node and start it again on the same ports and store."""
-        self.kill()
-        self.start()
 
     def _end(self, *, crash: bool) -> None:
         process, self._process = self._process, None

@@ -9,33 +9,28 @@ from typing import Any
 import redis
 
 from tests.support.ports import free_ports
+from tests.support.process import ServerProcess
 from tests.support.servers import program
 from tests.support.waiting import wait_until
 
 
-class RedisServer:
+class RedisServer(ServerProcess):
     """One ``redis-server``; its port and what it saved outlast ``kill`` and ``start``.
 
     ``arguments`` are the server's own, as in ``("--requirepass", "secret")``; ``tls``: it speaks nothing else.
     """
 
     def __init__(self, folder: Path, *arguments: str, password: str | None = None, tls: Path | None = None) -> None:
-        self._folder = folder
+        super().__init__(folder)
         self._arguments = arguments
         self._password = password
         self._tls = tls
-        self._process: subprocess.Popen[bytes] | None = None
         (self.port,) = free_ports(1)
 
     @property
     def url(self) -> str:
         """Where clients connect."""
         return f"redis://127.0.0.1:{self.port}/0"
-
-    @property
-    def log(self) -> str:
-        """What the server has said."""
-        return (self._folder / "log").read_text(errors="replace")
 
     @property
     def pid(self) -> int | None:
@@ -70,33 +65,6 @@ class RedisServer:
                 return bool(client.ping())
             except (redis.ConnectionError, redis.TimeoutError):
                 return False
-
-    def kill(self) -> None:
-        """End the server at once, as a crash would (SIGKILL)."""
-        self._end(crash=True)
-
-    def stop(self) -> None:
-        """End the server in order; nothing happens if it does not run."""
-        self._end(crash=False)
-
-    def restart(self) -> None:
-        """Kill the server and start it again on the same port."""
-        self.kill()
-        self.start()
-
-    def _end(self, *, crash: bool) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if crash:
-            process.kill()
-        else:
-            process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def prepare(server: RedisServer) -> dict[str, dict[str, int]]:
