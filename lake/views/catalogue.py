@@ -27,7 +27,7 @@ def bucket_value_sql(index: str) -> str:
 
 def _age_of(second: str) -> str:
     """SQL for the age, at the row's data time, of a message enqueued in unix second ``second``."""
-    micros = f"CAST(q.as_of_us - {second} * 1000000 AS DOUBLE) / CAST(1000000 AS DOUBLE)"
+    micros = f"CAST(as_of_us - {second} * 1000000 AS DOUBLE) / CAST(1000000 AS DOUBLE)"
     return f"CASE WHEN {second} IS NOT NULL THEN GREATEST(CAST(0 AS DOUBLE), {micros}) END"
 
 
@@ -68,7 +68,31 @@ def _window_seconds(row: str, first_second: str) -> str:
     )
 
 
-_FORMULAS = {
+#: Seconds without arrivals after which a noisy tenant is quiet again.
+QUIET_AFTER = 300
+
+_THRESHOLD = (
+    "GREATEST(CAST(0.1 AS DOUBLE), LEAST(CAST(0.6 AS DOUBLE), CAST(2 AS DOUBLE) / GREATEST(active_tenants, 1)))"
+)
+_ENTERS = (
+    "(queue_ready - ready > 0 AND ((in_flight >= 30 AND in_flight > threshold * queue_in_flight) "
+    "OR window_processing_sum > threshold * queue_processing_sum))"
+)
+_TURNS_QUIET = (
+    f"backlog = 0 OR (ready = 0 AND NOT enters) OR at_second - COALESCE(last_arrival_second, 0) >= {QUIET_AFTER}"
+)
+_QUEUE_OLDEST_AGE = (
+    f"CASE WHEN has_events THEN {_age_of('oldest_second')} WHEN there > 0 OR there IS NULL THEN told_age_seconds "
+    "+ GREATEST(CAST(0 AS DOUBLE), CAST(as_of_us - sampled_us AS DOUBLE) / CAST(1000000 AS DOUBLE)) END"
+)
+# A dead-letter queue has none: nobody is meant to consume it.
+_MODE = (
+    "CASE WHEN dead_letters AND NOT has_events THEN NULL "
+    "WHEN oldest_age_seconds IS NULL AND ((has_events AND backlog > 0) OR (NOT has_events AND (there > 0 OR there IS NULL))) "
+    "THEN NULL WHEN oldest_age_seconds > $target THEN 'backlogged' ELSE 'fast' END"
+)
+
+FORMULAS = {
     "apart": "100000000000",
     "level_second": _level_second("e.at_second"),
     "sample_second": _level_second("s.at_second"),
@@ -78,8 +102,19 @@ _FORMULAS = {
     "drain_eta": _DRAIN_ETA,
     "sampled_drain_state": _SAMPLED_DRAIN_STATE,
     "sampled_drain_eta": _SAMPLED_DRAIN_ETA,
-    "oldest_age": _age_of("o.oldest_second"),
-    "quiet_oldest_age": _age_of("o.quiet_oldest_second"),
+    "backlog": "GREATEST(0, backlog_sum)",
+    "in_flight": "GREATEST(0, in_flight_sum)",
+    "delayed": "GREATEST(0, delayed_sum)",
+    "ready": "GREATEST(0, GREATEST(0, backlog_sum) - GREATEST(0, in_flight_sum) - GREATEST(0, delayed_sum))",
+    "finished": "(p.completed + p.dead_lettered + p.expired + p.sidelined)",
+    "busy": "(p.started - p.completed - (p.dead_lettered + p.expired + p.sidelined - p.finished_unreceived))",
+    "threshold": _THRESHOLD,
+    "enters": _ENTERS,
+    "turns_quiet": _TURNS_QUIET,
+    "oldest_age": _age_of("oldest_second"),
+    "queue_oldest_age": _QUEUE_OLDEST_AGE,
+    "quiet_oldest_age": _age_of("quiet_oldest_second"),
+    "mode": _MODE,
     "bucket_value": bucket_value_sql("bucket"),
     "p50_value": bucket_value_sql("r.p50"),
     "p90_value": bucket_value_sql("r.p90"),
@@ -92,7 +127,7 @@ def _read(file: str) -> str:
 
 
 def _view(name: str, file: str, public: tuple[Column, ...] = (), **parts: str) -> View:
-    return View(name, Template(_read(file)).safe_substitute({**_FORMULAS, **parts}), public)
+    return View(name, Template(_read(file)).safe_substitute({**FORMULAS, **parts}), public)
 
 
 def _stage(name: str) -> View:

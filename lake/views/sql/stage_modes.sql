@@ -1,6 +1,6 @@
 -- Queues with the age of their oldest message and the mode that follows from it. Unknown age, unknown mode. Where there
 -- are no events, the broker's own word counts; where there are, its word is compared with what they said in that second.
-WITH aged AS (
+WITH told AS (
   SELECT
     q.*,
     CASE WHEN b.has_events THEN b.backlog END AS backlog_when_sampled,
@@ -10,14 +10,10 @@ WITH aged AS (
     -- Where a broker does not count what is in flight apart, as Kafka's lag, its depth holds it.
     n.newest.depth + COALESCE(n.newest.in_flight, 0) AS there,
     n.newest.serves IS NOT NULL AS dead_letters,
+    n.newest.oldest_age AS told_age_seconds,
     n.newest.staleness AS sample_staleness_seconds,
-    CASE
-      WHEN q.has_events THEN $oldest_age
-      WHEN n.newest.depth + COALESCE(n.newest.in_flight, 0) > 0 OR n.newest.depth + COALESCE(n.newest.in_flight, 0) IS NULL
-        THEN n.newest.oldest_age
-          + GREATEST(CAST(0 AS DOUBLE), CAST(q.as_of_us - n.sampled_us AS DOUBLE) / CAST(1000000 AS DOUBLE))
-    END AS oldest_age_seconds,
-    $quiet_oldest_age AS quiet_oldest_age_seconds
+    o.oldest_second,
+    o.quiet_oldest_second
   FROM stage_queues AS q
   LEFT JOIN stage_queue_oldest AS o
     ON o.broker = q.broker AND o.queue = q.queue AND o.subscriber = q.subscriber AND o.at_second = q.at_second
@@ -27,16 +23,11 @@ WITH aged AS (
     ON b.broker = q.broker AND b.queue = q.queue AND b.subscriber = q.subscriber AND b.at_second = q.sample_second
   WHERE q.changed = 1 OR q.is_now = 1
 ),
+aged AS (
+  SELECT *, $queue_oldest_age AS oldest_age_seconds, $quiet_oldest_age AS quiet_oldest_age_seconds FROM told
+),
 moded AS (
-  SELECT
-    *,
-    CASE
-      WHEN dead_letters AND NOT has_events THEN NULL -- nobody is meant to consume them
-      WHEN oldest_age_seconds IS NULL AND CASE WHEN has_events THEN backlog > 0 ELSE COALESCE(there > 0, TRUE) END THEN NULL
-      WHEN oldest_age_seconds > $target THEN 'backlogged'
-      ELSE 'fast'
-    END AS mode
-  FROM aged
+  SELECT *, $mode AS mode FROM aged
 ),
 turned AS (
   SELECT

@@ -5,28 +5,20 @@
 WITH thresholds AS (
   SELECT
     *,
-    GREATEST(CAST(0.1 AS DOUBLE), LEAST(CAST(0.6 AS DOUBLE), CAST(2 AS DOUBLE) / GREATEST(active_tenants, 1)))
-      AS threshold
+    $threshold AS threshold
   FROM stage_shares
 ),
 judged AS (
   SELECT
     *,
-    queue_ready - ready > 0
-      AND (
-        (in_flight >= 30 AND in_flight > threshold * queue_in_flight)
-        OR window_processing_sum > threshold * queue_processing_sum
-      ) AS enters
+    $enters AS enters
   FROM thresholds
 ),
 timed AS (
   SELECT
     *,
     CASE WHEN enters THEN at_second END AS entry_second,
-    CASE
-      WHEN backlog = 0 OR (ready = 0 AND NOT enters) OR at_second - COALESCE(last_arrival_second, 0) >= 300
-        THEN at_second
-    END AS quiet_second
+    CASE WHEN $turns_quiet THEN at_second END AS quiet_second
   FROM judged
 )
 SELECT

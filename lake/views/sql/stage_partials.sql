@@ -11,15 +11,8 @@ SELECT
   CASE WHEN c.subscriber = p.subscriber THEN p.received ELSE 0 END AS received,
   CASE WHEN c.subscriber = p.subscriber THEN p.retries ELSE 0 END AS retries,
   CASE WHEN c.subscriber = p.subscriber THEN p.dead_lettered ELSE 0 END AS dead_lettered,
-  CASE
-    WHEN c.subscriber = p.subscriber THEN p.completed + p.dead_lettered + p.expired + p.sidelined
-    ELSE 0
-  END AS finished,
-  CASE
-    WHEN c.subscriber = p.subscriber
-      THEN p.started - p.completed - (p.dead_lettered + p.expired + p.sidelined - p.finished_unreceived)
-    ELSE 0
-  END AS busy,
+  CASE WHEN c.subscriber = p.subscriber THEN $finished ELSE 0 END AS finished,
+  CASE WHEN c.subscriber = p.subscriber THEN $busy ELSE 0 END AS busy,
   CASE WHEN c.subscriber = p.subscriber THEN COALESCE(p.processing_count, 0) ELSE 0 END AS processing_count,
   CASE WHEN c.subscriber = p.subscriber THEN COALESCE(p.processing_sum, CAST(0 AS DOUBLE)) ELSE CAST(0 AS DOUBLE) END
     AS processing_sum,
