@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -22,6 +22,11 @@ log = logging.getLogger(__name__)
 
 #: Log entries between two checkpoints; a checkpoint each 10 commits, Delta's default, costs seconds of pauses.
 CHECKPOINT_INTERVAL = 100
+#: How long files and log entries stay after newer ones replaced them. Each of them is told again by every checkpoint:
+#: with a commit a second, Delta's own week would make each checkpoint half a million lines long.
+REPLACED_FOR = timedelta(hours=2)
+#: Statistics are kept of a gold table's first columns, by which readers narrow down: the log is much shorter for it.
+_INDEXED_COLUMNS = {"partials": 7, "marks": 8}
 #: How often an append is tried while others rewrite the table.
 MOST_TRIES = 10
 #: Rows that :meth:`Lake.scan` holds at once.
@@ -128,7 +133,7 @@ class Lake:
                 )
             try:
                 write_deltalake(table, rows, mode="append", commit_properties=properties)
-                self._write_checksum(name, table)
+                self.write_checksum(name)
                 return True
             except CommitFailedError as error:
                 # Somebody rewrote the table meanwhile. Appending depends on nothing that was there: try again.
@@ -166,16 +171,17 @@ class Lake:
     def compact(self, name: str) -> None:
         """Rewrite many small files into few; readers and streams see no change of data."""
         try:
-            table = self.ensure(name)
-            table.optimize.compact()
-            self._write_checksum(name, table)
-        except DeltaError as error:
-            log.warning("compaction of %s put off: %s", name, error)
+            self.ensure(name).optimize.compact()
+            self.write_checksum(name)
+        except (DeltaError, OSError) as error:
+            log.warning("compaction of %s put off: %s", name, first_line(error))
 
-    def _write_checksum(self, name: str, table: DeltaTable) -> None:
-        """Of bronze tables alone: they are what Spark follows as a stream."""
+    def write_checksum(self, name: str) -> None:
+        """Write the checksum of the version that was read or written last, where it is missing. Of bronze tables alone:
+        they are what Spark follows as a stream.
+        """
         if _spec(name).layer == "bronze":
-            self._checksums.setdefault(name, Checksums(self.path(name))).write(table.version())
+            self._checksums.setdefault(name, Checksums(self.path(name))).write(self._open[name].version())
 
 
 def _batches(path: Path, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
@@ -236,8 +242,24 @@ def _open_or_create(spec: TableSpec, path: Path) -> DeltaTable:
             schema=spec.schema,
             mode="ignore",
             partition_by=list(spec.partition_by) or None,
-            configuration={"delta.checkpointInterval": str(CHECKPOINT_INTERVAL)},
+            configuration=properties(spec.name),
         )
+
+
+def properties(name: str, replaced_for: timedelta = REPLACED_FOR) -> dict[str, str]:
+    """The Delta properties of table ``name``.
+
+    Writers clean up no log by themselves: maintenance does, which knows what streams have not read yet.
+    """
+    kept = f"interval {round(replaced_for.total_seconds())} seconds"
+    indexed = _INDEXED_COLUMNS.get(name)
+    return {
+        "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+        "delta.deletedFileRetentionDuration": kept,
+        "delta.logRetentionDuration": kept,
+        "delta.enableExpiredLogCleanup": "false",
+        **({"delta.dataSkippingNumIndexedCols": str(indexed)} if indexed else {}),
+    }
 
 
 def _grow(spec: TableSpec, table: DeltaTable) -> None:

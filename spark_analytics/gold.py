@@ -1,11 +1,9 @@
-"""Gold as the analytics write it: each micro-batch once, small files rolled together, and the way to start over."""
+"""Gold as the analytics write it: each micro-batch once, and the way to start over."""
 
 from __future__ import annotations
 
 import json
-import logging
 import shutil
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,9 +13,7 @@ from deltalake.exceptions import DeltaError
 from lake.errors import UserError, first_line
 from lake.store import Lake, LakeError
 from lake.tables import TABLES
-from spark_analytics.maintenance import Retention, roll_up
-
-log = logging.getLogger(__name__)
+from spark_analytics.maintenance.keeper import Keeper as Keeper  # job.py finds it here
 
 GOLD_TABLES = ("partials", "marks")
 _REBUILD = "compute gold anew from bronze: `sojourn analyze --rebuild`"
@@ -39,39 +35,6 @@ class Gold:
         """Append the batch to its tables; a table that has it is left alone. Partials last: they show that it is in."""
         for table in sorted(self._tables):
             self._lake.append(table, rows[table], app_id=self._query_id, version=batch_id)
-
-
-class Keeper:
-    """Keeps gold small each ``every`` batches, beside the stream, which never waits for it: rolls aged seconds up to
-    minutes and hours, and small files together."""
-
-    def __init__(self, root: Path, every: int, retention: Retention) -> None:
-        self._root = root
-        self._every = every
-        self._retention = retention
-        self._batches = 0
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
-        self._running: Future[None] | None = None
-
-    def count_batch(self) -> None:
-        """One batch more; starts the work when it is time and none is running."""
-        self._batches += 1
-        if self._every and self._batches >= self._every and (self._running is None or self._running.done()):
-            self._batches = 0
-            self._running = self._worker.submit(self._keep)
-
-    def close(self) -> None:
-        """Wait for the work that is running, if any."""
-        self._worker.shutdown(wait=True, cancel_futures=True)
-
-    def _keep(self) -> None:
-        lake = Lake(self._root)
-        try:
-            roll_up(lake, self._retention)
-            for table in GOLD_TABLES:
-                lake.compact(table)
-        except LakeError as error:
-            log.warning("maintenance put off: %s", error)
 
 
 def checkpoint_path(root: Path, query: str) -> Path:

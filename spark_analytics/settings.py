@@ -21,12 +21,30 @@ class AnalyzeSettings(BaseModel):
     max_bytes_per_trigger: int = Field(
         default=32 << 20, ge=1 << 16, description="bronze bytes in one batch: bounds memory while catching up"
     )
+    driver_bytes: int = Field(
+        default=64 << 20,
+        ge=0,
+        description="a batch of at most so many bytes is computed here, else by Spark's executors",
+    )
     shuffle_partitions: int = Field(default=2, ge=1, le=10_000, description="tasks of an aggregation; the core count")
     maintain_every: int = Field(
-        default=300, ge=0, description="batches between roll-ups and compactions of gold; 0 = never"
+        default=300, ge=0, description="batches between two rounds of maintenance beside the stream; 0 = never"
     )
     seconds_kept_minutes: int = Field(default=15, ge=5, description="how long history is told by the second")
     minutes_kept_hours: int = Field(default=24, ge=2, description="how long it is told by the minute; then by the hour")
+    hours_kept_days: int = Field(
+        default=400, ge=2, le=10_000, description="how long it is told at all; what is older becomes an opening balance"
+    )
+    marks_kept_hours: int = Field(
+        default=48, ge=1, description="how long a settled failure is remembered: how late its message's events may come"
+    )
+    bronze_kept_days: int = Field(default=0, ge=0, description="days of records kept as they were written; 0 = all")
+    replaced_kept_hours: int = Field(
+        default=2,
+        ge=1,
+        le=24 * 365,
+        description="how long replaced files and log entries stay: the reach of time travel",
+    )
     quick_start: bool = Field(
         default=False, description="start in half the time, catch up slower: for demonstrations and tests"
     )
@@ -35,4 +53,11 @@ class AnalyzeSettings(BaseModel):
 
     def retention(self) -> Retention:
         """How long each level of history is kept."""
-        return Retention(timedelta(minutes=self.seconds_kept_minutes), timedelta(hours=self.minutes_kept_hours))
+        return Retention(
+            seconds_for=timedelta(minutes=self.seconds_kept_minutes),
+            minutes_for=timedelta(hours=self.minutes_kept_hours),
+            hours_for=timedelta(days=self.hours_kept_days),
+            marks_for=timedelta(hours=self.marks_kept_hours),
+            bronze_for=timedelta(days=self.bronze_kept_days) if self.bronze_kept_days else None,
+            replaced_for=timedelta(hours=self.replaced_kept_hours),
+        )

@@ -20,6 +20,7 @@ from spark_analytics.transforms.lists import Integers, lists_of, one_chunk, sums
 KEY = ("broker", "queue", "subscriber", "tenant", "bucket_start")
 _GROUP = "group"
 _MICROS = 1_000_000
+_EPOCH = pa.scalar(0, pa.timestamp("us")).cast(TIMESTAMP)
 
 
 def rolled_up(partials: pa.Table, seconds: int) -> pa.Table:
@@ -30,6 +31,19 @@ def rolled_up(partials: pa.Table, seconds: int) -> pa.Table:
     if shorter.num_rows == 0:
         return longer
     return pa.concat_tables([longer, _merged(_in_buckets(shorter, seconds))])
+
+
+def opening_balance(partials: pa.Table, until_second: int) -> pa.Table:
+    """Rows of ``partials`` from before unix second ``until_second`` → one row a key, whose bucket reaches from 1970 to
+    there: counts and the cells of what is still in the backlog. Ages and processing times are null.
+    """
+    if partials.num_rows == 0:
+        return partials
+    for name, value in (("bucket_start", _EPOCH), ("bucket_seconds", pa.scalar(until_second, pa.int32()))):
+        position = partials.schema.get_field_index(name)
+        partials = partials.set_column(position, PARTIALS.schema.field(name), pa.repeat(value, partials.num_rows))
+    history = [field for field in PARTIALS.schema if field.nullable and field.name != "backlog_cells"]
+    return conform(_merged(partials).drop_columns([field.name for field in history]), PARTIALS.schema)
 
 
 def _in_buckets(rows: pa.Table, seconds: int) -> pa.Table:

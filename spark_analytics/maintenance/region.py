@@ -1,0 +1,71 @@
+"""A part of a table, read and replaced as one: the rows that meet every condition."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from lake.errors import first_line
+from lake.store import Lake, LakeError
+from lake.tables import TABLES
+
+log = logging.getLogger(__name__)
+
+#: How often a replacement is tried while others append rows of the same times.
+MOST_TRIES = 5
+
+Value = str | int | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Conditions ``(column, operator, value)``, all of which hold for its rows. The columns are never null."""
+
+    conditions: tuple[tuple[str, str, Value], ...]
+
+    def sql(self) -> str:
+        """The region as a predicate of Delta."""
+        return " AND ".join(f"{column} {operator} {_literal(value)}" for column, operator, value in self.conditions)
+
+    def read(self, table: DeltaTable, columns: list[str] | None = None) -> pa.Table:
+        """The region's rows in ``table``; files that cannot hold any are not opened."""
+        return table.to_pyarrow_table(columns=columns, filters=list(self.conditions))
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, datetime):
+        return f"'{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}'"
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+def replace(
+    lake: Lake, name: str, region: Region, change: Callable[[pa.Table], pa.Table | None]
+) -> tuple[int, int] | None:
+    """Replace the rows of ``region`` by what ``change`` makes of them, in one commit: the rows before and after.
+
+    The rows are read at the very version that the commit is checked against: what is appended in between is a conflict,
+    and they are read anew. None where others were quicker :data:`MOST_TRIES` times, or ``change`` wants nothing
+    changed: the table is as it was. LakeError where the table cannot be used.
+    """
+    try:
+        for _ in range(MOST_TRIES):
+            table = lake.ensure(name)
+            there = region.read(table).cast(TABLES[name].schema)
+            rows = change(there)
+            if rows is None:
+                return None
+            try:
+                write_deltalake(table, rows, mode="overwrite", predicate=region.sql())
+                return there.num_rows, rows.num_rows
+            except CommitFailedError as error:
+                log.debug("%s: %s", name, first_line(error))
+        log.info("others write to %s where %s: put off", name, region.sql())
+        return None
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise LakeError(f"table {name} cannot be maintained: {first_line(error)}") from error

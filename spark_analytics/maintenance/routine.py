@@ -1,0 +1,108 @@
+"""One round of upkeep over the whole lake: what ``sojourn maintain`` does, and the analysis beside its stream.
+
+Every step is one atomic commit, or removes what no commit needs any more: it may be killed at any instant, run twice at
+once, and beside any number of writers and readers; the next round finishes what one has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lake.store import Lake
+from lake.tables import TABLES
+from spark_analytics.maintenance import bronze, levels, marks, merging, opening, tidy
+from spark_analytics.maintenance.retention import Retention
+
+#: Told what is being done now, and to which table.
+Told = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done to one table: ``rows`` that it has less, old ``days`` dropped, and what replaced files went."""
+
+    table: str
+    rows: int
+    days: int
+    tidied: tidy.Tidied
+
+
+def keep(
+    lake: Lake,
+    retention: Retention,
+    *,
+    thorough: bool = True,
+    vacuum_hours: int | None = None,
+    now: datetime | None = None,
+    told: Told | None = None,
+) -> list[Done]:
+    """One round. Not ``thorough``: only what a stream of commits makes pressing by the minute.
+
+    SojournError where a table cannot be used, the disk is full or a stream's checkpoint is damaged; what was done until
+    then is done.
+    """
+    told = told or _ignore
+    now = now or datetime.now(UTC)
+    there = [name for name in TABLES if lake.exists(name)]
+    rows = dict.fromkeys(TABLES, 0)
+    if "partials" in there:
+        told("rolling up", "partials")
+        rows["partials"] += levels.roll_up(lake, retention, now)
+        if thorough:
+            told("folding old hours of", "partials")
+            rows["partials"] += opening.fold(lake, retention, now)
+    if thorough and {"partials", "marks"} <= set(there):
+        told("thinning", "marks")
+        rows["marks"] += marks.thin(lake, retention, now)
+    done = []
+    for name in there:
+        if not thorough and name not in merging.STEPS:
+            continue
+        days = 0
+        if thorough and retention.bronze_for is not None and name in bronze.TABLES_BY_DAY:
+            told("dropping old days of", name)
+            days = bronze.drop_days(lake, name, retention.bronze_for, now)
+        told("merging small files of", name)
+        merging.merge(lake, name, now)
+        tidied = tidy.Tidied()
+        if thorough:
+            told("tidying up", name)
+            tidy.set_properties(lake, name, retention.replaced_for)
+            tidied = tidy.tidy(lake, name, retention.replaced_for, now, dry_run=False, vacuum_hours=vacuum_hours)
+        done.append(Done(name, rows[name], days, tidied))
+    return done
+
+
+def preview(
+    lake: Lake, retention: Retention, *, vacuum_hours: int | None = None, now: datetime | None = None
+) -> list[Done]:
+    """What :func:`keep` would do now, as far as it can be told beforehand; ``rows`` are to be rolled up or dropped.
+
+    What the round itself replaces is not counted: it goes in a later one.
+    """
+    now = now or datetime.now(UTC)
+    done = []
+    for name in (name for name in TABLES if lake.exists(name)):
+        rows = 0
+        if name == "partials":
+            rows = levels.rows_due(lake, retention, now)
+        elif name == "marks" and lake.exists("partials"):
+            rows = marks.thinnable(lake, retention, now)
+        days = 0
+        if retention.bronze_for is not None and name in bronze.TABLES_BY_DAY:
+            days = len(bronze.old_days(lake, name, retention.bronze_for, now))
+        tidied = tidy.tidy(lake, name, retention.replaced_for, now, dry_run=True, vacuum_hours=vacuum_hours)
+        done.append(Done(name, rows, days, tidied))
+    return done
+
+
+def _ignore(doing: str, table: str) -> None:
+    """Nobody is watching."""
+
+
+def lock_path(root: Path) -> Path:
+    """The lock that keeps two maintenances from doing the same work; either would survive the other."""
+    return Lake(root).state_path("locks", "maintain.lock")

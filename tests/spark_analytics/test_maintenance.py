@@ -1,0 +1,229 @@
+"""Maintenance: less of everything, and every answer as before."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lake.reader import Reader
+from lake.store import Lake
+from lake.tables import MARKS, PARTIALS, QUEUE_SAMPLES
+from spark_analytics.maintenance import Retention, roll_up
+from spark_analytics.maintenance.marks import thin, thinnable
+from spark_analytics.maintenance.merging import add_actions, merge
+from spark_analytics.maintenance.opening import fold, opened
+from spark_analytics.maintenance.retention import data_time
+from spark_analytics.maintenance.routine import keep
+from tests.reference.generate import START, generate
+from tests.reference.partials import fill, marks_of, partials_of
+from tests.spark_analytics.test_rollup import SHORT, log_of, rows_of, table_of, totals
+
+Row = dict[str, Any]
+
+NOW_VIEWS = ("tenant_backlog_now", "concurrency_now", "queue_health_now")
+#: What the opening balance leaves out on purpose: it is history.
+HISTORY = ("age_", "processing_")
+
+
+def moved(rows: list[Row], by: timedelta) -> list[Row]:
+    """The log as it would be, had all of it happened ``by`` later."""
+    return [{name: value + by if isinstance(value, datetime) else value for name, value in row.items()} for row in rows]
+
+
+def without_history(all_totals: dict[Any, Any]) -> dict[Any, Any]:
+    return {
+        key: {
+            name: value
+            for name, value in mine.items()
+            if not any(word in str(name[0]) for word in HISTORY) or name[0] == "finished_unreceived"
+        }
+        for key, mine in all_totals.items()
+    }
+
+
+# -- the opening balance ----------------------------------------------------------------------------------------------
+
+
+def old_and_new(seed: int, apart: timedelta) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
+    """Two logs of different messages, one ``apart`` before the other: old events, old samples, new ones."""
+    old, old_samples = log_of(seed, messages=200, seconds=400)
+    more, _ = log_of(seed + 2000, messages=100, seconds=400)
+    old += [row | {"message_id": "o" + row["message_id"]} for row in moved(more, timedelta(hours=3))]
+    new, samples = log_of(seed + 1000, messages=300, seconds=400)
+    new = [row | {"message_id": "n" + row["message_id"]} for row in moved(new, apart)]
+    for row in [*old, *new]:
+        row.pop("event_id", None)  # the logs number their events alike
+    return old, old_samples, new, moved(samples, apart)
+
+
+@pytest.mark.parametrize("seed", [21, 22, 23])
+def test_folding_old_hours_changes_nothing_that_is_so_now(tmp_path: Path, seed: int) -> None:
+    old, _, new, samples = old_and_new(seed, timedelta(days=30))
+    lake = fill(tmp_path, old + new, samples)
+    retention = Retention(hours_for=timedelta(days=20))
+    now = max(row["occurred_at"] for row in new)
+    roll_up(lake, retention, now)
+    reader = Reader(tmp_path)
+    before = {view: rows_of(reader, view) for view in NOW_VIEWS}
+    kept = without_history(totals(lake.read("partials")))
+    assert fold(lake, retention, now) > 0
+    assert {view: rows_of(reader, view) for view in NOW_VIEWS} == before
+    assert without_history(totals(lake.read("partials"))) == kept
+    boundary = datetime(2026, 3, 11, tzinfo=UTC)
+    assert opened(lake) == {"nats": boundary, "redis": boundary}
+    rows = [row for row in lake.read("partials").to_pylist() if row["bucket_start"] < boundary]
+    assert {row["bucket_start"] for row in rows} == {datetime.fromtimestamp(0, UTC)}
+    assert {row["bucket_seconds"] for row in rows} == {int(boundary.timestamp())}
+    assert {row["completion_age_count"] for row in rows} == {None}
+    thin(lake, retention, now)
+    ages = reader.query("SELECT MIN(bucket_start) AS first, COUNT(*) AS n FROM attempt_age").to_pylist()[0]
+    assert ages["first"] >= min(row["occurred_at"] for row in new) - timedelta(hours=1) and ages["n"] > 0
+    assert fold(lake, retention, now) == 0, "there was something left to do"
+
+
+def test_a_later_boundary_takes_in_the_opening_balance_and_what_came_late(tmp_path: Path) -> None:
+    old, _, new, samples = old_and_new(31, timedelta(days=30))
+    late, punctual = old[:80], old[80:]
+    lake = fill(tmp_path, punctual + new, samples)
+    now = max(row["occurred_at"] for row in new)
+    for kept_for in (timedelta(days=29), timedelta(days=20)):
+        retention = Retention(hours_for=kept_for)
+        roll_up(lake, retention, now)
+        fold(lake, retention, now)
+    lake.append("partials", table_of(late))
+    roll_up(lake, retention, now)
+    fold(lake, retention, now)
+    assert without_history(totals(lake.read("partials"))) == without_history(totals(table_of(old + new)))
+    starts = lake.read("partials").column("bucket_start").to_pylist()
+    assert min(start for start in starts if start.year > 1970) > START + timedelta(days=29)
+
+
+def test_an_event_from_the_future_ages_nothing(tmp_path: Path) -> None:
+    events, samples = log_of(41, messages=100, seconds=200)
+    now = max(event["occurred_at"] for event in events)
+    wild = events[0] | {"message_id": "wild", "occurred_at": datetime(2099, 1, 1, tzinfo=UTC)}
+    lake = fill(tmp_path, [*events, wild], samples)
+    expected = totals(lake.read("partials"))
+    assert roll_up(lake, Retention(), now) == 0
+    assert fold(lake, Retention(), now) == 0
+    assert totals(lake.read("partials")) == expected
+    assert data_time(datetime(2099, 1, 1, tzinfo=UTC), now) == now
+
+
+# -- marks ------------------------------------------------------------------------------------------------------------
+
+LATER = timedelta(days=5)
+
+
+def all_rows(reader: Reader) -> dict[str, list[str]]:
+    """Every row of every history view, but for the instants' look back, and the present."""
+    views = ("attempt_age", "tenant_backlog", "concurrency", "queue_health", *NOW_VIEWS)
+    return {view: rows_of(reader, view) for view in views}
+
+
+@pytest.mark.parametrize("seed", range(50, 56))
+def test_forgetting_settled_marks_changes_no_row_of_any_view(tmp_path: Path, seed: int) -> None:
+    old, old_samples, new, samples = old_and_new(seed, LATER)
+    # Two sets of old events, around the turn of an hour: pauses cross it.
+    old, old_samples = (moved(rows, timedelta(minutes=56)) for rows in (old, old_samples))
+    lake = fill(tmp_path, old + new, old_samples + samples)
+    now = max(row["occurred_at"] for row in new)
+    roll_up(lake, Retention(), now)
+    reader = Reader(tmp_path)
+    before = all_rows(reader)
+    there = lake.read("marks").num_rows
+    foretold = thinnable(lake, Retention(), now)
+    gone = thin(lake, Retention(), now)
+    assert 0 < gone == foretold
+    assert all_rows(reader) == before
+    assert lake.read("marks").num_rows == there - gone
+    assert thin(lake, Retention(), now) == 0, "there was something left to do"
+
+
+def test_what_waits_for_its_retry_is_remembered_for_as_long_as_it_waits(tmp_path: Path) -> None:
+    place = {"broker": "nats", "queue": "orders", "message_id": "m", "tenant": "acme", "enqueued_at": START}
+    lives = [
+        place | {"event_type": "enqueued", "occurred_at": START},
+        place | {"event_type": "received", "occurred_at": START, "attempt": 1},
+        place | {"event_type": "failed", "occurred_at": START, "attempt": 1},
+    ]
+    other = place | {"message_id": "other", "event_type": "received", "attempt": 2, "occurred_at": START + LATER}
+    lake = fill(tmp_path, [*lives, other], [])
+    roll_up(lake, Retention(), START + LATER)
+    assert thin(lake, Retention(), START + LATER) == 0
+    end = place | {"event_type": "completed", "attempt": 2, "occurred_at": START + timedelta(seconds=9)}
+    lake.append("marks", pa.Table.from_pylist(marks_of([end]), MARKS.schema))
+    assert thin(lake, Retention(), START + LATER) == 2
+
+
+def test_first_attempts_from_before_the_opening_balance_go_with_their_ages(tmp_path: Path) -> None:
+    old, _, new, samples = old_and_new(61, timedelta(days=30))
+    lake = fill(tmp_path, old + new, samples)
+    retention = Retention(hours_for=timedelta(days=20))
+    now = max(row["occurred_at"] for row in new)
+    roll_up(lake, retention, now)
+    fold(lake, retention, now)
+    thin(lake, retention, now)
+    firsts = [row for row in lake.read("marks").to_pylist() if row["event_type"] == "received" and row["attempt"] == 1]
+    assert firsts and min(row["occurred_at"] for row in firsts) > START + timedelta(days=29)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_merging_files_keeps_every_row_and_touches_a_window_once(tmp_path: Path) -> None:
+    events, _ = log_of(71, messages=200, seconds=300)
+    events.sort(key=lambda event: event["occurred_at"])
+    lake = Lake(tmp_path)
+    for start in range(0, len(events), 10):
+        lake.append("partials", pa.Table.from_pylist(partials_of(events[start : start + 10]), PARTIALS.schema))
+        lake.append("marks", pa.Table.from_pylist(marks_of(events[start : start + 10]), MARKS.schema))
+    now = events[-1]["occurred_at"]
+    before = {name: sorted(map(str, lake.read(name).to_pylist())) for name in ("partials", "marks")}
+    files = {name: add_actions(lake, name).num_rows for name in before}
+    for name in before:
+        merge(lake, name, now)
+        assert sorted(map(str, lake.read(name).to_pylist())) == before[name]
+        assert add_actions(lake, name).num_rows < files[name] / 4
+        version = lake.version(name)
+        merge(lake, name, now)
+        assert lake.version(name) == version, "a window that was merged is merged again"
+
+
+def test_the_whole_round_leaves_nothing_for_a_second_one(tmp_path: Path) -> None:
+    events, samples = log_of(81, messages=300, seconds=500)
+    lake = fill(tmp_path, events, samples, batches=40)
+    lake.create()
+    now = max(event["occurred_at"] for event in events)
+    keep(lake, SHORT, now=now)
+    versions = {name: lake.version(name) for name in ("partials", "marks", "queue_samples")}
+    keep(lake, SHORT, now=now)
+    assert {name: lake.version(name) for name in versions} == versions
+
+
+def test_rows_added_between_rounds_are_all_there_at_the_end(tmp_path: Path) -> None:
+    """Whatever was rolled up, merged or folded while data time moved on, the sums are the events'."""
+    rng = random.Random(5)
+    lake = Lake(tmp_path)
+    everything: list[Row] = []
+    retention = Retention(timedelta(minutes=5), timedelta(hours=2), timedelta(days=2), timedelta(hours=3))
+    for round_ in range(12):
+        events, _ = generate(200 + round_, messages=60, seconds=300)
+        events = [
+            {name: value for name, value in row.items() if name != "event_id"}
+            | {"message_id": f"{round_}-{row['message_id']}"}
+            for row in moved(events, timedelta(hours=9 * round_ + rng.random()))
+        ]
+        events = list({repr(sorted(event.items())): event for event in events}.values())
+        everything += events
+        lake.append("partials", table_of(events))
+        lake.append("marks", pa.Table.from_pylist(marks_of(events), MARKS.schema))
+        lake.append("queue_samples", QUEUE_SAMPLES.schema.empty_table())
+        keep(lake, retention, now=max(event["occurred_at"] for event in everything))
+    assert without_history(totals(lake.read("partials"))) == without_history(totals(table_of(everything)))
+    assert add_actions(lake, "partials").num_rows < 12
