@@ -168,10 +168,13 @@ class Lake:
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise _explained(error, self.path(name)) from error
 
-    def compact(self, name: str) -> None:
-        """Rewrite many small files into few; readers and streams see no change of data."""
+    def compact(self, name: str, *, target_bytes: int | None = None) -> None:
+        """Rewrite many small files into few of about ``target_bytes`` (100 MB); no reader or stream sees data change.
+
+        An append meanwhile does not hinder it; another rewriting does, and it is put off.
+        """
         try:
-            self.ensure(name).optimize.compact()
+            self.ensure(name).optimize.compact(target_size=target_bytes)
             self.write_checksum(name)
         except (DeltaError, OSError) as error:
             log.warning("compaction of %s put off: %s", name, first_line(error))

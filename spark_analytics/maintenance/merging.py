@@ -22,8 +22,11 @@ from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE
 
 log = logging.getLogger(__name__)
 
-#: Files of a table below which compacting it is not worth a commit.
+#: Fewer files are not worth a commit that compacts them.
 MANY_FILES = 32
+#: How large a file of gold grows by being compacted without regard to time: it is rewritten when part of it ages.
+SMALL_BYTES = 16 << 20
+_MICROS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,27 @@ def windows(files: pa.Table, step: Step, now: datetime) -> list[datetime]:
 
 def _numbers(files: pa.Table, end: str, step: Step) -> Any:
     micros = files.column(f"{end}.{step.column}").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    return pc.divide(micros, step.width * 1_000_000).to_pylist()
+    return pc.divide(micros, step.width * _MICROS).to_pylist()
+
+
+def stragglers(files: pa.Table, steps: tuple[Step, ...]) -> int:
+    """How many small files no step can merge: each holds rows of several hours, or levels, as a replay writes them."""
+    column = f"min.{steps[0].column}"
+    if column not in files.column_names:
+        return 0
+    wide = pc.not_equal(*(_hours(files, end, steps[0].column) for end in ("min", "max")))
+    if steps[0].level is not None:
+        levels = (pc.greater_equal(files.column(f"{end}.bucket_seconds"), HOUR) for end in ("min", "max"))
+        mixed = pc.not_equal(*(files.column(f"{end}.bucket_seconds") for end in ("min", "max")))
+        wide = pc.or_(mixed, pc.and_(wide, pc.invert(pc.and_(*levels))))
+    small = pc.less(files.column("size_bytes"), SMALL_BYTES)
+    return int(pc.sum(pc.and_(pc.fill_null(wide, False), small)).as_py() or 0)
+
+
+def _hours(files: pa.Table, end: str, column: str) -> pa.ChunkedArray:
+    return pc.divide(
+        files.column(f"{end}.{column}").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), HOUR * _MICROS
+    )
 
 
 def add_actions(lake: Lake, name: str) -> pa.Table:
@@ -87,19 +110,21 @@ def add_actions(lake: Lake, name: str) -> pa.Table:
 
 def merge(lake: Lake, name: str, now: datetime) -> None:
     """Merge the small files of table ``name``, rows unchanged."""
-    if name not in STEPS:
-        files = add_actions(lake, name).num_rows
-        if files >= MANY_FILES:
-            lake.compact(name)
-        return
-    for step in STEPS[name]:
+    steps = STEPS.get(name, ())
+    for step in steps:
         for begins in windows(add_actions(lake, name), step, now):
-            replace(lake, name, Region(step.conditions(begins)), lambda rows: rows)
+            replace(lake, name, Region(step.conditions(begins)), _unchanged)
+    files = add_actions(lake, name)
+    if (stragglers(files, steps) if steps else files.num_rows) >= MANY_FILES:
+        lake.compact(name, target_bytes=SMALL_BYTES if steps else None)
 
 
 def mergeable(lake: Lake, name: str, now: datetime) -> int:
-    """The files that :func:`merge` would merge now."""
-    files = add_actions(lake, name)
-    if name not in STEPS:
-        return files.num_rows if files.num_rows >= MANY_FILES else 0
-    return sum(len(windows(files, step, now)) for step in STEPS[name])
+    """How many merges :func:`merge` would make now."""
+    files, steps = add_actions(lake, name), STEPS.get(name, ())
+    left_over = (stragglers(files, steps) if steps else files.num_rows) >= MANY_FILES
+    return sum(len(windows(files, step, now)) for step in steps) + left_over
+
+
+def _unchanged(rows: pa.Table) -> pa.Table:
+    return rows

@@ -22,12 +22,16 @@ Told = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done to one table: ``rows`` that it has less, old ``days`` dropped, and what replaced files went."""
+    """What was done to one table: ``rows`` that it has less, old ``days`` dropped, and what replaced files went.
+
+    ``merges``: those that a preview foresees.
+    """
 
     table: str
     rows: int
     days: int
     tidied: tidy.Tidied
+    merges: int = 0
 
 
 def keep(
@@ -95,7 +99,7 @@ def preview(
         if retention.bronze_for is not None and name in bronze.TABLES_BY_DAY:
             days = len(bronze.old_days(lake, name, retention.bronze_for, now))
         tidied = tidy.tidy(lake, name, retention.replaced_for, now, dry_run=True, vacuum_hours=vacuum_hours)
-        done.append(Done(name, rows, days, tidied))
+        done.append(Done(name, rows, days, tidied, merging.mergeable(lake, name, now)))
     return done
 
 
