@@ -24,17 +24,21 @@ class Gold:
 
     def __init__(self, root: Path, query_id: str, tables: tuple[str, ...]) -> None:
         self._lake = Lake(root)
-        self._query_id = query_id
+        self.query_id = query_id
         self._tables = tables
+
+    def path(self, table: str) -> Path:
+        """The folder of ``table``."""
+        return self._lake.path(table)
 
     def holds(self, batch_id: int) -> bool:
         """Whether every table has this batch already, as after a crash between commit and checkpoint."""
-        return all(_reached(self._lake.committed(table, self._query_id), batch_id) for table in self._tables)
+        return all(_reached(self._lake.committed(table, self.query_id), batch_id) for table in self._tables)
 
     def write(self, batch_id: int, rows: dict[str, pa.Table]) -> None:
-        """Append the batch to its tables; a table that has it is left alone. Partials last: they show that it is in."""
-        for table in sorted(self._tables):
-            self._lake.append(table, rows[table], app_id=self._query_id, version=batch_id)
+        """Append the batch to its tables, in their order; a table that has it is left alone."""
+        for table in self._tables:
+            self._lake.append(table, rows[table], app_id=self.query_id, version=batch_id)
 
 
 def checkpoint_path(root: Path, query: str) -> Path:

@@ -60,7 +60,8 @@ def lock_path(lake_root: Path) -> Path:
 
 def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, once: bool, progress: Progress) -> None:
     # Imported here: a user's error above costs no seconds of loading Spark.
-    from spark_analytics.job import EVENTS, SUMMARIES, Job
+    from spark_analytics.batches.flows import EVENTS, SUMMARIES
+    from spark_analytics.job import Job
     from spark_analytics.runtime.jars import ensure_kafka_jars
     from spark_analytics.runtime.session import build_session
 

@@ -1,8 +1,7 @@
-"""Pure steps from records to gold: DataFrame → DataFrame in Spark, then Arrow → Arrow for the layout of rows."""
+"""Pure steps from records to gold, Arrow → Arrow, wherever they run: in this process or in Spark's executors."""
 
-from spark_analytics.transforms.gather import EVENT_COLUMNS, gather
-from spark_analytics.transforms.layout import marks, partials
-from spark_analytics.transforms.normalise import normalise
-from spark_analytics.transforms.summaries import summary_partials
+from spark_analytics.transforms.events import EVENT_COLUMNS, KEY, Events
+from spark_analytics.transforms.marks import marks
+from spark_analytics.transforms.partials import partials
 
-__all__ = ["EVENT_COLUMNS", "gather", "marks", "normalise", "partials", "summary_partials"]
+__all__ = ["EVENT_COLUMNS", "KEY", "Events", "marks", "partials"]

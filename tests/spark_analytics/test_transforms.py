@@ -5,28 +5,25 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from lake.histogram import BUCKETS_PER_OCTAVE, ZERO_INDEX, bucket_index
 from lake.tables import AGE_KINDS, EVENT_TYPES, MARKS, PARTIALS
 from spark_analytics import transforms
-from spark_analytics.transforms.codes import bucket_index_sql
+from spark_analytics.transforms.events import bucket_indices
 from tests.reference.generate import logs
 from tests.reference.partials import marks_of, partials_of
 from tests.reference.reference import without_duplicates
 from tests.spark_analytics.events import Row, after, bronze, event
 
-pytestmark = pytest.mark.spark
-
 Computed = tuple[list[Row], list[Row]]
-Compute = Callable[[Sequence[Row]], Computed]
 
 HISTOGRAMS = (*(f"{kind}_age_histogram" for kind in AGE_KINDS), "processing_histogram")
 SUMS = ("started", "retries", "finished_unreceived", "processing_count", "processing_sum", *EVENT_TYPES)
@@ -34,18 +31,12 @@ AGE_SUMS = tuple(f"{kind}_age_{what}" for kind in AGE_KINDS for what in ("count"
 MAXIMA = ("newest_occurred_at", "processing_max", *(f"{kind}_age_max" for kind in AGE_KINDS))
 
 
-@pytest.fixture(scope="session")
-def compute(spark: SparkSession) -> Compute:
-    """Partials and marks of one micro-batch, by Spark."""
-
-    def computed(events: Sequence[Row]) -> Computed:
-        batch = spark.createDataFrame(bronze(events)).selectExpr(*transforms.EVENT_COLUMNS)
-        gathered = transforms.gather(transforms.normalise(batch)).toArrow()
-        partials, marks = transforms.partials(gathered), transforms.marks(gathered)
-        assert partials.schema.equals(PARTIALS.schema) and marks.schema.equals(MARKS.schema)
-        return partials.to_pylist(), marks.to_pylist()
-
-    return computed
+def compute(events: Sequence[Row]) -> Computed:
+    """Partials and marks of one micro-batch."""
+    batch = transforms.Events(bronze(events).select(list(transforms.EVENT_COLUMNS)))
+    partials, marks = transforms.partials(batch), transforms.marks(batch)
+    assert partials.schema.equals(PARTIALS.schema) and marks.schema.equals(MARKS.schema)
+    return partials.to_pylist(), marks.to_pylist()
 
 
 def merged(partials: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
@@ -81,19 +72,19 @@ def counted(marks: Iterable[Row]) -> Counter[str]:
     return Counter(repr(sorted(row.items())) for row in marks)
 
 
-def test_an_arrival_joins_the_backlog_of_its_enqueue_second(compute: Compute) -> None:
+def test_an_arrival_joins_the_backlog_of_its_enqueue_second() -> None:
     [row], marks = compute([event("enqueued", 5.4, enqueued=3.9)])
     assert (row["enqueued"], row["bucket_start"], row["newest_occurred_at"]) == (1, after(5), after(5.4))
     assert row["backlog_cells"] == [{"second": int(after(3).timestamp()), "net": 1}]
     assert marks == []
 
 
-def test_names_that_nobody_gave_become_the_empty_subscriber_and_the_unknown_tenant(compute: Compute) -> None:
+def test_names_that_nobody_gave_become_the_empty_subscriber_and_the_unknown_tenant() -> None:
     [row], _ = compute([event("enqueued", tenant=None, subscriber=None)])
     assert (row["subscriber"], row["tenant"]) == ("", "unknown")
 
 
-def test_first_attempt_retry_and_completion_ages_stand_apart(compute: Compute) -> None:
+def test_first_attempt_retry_and_completion_ages_stand_apart() -> None:
     rows, marks = compute(
         [
             event("received", 1.0, attempt=1),
@@ -111,7 +102,7 @@ def test_first_attempt_retry_and_completion_ages_stand_apart(compute: Compute) -
     ]
 
 
-def test_an_age_below_zero_is_skewed_and_counts_as_zero(compute: Compute) -> None:
+def test_an_age_below_zero_is_skewed_and_counts_as_zero() -> None:
     [row], _ = compute([event("received", 1.0, enqueued=1.2, attempt=1)])
     assert (row["first_attempt_age_count"], row["first_attempt_age_skewed"]) == (1, 1)
     assert row["first_attempt_age_sum"] == 0.0
@@ -122,25 +113,25 @@ def test_an_age_below_zero_is_skewed_and_counts_as_zero(compute: Compute) -> Non
     ("event_type", "attempt", "kind"),
     [("received", 1, "first_attempt"), ("received", 2, "retry"), ("completed", 1, "completion")],
 )
-def test_an_age_that_nobody_knows_is_no_age_of_zero(compute: Compute, event_type: str, attempt: int, kind: str) -> None:
+def test_an_age_that_nobody_knows_is_no_age_of_zero(event_type: str, attempt: int, kind: str) -> None:
     [row], marks = compute([event(event_type, 1.0, enqueued=None, attempt=attempt)])
     assert (row[f"{kind}_age_count"], row[f"{kind}_age_sum"], row[f"{kind}_age_skewed"]) == (0, None, 0)
     assert not row[f"{kind}_age_histogram"]
     assert all((mark["age_seconds"], mark["age_index"], mark["age_skewed"]) == (None, None, None) for mark in marks)
 
 
-def test_a_leaver_whose_enqueue_time_nobody_knows_takes_from_the_unknown_cell(compute: Compute) -> None:
+def test_a_leaver_whose_enqueue_time_nobody_knows_takes_from_the_unknown_cell() -> None:
     [row], marks = compute([event("expired", 1.0, enqueued=None, attempt=0)])
     assert row["backlog_cells"] == [{"second": None, "net": -1}]
     assert (row["finished_unreceived"], len(marks)) == (1, 1)
 
 
-def test_what_comes_and_goes_within_a_batch_leaves_no_cell(compute: Compute) -> None:
+def test_what_comes_and_goes_within_a_batch_leaves_no_cell() -> None:
     [row], _ = compute([event("enqueued", 0.1), event("completed", 0.9, attempt=1)])
     assert not row["backlog_cells"]
 
 
-def test_a_first_attempt_is_remembered_only_where_subscribers_have_names(compute: Compute) -> None:
+def test_a_first_attempt_is_remembered_only_where_subscribers_have_names() -> None:
     _, marks = compute(
         [event("received", 1.0, attempt=1), event("received", 2.0, attempt=1, subscriber="audit", message_id="m2")]
     )
@@ -149,7 +140,7 @@ def test_a_first_attempt_is_remembered_only_where_subscribers_have_names(compute
     ]
 
 
-def test_a_processing_time_that_is_no_number_poisons_no_sum(compute: Compute) -> None:
+def test_a_processing_time_that_is_no_number_poisons_no_sum() -> None:
     [row], _ = compute(
         [
             event("completed", 0.1, attempt=1, processing_seconds=math.nan),
@@ -160,33 +151,31 @@ def test_a_processing_time_that_is_no_number_poisons_no_sum(compute: Compute) ->
     assert (row["completed"], row["processing_count"], row["processing_sum"]) == (3, 1, 0.5)
 
 
-def test_no_events_make_no_rows(compute: Compute) -> None:
+def test_no_events_make_no_rows() -> None:
     assert compute([]) == ([], [])
 
 
-def test_spark_puts_every_value_into_the_bucket_of_the_histogram_module(spark: SparkSession) -> None:
+def test_every_value_is_put_into_the_bucket_of_the_histogram_module() -> None:
     rng = random.Random(6)
     values = [0.0, 1e-9, 9.99e-7, 1e-6, 1.000001e-6, 86_400.0, 1e11]
     values += [2.0**power for power in range(-19, 37)]
     values += [micros / 1e6 for micros in range(1, 20_000)]
     values += [rng.randrange(1, 10**13) / 1e6 for _ in range(20_000)]
     values += [math.exp(rng.uniform(-14, 25)) for _ in range(20_000)]
-    frame = spark.createDataFrame(pa.table({"seconds": pa.array(values, pa.float64())}))
-    indices = frame.selectExpr(f"{bucket_index_sql('seconds')} AS index").toArrow().column("index").to_pylist()
+    indices = bucket_indices(np.array(values)).tolist()
     assert indices == [bucket_index(value) for value in values]
 
 
-def test_a_value_on_a_bucket_s_irrational_edge_is_at_most_one_bucket_off(spark: SparkSession) -> None:
+def test_a_value_on_a_bucket_s_irrational_edge_is_at_most_one_bucket_off() -> None:
     edges = [2.0 ** (number / BUCKETS_PER_OCTAVE) for number in range(-1200, 2000)]
     values = [near for edge in edges for near in (edge, math.nextafter(edge, 0), math.nextafter(edge, math.inf))]
-    frame = spark.createDataFrame(pa.table({"seconds": pa.array(values, pa.float64())}))
-    indices = frame.selectExpr(f"{bucket_index_sql('seconds')} AS index").toArrow().column("index").to_pylist()
+    indices = bucket_indices(np.array(values)).tolist()
     assert all(abs(mine - bucket_index(value)) <= 1 for mine, value in zip(indices, values, strict=True))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None)
 @given(log=logs())
-def test_any_log_gives_what_a_plain_computation_gives(compute: Compute, log: tuple[list[Row], list[Row]]) -> None:
+def test_any_log_gives_what_a_plain_computation_gives(log: tuple[list[Row], list[Row]]) -> None:
     events = without_duplicates(log[0])
     partials, marks = compute(events)
     assert_same_partials(partials, partials_of(events))
@@ -194,10 +183,10 @@ def test_any_log_gives_what_a_plain_computation_gives(compute: Compute, log: tup
     assert counted(marks) == counted(expected)
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None)
 @given(log=logs(), batches=st.integers(2, 4), seed=st.integers(0, 2**16))
 def test_however_events_fall_into_batches_the_sums_are_the_same(
-    compute: Compute, log: tuple[list[Row], list[Row]], batches: int, seed: int
+    log: tuple[list[Row], list[Row]], batches: int, seed: int
 ) -> None:
     rng = random.Random(seed)
     events = without_duplicates(log[0])
@@ -209,10 +198,3 @@ def test_however_events_fall_into_batches_the_sums_are_the_same(
     pieces = [compute(part) for part in parts if part]
     assert_same_partials((row for partials, _ in pieces for row in partials), whole[0])
     assert counted(row for _, marks in pieces for row in marks) == counted(whole[1])
-
-
-def test_a_summary_becomes_a_partial_as_it_is(spark: SparkSession) -> None:
-    [row] = partials_of([event("enqueued", 1.0), event("received", 1.5, attempt=1)])
-    frame = spark.createDataFrame(pa.Table.from_pylist([row], PARTIALS.schema))
-    rows = transforms.summary_partials(frame.selectExpr("*", "'tap' AS source")).toArrow()
-    assert rows.cast(PARTIALS.schema).to_pylist() == pa.Table.from_pylist([row], PARTIALS.schema).to_pylist()

@@ -1,0 +1,51 @@
+"""Parquet files → Arrow tables of a bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+#: Bytes of columns, before compression, that a piece of one file holds at most.
+PIECE_BYTES = 48 << 20
+#: Rows that make a piece: enough for columns to pay, few enough for several threads to have one each.
+PIECE_ROWS = 1 << 18
+
+
+def pieces(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The columns of ``schema``, of all files, cut or put together into pieces of about PIECE_ROWS rows.
+
+    Columns whose type is a dictionary are read as one: names of queues repeat, and are never spelt out. Columns that a
+    file lacks, because it was written before they were added, are null.
+    """
+    held: list[pa.Table] = []
+    rows = 0
+    for path in paths:
+        for part in _parts(path, schema):
+            held.append(part)
+            rows += part.num_rows
+            if rows >= PIECE_ROWS:
+                yield pa.concat_tables(held)
+                held, rows = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _parts(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    repeating = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    with pq.ParquetFile(path, read_dictionary=repeating) as file:
+        there = [name for name in schema.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=_batch_rows(file.metadata), columns=there):
+            columns = [
+                batch.column(field.name).cast(field.type) if field.name in there else pa.nulls(len(batch), field.type)
+                for field in schema
+            ]
+            yield pa.table(columns, schema=schema)
+
+
+def _batch_rows(file: pq.FileMetaData) -> int:
+    """So many rows of the file that they stay below PIECE_BYTES."""
+    size: int = sum(file.row_group(number).total_byte_size for number in range(file.num_row_groups))
+    return max(1, min(PIECE_ROWS, PIECE_BYTES * int(file.num_rows) // max(1, size)))
