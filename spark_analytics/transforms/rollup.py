@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from lake.store import conform
 from lake.tables import PARTIALS, TIMESTAMP
-from spark_analytics.transforms.codes import UNKNOWN_SECOND
 from spark_analytics.transforms.lists import Integers, lists_of, one_chunk, sums
+from spark_analytics.transforms.partials import UNKNOWN_SECOND
 
 KEY = ("broker", "queue", "subscriber", "tenant", "bucket_start")
 _GROUP = "group"
