@@ -39,20 +39,28 @@ class Checksums:
         if not self._follows or version <= self._version:
             return
         try:
-            if self._state is None:
+            try:
+                self._follow(version)
+            except FileNotFoundError:
+                # The log was cleaned up while this process wrote nothing: another's checksum tells how it stands.
                 self._begin(version)
-            for number in range(self._version + 1, version + 1):
-                self._take(number)
-            self._version = version
+                self._follow(version)
             write_atomically(self._path(version), json.dumps(self._state))
             self._path(version - KEPT).unlink(missing_ok=True)
         except (OSError, ValueError, KeyError, TypeError) as error:
             self._follows = False
             log.debug("no checksums for %s from here on: %s", self._log.parent, error)
 
+    def _follow(self, version: int) -> None:
+        if self._state is None:
+            self._begin(version)
+        for number in range(self._version + 1, version + 1):
+            self._take(number)
+            self._version = number
+
     def _begin(self, version: int) -> None:
         """Start from the newest checksum that is there, else from the table's first commit."""
-        self._state = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
+        self._state, self._version = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}, -1
         known = sorted(int(path.stem) for path in self._log.glob("*.crc") if path.stem.isdigit())
         usable = [number for number in known if number <= version]
         if usable:

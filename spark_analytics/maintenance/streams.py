@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable
 
@@ -17,42 +18,71 @@ from lake.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What streams still need of one table: files removed, and log entries made, since these times; None: nothing."""
+    """What streams still need of one table: files that were removed since a time, and the log from a version on.
+
+    None: nothing.
+    """
 
     files_since: datetime | None = None
-    log_since: datetime | None = None
+    log_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """The version at which a stream goes on (``begins``: it still reads the table as it was then), and the one from which
+    it asks the log when it starts: it plans the batch that it finished last once more, without reading it.
+    """
+
+    version: int
+    begins: bool
+    log_from: int
 
 
 def needed(root: Path, table: DeltaTable, log: Path) -> Needed:
     """What the streams with checkpoints in the lake at ``root`` need of ``table``, whose log is the folder ``log``."""
-    positions = [position for folder in _checkpoints(root) if (position := _position(folder, table)) is not None]
-    if not positions:
-        return Needed()
-    version = min(positions)
-    return Needed(_first_unread(log, version, table.version()), _committed_at(log, version, table.version()))
+    identity, newest = str(table.metadata().id), table.version()
+    positions = [position for folder in _checkpoints(root) if (position := _position(folder, identity)) is not None]
+    files = [
+        _committed_at(log, position.version) if position.begins else _first_unread(log, position.version, newest)
+        for position in positions
+    ]
+    return Needed(
+        min(filter(None, files), default=None), min((position.log_from for position in positions), default=None)
+    )
 
 
 def _checkpoints(root: Path) -> list[Path]:
     return [path.parent for path in (root / "state" / "checkpoints").glob("**/offsets") if path.is_dir()]
 
 
-def _position(checkpoint: Path, table: DeltaTable) -> int | None:
-    """The version of ``table`` from which a stream would go on; None if it does not read that table, or not yet."""
+def _position(checkpoint: Path, table: str) -> _Position | None:
+    """Where a stream would go on in the table with this id; None if it does not read that table, or not yet."""
     try:
-        offsets = {int(path.name): path for path in (checkpoint / "offsets").glob("[0-9]*")}
-        commits = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*") if int(path.name) in offsets]
-        if not offsets:
+        planned = sorted(int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*"))
+        finished = {int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")}
+        if not planned:
             return None
         # A batch that was planned and not finished begins where the last finished one ended.
-        lines = offsets[max(commits, default=min(offsets))].read_text(encoding="utf-8").splitlines()
-        for line in lines[2:]:
-            offset = json.loads(line) if line.startswith("{") else {}
-            if offset.get("reservoirId") == str(table.metadata().id):
-                return int(offset["reservoirVersion"])
+        last = max(finished.intersection(planned), default=planned[0])
+        offset = _offset(checkpoint, last, table)
+        if offset is None:
+            return None
+        before = _offset(checkpoint, last - 1, table) if last - 1 in planned else None
+        version = int(offset["reservoirVersion"])
+        asked = min(version, int((before or offset)["reservoirVersion"]))
+        return _Position(version, bool(offset.get("isStartingVersion")), max(0, asked - 1))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"the checkpoint {checkpoint} cannot be read: {error}", "start `sojourn analyze` once: it says what to do"
         ) from error
+
+
+def _offset(checkpoint: Path, batch: int, table: str) -> dict[str, Any] | None:
+    """Where ``batch`` ended in the table with this id: after two lines of Spark's own, one of JSON for each source."""
+    for line in (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()[2:]:
+        offset: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
+        if offset.get("reservoirId") == table:
+            return offset
     return None
 
 
@@ -60,24 +90,21 @@ def _entry(log: Path, version: int) -> Path:
     return log / f"{version:020d}.json"
 
 
-def _committed_at(log: Path, version: int, newest: int) -> datetime:
-    """When the version before ``version`` was committed: a stream asks for that one when it starts again."""
-    for number in (version - 1, version):
-        try:
-            return datetime.fromtimestamp(_entry(log, min(max(number, 0), newest)).stat().st_mtime, UTC)
-        except FileNotFoundError:
-            continue
-    return datetime.fromtimestamp(0, UTC)  # its log is gone already: at least no more of it goes
+def _committed_at(log: Path, version: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(_entry(log, version).stat().st_mtime, UTC)
+    except FileNotFoundError:  # its log is gone already: at least no more goes
+        return datetime.fromtimestamp(0, UTC)
 
 
 def _first_unread(log: Path, version: int, newest: int) -> datetime | None:
     """When the first commit from ``version`` on that added data was made; None if there is none."""
     for number in range(version, newest + 1):
         try:
-            entry = _entry(log, number)
-            actions = map(json.loads, entry.read_text(encoding="utf-8").splitlines())
-            if any(action.get("add", {}).get("dataChange") for action in actions):
-                return datetime.fromtimestamp(entry.stat().st_mtime, UTC)
+            actions = map(json.loads, _entry(log, number).read_text(encoding="utf-8").splitlines())
+            if not any(action.get("add", {}).get("dataChange") for action in actions):
+                continue
         except FileNotFoundError:
-            return datetime.fromtimestamp(0, UTC)
+            pass
+        return _committed_at(log, number)
     return None

@@ -1,9 +1,10 @@
 """What newer files and log entries have replaced goes, once nobody can still need it.
 
-`deltalake` does the work: ``vacuum`` removes replaced and never committed files that are older than the table's
-``delta.deletedFileRetentionDuration``, ``cleanup_metadata`` the log before the newest checkpoint that is older than
-``delta.logRetentionDuration``. Neither knows of streams, so both wait here until every stream has read on. Writers
-clean up nothing by themselves (``delta.enableExpiredLogCleanup``): they know of streams still less.
+Files by ``deltalake``'s vacuum: replaced ones, and those of commits that were never finished, when they are older than
+the table's ``delta.deletedFileRetentionDuration``. The log as the Delta protocol describes it ("Metadata Cleanup"):
+what stands before the newest checkpoint that is older than ``delta.logRetentionDuration``. ``deltalake``'s
+``cleanup_metadata`` does the same, but knows of no streams; here both wait until every stream has read on. Writers
+clean up nothing by themselves (``delta.enableExpiredLogCleanup``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from lake.store import CHECKPOINT_INTERVAL, Lake, LakeError, properties
 from spark_analytics.maintenance.streams import needed
 
 log = logging.getLogger(__name__)
+
+#: The vacuum looks at the clock after we did.
+_MARGIN = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +61,20 @@ def tidy(
     keeps Delta's own times.
     """
     table, folder = lake.ensure(name), lake.path(name)
-    files_before = now - (timedelta(hours=vacuum_hours) if vacuum_hours else replaced_for)
-    log_before = now - replaced_for
     streams = needed(lake.root, table, folder / "_delta_log")
+    old = now - (timedelta(hours=vacuum_hours) if vacuum_hours else replaced_for)
+    files, size, log_files, held = 0, 0, 0, ""
     try:
-        files, size, log_files = 0, 0, 0
-        if _over(streams.files_since, files_before):
+        if streams.files_since is not None and streams.files_since < old + _MARGIN:
+            held = f"kept from {streams.files_since:%Y-%m-%d %H:%M} UTC on: the analysis has not read further"
+        else:
             files, size = _vacuum(table, folder, vacuum_hours, dry_run=dry_run)
-        if _over(streams.log_since, log_before):
-            log_files = _clean_log(table, folder / "_delta_log", log_before, dry_run=dry_run)
+        log_files = _clean_log(table, folder / "_delta_log", now - replaced_for, streams.log_from, dry_run=dry_run)
         if not dry_run:
             lake.write_checksum(name)
     except (DeltaError, OSError) as error:
         raise LakeError(f"table {name} cannot be maintained: {first_line(error)}") from error
-    late = [time for time, before in ((streams.files_since, files_before), (streams.log_since, log_before))
-            if time is not None and time < before]  # fmt: skip
-    held = f"kept from {min(late):%Y-%m-%d %H:%M} on: the analysis has not read further" if late else ""
     return Tidied(files, size, log_files, held)
-
-
-def _over(since: datetime | None, before: datetime) -> bool:
-    return since is None or since >= before
 
 
 def _vacuum(table: DeltaTable, folder: Path, hours: int | None, *, dry_run: bool) -> tuple[int, int]:
@@ -91,32 +88,35 @@ def _vacuum(table: DeltaTable, folder: Path, hours: int | None, *, dry_run: bool
     return len(stale), size
 
 
-def _clean_log(table: DeltaTable, log_folder: Path, before: datetime, *, dry_run: bool) -> int:
-    if dry_run:
-        return len(expired(log_folder, before))
-    if table.version() - _newest_checkpoint(log_folder) >= CHECKPOINT_INTERVAL:
+def _clean_log(table: DeltaTable, log_folder: Path, before: datetime, needed_from: int | None, *, dry_run: bool) -> int:
+    if not dry_run and table.version() - _newest_checkpoint(log_folder) >= CHECKPOINT_INTERVAL:
         table.create_checkpoint()  # its writer was killed before it could
-    there = _count(log_folder)
-    table.cleanup_metadata()
-    return there - _count(log_folder)
+    stale = expired(log_folder, before, needed_from)
+    if not dry_run:
+        for path in stale:
+            path.unlink(missing_ok=True)
+    return len(stale)
 
 
-def expired(log_folder: Path, before: datetime) -> list[Path]:
-    """The entries of a log that are not needed to tell of any version after ``before``."""
-    checkpoints = [path for path in log_folder.glob("*.checkpoint.parquet") if _time(path) < before]
-    if not checkpoints:
-        return []
-    first = max(int(path.name[:20]) for path in checkpoints)
-    numbered = [path for path in log_folder.iterdir() if path.name[:20].isdigit()]
-    return [path for path in numbered if int(path.name[:20]) < first and path.suffix != ".crc"]
+def expired(log_folder: Path, before: datetime, needed_from: int | None = None) -> list[Path]:
+    """The entries of a log that are needed to tell of no version after ``before``, nor from ``needed_from`` on; oldest
+    first, so that a kill in between leaves no gap. Checksums look after themselves.
+    """
+    usable = [
+        number
+        for path in log_folder.glob("*.checkpoint.parquet")
+        if (number := _number(path)) <= (number if needed_from is None else needed_from) and _time(path) < before
+    ]
+    numbered = [path for path in log_folder.iterdir() if path.name[:20].isdigit() and path.suffix != ".crc"]
+    return sorted(path for path in numbered if _number(path) < max(usable, default=0))
+
+
+def _number(path: Path) -> int:
+    return int(path.name[:20])
 
 
 def _newest_checkpoint(log_folder: Path) -> int:
-    return max((int(path.name[:20]) for path in log_folder.glob("*.checkpoint.parquet")), default=0)
-
-
-def _count(folder: Path) -> int:
-    return sum(1 for _ in folder.iterdir())
+    return max(map(_number, log_folder.glob("*.checkpoint.parquet")), default=0)
 
 
 def _time(path: Path) -> datetime:
