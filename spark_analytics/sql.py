@@ -1,49 +1,146 @@
-"""``sojourn sql``: one read-only Spark SQL query over the lake's tables and views."""
+"""``sojourn sql``: read-only Spark SQL over the lake's tables and views, one statement after the other."""
 
 from __future__ import annotations
 
+import enum
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lake.errors import UserError
+from lake.errors import SojournError, UserError
 from lake.select import check, tables_of
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS
 from spark_analytics.faults import explained, first_line, quieten
 from spark_analytics.histograms import spell_out_merges
+from spark_analytics.moment import Moment
+from spark_analytics.results import Result, collect
+from spark_analytics.runtime.launch import Launch
 from spark_analytics.runtime.session import build_session
-from spark_analytics.views import register
+from spark_analytics.small import Small, hand_over
+from spark_analytics.views import register, register_functions
 
 #: Classes of SQLSTATE that blame the statement: data exception (a division by zero), syntax or unknown name.
 QUERY_AT_FAULT = ("22", "42")
+#: For answers by the hundred rows: compiling a plan to Java costs more than it saves.
+_CONF = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.maxResultSize": "0",  # results are streamed to a file, not held
+}
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+
+
+class Engine(enum.StrEnum):
+    """Who works out what: the statement is Spark's, except with ``READER``."""
+
+    AUTO = "auto"  #: the statement by Spark SQL, over views of modest size that the JVM-free reader worked out
+    SPARK = "spark"  #: Spark works out the views too
+    READER = "reader"  #: no Spark at all: Spark's dialect carried over to DuckDB's, in milliseconds
+
+
+class Desk:
+    """Where statements over one lake are answered by Spark. Starts its session in the background at once.
+
+    ``ahead`` is a Java process that was begun before. One statement runs at a time; :meth:`cancel` may be called from
+    another thread.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        *,
+        moment: Moment | None = None,
+        engine: Engine = Engine.AUTO,
+        ahead: Launch | None = None,
+    ) -> None:
+        self._lake = lake
+        self._moment = moment
+        self._small = Small(lake, moment) if engine is Engine.AUTO else None
+        self._there: dict[str, object] = {}
+        self._cancelled = threading.Event()
+        self._threads = ThreadPoolExecutor(1, "spark-session")
+        self._session: Future[SparkSession] = self._threads.submit(_open, ahead)
+
+    def answer(self, sql: str) -> Result:
+        """The rows of one SELECT. UserError, in one line, for what is no such query."""
+        checked = check(sql, {*TABLES, *VIEWS})  # before Spark has started: a slip of the pen answers at once
+        self._cancelled.clear()
+        names = tables_of(checked)
+        rows = self._work_out(names)
+        session = self._session.result()
+        text = spell_out_merges(checked).sql("spark") if "histogram_merge" in sql.lower() else sql
+        try:
+            self._hand_over(session, names, rows)
+            if "histogram_quantile" in sql.lower():
+                register_functions(session)
+            return collect(session.sql(text))
+        except PySparkException as error:
+            raise self._said(error) from error
+
+    def cancel(self) -> None:
+        """End the statement that runs, if one does; it raises UserError."""
+        self._cancelled.set()
+        if self._session.done() and self._session.exception() is None:
+            self._session.result().sparkContext.cancelAllJobs()
+
+    def close(self) -> None:
+        """Nothing is asked any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _work_out(self, names: set[str]) -> Mapping[str, pa.Table | None]:
+        """What is had without Spark and is not there yet; meanwhile Spark starts."""
+        found: dict[str, pa.Table | None] = {}
+        for name in names:
+            if self._small is None or not self._small.serves(name):
+                continue
+            token = self._small.token(name)
+            if token is not None and self._there.get(name) == token:
+                found[name] = None
+                continue
+            try:
+                found[name] = self._small.rows(name)
+            except SojournError:
+                continue  # too much for the reader: Spark has the last word, on errors too
+            self._there[name] = token
+        return found
+
+    def _hand_over(self, session: SparkSession, names: set[str], rows: Mapping[str, pa.Table | None]) -> None:
+        for name, table in rows.items():
+            if table is not None:
+                hand_over(session, name, table)
+        large = names - rows.keys()
+        for setting, value in (_COMPILED if large else _INTERPRETED).items():
+            session.conf.set(setting, value)
+        if large:
+            register(session, self._lake, large, moment=self._moment)
+
+    def _said(self, error: PySparkException) -> SojournError:
+        if self._cancelled.is_set():
+            return UserError("cancelled")
+        if (error.getSqlState() or "")[:2] in QUERY_AT_FAULT:
+            return UserError(f"the query failed: {first_line(error)}", "docs/views.md lists views and columns")
+        return explained(error)
 
 
 def query(lake_root: Path, sql: str) -> pa.Table:
     """The rows of ``sql`` over the lake at ``lake_root``. UserError for what is no such query, in one line."""
-    checked = check(sql, {*TABLES, *VIEWS})  # before Spark starts: a slip of the pen answers at once
     lake = Lake(lake_root)
     lake.create()
-    session = build_session("sojourn-sql", quick_start=True)
-    return run(session, lake, spell_out_merges(checked).sql("spark") if _merges(sql) else sql, tables_of(checked))
-
-
-def run(session: SparkSession, lake: Lake, sql: str, names: set[str]) -> pa.Table:
-    """The rows of ``sql``, which reads ``names``, in a session that is there."""
-    quieten(session)
+    desk = Desk(lake)
     try:
-        register(session, lake, names)
-        return session.sql(sql).toArrow()
-    except PySparkException as error:
-        if (error.getSqlState() or "")[:2] in QUERY_AT_FAULT:
-            raise UserError(
-                f"the query failed: {first_line(error)}", "docs/views.md lists views and columns"
-            ) from error
-        raise explained(error) from error
+        return desk.answer(sql).table()
+    finally:
+        desk.close()
 
 
-def _merges(sql: str) -> bool:
-    return "histogram_merge" in sql.lower()
+def _open(ahead: Launch | None) -> SparkSession:
+    session = build_session("sojourn-sql", conf=_CONF, quick_start=True, ahead=ahead)
+    quieten(session)
+    return session

@@ -1,16 +1,23 @@
-"""``sojourn sql "SELECT …"``: ad-hoc Spark SQL over the views."""
+"""``sojourn sql "SELECT …"``: ad-hoc Spark SQL over the views, one statement, several, or a prompt."""
 
 from __future__ import annotations
 
 import enum
+import os
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.errors import UserError
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part
+
+if TYPE_CHECKING:
+    from sojourn.cli.statements import Answering
 
 
 class Format(enum.StrEnum):
@@ -21,21 +28,93 @@ class Format(enum.StrEnum):
     JSON = "json"
 
 
+class Engine(enum.StrEnum):
+    """Who answers."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    READER = "reader"
+
+
 def sql(
-    query: Annotated[str, typer.Argument(help="A read-only SELECT over the views and tables.")],
+    query: Annotated[
+        str | None,
+        typer.Argument(help="A read-only SELECT over the views and tables; none: a prompt, or statements from stdin."),
+    ] = None,
     format: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
     output: Annotated[Path | None, typer.Option("--output", help="A file to write to instead of the screen.")] = None,
+    as_of: Annotated[
+        list[str] | None,
+        typer.Option("--as-of", help="The lake as it was: a time (ISO 8601), -2h, or TABLE@VERSION (repeatable)."),
+    ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option("--engine", help="auto: Spark SQL, quick; spark: views by Spark too; reader: no Spark at all."),
+    ] = Engine.AUTO,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
     """Run Spark SQL over the lake, ad hoc."""
     _, root = existing(config, lake)
-    rows = part("spark_analytics.sql").query(root, query)
-    text = part("sojourn.cli.rows").FORMATS[format](rows)
-    if output is None:
-        sys.stdout.write(text)
-        return
+    # Java needs a second to come up: it begins before Python has loaded the rest.
+    ahead = None if engine is Engine.READER else part("spark_analytics.runtime.launch").begin()
     try:
-        output.write_text(text, encoding="utf-8")
+        statements = part("sojourn.cli.statements")
+        with _answering(root, as_of or [], engine, ahead) as answering:
+            if query is None and sys.stdin.isatty():
+                part("sojourn.cli.shell").Shell(answering, format).run()
+                return
+            with _opened(output) as out:
+                for statement in _asked(query):
+                    statements.write(answering.answer(statement), format, out)
+    finally:
+        if ahead is not None:
+            ahead.close()
+    if ahead is not None:
+        part("spark_analytics.runtime.archive").make_later()
+
+
+@contextmanager
+def _answering(root: Path, as_of: list[str], engine: Engine, ahead: object) -> Iterator[Answering]:
+    lake = part("lake.store").Lake(root)
+    if engine is Engine.READER:
+        if as_of:
+            raise UserError("--engine reader knows the newest state alone", "leave out --engine for --as-of")
+        yield part("sojourn.cli.statements").ByReader(root)
+        return
+    spark = part("spark_analytics.sql")
+    moment = part("spark_analytics.moment").moment(as_of, lake, datetime.now(UTC)) if as_of else None
+    desk = spark.Desk(lake, moment=moment, engine=spark.Engine(engine), ahead=ahead)
+    try:
+        lake.create()
+        yield desk
+    finally:
+        desk.close()
+
+
+def _asked(query: str | None) -> Iterable[str]:
+    split = part("sojourn.cli.statements").split
+    if query is not None:
+        return [query]
+    asked = [statement for statement in split(sys.stdin.read()) if statement]
+    if not asked:
+        raise UserError("there is no statement", 'write it behind: sojourn sql "SELECT …"')
+    return asked
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[IO[str]]:
+    """The screen, or the file ``output``, which appears whole or not at all."""
+    if output is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            yield file
+        draft.replace(output)
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error.strerror}", "choose another --output") from error
+    finally:
+        draft.unlink(missing_ok=True)

@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import re
-import shutil
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from lake.errors import SojournError, UserError, first_line
-from spark_analytics.runtime.cache import cache_root, keep_text
+from lake.errors import SojournError, first_line
 from spark_analytics.runtime.jars import ensure_jars
-from spark_analytics.runtime.java import Java, ensure_java, java_home
-
-_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
-
-_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-
-_LOG4J = """\
-rootLogger.level = warn
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} spark %p %c{1}: %m%n%ex
-""" + "".join(
-    # Warnings about what we chose on purpose, or that nobody can act on.
-    f"logger.quiet{number}.name = {name}\nlogger.quiet{number}.level = error\n"
-    for number, name in enumerate(
-        (
-            "org.apache.hadoop.util.NativeCodeLoader",
-            "org.apache.spark.util.Utils",
-            "org.apache.spark.util.SparkStringUtils",
-            "org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream",
-        )
-    )
-)
-
-#: Measured on two cores, session and first query: 23 s of processor time with Java's own thresholds, 19 s with these
-#: (the optimising compiler is kept for loops over rows, off the start-up code), 13 s without it at all.
-_THROUGHPUT = (
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=6000",
-    "-XX:Tier4CompileThreshold=150000",
-    "-XX:Tier4BackEdgeThreshold=400000",
-)
-_QUICK_START = ("-XX:TieredStopAtLevel=1",)
+from spark_analytics.runtime.java import ensure_java
+from spark_analytics.runtime.launch import Launch, command_of
+from spark_analytics.runtime.options import cores_of, prepare_environment, session_settings
 
 
 def build_session(
@@ -62,24 +24,30 @@ def build_session(
     conf: Mapping[str, str] | None = None,
     quick_start: bool = False,
     jars: Sequence[Path] = (),
+    ahead: Launch | None = None,
 ) -> SparkSession:
     """The process's Spark session with Delta, made on first use and the same ever after.
 
     ``conf`` overrides any setting of ours, such as ``spark.driver.memory``. ``quick_start`` halves the processor time
     of starting and of first queries, and slows long ones: for a single query, a demonstration, a test. ``jars`` are
-    added to those that every session needs. Raises UserError where jars or Java are missing, SojournError where Spark
-    does not start.
+    added to those that every session needs. ``ahead`` is a Java process that was begun before. Raises UserError where
+    jars or Java are missing, SojournError where Spark does not start.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     java = ensure_java()
     settings = session_settings(master, java, [*ensure_jars(), *jars], quick_start=quick_start) | dict(conf or {})
-    _prepare_environment(java)
+    prepare_environment(java)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
+        if ahead is None and quick_start and cores_of(master) is not None and not _has_java():
+            command = command_of(settings)
+            ahead = None if command is None else Launch(command, os.environ)
+        if ahead is not None:
+            _join(ahead)
         return builder.getOrCreate()
     except Exception as error:
         raise SojournError(
@@ -87,78 +55,19 @@ def build_session(
         ) from error
 
 
-def cores_of(master: str) -> int | None:
-    """How many tasks a local ``master`` runs at once; None for a cluster, which alone knows."""
-    found = _LOCAL.fullmatch(master)
-    if not found:
-        return None
-    count = found.group(1)
-    return (os.cpu_count() or 1) if count == "*" else int(count or 1)
+def _has_java() -> bool:
+    return getattr(SparkContext, "_gateway", None) is not None
 
 
-def session_settings(master: str, java: Java, jars: Sequence[Path], *, quick_start: bool) -> dict[str, str]:
-    """Spark's settings for ``master``; each line that is not Delta's own requirement says what it is for."""
-    settings = {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.catalogImplementation": "in-memory",  # no metastore_db, no derby.log in the user's folder
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.databricks.delta.snapshotPartitions": "1",  # 50 by default: tasks that cost more than the state
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # we keep no state that an empty batch could close
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": _java_options(java, quick_start=quick_start),
-        "spark.driver.memory": "2g",
-    }
-    cores = cores_of(master)
-    if cores is None:
-        return settings | {"spark.jars": ",".join(map(str, jars))}
-    return settings | {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        # On the class path, not in spark.jars, which copies them at each start and comes too late for a file system.
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
-        "spark.sql.shuffle.partitions": str(cores),
-        # Hadoop's own forks a chmod for each file it makes: 33 ms against 2 for a line of the write-ahead log.
-        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
-        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
-        "spark.sql.warehouse.dir": _scratch_folder(),
-    }
-
-
-def _java_options(java: Java, *, quick_start: bool) -> str:
-    log_settings = keep_text(cache_root() / "log4j2.properties", _LOG4J)
-    flags = [
-        # Micro-batches on few cores: the serial collector starts soonest and takes a third less memory than G1.
-        "-XX:+UseSerialGC",
-        "-Duser.timezone=UTC",
-        f'-Dlog4j2.configurationFile="{log_settings.as_uri()}"',
-        *(_QUICK_START if quick_start else _THROUGHPUT),
-    ]
-    if java.version >= 24:  # Netty and Arrow reach for native memory; newer Javas warn about it at each start.
-        flags += ["--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"]
-    return " ".join(flags)
-
-
-def _prepare_environment(java: Java) -> None:
-    """What Spark's launcher reads from the environment, set for this process and its children."""
-    package = find_spec("pyspark")
-    if package is None or not package.submodule_search_locations:
-        raise UserError("pyspark is not installed", "pip install 'sojourn[analytics]'")
-    os.environ |= {
-        "JAVA_HOME": str(java_home(java)),
-        # Another Spark on the machine would not fit this pyspark, nor the Delta that is pinned to it.
-        "SPARK_HOME": package.submodule_search_locations[0],
-        # Else Spark looks up the host's name, and workers start whichever python3 is first on the PATH.
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-
-
-def _scratch_folder() -> str:
-    """A folder for the warehouse that nobody should find in their working folder; removed with the process."""
-    folder = tempfile.mkdtemp(prefix="sojourn-spark-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+def _join(ahead: Launch) -> None:
+    """Make pyspark use the Java process that is there instead of starting one."""
+    port, secret = ahead.address()
+    told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ |= told
+    try:
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in told:  # processes that we start must not find our Java
+            os.environ.pop(name, None)
+    gateway.proc = ahead.process
+    SparkContext._ensure_initialized(gateway=gateway)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from spark_analytics.runtime.java import Java, ensure_java
-from spark_analytics.runtime.session import cores_of, session_settings
+from spark_analytics.runtime.options import cores_of, session_settings
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,89 @@
+"""Statements and their answers: taken apart at semicolons, answered one by one, written as they come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+
+from lake.reader import Reader
+from sojourn.cli.rows import WRITERS
+
+#: A quoted text, a comment, or a single character: where a semicolon ends a statement is the last alone.
+_PIECE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|.", re.DOTALL)
+
+
+class Answer(Protocol):
+    """Rows that come batch by batch."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Their columns."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+
+    @property
+    def batches(self) -> Iterable[pa.RecordBatch]:
+        """The rows, to be read once."""
+
+
+class Answering(Protocol):
+    """Whoever answers statements."""
+
+    def answer(self, sql: str) -> Any:
+        """The :class:`Answer` to one SELECT; UserError for what is none."""
+
+    def cancel(self) -> None:
+        """End the statement that runs; from another thread."""
+
+
+class ByReader:
+    """Answers by the JVM-free reader: Spark's dialect, without Spark."""
+
+    def __init__(self, root: Path) -> None:
+        self._reader = Reader(root)
+
+    def answer(self, sql: str) -> Answer:
+        """As :meth:`lake.reader.Reader.query`."""
+        return _Table(self._reader.query(sql))
+
+    def cancel(self) -> None:
+        """The reader ends by itself, after its time limit."""
+
+
+class _Table:
+    def __init__(self, table: pa.Table) -> None:
+        self.schema = table.schema
+        self.rows = table.num_rows
+        self.batches = table.to_batches()
+
+
+def split(text: str) -> list[str]:
+    """The statements of ``text``, and last what follows the last semicolon: empty if all are complete.
+
+    Semicolons in quotes and comments end nothing. A statement of comments alone is none.
+    """
+    statements, current = [], ""
+    for piece in _PIECE.findall(text):
+        if piece == ";":
+            if _says_something(current):
+                statements.append(current.strip())
+            current = ""
+        else:
+            current += piece
+    return [*statements, current.strip() if _says_something(current) else ""]
+
+
+def write(answer: Answer, format: str, out: IO[str]) -> None:
+    """Write ``answer`` to ``out``."""
+    for text in WRITERS[format](answer.schema, answer.batches):
+        out.write(text)
+
+
+def _says_something(statement: str) -> bool:
+    return any(piece.strip() and not piece.startswith(("--", "/*")) for piece in _PIECE.findall(statement))

@@ -1,0 +1,139 @@
+"""Spark's Java process, begun before Python has loaded pyspark: the two start side by side.
+
+pyspark starts Java by two shell scripts and a Java of their own that works out the command line. The answer is the same
+each time, so it is asked for once and kept; later starts call Java at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from lake.errors import SojournError
+from spark_analytics.runtime.archive import archive_flags
+from spark_analytics.runtime.cache import cache_root, keep_text
+from spark_analytics.runtime.jars import ensure_jars
+from spark_analytics.runtime.java import ensure_java
+from spark_analytics.runtime.options import prepare_environment, session_settings
+
+#: The settings that Java itself must be started with; all others reach Spark later.
+_OF_JAVA = ("spark.driver.memory", "spark.driver.extraJavaOptions", "spark.driver.extraClassPath")
+#: Who configures Spark by these gets Spark's own way to start.
+_FOREIGN = ("SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "SPARK_DRIVER_MEMORY", "SPARK_MEM", "PYSPARK_SUBMIT_ARGS")
+_MAIN = "org.apache.spark.deploy.SparkSubmit"
+_PATIENCE_SECONDS = 60.0
+MEMORY = "2g"
+
+
+class Launch:
+    """One Java process on its way up. It ends by itself when this process does, or when it is closed."""
+
+    def __init__(self, command: list[str], environ: Mapping[str, str]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="sojourn-java-"))
+        self._told = self._folder / "port"
+        self.process = subprocess.Popen(
+            [command[0], *archive_flags(command, environ), *command[1:]],
+            stdin=subprocess.PIPE,  # Java ends when this pipe does
+            env={**environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told)},
+            process_group=0,  # Ctrl-C is for us: Java is told what to cancel
+        )
+
+    def address(self) -> tuple[int, str]:
+        """Port and secret at which the process listens, once it does; SojournError if it ends instead."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        try:
+            while not self._told.is_file():
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise SojournError("its Java process ended before it could be reached")
+                time.sleep(0.01)
+            content = self._told.read_bytes()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        port, length = struct.unpack_from("!ii", content)
+        return port, content[8 : 8 + length].decode()
+
+    def close(self) -> None:
+        """Let the process end; it cleans up behind itself, which nobody has to wait for."""
+        if self._folder.exists():  # nobody ever spoke to it
+            self.process.kill()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Launch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def begin(memory: str = MEMORY) -> Launch | None:
+    """Begin Java for a quick local session, to be handed to ``build_session`` later. Imports nothing of Spark.
+
+    None where only Spark's own scripts can start it. Raises UserError where jars or Java are missing.
+    """
+    command = quick_command(memory)
+    return None if command is None else Launch(command, os.environ)
+
+
+def quick_command(memory: str = MEMORY) -> list[str] | None:
+    """The command line of :func:`begin`'s Java, without what concerns the archive of its classes."""
+    java = ensure_java()
+    settings = session_settings("local[2]", java, ensure_jars(), quick_start=True)
+    prepare_environment(java)
+    return command_of(settings | {"spark.driver.memory": memory})
+
+
+def command_of(settings: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> list[str] | None:
+    """The command line of a local Spark's Java with ``settings``; None where only Spark's own scripts can start it.
+
+    ``environ`` is what :func:`spark_analytics.runtime.options.prepare_environment` made of it.
+    """
+    home = Path(environ["SPARK_HOME"])
+    if any(name in environ for name in _FOREIGN) or (home / "conf").exists():
+        return None
+    return _command(home, {name: settings[name] for name in _OF_JAVA if name in settings}, environ)
+
+
+def _command(home: Path, settings: Mapping[str, str], environ: Mapping[str, str]) -> list[str] | None:
+    """The command line that Spark's launcher makes of ``settings``, kept from the first time on."""
+    question = [f"{environ['JAVA_HOME']}/bin/java", str(home), *(f"{key}={settings[key]}" for key in sorted(settings))]
+    place = cache_root(environ) / "java" / f"launch-{hashlib.sha256(json.dumps(question).encode()).hexdigest()[:16]}"
+    try:
+        kept = json.loads(place.read_text(encoding="utf-8"))
+        if isinstance(kept, list) and kept and all(isinstance(word, str) for word in kept):
+            return kept
+    except (OSError, ValueError):
+        pass
+    command = _ask_launcher(question[0], home, settings, environ)
+    if command is not None:
+        keep_text(place, json.dumps(command))
+    return command
+
+
+def _ask_launcher(java: str, home: Path, settings: Mapping[str, str], environ: Mapping[str, str]) -> list[str] | None:
+    words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    question = [java, "-Xmx128m", "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main", _MAIN, *words]
+    try:
+        answer = subprocess.run(
+            [*question, "pyspark-shell"],
+            capture_output=True,
+            env={**environ, "SPARK_SCALA_VERSION": "2.13"},
+            timeout=_PATIENCE_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    words = [word.decode() for word in answer.stdout.partition(b"\0\n")[2].split(b"\0") if word]
+    return words if _MAIN in words else None

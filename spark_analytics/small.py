@@ -1,0 +1,85 @@
+"""Tables and views that are small or quickly read, worked out without Spark and handed to it as Arrow.
+
+Spark takes seconds to load its Delta classes, to replay a table's log and to plan the deep stages of a view for the
+first time. The JVM-free reader has the same rows (a contract test holds it to that) in milliseconds; what a statement
+asks of them is then Spark's to answer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from lake.reader import Reader
+from lake.snapshot import Snapshot
+from lake.store import Lake, conform
+from lake.tables import HISTOGRAM, LABELS, TABLES, TIMESTAMP
+from lake.views import VIEWS, below
+from lake.views.model import View
+from spark_analytics.moment import Moment
+
+#: A table or a history view that rests on more Parquet than this is Spark's; the ``_now`` views are always served by
+#: the reader, which answers the dashboard with them every second.
+SMALL_BYTES = 32 * 1024 * 1024
+
+_TYPES = {
+    "STRING": pa.string(),
+    "TIMESTAMP": TIMESTAMP,
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "MAP<STRING, STRING>": LABELS,
+    "ARRAY<STRUCT<index: INT, count: BIGINT>>": HISTOGRAM,
+}
+
+
+class Small:
+    """The small tables and views of a lake, newest or as they were at ``moment``. One thread at a time."""
+
+    def __init__(self, lake: Lake, moment: Moment | None = None) -> None:
+        self._lake = lake
+        self._moment = moment
+        self._reader: Reader | None = None
+
+    def serves(self, name: str) -> bool:
+        """Whether table or view ``name`` is had without Spark."""
+        if self._moment is not None or (name in VIEWS and not VIEWS[name].public):
+            return False
+        if name.endswith("_now"):
+            return True
+        return sum(_bytes(self._lake.path(table)) for table in below({name})[0]) <= SMALL_BYTES
+
+    def rows(self, name: str) -> pa.Table:
+        """All rows of ``name``, in the types that are declared; errors as of :class:`lake.reader.Reader`."""
+        if name in TABLES:
+            scannable, _ = Snapshot(TABLES[name], self._lake.root).current(None)
+            rows = scannable if isinstance(scannable, pa.Table) else scannable.to_table()
+            return conform(rows, TABLES[name].schema)
+        self._reader = self._reader or Reader(self._lake.root)
+        return self._reader.query(f"SELECT * FROM {name}").cast(schema_of(VIEWS[name]))
+
+    def token(self, name: str) -> tuple[int, ...] | None:
+        """Equal tokens, equal rows; None where rows depend on the clock as well."""
+        if name == "limits":
+            return None
+        self._reader = self._reader or Reader(self._lake.root)
+        return self._reader.token(*below({name})[0])
+
+
+def schema_of(view: View) -> pa.Schema:
+    """The Arrow schema of a public view, from its declared columns."""
+    return pa.schema([pa.field(column.name, _TYPES[column.type]) for column in view.columns])
+
+
+def hand_over(session: SparkSession, name: str, rows: pa.Table) -> None:
+    """Make ``rows`` known to ``session`` as ``name``."""
+    session.createDataFrame(rows, from_arrow_schema(rows.schema)).createOrReplaceTempView(name)
+
+
+def _bytes(path: Path) -> int:
+    """Parquet bytes below ``path``, files of older versions included: no more than a hint."""
+    return sum(file.stat().st_size for file in path.rglob("*.parquet"))
