@@ -29,8 +29,8 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """The version at which a stream goes on (``begins``: it still reads the table as it was then), and the one from which
-    it asks the log when it starts: it plans the batch that it finished last once more, without reading it.
+    """The version at which a stream goes on, and the one from which it asks the log when it starts: it plans the batch
+    that it finished last once more, without reading it. ``begins``: it still reads the table as it was at that version.
     """
 
     version: int

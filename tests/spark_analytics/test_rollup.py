@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import PARTIALS
 from spark_analytics.maintenance import Retention, roll_up
-from spark_analytics.transforms.rollup import rolled_up
+from spark_analytics.transforms.rollup import opening_balance, rolled_up
 from tests.reference.generate import generate
 from tests.reference.partials import fill, partials_of
 
@@ -88,6 +89,48 @@ def test_what_is_rolled_up_in_pieces_is_what_is_rolled_up_at_once(seed: int, pie
     parts = [rolled_up(table_of(events[i : i + step]), 60) for i in range(0, len(events), step)]
     again = rolled_up(rolled_up(pa.concat_tables(parts), 60), 3600)
     assert totals(again) == totals(rolled_up(table_of(events), 3600))
+
+
+@st.composite
+def regroupings(draw: st.DrawFn) -> tuple[int, list[tuple[int, list[int]]]]:
+    """A log's seed, and steps: a level, and which rows (by position, modulo their number) are rolled up to it."""
+    levels = st.sampled_from([1, 60, 300, 3600, 86_400])
+    return draw(st.integers(0, 500)), draw(st.lists(st.tuples(levels, st.lists(st.integers(0, 10_000))), max_size=6))
+
+
+@given(regroupings())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_rows_are_rolled_up_in_whatever_order_every_sum_stays(
+    regrouping: tuple[int, list[tuple[int, list[int]]]],
+) -> None:
+    seed, steps = regrouping
+    events, _ = log_of(seed, messages=40, seconds=300)
+    partials = table_of(events)
+    expected = totals(partials)
+    for level, chosen in steps:
+        mine = {number % partials.num_rows for number in chosen}
+        taken = pa.array([position in mine for position in range(partials.num_rows)])
+        rest = partials.filter(pc.invert(taken))
+        partials = pa.concat_tables([rolled_up(partials.filter(taken), level), rest])
+    assert totals(partials) == expected
+    assert totals(rolled_up(partials, 86_400)) == expected
+
+
+def test_an_opening_balance_holds_all_that_the_present_rests_on_and_no_history() -> None:
+    events, _ = log_of(6, messages=300, seconds=400)
+    partials = rolled_up(table_of(events), 3600)
+    until = 1_800_000_000
+    opening = opening_balance(partials, until)
+    before, after = totals(partials), totals(opening)
+    history = {name for mine in before.values() for name in mine if "age_" in name[0] or "processing_" in name[0]}
+    assert history
+    for key, mine in before.items():
+        assert after[key] == {name: value for name, value in mine.items() if name not in history}
+    assert {(row["bucket_start"].timestamp(), row["bucket_seconds"]) for row in opening.to_pylist()} == {(0, until)}
+    assert totals(opening_balance(pa.concat_tables([opening, partials]), until + 86_400)) == {
+        key: {name: 2 * value if name[1] != "max" else value for name, value in mine.items()}
+        for key, mine in after.items()
+    }
 
 
 def test_the_present_is_the_same_before_and_after(tmp_path: Path) -> None:
