@@ -18,11 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lake.store import Lake
+from spark_analytics.batches.attempts import Attempts
 from spark_analytics.batches.engine import Engine
 from spark_analytics.batches.files import files_of
 from spark_analytics.batches.flows import EVENTS, SUMMARIES, Flow
+from spark_analytics.batches.tenants import Tenants
 from spark_analytics.faults import explained
-from spark_analytics.gold import Gold, Keeper, checkpoint_path
+from spark_analytics.gold import Gold, checkpoint_path
 from spark_analytics.runtime.options import cores_of
 from spark_analytics.settings import AnalyzeSettings
 
@@ -45,7 +47,8 @@ class Job:
         self._on_batch = on_batch
         # Post-mortems keep their seconds: only the job that runs on rolls up.
         self._keeper = Keeper(root, 0 if once else settings.maintain_every, settings.retention())
-        self._engine = Engine(cores_of(settings.master) or os.cpu_count() or 1, settings.driver_bytes)
+        self._tenants = Tenants(Lake(root), settings.most_tenants)
+        self._engines: list[Engine] = []
         self._stopping = threading.Event()
         self._working = threading.Lock()
         self._queries: list[StreamingQuery] = []
@@ -86,7 +89,8 @@ class Job:
                 query.stop()
             except Exception as error:  # a batch that stop() interrupts ends in whatever it was doing
                 log.debug("while stopping: %s", error)
-        self._engine.close()
+        for engine in self._engines:
+            engine.close()
         self._keeper.close()
 
     def _start(self, flow: Flow) -> StreamingQuery:
@@ -112,20 +116,17 @@ class Job:
         return query
 
     def _handler(self, flow: Flow, started: Future[StreamingQuery]) -> Callable[[DataFrame, int], None]:
-        gold: Gold | None = None
+        engine: Engine | None = None
 
         def handle(batch: DataFrame, batch_id: int) -> None:
-            nonlocal gold
+            nonlocal engine
             with self._working:
                 if self._stopping.is_set():
                     raise _BrokenOff
                 try:
                     query = started.result()
-                    gold = gold or Gold(self._lake.root, str(query.id), flow.writes)
-                    if gold.holds(batch_id):
-                        log.info("flow=%s batch=%d already in gold", flow.name, batch_id)
-                        return
-                    count = self._engine.process(flow, batch, files_of(query, batch_id), gold, batch_id)
+                    engine = engine or self._engine(flow, query)
+                    count = engine.process(batch_id, batch, files_of(query, batch_id))
                 except Exception as error:
                     self._cause = self._cause or error
                     # Spark parses what we raise by regular expressions, which a long trace overflows: keep it short.
@@ -135,6 +136,18 @@ class Job:
                 self._on_batch(count)
 
         return handle
+
+    def _engine(self, flow: Flow, query: StreamingQuery) -> Engine:
+        engine = Engine(
+            flow,
+            Gold(self._lake.root, str(query.id), flow.writes),
+            threads=cores_of(self._settings.master) or os.cpu_count() or 1,
+            driver_bytes=self._settings.driver_bytes,
+            tenants=self._tenants,
+            attempts=Attempts(checkpoint_path(self._lake.root, f"{flow.name}-attempts")),
+        )
+        self._engines.append(engine)
+        return engine
 
 
 class _BrokenOff(Exception):

@@ -26,6 +26,9 @@ class AnalyzeSettings(BaseModel):
         ge=0,
         description="a batch of at most so many bytes is computed here, else by Spark's executors",
     )
+    most_tenants: int = Field(
+        default=1_000_000, ge=1, description="tenants that are told apart; those that come later are `other`"
+    )
     shuffle_partitions: int = Field(default=2, ge=1, le=10_000, description="tasks of an aggregation; the core count")
     maintain_every: int = Field(
         default=300, ge=0, description="batches between two rounds of maintenance beside the stream; 0 = never"
