@@ -9,6 +9,7 @@ hundred rules over one view cost hardly more than one.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ import sqlglot
 
 from lake.definitions import Definitions
 from lake.errors import UserError, first_line
+from lake.now.serve import SERVED, Served
 from lake.select import check, tables_of
 from lake.snapshot import Snapshot
 from lake.tables import TABLES
@@ -56,6 +58,7 @@ class Reader:
         self._kept: dict[str, tuple[int, ...]] = {}
         self._definitions = Definitions.load(self.root)
         self._connection = _connect()
+        self._serve_anew()
 
     def token(self, *tables: str) -> tuple[int, ...]:
         """The versions of ``tables`` (default: all): equal tokens, equal answers. Costs a directory look-up each."""
@@ -88,11 +91,37 @@ class Reader:
         if definitions != self._definitions:
             self._definitions = definitions
             self._kept.clear()
-        tables, views = below(names)
+            self._serve_anew()
+        tables, views = below(names, SERVED)
         for name in tables:
             self._load(name)
+        served = [name for name in views if name in SERVED]
+        if served:
+            self._served.refresh()
         for name in views:
-            self._keep(name)
+            if name in served:
+                self._serve(name)
+            else:
+                self._keep(name)
+
+    def _serve_anew(self) -> None:
+        self._served = Served(self.root, self._definitions, to_duckdb)
+        self._given: dict[str, int] = {}
+
+    def _serve(self, name: str) -> None:
+        if self._given.get(name) == self._served.generation:
+            return
+        rows = self._served.table(name)
+        if rows is None:  # no row yet: the declared SQL has the columns
+            tables, views = below({name})
+            for table in tables:
+                self._load(table)
+            for view in views:
+                self._keep(view)
+        else:
+            self._drop(name)
+            self._connection.register(name, rows)
+            self._given[name] = self._served.generation
 
     def _load(self, name: str) -> None:
         scannable, version = self._snapshots[name].current(self._loaded.get(name))
@@ -101,12 +130,22 @@ class Reader:
             self._loaded[name] = version
 
     def _keep(self, name: str) -> None:
-        versions = tuple(self._loaded[table] for table in below({name})[0])
+        tables, views = below({name}, SERVED)
+        served = any(view in SERVED for view in views)
+        versions = () if served else tuple(self._loaded[table] for table in tables)
         if self._kept.get(name) == versions and name not in _CLOCKED:
             return
         sql = to_duckdb(render(VIEWS[name], self._definitions))
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+        self._drop(name)
+        # What stands on served rows asks for the columns that a query needs, no more; the rest is worked out once.
+        self._connection.execute(f"CREATE TEMP {'VIEW' if served else 'TABLE'} {name} AS {sql}")
         self._kept[name] = versions
+
+    def _drop(self, name: str) -> None:
+        """Whatever stands under ``name``, a table or a view."""
+        for kind in ("TABLE", "VIEW"):
+            with contextlib.suppress(duckdb.CatalogException):
+                self._connection.execute(f"DROP {kind} IF EXISTS {name}")
 
 
 @cache

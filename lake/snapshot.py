@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ class Snapshot:
 
     def __init__(self, spec: TableSpec, root: Path) -> None:
         self.spec = spec
-        self._path = root / spec.path
+        self.path = root / spec.path
         self._table: DeltaTable | None = None
         self._parts: dict[str, pa.Table] = {}
 
@@ -33,14 +34,18 @@ class Snapshot:
         """The table's newest version, −1 before there is a table."""
         try:
             if self._table is None:
-                self._table = DeltaTable(str(self._path))
+                self._table = DeltaTable(str(self.path))
             else:
                 self._table.update_incremental()
         except TableNotFoundError:
             return -1
         except (DeltaError, OSError) as error:
-            raise LakeError(f"table {self._path} cannot be read: {first_line(error)}") from error
+            raise LakeError(f"table {self.path} cannot be read: {first_line(error)}") from error
         return self._table.version()
+
+    def files(self) -> list[str]:
+        """The paths of the files that hold the table, as of the last :meth:`version`."""
+        return [] if self._table is None else self._table.file_uris()
 
     def current(self, known: int | None) -> tuple[Any, int]:
         """What a query engine can scan (an Arrow table or data set) and its version; None if ``known`` is current."""
@@ -60,13 +65,19 @@ class Snapshot:
         return pa.concat_tables([self.spec.schema.empty_table(), *self._parts.values()])
 
     def _read(self, path: str) -> pa.Table:
-        try:
-            part = pq.ParquetFile(path).read()
-        except (OSError, pa.ArrowException) as error:
-            raise LakeError(f"file {path} cannot be read: {error}") from error
+        part = read_file(path)
         for column, value in _partition_values(path, self.spec).items():
             part = part.append_column(column, pa.array([value] * part.num_rows))
         return conform(part, self.spec.schema)
+
+
+def read_file(path: Path | str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of one data file; LakeError where it cannot be read."""
+    try:
+        with pq.ParquetFile(path) as file:
+            return file.read(columns=None if columns is None else list(columns), use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise LakeError(f"file {path} cannot be read: {error}") from error
 
 
 def _partition_values(path: str, spec: TableSpec) -> dict[str, date]:

@@ -88,8 +88,9 @@ _QUEUE_OLDEST_AGE = (
 # A dead-letter queue has none: nobody is meant to consume it.
 _MODE = (
     "CASE WHEN dead_letters AND NOT has_events THEN NULL "
-    "WHEN oldest_age_seconds IS NULL AND ((has_events AND backlog > 0) OR (NOT has_events AND (there > 0 OR there IS NULL))) "
-    "THEN NULL WHEN oldest_age_seconds > $target THEN 'backlogged' ELSE 'fast' END"
+    "WHEN oldest_age_seconds IS NULL "
+    "AND ((has_events AND backlog > 0) OR (NOT has_events AND (there > 0 OR there IS NULL))) THEN NULL "
+    "WHEN oldest_age_seconds > $target THEN 'backlogged' ELSE 'fast' END"
 )
 
 FORMULAS = {
@@ -98,6 +99,7 @@ FORMULAS = {
     "sample_second": _level_second("s.at_second"),
     "window_seconds": _window_seconds("", "first_second"),
     "queue_window_seconds": _window_seconds("s.", "f.first_second"),
+    "now_window_seconds": _window_seconds("q.", "q.first_second"),
     "drain_state": _DRAIN_STATE,
     "drain_eta": _DRAIN_ETA,
     "sampled_drain_state": _SAMPLED_DRAIN_STATE,
@@ -126,8 +128,18 @@ def _read(file: str) -> str:
     return resources.files("lake.views").joinpath("sql", f"{file}.sql").read_text(encoding="utf-8")
 
 
+def complete(sql: str, **parts: str) -> str:
+    """``sql`` with the formulas, and ``parts``, in their places."""
+    return Template(sql).safe_substitute({**FORMULAS, **parts})
+
+
 def _view(name: str, file: str, public: tuple[Column, ...] = (), **parts: str) -> View:
-    return View(name, Template(_read(file)).safe_substitute({**FORMULAS, **parts}), public)
+    return View(name, complete(_read(file), **parts), public)
+
+
+def _changed(what: str, **parts: str) -> str:
+    """The states of tenants, queues … at every instant that history shows."""
+    return complete(_read(f"states_of_{what}"), instants=_CHANGED, **parts)
 
 
 def _stage(name: str) -> View:
@@ -144,9 +156,9 @@ _ALL = (
     _stage("stage_tenants"),
     _stage("stage_shares"),
     _stage("stage_noisy"),
-    _stage("stage_samples"),
-    _stage("stage_sampled"),
-    _stage("stage_dead_letters"),
+    _view("stage_samples", "stage_samples", samples="queue_samples"),
+    _view("stage_sampled", "stage_sampled", placed="stage_samples"),
+    _view("stage_dead_letters", "stage_dead_letters", placed="stage_samples"),
     _stage("stage_open_cells"),
     _view("stage_oldest", "stage_oldest", instants="i.changed = 1 OR i.is_now = 1"),
     _view("stage_oldest_now", "stage_oldest", instants=_NOW),
@@ -158,17 +170,30 @@ _ALL = (
     _stage("stage_ages_now"),
     _view("attempt_age", "attempt_age", columns.ATTEMPT_AGE, ages="stage_ages"),
     _view("attempt_age_now", "attempt_age", columns.ATTEMPT_AGE, ages="stage_ages_now"),
-    _view("tenant_backlog", "tenant_backlog", columns.TENANT_BACKLOG, instants=_CHANGED, oldest="stage_oldest"),
-    _view("tenant_backlog_now", "tenant_backlog", columns.TENANT_BACKLOG, instants=_NOW, oldest="stage_oldest_now"),
-    _view("concurrency", "concurrency", columns.CONCURRENCY, instants=_CHANGED),
-    _view("concurrency_now", "concurrency", columns.CONCURRENCY, instants=_NOW),
-    _view("queue_health", "queue_health", columns.QUEUE_HEALTH, instants=_CHANGED),
-    _view("queue_health_now", "queue_health", columns.QUEUE_HEALTH, instants=_NOW),
+    _view("stage_tenants_now", "states_of_tenants", instants=_NOW, oldest="stage_oldest_now"),
+    _view("stage_concurrency_now", "states_of_concurrency", instants=_NOW),
+    _view("stage_queues_now", "states_of_queues", instants=_NOW),
+    _view(
+        "tenant_backlog", "tenant_backlog", columns.TENANT_BACKLOG, states=_changed("tenants", oldest="stage_oldest")
+    ),
+    _view("tenant_backlog_now", "tenant_backlog", columns.TENANT_BACKLOG, states="SELECT * FROM stage_tenants_now"),
+    _view("concurrency", "concurrency", columns.CONCURRENCY, states=_changed("concurrency")),
+    _view("concurrency_now", "concurrency", columns.CONCURRENCY, states="SELECT * FROM stage_concurrency_now"),
+    _view("queue_health", "queue_health", columns.QUEUE_HEALTH, states=_changed("queues")),
+    _view("queue_health_now", "queue_health", columns.QUEUE_HEALTH, states="SELECT * FROM stage_queues_now"),
     _view("alert_states", "alert_states", columns.ALERT_STATES),
     _view("limits", "limits", columns.LIMITS),
 )
 
 VIEWS: dict[str, View] = {view.name: view for view in _ALL}
+
+
+#: The samples that the present rests on, as the stages have them; for a reader that keeps no others.
+SAMPLED_NOW: tuple[View, ...] = (
+    _view("stage_samples_now", "stage_samples", samples="kept_samples"),
+    _view("stage_sampled_now", "stage_sampled", placed="stage_samples_now"),
+    _view("stage_dead_letters_now", "stage_dead_letters", placed="stage_samples_now"),
+)
 
 
 def render(view: View, definitions: Definitions) -> str:

@@ -13,18 +13,21 @@ from lake.tables import TABLES
 from lake.views.catalogue import VIEWS, render
 
 
-def below(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tables and the views that ``names`` rest on, themselves included; views in the order of their building."""
-    return _below(frozenset(names))
+def below(names: Iterable[str], given: Iterable[str] = ()) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tables and the views that ``names`` rest on, themselves included; views in the order of their building.
+
+    Views that are ``given`` are not looked below.
+    """
+    return _below(frozenset(names), frozenset(given))
 
 
 @cache
-def _below(names: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _below(names: frozenset[str], given: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     pending, seen = set(names), set()
     while pending:
         name = pending.pop()
         seen.add(name)
-        if name in VIEWS:
+        if name in VIEWS and name not in given:
             pending |= _reads(name) - seen
     return tuple(name for name in TABLES if name in seen), tuple(name for name in VIEWS if name in seen)
 

@@ -1,13 +1,9 @@
 WITH rates AS (
   SELECT
     i.*,
-    l.in_flight_limit,
     i.window_enqueued / i.window_seconds AS arrival_rate,
     i.window_finished / i.window_seconds AS completion_rate
-  FROM stage_modes AS i
-  LEFT JOIN stage_sampled AS l
-    ON l.broker = i.broker AND l.queue = i.queue AND l.subscriber = i.subscriber AND l.at_second = i.limit_second
-  WHERE $instants
+  FROM ($states) AS i
 )
 SELECT
   timestamp_micros(as_of_us) AS as_of,

@@ -2,7 +2,7 @@
 -- One that serves several queues, as SQS allows, counts for each of them.
 WITH serving AS (
   SELECT s.broker, s.queue AS holder, s.subscriber, s.sampled_us, s.at_second, s.bucket_seconds, s.depth, served
-  FROM stage_samples AS s
+  FROM $placed AS s
   LATERAL VIEW explode(split(s.dead_letter_for, ',')) x AS served
 ),
 known AS (

@@ -18,5 +18,5 @@ SELECT
   SUM(acked) AS acked,
   SUM(polls) AS polls,
   SUM(empty_polls) AS empty_polls
-FROM stage_samples
+FROM $placed
 GROUP BY broker, queue, subscriber, at_second

@@ -5,7 +5,7 @@
 -- Where events name no consumer and samples name one alone, that one is meant.
 WITH named AS (
   SELECT broker, queue
-  FROM queue_samples
+  FROM $samples
   WHERE subscriber IS NOT NULL
   GROUP BY broker, queue
   HAVING MIN(subscriber) = MAX(subscriber)
@@ -24,7 +24,7 @@ placed AS (
     LEAST(unix_micros(q.sampled_at) DIV 1000000, l.now_second) AS at_second,
     unix_micros(q.sampled_at) AS sampled_us,
     q.depth + COALESCE(q.in_flight, 0) AS there
-  FROM queue_samples AS q
+  FROM $samples AS q
   JOIN stage_levels AS l ON l.broker = q.broker
   LEFT JOIN unnamed AS u ON u.broker = q.broker AND u.queue = q.queue
 )

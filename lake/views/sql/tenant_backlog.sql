@@ -2,16 +2,8 @@ WITH rates AS (
   SELECT
     i.*,
     i.window_enqueued / i.window_seconds AS arrival_rate,
-    i.window_finished / i.window_seconds AS completion_rate,
-    o.oldest_second
-  FROM stage_noisy AS i
-  LEFT JOIN $oldest AS o
-    ON o.broker = i.broker
-    AND o.queue = i.queue
-    AND o.subscriber = i.subscriber
-    AND o.tenant = i.tenant
-    AND o.at_second = i.at_second
-  WHERE $instants
+    i.window_finished / i.window_seconds AS completion_rate
+  FROM ($states) AS i
 )
 SELECT
   timestamp_micros(as_of_us) AS as_of,

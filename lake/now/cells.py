@@ -1,0 +1,103 @@
+"""The open cells of all keys: how many messages of which enqueue second are in whose backlog."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+
+#: No second: later than any.
+NONE = np.iinfo(np.int64).max
+#: The cell of leavers whose enqueue second is unknown.
+UNKNOWN = -(1 << 38)
+_SHIFT = 39
+
+
+def summed(codes: Integers, amounts: Integers) -> tuple[Integers, Integers]:
+    """Amounts added up by code: the distinct codes in order, and their sums."""
+    if len(codes) == 0:
+        return codes, amounts
+    order = np.argsort(codes, kind="stable")
+    codes, amounts = codes[order], amounts[order]
+    starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+    return codes[starts], np.add.reduceat(amounts, starts)
+
+
+def code_of(keys: Any, seconds: Any) -> Integers:
+    """One sortable number for a key (below 2²⁴) and an enqueue second."""
+    coded: Integers = (np.asarray(keys, np.int64) << _SHIFT) + (np.asarray(seconds, np.int64) - UNKNOWN)
+    return coded
+
+
+class OpenCells:
+    """Sorted by key and enqueue second; cells that came to nothing are left out."""
+
+    def __init__(self) -> None:
+        self._codes = np.empty(0, np.int64)
+        self._open = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def add(self, codes: Integers, nets: Integers) -> None:
+        """Change the cells ``codes`` (distinct, in order) by ``nets``."""
+        if len(codes) == 0:
+            return
+        places = np.searchsorted(self._codes, codes)
+        there = places < len(self._codes)
+        there[there] = self._codes[places[there]] == codes[there]
+        if there.any():
+            at = places[there]
+            self._open[at] += nets[there]
+        new = ~there & (nets != 0)
+        emptied = places[there][self._open[places[there]] == 0] if there.any() else np.empty(0, np.int64)
+        codes_, open_ = self._codes, self._open
+        if new.any():
+            codes_ = np.insert(codes_, places[new], codes[new])
+            open_ = np.insert(open_, places[new], nets[new])
+        if len(emptied):
+            # Where the emptied stand after the insertion: moved by as many as were inserted before them.
+            moved = emptied + np.searchsorted(places[new], emptied, side="right")
+            kept = np.ones(len(codes_), bool)
+            kept[moved] = False
+            codes_, open_ = codes_[kept], open_[kept]
+        self._codes, self._open = codes_, open_
+
+    def oldest(self, keys: Integers) -> Integers:
+        """The enqueue second of the oldest message of each of ``keys``; NONE where there is none.
+
+        Leavers of unknown age are taken to have been the oldest, as the stage `stage_oldest` has it.
+        """
+        starts = code_of(keys, UNKNOWN)
+        low, high = np.searchsorted(self._codes, starts), np.searchsorted(self._codes, starts + (1 << _SHIFT))
+        found = np.full(len(keys), NONE, np.int64)
+        some = np.flatnonzero(high > low)
+        if len(some) == 0:
+            return found
+        first = low[some]
+        plain = (self._codes[first] != starts[some]) & (self._open[first] > 0)
+        found[some[plain]] = self._codes[first[plain]] - starts[some[plain]] + UNKNOWN
+        hard = some[~plain]
+        if len(hard):
+            found[hard] = self._behind_unknown(starts[hard], low[hard], high[hard])
+        return found
+
+    def _behind_unknown(self, starts: Integers, low: Integers, high: Integers) -> Integers:
+        lengths = high - low
+        segment = np.repeat(np.arange(len(low)), lengths)
+        offsets = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+        index = np.arange(len(segment)) - offsets[segment] + low[segment]
+        known = self._codes[index] != starts[segment]
+        amounts = np.where(known, np.maximum(self._open[index], 0), 0)
+        totals = np.cumsum(amounts)
+        before = (totals - amounts)[offsets]
+        unknown = np.zeros(len(low), np.int64)
+        unknown[segment[~known]] = -self._open[index[~known]]
+        there = np.flatnonzero(known & (self._open[index] > 0) & (totals - before[segment] > unknown[segment]))
+        found = np.full(len(low), NONE, np.int64)
+        which, at = np.unique(segment[there], return_index=True)
+        found[which] = self._codes[index[there[at]]] - starts[which] + UNKNOWN
+        return found

@@ -1,0 +1,588 @@
+"""One broker's past folded into its present, second by second, and how the newest seconds are taken back.
+
+Rows come a little late and out of order, so the last seconds stay undoable: a row for a second that was passed takes
+the state back to just before it, and the seconds since are added anew. What comes later than that is for the caller to
+answer, by folding everything anew: the outcome depends on the set of rows alone, never on the order of their coming.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lake.now.cells import NONE, Integers, code_of, summed
+from lake.now.expression import compiled
+from lake.now.levels import NO_MODE, Period, Runs, Stretch
+from lake.now.lived import Consumers, ConsumersChanged, Lived, Name
+from lake.now.reading import Reading, Readings
+from lake.now.state import BACKLOG, State, null_where
+from lake.now.step import BUSY, DELAYED, ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, work_units
+from lake.views.catalogue import FORMULAS, QUIET_AFTER
+
+Array = npt.NDArray[Any]
+
+MINUTE, HOUR = 60, 3600
+#: How many of the newest steps can be taken back.
+UNDOABLE = 60
+_MODES = {"": 1, "fast": 2, "backlogged": 3}
+MODE_NAMES = {number: name for name, number in _MODES.items()}
+_OLDEST_AGE = compiled(FORMULAS["queue_oldest_age"])
+
+
+class TooLate(Exception):
+    """Rows for a time that can no longer be taken back, or levels that changed under the window: fold all anew."""
+
+
+@dataclass(slots=True)
+class _Undo:
+    """What a step replaced. What it added is subtracted again."""
+
+    minute: int | None
+    hour: int | None
+    opened: list[tuple[dict[int, Period], int]] = field(default_factory=list)
+    closed: list[Period] = field(default_factory=list)
+    expired: int = 0
+    queues: Any = None
+    queue_work: Any = None
+    verdicts: Any = None
+    first: Any = None
+    last_arrival: Any = None
+    oldest: Any = None
+    sampled: Any = None
+    readings: Any = None
+    instants: Any = None
+    runs: Any = None
+
+
+class Fold:
+    """The state of one broker; ``window`` and ``target``, the age above which a queue is backlogged, in seconds."""
+
+    def __init__(self, window: int, target: float, consumers: Consumers) -> None:
+        self.window = window
+        self._mode = compiled(FORMULAS["mode"].replace("$target", repr(float(target))))
+        self.consumers = consumers
+        self.state = State()
+        self.readings = Readings()
+        self.as_of_us = -1
+        self.minutes_until = self.hours_until = -1
+        self.floor = -NONE  # no row may come for this second or before
+        self.base = Stretch()
+        self.hours: dict[int, Period] = {}
+        self.minutes: dict[int, Period] = {}
+        self._minute: int | None = None
+        self._hour: int | None = None
+        self._pending: dict[int, Step] = {}
+        self._samples: dict[int, list[Reading]] = {}
+        self._taken: dict[int, list[Reading]] = {}
+        self.done: deque[Step] = deque()
+        self._out_of_window = 0  # how many of `done` have left the window
+        self._own: dict[Name, int] = {}
+        self._others: dict[Name, tuple[int, ...]] = {}
+        self.mixed = False  # a row by the second stands where partials were rolled up
+
+    @property
+    def now_second(self) -> int:
+        """The second of data time."""
+        return self.as_of_us // 1_000_000
+
+    # -- what comes in ----------------------------------------------------------------------------------------------
+
+    def add(self, lived: Lived) -> None:
+        """Rows of partials. Raises ConsumersChanged, TooLate; the fold is then of no use any more."""
+        names = lived.names
+        consumes = np.bincount(names.of_row, weights=lived.consumes, minlength=len(names.distinct)) > 0
+        changed = [
+            self.consumers.note(name[0], name[1], bool(consuming))
+            for name, consuming in zip(names.distinct, consumes, strict=True)
+        ]
+        if any(changed):
+            raise ConsumersChanged
+        own = np.array([self._own_key(name) for name in names.distinct], np.int64)[names.of_row]
+        self._put(lived, own, np.arange(len(own)))
+        arriving = lived.counts[:, ENQUEUED] > 0
+        arrive = np.bincount(names.of_row, weights=arriving, minlength=len(names.distinct)) > 0
+        others = [
+            self._other_keys(name) if arrives and name[1] == "" else ()
+            for name, arrives in zip(names.distinct, arrive, strict=True)
+        ]
+        for place in range(max(map(len, others), default=0)):
+            key = np.array([keys[place] if place < len(keys) else -1 for keys in others], np.int64)[names.of_row]
+            self._put(lived, np.where(arriving, key, -1), None)
+
+    def _own_key(self, name: Name) -> int:
+        if (key := self._own.get(name)) is None:
+            key = self.state.key(name) if name[1] in self.consumers.of(name[0]) else -1
+            self._own[name] = key
+        return key
+
+    def _other_keys(self, name: Name) -> tuple[int, ...]:
+        if (keys := self._others.get(name)) is None:
+            named = sorted(self.consumers.of(name[0]) - {""})
+            keys = self._others[name] = tuple(self.state.key((name[0], subscriber, name[2])) for subscriber in named)
+        return keys
+
+    def _put(self, lived: Lived, key: Integers, own: Array | None) -> None:
+        """The rows that have a key; all they tell if they are the consumer's ``own``, their arrivals alone if not."""
+        rows = np.flatnonzero(key >= 0)
+        if len(rows) == 0:
+            return
+        self.state.told[key[rows]] = True
+        seconds = lived.second[rows]
+        level_width = np.where(seconds <= self.hours_until, HOUR, np.where(seconds <= self.minutes_until, MINUTE, 1))
+        self.mixed = self.mixed or bool(np.any(lived.width[rows] < level_width))
+        starts = seconds - lived.width[rows] + 1
+        np.minimum.at(self.state.first_second, self.state.consumer_of[key[rows]], starts)
+        counts, work = lived.counts[rows], lived.work[rows]
+        if own is None:
+            arrivals = np.zeros_like(counts)
+            arrivals[:, ENQUEUED] = counts[:, ENQUEUED]
+            counts, work = arrivals, np.zeros(len(rows))
+        wide = lived.width[rows] > 1
+        cells = np.flatnonzero((key[lived.cell_row] >= 0) & ((own is not None) | (lived.cell_net > 0)))
+        cell_row = lived.cell_row[cells]
+        codes = code_of(key[cell_row], lived.cell_second[cells])
+        order = np.argsort(seconds, kind="stable")
+        bounds = _bounds(seconds[order])
+        cell_order = np.argsort(lived.second[cell_row], kind="stable")
+        cell_second = lived.second[cell_row][cell_order]
+        told = np.ones(len(rows), bool)
+        for begin, end in bounds:
+            at = order[begin:end]
+            second = int(seconds[at[0]])
+            step = self._step(second)
+            step.add(key[rows[at]].astype(np.int32), counts[at], work[at], wide[at], told[at])
+            low, high = np.searchsorted(cell_second, [second, second + 1])
+            of_step = cell_order[low:high]
+            if len(of_step):
+                step.cell_chunks.append(summed(codes[of_step], lived.cell_net[cells[of_step]]))
+        if own is not None:
+            self._put_processing(lived, key)
+
+    def _put_processing(self, lived: Lived, key: Integers) -> None:
+        row = lived.processing_row
+        kept = np.flatnonzero((key[row] >= 0) & (lived.width[row] == 1))
+        seconds = lived.second[row[kept]]
+        order = kept[np.argsort(seconds, kind="stable")]
+        for begin, end in _bounds(lived.second[row[order]]):
+            at = order[begin:end]
+            self._step(int(lived.second[row[at[0]]])).processing.append(
+                (
+                    key[row[at]].astype(np.int32),
+                    lived.processing_bucket[at].astype(np.int16),
+                    lived.processing_count[at].astype(np.int32),
+                )
+            )
+
+    def add_pauses(self, edges: Mapping[tuple[int, Name], tuple[int, int]]) -> None:
+        """By second and key: how many more of its messages wait for a retry, and are put off, from then on."""
+        by_second: dict[int, list[tuple[int, int, int]]] = {}
+        for (second, name), (waiting, delayed) in edges.items():
+            if waiting or delayed:
+                second = self.level_second(second)
+                by_second.setdefault(second, []).append((self.state.key(name), waiting, delayed))
+        for second, changes in by_second.items():
+            counts = np.zeros((len(changes), len(MEASURES)), np.int32)
+            counts[:, BUSY] = [-waiting for _, waiting, _ in changes]
+            counts[:, DELAYED] = [delayed for _, _, delayed in changes]
+            keys = np.array([key for key, _, _ in changes], np.int32)
+            no = np.zeros(len(changes), bool)
+            order = np.argsort(keys, kind="stable")
+            self._step(second).add(keys[order], counts[order], np.zeros(len(changes)), no, no)
+
+    def level_second(self, second: int) -> int:
+        """The last second of the bucket that holds ``second``, where partials were rolled up."""
+        if second <= self.hours_until:
+            return second // HOUR * HOUR + HOUR - 1
+        return second // MINUTE * MINUTE + MINUTE - 1 if second <= self.minutes_until else second
+
+    def reach(self, as_of_us: int) -> None:
+        """Data time is ``as_of_us`` from now on."""
+        if as_of_us < self.as_of_us:
+            raise TooLate
+        if as_of_us > self.as_of_us:
+            self._take_back(self.now_second)
+            self.as_of_us = as_of_us
+
+    def add_reading(self, second: int, reading: Reading) -> None:
+        """A sample that was taken in ``second``."""
+        second = self.level_second(second)
+        if second <= self.floor:
+            raise TooLate
+        self._samples.setdefault(second, []).append(reading)
+        self._take_back(second)
+
+    def _step(self, second: int) -> Step:
+        if second <= self.floor:
+            raise TooLate
+        self._take_back(second)
+        if (step := self._pending.get(second)) is None:
+            step = self._pending[second] = Step(second)
+        return step
+
+    # -- forward ----------------------------------------------------------------------------------------------------
+
+    def advance(self, until: int) -> None:
+        """Take in everything up to second ``until``."""
+        self._make_room()
+        due = {second for second in self._pending if second <= until} | {s for s in self._samples if s <= until}
+        for second in sorted(due):
+            self._advance(self._pending.pop(second) if second in self._pending else Step(second))
+            self._trim()
+
+    def _make_room(self) -> None:
+        keys, consumers = self.state.rooms
+        self.readings.grow(consumers)
+        self.base.grow(keys, consumers)
+        for period in (*self.hours.values(), *self.minutes.values()):
+            period.grow(keys, consumers)
+
+    def _advance(self, step: Step) -> None:
+        second, state = step.second, self.state
+        keys, counts, work, wide, told = step.merged()
+        undo = step.undo = _Undo(self._minute, self._hour)
+        minute, hour = self._enter(second, undo)
+        while self._out_of_window < len(self.done):
+            oldest = self.done[self._out_of_window]
+            if oldest.second > second - self.window:
+                break
+            self._out_of_window += 1
+            undo.expired += 1
+        undo.queues, undo.queue_work = state.queues.copy(), state.queue_work.copy()
+        for gone in range(self._out_of_window - undo.expired, self._out_of_window):
+            self._window(self.done[gone], -1)
+        units = work_units(work)
+        consumers = state.consumer_of[keys]
+        before = state.tenants(keys)
+        self._flow(step, 1)
+        after = state.tenants(keys)
+        state.add_to_queues(consumers, after - before)
+        self._window(step, 1)
+        undo.last_arrival = state.last_arrival[keys]
+        state.last_arrival[keys] = np.where(counts[:, ENQUEUED] > 0, second, undo.last_arrival)
+        for period in (minute, hour):
+            if period is not None:
+                self._count(period, step, 1)
+        codes, nets = step.cells()
+        state.cells.add(codes, nets)
+        undo.oldest = state.oldest[keys]
+        state.oldest[keys] = np.where(after[:, BACKLOG] > 0, state.cells.oldest(keys), NONE)
+        own = np.where(wide, units, state.window_work[keys])
+        whole = state.queue_work[consumers]
+        if wide.any():
+            whole = np.where(wide, state.work_of(consumers[wide], units[wide])[consumers], whole)
+        target = self._target(minute, hour)
+        verdicts, _ = state.judged(after, consumers, second, state.last_arrival[keys], own, whole)
+        undo.verdicts = target.verdicts[keys]
+        target.verdicts[keys] = np.where(verdicts != 0, verdicts, undo.verdicts)
+        if minute is not None:
+            self._judge_as_first(minute, step, after, consumers, undo)
+        if hour is not None:
+            self._doubt(minute, hour, second, after, state.last_arrival[keys])
+        self._tell(step, consumers[told], minute, hour, target, undo)
+        self.done.append(step)
+
+    def _enter(self, second: int, undo: _Undo) -> tuple[Period | None, Period | None]:
+        """The minute and hour that ``second`` is in, if they can still be told more coarsely; closes those before."""
+        number = second // MINUTE if second > self.minutes_until else None
+        if self._minute is not None and number != self._minute and self._minute in self.minutes:
+            self._close(self.minutes[self._minute], MINUTE, undo)
+        self._minute = number
+        minute = self._open(self.minutes, number, MINUTE, undo)
+        number = second // HOUR if second > self.hours_until else None
+        if self._hour is not None and number != self._hour and self._hour in self.hours:
+            self._close(self.hours[self._hour], HOUR, undo)
+        self._hour = number
+        return minute, self._open(self.hours, number, HOUR, undo)
+
+    def _open(self, periods: dict[int, Period], number: int | None, length: int, undo: _Undo) -> Period | None:
+        if number is None:
+            return None
+        if number not in periods:
+            periods[number] = Period((number + 1) * length - 1)
+            periods[number].grow(*self.state.rooms)
+            undo.opened.append((periods, number))
+        return periods[number]
+
+    def _close(self, period: Period, length: int, undo: _Undo) -> None:
+        """Judge a period at its end, as if it had been told as one."""
+        if period.coarse is not None:
+            return
+        state, end = self.state, period.end
+        coarse = Stretch()
+        coarse.grow(*state.rooms)
+        keys = np.flatnonzero(period.steps > 0)
+        consumers = state.consumer_of[keys]
+        last_arrival = rounded_up(state.last_arrival[keys], length)
+        verdicts, _ = state.judged(
+            state.tenants(keys), consumers, end, last_arrival, period.work[keys], period.queue_work[consumers]
+        )
+        coarse.verdicts[keys] = verdicts
+        instants = np.flatnonzero(period.told > 0)
+        coarse.runs.record(instants, self._modes(instants, end, (end + 1) * 1_000_000), (end + 1) * 1_000_000)
+        column = "backlog_by_minute" if length == MINUTE else "backlog_by_hour"
+        read = np.flatnonzero((self.readings.columns["second"] > end - length) & self._has_read())
+        undo.closed.append(period)
+        self.readings.columns[column][read] = self.backlogs(read, end)
+        period.coarse = coarse
+
+    def _has_read(self) -> Array:
+        return self.readings.columns["sampled_us"] > 0
+
+    def backlogs(self, consumers: Array, second: int) -> Array:
+        """The backlog of consumers from events up to ``second``; NaN where there are none."""
+        return null_where(self.state.first_second[consumers] > second, self.state.queues[consumers, BACKLOG])
+
+    def _target(self, minute: Period | None, hour: Period | None) -> Stretch:
+        if minute is not None:
+            return minute.fine
+        return hour.fine if hour is not None else self.base
+
+    def _flow(self, step: Step, sign: int) -> None:
+        keys, counts, *_ = step.merged()
+        totals = self.state.totals
+        totals[keys, 0] += sign * (counts[:, ENQUEUED].astype(np.int64) - counts[:, FINISHED])
+        for place, name in enumerate(FLOWS):
+            totals[keys, place + 1] += sign * counts[:, MEASURES.index(name)]
+
+    def _window(self, step: Step, sign: int) -> None:
+        """Add the step to the sums over the window, or take it out. Rolled-up buckets have windows of their own."""
+        keys, counts, work, wide, _ = step.merged()
+        if wide.any():
+            narrow = ~wide
+            keys, counts, work = keys[narrow], counts[narrow], work[narrow]
+        units = work_units(work) * sign
+        self.state.window[keys] += sign * counts[:, : len(WINDOWED)].astype(np.int64)
+        self.state.window_work[keys] += units
+        self.state.queue_work += self.state.work_of(self.state.consumer_of[keys], units)
+
+    def _count(self, period: Period, step: Step, sign: int) -> None:
+        keys, _, work, _, told = step.merged()
+        if not len(period.work):
+            raise TooLate
+        units = work_units(work) * sign
+        consumers = self.state.consumer_of[keys]
+        period.work[keys] += units
+        period.steps[keys] += sign
+        period.queue_work += self.state.work_of(consumers, units)
+        period.told[np.unique(consumers[told])] += sign
+
+    def _judge_as_first(self, minute: Period, step: Step, tenants: Integers, consumers: Array, undo: _Undo) -> None:
+        """The verdicts if nothing but rolled-up minutes came before this one."""
+        keys, state = step.merged()[0], self.state
+        own, whole = minute.work[keys], minute.queue_work[consumers]
+        if step.second - self.window > minute.end - MINUTE:
+            own, whole = state.window_work[keys], state.queue_work[consumers]
+        verdicts, _ = state.judged(tenants, consumers, step.second, state.last_arrival[keys], own, whole)
+        undo.first = minute.first[keys]
+        minute.first[keys] = np.where(verdicts != 0, verdicts, undo.first)
+
+    def _doubt(
+        self, minute: Period | None, hour: Period, second: int, tenants: Integers, last_arrival: Integers
+    ) -> None:
+        """Mark periods in which a tenant would be judged otherwise once its last arrival is told more coarsely."""
+        waited = (second - last_arrival)[(tenants[:, BACKLOG] > 0) & (last_arrival > 0)]
+        if minute is not None and bool(np.any((waited >= QUIET_AFTER) & (waited < QUIET_AFTER + MINUTE))):
+            minute.unsure = True
+        into = second - (hour.end - HOUR)
+        if into <= QUIET_AFTER + MINUTE and bool(np.any((waited >= QUIET_AFTER - MINUTE) & (waited >= into))):
+            hour.unsure = True
+
+    def _tell(
+        self, step: Step, consumers: Array, minute: Period | None, hour: Period | None, target: Stretch, undo: _Undo
+    ) -> None:
+        """What the queues are like at the end of this second: modes of those that changed or were sampled."""
+        readings = self._samples.pop(step.second, [])
+        instants = np.unique(consumers)
+        if readings:
+            self._taken[step.second] = readings
+            sampled = np.unique(np.array([reading.consumer for reading in readings], np.int64))
+            undo.sampled, undo.readings = sampled, self.readings.at(sampled)
+            read = self.readings.put(step.second, readings)
+            backlogs = self.backlogs(read, step.second)
+            self.readings.columns["backlog"][read] = backlogs
+            if minute is None:
+                self.readings.columns["backlog_by_minute"][read] = backlogs
+            if hour is None:
+                self.readings.columns["backlog_by_hour"][read] = backlogs
+            instants = np.union1d(instants, sampled)
+            for period in (minute, hour):
+                if period is not None:
+                    period.told[sampled] += 1
+        as_of_us = min((step.second + 1) * 1_000_000, self.as_of_us)
+        undo.instants = instants
+        undo.runs = target.runs.record(instants, self._modes(instants, step.second, as_of_us), as_of_us)
+
+    def in_window(self) -> Iterator[Step]:
+        """The steps that the window at data time holds."""
+        first = self.now_second - self.window
+        return (step for step in self.done if step.second > first)
+
+    def samples_ahead(self) -> list[Reading]:
+        """Samples that are newer than the newest event: they tell about data time."""
+        return [reading for second in sorted(self._samples) for reading in self._samples[second]]
+
+    def _modes(self, consumers: Array, second: int, as_of_us: int) -> Array:
+        columns = self.queue_columns(consumers, second, as_of_us, self.state.oldest_of_queues())
+        return self.mode_numbers(columns)
+
+    def queue_columns(self, consumers: Array, second: int, as_of_us: int, oldest: Integers) -> dict[str, Any]:
+        """What the formulas for a queue's age and mode ask for, with ``oldest_age_seconds``."""
+        told = self.readings.at(consumers)
+        known = told["sampled_us"] > 0
+        columns: dict[str, Any] = {
+            "has_events": self.state.first_second[consumers] <= second,
+            "backlog": self.state.queues[consumers, BACKLOG],
+            "oldest_second": null_where(oldest[consumers] == NONE, oldest[consumers]),
+            "as_of_us": as_of_us,
+            "there": told["there"],
+            "told_age_seconds": told["told_age"],
+            "dead_letters": told["dead_letters"] & known,
+            "sampled_us": null_where(~known, told["sampled_us"]),
+        }
+        columns["oldest_age_seconds"] = np.asarray(_OLDEST_AGE(columns), np.float64)
+        return columns
+
+    def mode_numbers(self, columns: dict[str, Any]) -> Array:
+        """The modes as the numbers of MODE_NAMES."""
+        names = np.asarray(self._mode(columns))
+        numbers = np.full(names.shape, _MODES[""], np.int8)
+        for name, number in _MODES.items():
+            numbers[names == name] = number
+        return numbers
+
+    # -- back -------------------------------------------------------------------------------------------------------
+
+    def _take_back(self, second: int) -> None:
+        """Undo every step from ``second`` on."""
+        if self.done and self.done[-1].second >= second:
+            self._make_room()
+        while self.done and self.done[-1].second >= second:
+            self._undo(self.done.pop())
+
+    def _undo(self, step: Step) -> None:
+        undo, state = step.undo, self.state
+        keys, _, _, _, _ = step.merged()
+        minute = self.minutes.get(self._minute) if self._minute is not None else None
+        hour = self.hours.get(self._hour) if self._hour is not None else None
+        target = self._target(minute, hour)
+        target.runs.restore(undo.instants, undo.runs)
+        if undo.sampled is not None:
+            self.readings.restore(undo.sampled, undo.readings)
+            self._samples[step.second] = self._taken.pop(step.second)
+            for period in (minute, hour):
+                if period is not None:
+                    period.told[undo.sampled] -= 1
+        if minute is not None:
+            minute.first[keys] = undo.first
+        target.verdicts[keys] = undo.verdicts
+        state.oldest[keys] = undo.oldest
+        codes, nets = step.cells()
+        state.cells.add(codes, -nets)
+        for period in (minute, hour):
+            if period is not None:
+                self._count(period, step, -1)
+        state.last_arrival[keys] = undo.last_arrival
+        self._window(step, -1)
+        self._flow(step, -1)
+        for gone in range(self._out_of_window - undo.expired, self._out_of_window):
+            self._window(self.done[gone], 1)
+        self._out_of_window -= undo.expired
+        for name in ("queues", "queue_work"):
+            getattr(state, name)[: len(getattr(undo, name))] = getattr(undo, name)
+        for period in undo.closed:
+            period.coarse = None
+        for periods, number in undo.opened:
+            del periods[number]
+        self._minute, self._hour = undo.minute, undo.hour
+        step.undo = None
+        if len(keys):
+            self._pending[step.second] = step
+
+    def _trim(self) -> None:
+        """Let go of what need not be undone any more, and of steps out of every window."""
+        if len(self.done) <= UNDOABLE:
+            return
+        last = self.done[-UNDOABLE - 1]
+        if last.undo is not None:
+            last.undo = None
+            self.floor = max(self.floor, last.second)
+            self._taken.pop(last.second, None)
+        first_kept = self.done[-UNDOABLE].second - self.window
+        while self._out_of_window and self.done[0].second <= first_kept:
+            self.done.popleft()
+            self._out_of_window -= 1
+        for period in (*self.minutes.values(), *self.hours.values()):
+            if period.coarse is not None and period.end < self.floor and len(period.work):
+                period.settle()
+
+    # -- levels -----------------------------------------------------------------------------------------------------
+
+    def levels_moved(self, minutes_until: int, hours_until: int) -> None:
+        """Partials up to these seconds are told by the minute, and by the hour, from now on. Raises TooLate."""
+        now = self.now_second
+        if minutes_until > now - self.window - 1 or minutes_until < self.minutes_until or self.mixed:
+            raise TooLate
+        if hours_until < self.hours_until or hours_until > minutes_until:
+            raise TooLate
+        self._roll_minutes(minutes_until)
+        self._roll_hours(hours_until)
+        last_arrival = self.state.last_arrival
+        for until, length in ((minutes_until, MINUTE), (hours_until, HOUR)):
+            old = (last_arrival > 0) & (last_arrival <= until)
+            last_arrival[old] = rounded_up(last_arrival[old], length)
+        self.minutes_until, self.hours_until = minutes_until, hours_until
+        self.floor = max(self.floor, minutes_until)
+        for step in self.done:
+            if step.second <= self.floor:
+                step.undo = None
+
+    def _roll_minutes(self, until: int) -> None:
+        for number in sorted(number for number, minute in self.minutes.items() if minute.end <= until):
+            minute = self.minutes.pop(number)
+            if minute.coarse is None:
+                raise TooLate
+            hour = self.hours[minute.end // HOUR]
+            hour.fine = hour.fine.then(minute.coarse)
+        if any(minute.unsure and minute.end - MINUTE <= until + QUIET_AFTER for minute in self.minutes.values()):
+            raise TooLate
+
+    def _roll_hours(self, until: int) -> None:
+        for number in sorted(number for number, hour in self.hours.items() if hour.end <= until):
+            hour = self.hours.pop(number)
+            if hour.coarse is None:
+                raise TooLate
+            self.base = self.base.then(hour.coarse)
+        if until > self.hours_until and (first := self.hours.get((until + 1) // HOUR)) is not None and first.unsure:
+            raise TooLate
+
+    def past(self) -> Stretch:
+        """Every judgement so far together."""
+        whole = self.base
+        for number in sorted(self.hours):
+            whole = whole.then(self.hours[number].fine)
+        for number in sorted(self.minutes):
+            minute = self.minutes[number]
+            first = minute.end - MINUTE == self.minutes_until
+            whole = whole.then(Stretch(minute.first, minute.fine.runs) if first else minute.fine)
+        return whole
+
+
+def rounded_up(seconds: Integers, length: int) -> Integers:
+    """The last seconds of the buckets of ``length`` that hold ``seconds``; 0 stays 0."""
+    return np.where(seconds > 0, seconds // length * length + length - 1, 0)
+
+
+def _bounds(ordered: Array) -> Iterable[tuple[int, int]]:
+    """Where runs of equal values begin and end."""
+    if len(ordered) == 0:
+        return []
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    return zip(starts.tolist(), [*starts[1:].tolist(), len(ordered)], strict=True)
+
+
+__all__ = ["MODE_NAMES", "NO_MODE", "Fold", "Runs", "TooLate", "rounded_up"]

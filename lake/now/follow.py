@@ -1,0 +1,63 @@
+"""What changed in a Delta table since one looked last, told file by file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from lake.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class Change:
+    """Files that came and went in one commit. ``same_rows``: the commit says that it only arranged rows anew.
+
+    ``anew``: the files are the whole table, and nothing from before counts.
+    """
+
+    added: list[Path] = field(default_factory=list)
+    removed: list[Path] = field(default_factory=list)
+    same_rows: bool = False
+    anew: bool = False
+
+
+class Follower:
+    """Follows one table of a lake; the first look finds the whole table."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._version: int | None = None
+
+    def forget(self) -> None:
+        """Begin again with the whole table."""
+        self._version = None
+
+    def changes(self) -> list[Change]:
+        """The commits since the last look, oldest first; empty where nothing changed."""
+        version, known = self._snapshot.version(), self._version
+        if version == known:
+            return []
+        self._version = version
+        if known is None or version < known or known < 0:
+            return [self._whole()]
+        try:
+            return [self._commit(number) for number in range(known + 1, version + 1)]
+        except (OSError, ValueError, KeyError):
+            return [self._whole()]  # log entries that were cleaned up meanwhile
+
+    def _whole(self) -> Change:
+        return Change([Path(path) for path in self._snapshot.files()], anew=True)
+
+    def _commit(self, version: int) -> Change:
+        log = self._snapshot.path / "_delta_log" / f"{version:020d}.json"
+        change, data_changes = Change(), []
+        for line in log.read_text(encoding="utf-8").splitlines():
+            action = json.loads(line)
+            for kind, files in (("add", change.added), ("remove", change.removed)):
+                if kind in action:
+                    files.append(self._snapshot.path / unquote(action[kind]["path"]))
+                    data_changes.append(action[kind].get("dataChange", True))
+        change.same_rows = bool(data_changes) and not any(data_changes)
+        return change

@@ -1,0 +1,167 @@
+"""Partials as each consumer lives them: rows of the table → keys by number and columns of NumPy.
+
+The counterpart of the stages `stage_consumers` and `stage_partials`, for rows as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.now.cells import UNKNOWN, Integers
+from lake.now.expression import compiled
+from lake.now.step import MEASURES
+from lake.views.catalogue import FORMULAS
+
+Array = npt.NDArray[Any]
+#: (queue, subscriber, tenant)
+Name = tuple[str, str, str]
+
+COUNTED = ("received", "completed", "failed", "dead_lettered", "expired", "sidelined", "delayed")
+_SOURCES = {"finished": compiled(FORMULAS["finished"]), "busy": compiled(FORMULAS["busy"])}
+#: The columns of partials that are read.
+COLUMNS = (
+    "broker", "queue", "subscriber", "tenant", "bucket_start", "bucket_seconds", "newest_occurred_at",
+    "enqueued", *COUNTED, "started", "retries", "finished_unreceived",
+    "processing_count", "processing_sum", "processing_histogram", "backlog_cells",
+)  # fmt: skip
+
+
+LEVELS = ("broker", "bucket_start", "bucket_seconds")
+
+
+class ConsumersChanged(Exception):
+    """A queue turned out to have other consumers than were counted for so far."""
+
+
+class Consumers:
+    """Who consumes each queue. One that nobody has consumed from yet has its unnamed consumer."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, dict[str, bool]] = {}
+
+    def note(self, queue: str, subscriber: str, consumes: bool) -> bool:
+        """Remember what was seen; whether that changes who consumes a queue that was known already."""
+        seen = self._seen.setdefault(queue, {})
+        known = seen.get(subscriber)
+        if known or (known is False and not consumes):
+            return False
+        before = self.of(queue)
+        seen[subscriber] = consumes or subscriber != ""
+        return bool(before) and before != self.of(queue)
+
+    def of(self, queue: str) -> frozenset[str]:
+        """The consumers of ``queue``."""
+        seen = self._seen.get(queue, {})
+        consuming = frozenset(name for name, consumes in seen.items() if consumes)
+        return consuming or frozenset(seen)
+
+    def items(self) -> list[tuple[str, str]]:
+        """Every (queue, subscriber) that consumes."""
+        return [(queue, subscriber) for queue in self._seen for subscriber in self.of(queue)]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The distinct (queue, subscriber, tenant) of some rows, and for each row which it has."""
+
+    distinct: list[Name]
+    of_row: Integers
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Names:
+        """The names in ``rows``."""
+        code = np.zeros(rows.num_rows, np.int64)
+        columns = []
+        for name in ("queue", "subscriber", "tenant"):
+            encoded = rows.column(name).combine_chunks().dictionary_encode()
+            code = code * max(1, len(encoded.dictionary)) + encoded.indices.to_numpy(zero_copy_only=False)
+            columns.append(encoded)
+        _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
+        lists = [column.take(pa.array(first)).to_pylist() for column in columns]
+        return cls(list(zip(*lists, strict=True)), of_row)
+
+
+@dataclass(slots=True)
+class Lived:
+    """Rows of partials of one broker in NumPy; lists are flat, each entry with its row."""
+
+    names: Names
+    second: Integers
+    width: Integers
+    counts: Array
+    work: Array
+    consumes: Array
+    cell_row: Integers
+    cell_second: Integers
+    cell_net: Integers
+    processing_row: Integers
+    processing_bucket: Integers
+    processing_count: Integers
+
+
+def read(rows: pa.Table) -> Lived:
+    """Rows of partials (COLUMNS) of one broker."""
+    columns = {
+        name: rows.column(name).to_numpy()
+        for name in ("enqueued", *COUNTED, "started", "retries", "finished_unreceived")
+    }
+    for name, formula in _SOURCES.items():
+        columns[name] = formula(columns)
+    columns["processing_count"] = _known(rows, "processing_count", 0)
+    counts = np.zeros((rows.num_rows, len(MEASURES)), np.int32)
+    for place, name in enumerate(MEASURES):
+        if name != "delayed":  # not how many were put off, but how many are: that the marks tell
+            counts[:, place] = columns[name]
+    width = rows.column("bucket_seconds").to_numpy().astype(np.int64)
+    starts = rows.column("bucket_start").cast(pa.int64()).to_numpy() // 1_000_000
+    cell_row, second, net = _lists(rows.column("backlog_cells"))
+    buckets = _lists(rows.column("processing_histogram"))
+    return Lived(
+        Names.of(rows), starts + width - 1, width, counts, _known(rows, "processing_sum", 0.0),
+        np.logical_or.reduce([columns[name] > 0 for name in COUNTED]), cell_row, second, net, *buckets,
+    )  # fmt: skip
+
+
+def _known(rows: pa.Table, name: str, otherwise: Any) -> Array:
+    return np.asarray(pc.fill_null(rows.column(name), otherwise).to_numpy())
+
+
+def _lists(column: pa.ChunkedArray) -> tuple[Integers, Integers, Integers]:
+    """Of a column of lists of (label, amount): rows, labels (UNKNOWN where null), amounts."""
+    lists = column.combine_chunks()
+    if isinstance(lists, pa.ChunkedArray):
+        lists = lists.chunk(0) if lists.num_chunks else pa.array([], column.type)
+    entries = pc.list_flatten(lists)
+    labels, amounts = (pc.struct_field(entries, [place]).cast(pa.int64()) for place in (0, 1))
+    rows = pc.list_parent_indices(lists).cast(pa.int64())
+    return (
+        rows.to_numpy(zero_copy_only=False),
+        pc.fill_null(labels, UNKNOWN).to_numpy(zero_copy_only=False),
+        amounts.to_numpy(zero_copy_only=False),
+    )
+
+
+def levels_of(rows: pa.Table) -> dict[str, tuple[int, int]]:
+    """Up to which second each broker's rows are told by the minute or longer, and by the hour or longer."""
+    found: dict[str, tuple[int, int]] = {}
+    wide = rows.select(LEVELS).filter(pc.greater_equal(rows.column("bucket_seconds"), 60))
+    for broker, mine in by_broker(wide):
+        width = mine.column("bucket_seconds").to_numpy()
+        last = mine.column("bucket_start").cast(pa.int64()).to_numpy() // 1_000_000 + width - 1
+        hours = last[width >= 3600]
+        found[broker] = int(last.max()), int(hours.max()) if len(hours) else -1
+    return found
+
+
+def by_broker(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each broker."""
+    brokers = pc.unique(rows.column("broker")).to_pylist()
+    for broker in brokers:
+        yield broker, rows if len(brokers) == 1 else rows.filter(pc.equal(rows.column("broker"), broker))

@@ -1,0 +1,244 @@
+"""The lake's present, kept in memory by a long-lived reader: one fold for each broker, fed commit by commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lake.definitions import Definitions
+from lake.now import lived
+from lake.now.fold import Fold, TooLate
+from lake.now.follow import Change, Follower
+from lake.now.lived import Consumers, ConsumersChanged, by_broker, levels_of
+from lake.now.pauses import COLUMNS as MARK_COLUMNS
+from lake.now.pauses import Mark, Pauses
+from lake.now.samples import Samples
+from lake.now.totals import Totals
+from lake.snapshot import Snapshot, read_file
+from lake.tables import TABLES
+
+log = logging.getLogger(__name__)
+
+_FED = ("partials", "marks", "queue_samples")
+_CLOCK = (*lived.LEVELS, "newest_occurred_at")
+_WHO = ("broker", "queue", "subscriber", *lived.COUNTED)
+
+
+class Present:
+    """Folds of the lake at ``root``; :meth:`refresh` brings them to the newest commits. Belongs to one thread."""
+
+    def __init__(self, root: Path, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._followers = {name: Follower(Snapshot(TABLES[name], root)) for name in _FED}
+        self.samples = Samples(definitions.window_seconds)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.folds: dict[str, Fold] = {}
+        self._pauses: dict[str, Pauses] = {}
+        self.totals = Totals()
+        self.samples.forget()
+        for follower in self._followers.values():
+            follower.forget()
+
+    def refresh(self) -> bool:
+        """Take in what was committed since; whether there was anything. Raises LakeError."""
+        changes = {name: follower.changes() for name, follower in reversed(self._followers.items())}
+        if not any(changes.values()):
+            return False
+        try:
+            if any(change.anew for each in changes.values() for change in each):
+                raise TooLate
+            self._take_in(changes)
+        except (TooLate, ConsumersChanged):
+            try:
+                self._fold_anew()
+            except BaseException:
+                self._forget()
+                raise
+        except BaseException:
+            self._forget()
+            raise
+        return True
+
+    # -- commit by commit -------------------------------------------------------------------------------------------
+
+    def _take_in(self, changes: dict[str, list[Change]]) -> None:
+        if any(change.removed and not change.same_rows for change in (*changes["marks"], *changes["queue_samples"])):
+            raise TooLate  # forgotten samples and marks: rare, once a day
+        came, samples = [], []
+        rolled: dict[str, tuple[int, int]] = {}
+        for change in changes["partials"]:
+            if change.same_rows:
+                self.totals.arranged(change)
+            elif change.removed:
+                moved = self.totals.replaced(change)
+                if moved is None:
+                    raise TooLate
+                rolled |= moved
+            else:
+                for path in change.added:
+                    rows = read_file(path, lived.COLUMNS)
+                    self.totals.put(path, rows)
+                    came.append(rows)
+        for change in changes["queue_samples"]:
+            samples += [] if change.same_rows else [self.samples.read(path) for path in change.added]
+        reached = self._reached(came, samples)
+        if any(broker not in self.folds for broker in reached):
+            raise TooLate
+        edges: list[tuple[str, list[Mark]]] = []
+        for change in changes["marks"]:
+            for path in [] if change.same_rows else change.added:
+                edges += marks_of(read_file(path, MARK_COLUMNS))
+        for broker, as_of_us in reached.items():
+            self.folds[broker].reach(as_of_us)
+        for rows in came:
+            for broker, mine in by_broker(rows):
+                if pc.max(mine.column("bucket_seconds")).as_py() > 1:
+                    raise TooLate
+                self.folds[broker].add(lived.read(mine))
+        for broker, marks in edges:
+            if broker not in self.folds:
+                raise TooLate
+            self.folds[broker].add_pauses(self._pauses[broker].add(marks))
+        for rows in samples:
+            self._add_samples(rows)
+        if self.samples.doubtful({broker: fold.consumers for broker, fold in self.folds.items()}):
+            raise TooLate
+        for broker, fold in self.folds.items():
+            fold.advance(fold.now_second)
+            self._pauses[broker].forget(fold.now_second)
+        for broker, (minutes_until, hours_until) in rolled.items():
+            fold = self.folds[broker]
+            levels = max(minutes_until, fold.minutes_until), max(hours_until, fold.hours_until)
+            if levels != (fold.minutes_until, fold.hours_until) or fold.mixed:
+                fold.levels_moved(*levels)
+        self.samples.prune({broker: fold.now_second for broker, fold in self.folds.items()})
+
+    def _reached(self, came: list[pa.Table], samples: list[pa.Table]) -> dict[str, int]:
+        """The data time of each broker of which there is something new."""
+        reached: dict[str, int] = {}
+        for rows in came:
+            for row in rows.group_by("broker").aggregate([("newest_occurred_at", "max")]).to_pylist():
+                micros = _micros(row["newest_occurred_at_max"])
+                known = self.folds.get(row["broker"])
+                if known is not None and not known.state.names:
+                    raise TooLate  # its first events: until now samples were its clock
+                reached[row["broker"]] = max(micros, reached.get(row["broker"], known.as_of_us if known else -1))
+        for rows in samples:
+            for row in rows.group_by("broker").aggregate([("sampled_at", "max")]).to_pylist():
+                known = self.folds.get(row["broker"])
+                as_of_us = known.as_of_us if known else -1
+                if row["broker"] not in reached:
+                    newest = max(_micros(row["sampled_at_max"]), as_of_us)
+                    reached[row["broker"]] = as_of_us if known and known.state.names else newest
+        return reached
+
+    def _add_samples(self, rows: pa.Table) -> None:
+        consumers = {broker: fold.consumers for broker, fold in self.folds.items()}
+        if self.samples.add(rows, consumers):
+            raise TooLate  # samples are taken to be of other consumers than they were
+        for broker, queue, subscriber, reading in self.samples.readings(rows, consumers):
+            fold = self.folds[broker]
+            reading = reading._replace(consumer=fold.state.consumer(queue, subscriber))
+            fold.add_reading(reading.sampled_us // 1_000_000, reading)
+
+    # -- from the start ---------------------------------------------------------------------------------------------
+
+    def _fold_anew(self) -> None:
+        self._forget()
+        changes = {name: follower.changes() for name, follower in reversed(self._followers.items())}
+        files = {name: [path for change in each for path in change.added] for name, each in changes.items()}
+        units = sorted(_units(files["partials"]), key=lambda unit: unit[2])
+        samples = [self.samples.read(path) for path in files["queue_samples"]]
+        self._survey(files["partials"], samples)
+        for path in files["marks"]:
+            for broker, marks in marks_of(read_file(path, MARK_COLUMNS)):
+                if broker in self.folds:
+                    self.folds[broker].add_pauses(self._pauses[broker].add(marks))
+        for rows in samples:
+            self.samples.note(rows)
+        for rows in samples:
+            self._add_samples(rows)
+        for place, (path, group, _) in enumerate(units):
+            rows = _row_group(path, group)
+            self.totals.put(path, rows)
+            for broker, mine in by_broker(rows):
+                self.folds[broker].add(lived.read(mine))
+            if place + 1 < len(units):
+                for fold in self.folds.values():
+                    fold.advance(min(fold.now_second, units[place + 1][2] - 1))
+        for broker, fold in self.folds.items():
+            fold.advance(fold.now_second)
+            self._pauses[broker].forget(fold.now_second)
+        self.samples.prune({broker: fold.now_second for broker, fold in self.folds.items()})
+        log.info("read the lake's present anew: %d files of partials", len(files["partials"]))
+
+    def _survey(self, files: list[Path], samples: list[pa.Table]) -> None:
+        """Folds for all brokers, with their clocks, levels and consumers, before any row is taken in."""
+        clocks: dict[str, int] = {}
+        levels: dict[str, tuple[int, int]] = {}
+        seen: dict[str, Consumers] = {}
+        for path in files:
+            rows = read_file(path, (*_CLOCK, *_WHO[1:]))
+            for row in rows.group_by("broker").aggregate([("newest_occurred_at", "max")]).to_pylist():
+                clocks[row["broker"]] = max(clocks.get(row["broker"], -1), _micros(row["newest_occurred_at_max"]))
+            for broker, reached in levels_of(rows).items():
+                known = levels.get(broker, (-1, -1))
+                levels[broker] = max(known[0], reached[0]), max(known[1], reached[1])
+            sums = rows.select(_WHO).group_by(["broker", "queue", "subscriber"])
+            for row in sums.aggregate([(name, "sum") for name in lived.COUNTED]).to_pylist():
+                consumes = any(row[f"{name}_sum"] > 0 for name in lived.COUNTED)
+                seen.setdefault(row["broker"], Consumers()).note(row["queue"], row["subscriber"], consumes)
+        sampled: dict[str, int] = {}
+        for rows in samples:
+            for row in rows.group_by("broker").aggregate([("sampled_at", "max")]).to_pylist():
+                sampled[row["broker"]] = max(sampled.get(row["broker"], -1), _micros(row["sampled_at_max"]))
+        window, target = self._definitions.window_seconds, self._definitions.target_seconds
+        for broker in {**sampled, **clocks}:
+            fold = self.folds[broker] = Fold(window, target, seen.get(broker, Consumers()))
+            fold.minutes_until, fold.hours_until = levels.get(broker, (-1, -1))
+            fold.as_of_us = clocks.get(broker, sampled.get(broker, -1))
+            self._pauses[broker] = Pauses()
+
+
+def marks_of(rows: pa.Table) -> Iterator[tuple[str, list[Mark]]]:
+    """Marks that can begin or end a pause, by broker."""
+    first = pc.and_(pc.equal(rows.column("event_type"), "received"), pc.equal(rows.column("attempt"), 1))
+    rows = rows.filter(pc.invert(pc.fill_null(first, False)))
+    for broker, mine in by_broker(rows):
+        columns: list[Any] = [mine.column(name).to_pylist() for name in MARK_COLUMNS[1:-1]]
+        seconds = (mine.column("occurred_at").cast(pa.int64()).to_numpy() // 1_000_000).tolist()
+        yield broker, [Mark(*row) for row in zip(*columns, seconds, strict=True)]
+
+
+def _units(files: list[Path]) -> Iterator[tuple[Path, int, int]]:
+    """(file, row group, a second that none of its rows is before), for all ``files``."""
+    for path in files:
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            column = names.index("bucket_start")
+            leaf = next(
+                place for place in range(file.metadata.num_columns)
+                if file.metadata.schema.column(place).path == names[column]
+            )  # fmt: skip
+            for group in range(file.metadata.num_row_groups):
+                statistics = file.metadata.row_group(group).column(leaf).statistics
+                known = statistics is not None and statistics.has_min_max
+                yield path, group, _micros(statistics.min) // 1_000_000 if known else -(1 << 62)
+
+
+def _row_group(path: Path, group: int) -> pa.Table:
+    with pq.ParquetFile(path) as file:
+        return file.read_row_group(group, columns=list(lived.COLUMNS), use_threads=False)
+
+
+def _micros(moment: Any) -> int:
+    return int(np.datetime64(moment.replace(tzinfo=None), "us").astype(np.int64))

@@ -1,0 +1,168 @@
+"""The state of one broker at one second, in columns by key and by consumer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lake.now.cells import NONE, Integers, OpenCells
+from lake.now.expression import compiled
+from lake.now.levels import NOISY, QUIET, SILENT, padded
+from lake.now.lived import Name
+from lake.now.step import WINDOWED
+from lake.views.catalogue import FORMULAS
+
+Array = npt.NDArray[Any]
+
+_TOTALS = ("backlog_sum", "in_flight_sum", "delayed_sum")
+_STATE = tuple(compiled(FORMULAS[name]) for name in ("backlog", "in_flight", "ready"))
+_THRESHOLD, _ENTERS, _TURNS_QUIET = (compiled(FORMULAS[name]) for name in ("threshold", "enters", "turns_quiet"))
+#: Columns of a tenant's state, and of the sums over a queue's tenants.
+BACKLOG, IN_FLIGHT, READY, ACTIVE = range(4)
+
+
+class State:
+    """Everything that adding one step changes; see :mod:`lake.now.fold` for how it is taken back.
+
+    By key: `totals` (backlog, busy, delayed as sums), `window` and `window_work` (sums over the window), `last_arrival`
+    (a second, 0 = none), `oldest` (enqueue second of the oldest message, NONE = no backlog or unknown).
+    By consumer: `queues` (BACKLOG … ACTIVE summed over tenants), `queue_work`, and what the broker last told.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[Name] = []
+        self.consumers: list[tuple[str, str]] = []
+        self._keys: dict[Name, int] = {}
+        self._consumers: dict[tuple[str, str], int] = {}
+        self._tenant_names = pa.array([], pa.string())
+        self.cells = OpenCells()
+        self.consumer_of = np.zeros(0, np.int32)
+        self.totals = np.zeros((0, len(_TOTALS)), np.int64)
+        self.window = np.zeros((0, len(WINDOWED)), np.int64)
+        self.window_work = np.zeros(0, np.int64)
+        self.last_arrival = np.zeros(0, np.int64)
+        self.oldest = np.zeros(0, np.int64)
+        self.told = np.zeros(0, bool)  # keys that partials tell of
+        self.queues = np.zeros((0, 4), np.int64)
+        self.queue_work = np.zeros(0, np.int64)
+        self.first_second = np.zeros(0, np.int64)
+        self._by_consumer: tuple[Array, Array, Array] | None = None
+
+    # -- names ------------------------------------------------------------------------------------------------------
+
+    def consumer(self, queue: str, subscriber: str) -> int:
+        """The number of a consumer, which is given one if it has none."""
+        name = (queue, subscriber)
+        if (number := self._consumers.get(name)) is None:
+            number = self._consumers[name] = len(self.consumers)
+            self.consumers.append(name)
+            if number >= len(self.queue_work):
+                self._grow_consumers(max(64, 2 * number))
+        return number
+
+    def key(self, name: Name) -> int:
+        """The number of a key, which is given one if it has none."""
+        if (number := self._keys.get(name)) is None:
+            number = self._keys[name] = len(self.names)
+            self.names.append(name)
+            if number >= len(self.consumer_of):
+                self._grow_keys(max(1024, 2 * number))
+            self.consumer_of[number] = self.consumer(name[0], name[1])
+            self.oldest[number] = NONE
+            self._by_consumer = None
+        return number
+
+    def tenant_names(self) -> pa.Array:
+        """The tenant of each key."""
+        known = len(self._tenant_names)
+        if known < len(self.names):
+            new = pa.array([name[2] for name in self.names[known:]], pa.string())
+            self._tenant_names = pa.concat_arrays([self._tenant_names, new])
+        return self._tenant_names
+
+    @property
+    def rooms(self) -> tuple[int, int]:
+        """For how many keys and consumers there is room."""
+        return len(self.consumer_of), len(self.queue_work)
+
+    def _grow_keys(self, size: int) -> None:
+        for name in ("consumer_of", "totals", "window", "window_work", "last_arrival", "oldest", "told"):
+            setattr(self, name, padded(getattr(self, name), size))
+
+    def _grow_consumers(self, size: int) -> None:
+        there = len(self.first_second)
+        for name in ("queues", "queue_work", "first_second"):
+            setattr(self, name, padded(getattr(self, name), size))
+        self.first_second[there:] = NONE
+
+    # -- tenants ----------------------------------------------------------------------------------------------------
+
+    def tenants(self, keys: Any) -> Integers:
+        """Of each key: BACKLOG, IN_FLIGHT, READY, ACTIVE."""
+        columns = {name: self.totals[keys, place] for place, name in enumerate(_TOTALS)}
+        backlog, in_flight, ready = (formula(columns) for formula in _STATE)
+        return np.stack((backlog, in_flight, ready, backlog > 0), axis=1).astype(np.int64)
+
+    def add_to_queues(self, consumers: Array, changes: Integers) -> None:
+        """Add the changes of tenants' states to their queues' sums."""
+        for place in range(self.queues.shape[1]):
+            self.queues[:, place] += _sums(consumers, changes[:, place], len(self.queues))
+
+    def work_of(self, consumers: Array, work: Integers) -> Integers:
+        """Processing time by consumer."""
+        return _sums(consumers, work, len(self.queue_work))
+
+    def judged(
+        self, tenants: Integers, consumers: Array, second: int, last_arrival: Any, own: Any, whole: Any
+    ) -> tuple[Array, Array]:
+        """The verdicts on keys at an instant, from their states, and which enter the noisy ones.
+
+        ``own`` and ``whole`` are the processing times of tenant and queue over the window.
+        """
+        columns: dict[str, Any] = {
+            "backlog": tenants[:, BACKLOG],
+            "in_flight": tenants[:, IN_FLIGHT],
+            "ready": tenants[:, READY],
+            "queue_in_flight": self.queues[consumers, IN_FLIGHT],
+            "queue_ready": self.queues[consumers, READY],
+            "active_tenants": self.queues[consumers, ACTIVE],
+            "window_processing_sum": own,
+            "queue_processing_sum": whole,
+            "at_second": second,
+            "last_arrival_second": last_arrival,
+        }
+        columns["threshold"] = _THRESHOLD(columns)
+        columns["enters"] = _ENTERS(columns)
+        verdicts = np.where(_TURNS_QUIET(columns), QUIET, np.where(columns["enters"], NOISY, SILENT))
+        return verdicts.astype(np.int8), columns["enters"]
+
+    # -- queues -----------------------------------------------------------------------------------------------------
+
+    def oldest_of_queues(self, only: Array | None = None) -> Integers:
+        """The enqueue second of the oldest message of each consumer, NONE where there is none; over ``only`` a mask of
+        keys, if given."""
+        found = np.full(len(self.queue_work), NONE, np.int64)
+        if not self.names:
+            return found
+        if self._by_consumer is None:
+            order = np.argsort(self.consumer_of[: len(self.names)], kind="stable")
+            sorted_ = self.consumer_of[order]
+            starts = np.flatnonzero(np.concatenate(([True], sorted_[1:] != sorted_[:-1])))
+            self._by_consumer = order, starts, sorted_[starts]
+        order, starts, consumers = self._by_consumer
+        oldest = self.oldest if only is None else np.where(only, self.oldest[: len(self.names)], NONE)
+        found[consumers] = np.minimum.reduceat(oldest[order], starts)
+        return found
+
+
+def _sums(groups: Array, amounts: Array, size: int) -> Integers:
+    sums = np.bincount(groups, weights=amounts, minlength=size)
+    return np.rint(sums).astype(np.int64)
+
+
+def null_where(mask: Array, values: Array) -> Array:
+    """``values`` as floats, NaN where ``mask``."""
+    return np.where(mask, np.nan, values.astype(np.float64))

@@ -1,0 +1,85 @@
+"""One second (or the end of a rolled-up bucket) of one broker: what its rows add, key by key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lake.now.cells import Integers, summed
+
+Array = npt.NDArray[Any]
+
+#: What is added up over the window, then what flows for good.
+WINDOWED = ("enqueued", "finished", "received", "retries", "dead_lettered", "processing_count")
+FLOWS = ("busy", "delayed")
+MEASURES = (*WINDOWED, *FLOWS)
+ENQUEUED, FINISHED = MEASURES.index("enqueued"), MEASURES.index("finished")
+BUSY, DELAYED = MEASURES.index("busy"), MEASURES.index("delayed")
+
+#: Processing time is compared in whole units of 2⁻³⁰ s: what enters a window leaves it without a trace.
+WORK_UNITS = float(1 << 30)
+#: No sum over a window comes near what 64 bits hold, whatever an application reports of one second.
+_MOST_WORK = 1e6
+
+
+def work_units(seconds: Array) -> Integers:
+    """Processing seconds in whole units."""
+    units: Integers = np.rint(np.clip(seconds, 0, _MOST_WORK) * WORK_UNITS).astype(np.int64)
+    return units
+
+
+@dataclass(slots=True)
+class Step:
+    """What happened in ``second``. Once :meth:`merged`, each key stands once, in order.
+
+    ``wide``: the row is a rolled-up bucket that ends here; ``told``: a row of partials, not the end of a pause alone.
+    ``cells`` are (codes, nets) of backlog cells, ``processing`` (key, bucket, count) of processing histograms.
+    """
+
+    second: int
+    chunks: list[tuple[Array, ...]] = field(default_factory=list)
+    cell_chunks: list[tuple[Integers, Integers]] = field(default_factory=list)
+    processing: list[tuple[Array, Array, Array]] = field(default_factory=list)
+    undo: Any = None
+
+    def add(self, keys: Array, counts: Array, work: Array, wide: Array, told: Array) -> None:
+        """Rows to add up: ``counts`` has one column for each of MEASURES, ``work`` is in seconds."""
+        self.chunks.append((keys, counts, work, wide, told))
+
+    def merged(self) -> tuple[Array, Array, Array, Array, Array]:
+        """(keys, counts, work, wide, told), each key once."""
+        if len(self.chunks) == 1:
+            keys = self.chunks[0][0]
+            if len(keys) < 2 or bool(np.all(keys[1:] > keys[:-1])):
+                return self.chunks[0]  # type: ignore[return-value]
+        if not self.chunks:
+            self.add(np.zeros(0, np.int32), np.zeros((0, len(MEASURES)), np.int32), *_nothing())
+            return self.merged()
+        keys, counts, work, wide, told = (np.concatenate(column) for column in zip(*self.chunks, strict=True))
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+        merged = (
+            keys[starts],
+            np.add.reduceat(counts[order], starts, axis=0),
+            np.add.reduceat(work[order], starts),
+            np.logical_or.reduceat(wide[order], starts),
+            np.logical_or.reduceat(told[order], starts),
+        )
+        self.chunks = [merged]
+        return merged
+
+    def cells(self) -> tuple[Integers, Integers]:
+        """(codes, nets) of the backlog cells, each code once."""
+        if len(self.cell_chunks) != 1:
+            codes = [codes for codes, _ in self.cell_chunks] or [np.empty(0, np.int64)]
+            nets = [nets for _, nets in self.cell_chunks] or [np.empty(0, np.int64)]
+            self.cell_chunks = [summed(np.concatenate(codes), np.concatenate(nets))]
+        return self.cell_chunks[0]
+
+
+def _nothing() -> tuple[Array, Array, Array]:
+    return np.zeros(0, np.float64), np.zeros(0, bool), np.zeros(0, bool)

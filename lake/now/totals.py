@@ -1,0 +1,61 @@
+"""Whether files that replace others tell the same: sums that rolling up and rearranging must leave as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lake.now import lived
+from lake.now.follow import Change
+from lake.snapshot import read_file
+
+_SUMMED = ("enqueued", *lived.COUNTED, "started", "retries", "finished_unreceived")
+_READ = ("broker", "bucket_start", "bucket_seconds", *_SUMMED)
+
+Sums = npt.NDArray[np.int64]
+
+
+class Totals:
+    """The sums over each file of partials that was read."""
+
+    def __init__(self) -> None:
+        self._of: dict[Path, Sums | None] = {}  # None: there, but not read under this name
+
+    def put(self, path: Path, rows: pa.Table) -> None:
+        """Rows of ``path`` were read."""
+        before = self._of.get(path)
+        self._of[path] = _sums(rows) if before is None else before + _sums(rows)
+
+    def arranged(self, change: Change) -> None:
+        """Files were put together without any change of rows."""
+        for path in change.removed:
+            self._of.pop(path, None)
+        self._of |= dict.fromkeys(change.added)
+
+    def replaced(self, change: Change) -> dict[str, tuple[int, int]] | None:
+        """Files were replaced by others with the same sums: the levels that those reach; None if the sums differ."""
+        before = sum((self._sums(path) for path in change.removed), np.zeros(len(_SUMMED), np.int64))
+        levels: dict[str, tuple[int, int]] = {}
+        for path in change.added:
+            rows = read_file(path, _READ)
+            self._of[path] = _sums(rows)
+            for broker, reached in lived.levels_of(rows).items():
+                known = levels.get(broker, (-1, -1))
+                levels[broker] = max(known[0], reached[0]), max(known[1], reached[1])
+        for path in change.removed:
+            self._of.pop(path, None)
+        after = sum((self._sums(path) for path in change.added), np.zeros(len(_SUMMED), np.int64))
+        return levels if np.array_equal(before, after) else None
+
+    def _sums(self, path: Path) -> Sums:
+        known = self._of.get(path)
+        if known is None:
+            known = self._of[path] = _sums(read_file(path, _READ))
+        return known
+
+
+def _sums(rows: pa.Table) -> Sums:
+    return np.array([rows.column(name).to_numpy().sum() for name in _SUMMED], np.int64)

@@ -1,0 +1,123 @@
+"""What a long-lived reader serves as now is what the views, worked out from the whole history, have as now.
+
+After every commit, however the same events come: in any order, late, rolled up and rearranged in between.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lake.reader
+from lake.reader import Reader
+from lake.store import Lake
+from lake.tables import MARKS, PARTIALS
+from spark_analytics.transforms.rollup import rolled_up
+from tests.reference.compare import differences
+from tests.reference.generate import Row, generate, logs
+from tests.reference.lives import without_duplicates
+from tests.reference.partials import add_samples, marks_of, partials_of
+from tests.reference.test_views_duckdb import _fast_folder
+
+SERVED = ("tenant_backlog_now", "concurrency_now", "queue_health_now")
+
+
+def declared(root: Path) -> dict[str, list[Row]]:
+    """The views as the declared SQL has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lake.reader, "SERVED", ())
+        reader = Reader(root)
+        return {view: reader.query(f"SELECT * FROM {view}").to_pylist() for view in SERVED}
+
+
+def served(reader: Reader) -> dict[str, list[Row]]:
+    return {view: reader.query(f"SELECT * FROM {view}").to_pylist() for view in SERVED}
+
+
+def compare(reader: Reader) -> None:
+    expected, actual = declared(reader.root), served(reader)
+    for view in SERVED:
+        assert differences(expected[view], actual[view]) == [], view
+
+
+def roll_up(lake: Lake, ends: int, seconds: int) -> None:
+    """Roll up every partial before unix second ``ends`` (a multiple of ``seconds``) into buckets of ``seconds``."""
+    table = lake.ensure("partials")
+    until = datetime.fromtimestamp(ends, UTC)
+    there = table.to_pyarrow_table(filters=[("bucket_start", "<", until)])
+    rows = rolled_up(there.cast(PARTIALS.schema), seconds)
+    write_deltalake(table, rows, mode="overwrite", predicate=f"bucket_start < '{until:%Y-%m-%dT%H:%M:%SZ}'")
+
+
+def newest(lake: Lake) -> int:
+    return int(min(row["newest"] for row in Reader(lake.root).query(
+        "SELECT broker, MAX(unix_micros(newest_occurred_at) DIV 1000000) AS newest FROM partials GROUP BY broker"
+    ).to_pylist()))  # fmt: skip
+
+
+def batches_of(events: list[Row], rng: random.Random, count: int, disorder: float) -> Iterator[list[Row]]:
+    """The events in ``count`` batches, by time with ``disorder`` seconds of delay for some."""
+
+    def arrival(event: Row) -> float:
+        late = rng.expovariate(1 / disorder) if disorder and rng.random() < 0.2 else 0.0
+        return float(event["occurred_at"].timestamp() + late)
+
+    ordered = sorted(without_duplicates(events), key=arrival)
+    size = max(1, -(-len(ordered) // count))
+    for start in range(0, len(ordered), size):
+        yield ordered[start : start + size]
+
+
+def append(lake: Lake, events: list[Row], samples: list[Row]) -> None:
+    lake.append("marks", pa.Table.from_pylist(marks_of(events), MARKS.schema))
+    lake.append("partials", pa.Table.from_pylist(partials_of(events), PARTIALS.schema))
+    if samples:
+        add_samples(lake, samples)
+
+
+def replayed(root: Path, log: tuple[list[Row], list[Row]], seed: int, *, count: int, disorder: float) -> None:
+    """Commit ``log`` in batches, upkeep in between, and hold a warm reader to the declared views."""
+    rng = random.Random(seed)
+    events, samples = log
+    lake, reader = Lake(root), Reader(root)
+    waiting = sorted(samples, key=lambda sample: sample["sampled_at"])
+    for batch in batches_of(events, rng, count, disorder):
+        until = max(event["occurred_at"] for event in batch)
+        taken = [sample for sample in waiting if sample["sampled_at"] <= until]
+        waiting = waiting[len(taken) :]
+        append(lake, batch, taken)
+        if rng.random() < 0.3:
+            served(reader)
+        if rng.random() < 0.2:
+            lake.compact("partials")
+        if rng.random() < 0.25:
+            roll_up(lake, (newest(lake) - rng.choice((0, 61, 130, 400))) // 60 * 60, 60)
+        if rng.random() < 0.05:
+            roll_up(lake, (newest(lake) - 61) // 3600 * 3600, 3600)
+        if rng.random() < 0.25:
+            compare(reader)
+    add_samples(lake, waiting) if waiting else None
+    compare(reader)
+
+
+@pytest.mark.parametrize("disorder", [0.0, 3.0, 200.0])
+def test_a_reader_that_follows_serves_what_history_comes_to(tmp_path: Path, disorder: float) -> None:
+    log = generate(21, messages=400, seconds=900, burst=40)
+    replayed(tmp_path, log, seed=5, count=40, disorder=disorder)
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(logs(), st.integers(0, 1000), st.sampled_from([0.0, 2.0, 100.0]))
+def test_any_log_in_any_order_of_commits(log: Any, seed: int, disorder: float) -> None:
+    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
+        replayed(Path(folder), log, seed, count=6, disorder=disorder)
