@@ -13,7 +13,6 @@ from deltalake.exceptions import DeltaError
 from lake.errors import UserError, first_line
 from lake.store import Lake, LakeError
 from lake.tables import TABLES
-from spark_analytics.maintenance.keeper import Keeper as Keeper  # job.py finds it here
 
 GOLD_TABLES = ("partials", "marks")
 _REBUILD = "compute gold anew from bronze: `sojourn analyze --rebuild`"

@@ -25,6 +25,7 @@ from spark_analytics.batches.flows import EVENTS, SUMMARIES, Flow
 from spark_analytics.batches.tenants import Tenants
 from spark_analytics.faults import explained
 from spark_analytics.gold import Gold, checkpoint_path
+from spark_analytics.maintenance.keeper import Keeper
 from spark_analytics.runtime.options import cores_of
 from spark_analytics.settings import AnalyzeSettings
 
