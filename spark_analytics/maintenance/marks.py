@@ -21,7 +21,7 @@ from lake.tables import MARKS
 from spark_analytics.maintenance.levels import first_fine
 from spark_analytics.maintenance.opening import opened
 from spark_analytics.maintenance.region import Region, replace
-from spark_analytics.maintenance.retention import HOUR, Retention, data_time
+from spark_analytics.maintenance.retention import DAY, HOUR, Retention, data_time, floor
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,8 @@ def _bounds(lake: Lake, retention: Retention, now: datetime) -> pa.Table:
     fine, folded = first_fine(lake), opened(lake)
     rows = []
     for row in times.group_by("broker").aggregate([("occurred_at", "min"), ("occurred_at", "max")]).to_pylist():
-        settled = data_time(row["occurred_at_max"], now) - retention.marks_for
+        # By whole days: a reader that follows the table begins anew whenever rows of it go.
+        settled = floor(data_time(row["occurred_at_max"], now) - retention.marks_for, DAY)
         if row["occurred_at_min"] < settled:
             broker = row["broker"]
             rows.append(

@@ -63,7 +63,7 @@ def keep(
         rows["marks"] += marks.thin(lake, retention, now)
     done = []
     for name in there:
-        if not thorough and name not in merging.STEPS:
+        if not thorough and name not in merging.GOLD_TABLES:
             continue
         days = 0
         if thorough and retention.bronze_for is not None and name in bronze.TABLES_BY_DAY:
