@@ -8,41 +8,46 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-#: Bytes of columns, before compression, that a piece of one file holds at most.
+from lake.errors import UserError, first_line
+
+#: Bytes of columns, before compression, that are read of a file at once; a piece may have twice as many.
 PIECE_BYTES = 48 << 20
 #: Rows that make a piece: enough for columns to pay, few enough for several threads to have one each.
 PIECE_ROWS = 1 << 18
 
 
 def pieces(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The columns of ``schema``, of all files, cut or put together into pieces of about PIECE_ROWS rows.
+    """The columns of ``schema``, of all files, in pieces of about PIECE_ROWS rows, or of fewer that are large.
 
     Columns whose type is a dictionary are read as one: names of queues repeat, and are never spelt out. Columns that a
-    file lacks, because it was written before they were added, are null.
+    file lacks, because it was written before they were added, are null. UserError for a file that cannot be read.
     """
     held: list[pa.Table] = []
-    rows = 0
+    rows = size = 0
     for path in paths:
         for part in _parts(path, schema):
             held.append(part)
-            rows += part.num_rows
-            if rows >= PIECE_ROWS:
+            rows, size = rows + part.num_rows, size + part.nbytes
+            if rows >= PIECE_ROWS or size >= PIECE_BYTES:
                 yield pa.concat_tables(held)
-                held, rows = [], 0
+                held, rows, size = [], 0, 0
     if held:
         yield pa.concat_tables(held)
 
 
 def _parts(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     repeating = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-    with pq.ParquetFile(path, read_dictionary=repeating) as file:
-        there = [name for name in schema.names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=_batch_rows(file.metadata), columns=there):
-            columns = [
-                batch.column(field.name).cast(field.type) if field.name in there else pa.nulls(len(batch), field.type)
-                for field in schema
-            ]
-            yield pa.table(columns, schema=schema)
+    try:
+        with pq.ParquetFile(path, read_dictionary=repeating) as file:
+            there = [name for name in schema.names if name in file.schema_arrow.names]
+            for batch in file.iter_batches(batch_size=_batch_rows(file.metadata), columns=there):
+                columns = [
+                    batch.column(one.name).cast(one.type) if one.name in there else pa.nulls(len(batch), one.type)
+                    for one in schema
+                ]
+                yield pa.table(columns, schema=schema)
+    except (FileNotFoundError, pa.ArrowException) as error:
+        raise UserError(f"{path} is damaged or gone: {first_line(error)}", "restore it from a copy") from error
 
 
 def _batch_rows(file: pq.FileMetaData) -> int:
