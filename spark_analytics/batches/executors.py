@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from lake.store import MOST_TRIES
 from lake.tables import TABLES
 from spark_analytics.batches.flows import FLOWS, Flow
-from spark_analytics.batches.read import PIECE_ROWS
+from spark_analytics.batches.read import PIECE_BYTES, PIECE_ROWS
+
+log = logging.getLogger(__name__)
 
 Batches = Iterator[pa.RecordBatch]
+
+#: What Delta says where another commit, as one that sets properties, came between: appending depends on neither.
+_CONFLICT = re.compile(r"DELTA_(CONCURRENT_|METADATA_CHANGED|PROTOCOL_CHANGED)")
 
 
 def append_by_executors(flow: Flow, batch: DataFrame, place: Callable[[str], Path], app_id: str, version: int) -> int:
@@ -22,44 +31,46 @@ def append_by_executors(flow: Flow, batch: DataFrame, place: Callable[[str], Pat
     A table that holds ``version`` of ``app_id`` already is left alone. The last of ``flow.writes`` is written last.
     """
     output = pa.schema([pa.field(table, pa.struct(list(TABLES[table].schema))) for table in flow.writes])
-    rows = batch.mapInArrow(_task(flow.name), from_arrow_schema(output)).persist()
+    # A function of a module with its argument travels to executors by name: they have Sojourn installed.
+    rows = batch.mapInArrow(partial(_compute, flow.name), from_arrow_schema(output)).persist()
     try:
         for table in flow.writes:
-            (
-                rows.where(f"{table} IS NOT NULL")
-                .select(f"{table}.*")
-                .write.format("delta")
-                .option("txnAppId", app_id)
-                .option("txnVersion", version)
-                .mode("append")
-                .save(str(place(table)))
-            )
+            _append(rows.where(f"{table} IS NOT NULL").select(f"{table}.*"), place(table), app_id, version)
         return int(rows.selectExpr(f"coalesce(sum({flow.records_sql}), 0)").first()[0])  # type: ignore[index]
     finally:
         rows.unpersist()
 
 
-def _task(flow: str) -> Callable[[Batches], Batches]:
-    """What an executor does with its share; it knows the flow by name, as functions of packages travel."""
+def _append(rows: DataFrame, place: Path, app_id: str, version: int) -> None:
+    """Append by Spark's own writer, whose tasks write the files and whose commit carries ``app_id`` and ``version``."""
+    writer = rows.write.format("delta").option("txnAppId", app_id).option("txnVersion", version).mode("append")
+    for tries_left in reversed(range(MOST_TRIES)):
+        try:
+            return writer.save(str(place))
+        except Exception as error:
+            if not tries_left or not _CONFLICT.search(str(error)):
+                raise
+            log.info("%s was changed meanwhile: appending again", place.name)
 
-    def run(batches: Batches) -> Batches:
-        chosen = FLOWS[flow]
-        for piece in _pieces(batches):
-            for table, rows in chosen.compute(piece).items():
-                yield from _tagged(table, rows, chosen.writes)
 
-    return run
+def _compute(flow: str, batches: Batches) -> Batches:
+    """What an executor does with its share."""
+    chosen = FLOWS[flow]
+    for piece in _pieces(batches):
+        for table, rows in chosen.compute(piece).items():
+            yield from _tagged(table, rows, chosen.writes)
 
 
 def _pieces(batches: Batches) -> Iterator[pa.Table]:
+    """Batches, of which Spark makes small ones, put together as :func:`spark_analytics.batches.read.pieces` does."""
     held: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         held.append(batch)
-        rows += batch.num_rows
-        if rows >= PIECE_ROWS:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= PIECE_ROWS or size >= PIECE_BYTES:
             yield pa.Table.from_batches(held)
-            held, rows = [], 0
+            held, rows, size = [], 0, 0
     if held:
         yield pa.Table.from_batches(held)
 
