@@ -92,36 +92,32 @@ class Reader:
             self._definitions = definitions
             self._kept.clear()
             self._serve_anew()
-        tables, views = below(names, SERVED)
+        given = self._serve(set(below(names, SERVED)[1]).intersection(SERVED))
+        tables, views = below(names, given)
         for name in tables:
             self._load(name)
-        served = [name for name in views if name in SERVED]
-        if served:
-            self._served.refresh()
         for name in views:
-            if name in served:
-                self._serve(name)
-            else:
-                self._keep(name)
+            if name not in given:
+                self._keep(name, given)
 
     def _serve_anew(self) -> None:
         self._served = Served(self.root, self._definitions, to_duckdb)
         self._given: dict[str, int] = {}
 
-    def _serve(self, name: str) -> None:
-        if self._given.get(name) == self._served.generation:
-            return
-        rows = self._served.table(name)
-        if rows is None:  # no row yet: the declared SQL has the columns
-            tables, views = below({name})
-            for table in tables:
-                self._load(table)
-            for view in views:
-                self._keep(view)
-        else:
-            self._drop(name)
-            self._connection.register(name, rows)
-            self._given[name] = self._served.generation
+    def _serve(self, names: set[str]) -> set[str]:
+        """Those of the stages ``names`` that can be served, at their newest; the others have to be worked out."""
+        if names:
+            self._served.refresh()
+        given = set()
+        for name in names:
+            if (rows := self._served.table(name)) is None:
+                continue
+            given.add(name)
+            if self._given.get(name) != self._served.generation:
+                self._drop(name)
+                self._connection.register(name, rows)
+                self._given[name] = self._served.generation
+        return given
 
     def _load(self, name: str) -> None:
         scannable, version = self._snapshots[name].current(self._loaded.get(name))
@@ -129,9 +125,9 @@ class Reader:
             self._connection.register(name, scannable)
             self._loaded[name] = version
 
-    def _keep(self, name: str) -> None:
-        tables, views = below({name}, SERVED)
-        served = any(view in SERVED for view in views)
+    def _keep(self, name: str, given: set[str]) -> None:
+        tables, views = below({name}, given)
+        served = bool(given.intersection(views))
         versions = () if served else tuple(self._loaded[table] for table in tables)
         if self._kept.get(name) == versions and name not in _CLOCKED:
             return
@@ -143,6 +139,8 @@ class Reader:
 
     def _drop(self, name: str) -> None:
         """Whatever stands under ``name``, a table or a view."""
+        self._kept.pop(name, None)
+        self._given.pop(name, None)
         for kind in ("TABLE", "VIEW"):
             with contextlib.suppress(duckdb.CatalogException):
                 self._connection.execute(f"DROP {kind} IF EXISTS {name}")

@@ -77,15 +77,22 @@ class Names:
     @classmethod
     def of(cls, rows: pa.Table) -> Names:
         """The names in ``rows``."""
-        code = np.zeros(rows.num_rows, np.int64)
-        columns = []
-        for name in ("queue", "subscriber", "tenant"):
-            encoded = rows.column(name).combine_chunks().dictionary_encode()
-            code = code * max(1, len(encoded.dictionary)) + encoded.indices.to_numpy(zero_copy_only=False)
-            columns.append(encoded)
-        _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
-        lists = [column.take(pa.array(first)).to_pylist() for column in columns]
-        return cls(list(zip(*lists, strict=True)), of_row)
+        distinct, of_row = numbered(rows, ("queue", "subscriber", "tenant"))
+        return cls(distinct, of_row)  # type: ignore[arg-type]
+
+
+def numbered(rows: pa.Table, columns: tuple[str, ...]) -> tuple[list[tuple[str, ...]], Integers]:
+    """The distinct values of the text ``columns`` together, and for each row which of them it has."""
+    code = np.zeros(rows.num_rows, np.int64)
+    encoded = []
+    for name in columns:
+        column = rows.column(name).combine_chunks().dictionary_encode()
+        indices, values = column.indices.to_numpy(zero_copy_only=False), column.dictionary.to_pylist()
+        code = code * max(1, len(values)) + indices
+        encoded.append((indices, values))
+    _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
+    texts = [[values[place] for place in indices[first].tolist()] for indices, values in encoded]
+    return list(zip(*texts, strict=True)), of_row
 
 
 @dataclass(slots=True)

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 
 from lake.definitions import Definitions
 from lake.now import lived
+from lake.now.ages import COLUMNS as AGE_COLUMNS
+from lake.now.ages import Ages
 from lake.now.fold import Fold, TooLate
 from lake.now.follow import Change, Follower
 from lake.now.lived import Consumers, ConsumersChanged, by_broker, levels_of
@@ -44,6 +46,8 @@ class Present:
         self.folds: dict[str, Fold] = {}
         self._pauses: dict[str, Pauses] = {}
         self.totals = Totals()
+        self._ages: Ages | None = None
+        self._first_receipts = False
         self.samples.forget()
         for follower in self._followers.values():
             follower.forget()
@@ -68,6 +72,23 @@ class Present:
             raise
         return True
 
+    def ages(self) -> Ages | None:
+        """The newest ages, kept from the first time that they are asked for; None where they take more than partials.
+
+        On a queue with named subscribers a message's first attempt over all of them is told by single marks.
+        """
+        if self._first_receipts:
+            return None
+        if self._ages is None:
+            ages = Ages()
+            for path, group, _ in sorted(_units(self.totals.files()), key=lambda unit: unit[2]):
+                ages.add(_row_group(path, group, AGE_COLUMNS))
+            self._ages = ages
+        return None if self._ages.ambiguous else self._ages
+
+    def _columns(self) -> tuple[str, ...]:
+        return lived.COLUMNS if self._ages is None else tuple(dict.fromkeys((*lived.COLUMNS, *AGE_COLUMNS)))
+
     # -- commit by commit -------------------------------------------------------------------------------------------
 
     def _take_in(self, changes: dict[str, list[Change]]) -> None:
@@ -83,9 +104,10 @@ class Present:
                 if moved is None:
                     raise TooLate
                 rolled |= moved
+                self._roll_ages(change, moved)
             else:
                 for path in change.added:
-                    rows = read_file(path, lived.COLUMNS)
+                    rows = read_file(path, self._columns())
                     self.totals.put(path, rows)
                     came.append(rows)
         for change in changes["queue_samples"]:
@@ -96,10 +118,12 @@ class Present:
         edges: list[tuple[str, list[Mark]]] = []
         for change in changes["marks"]:
             for path in [] if change.same_rows else change.added:
-                edges += marks_of(read_file(path, MARK_COLUMNS))
+                edges += self._read_marks(path)
         for broker, as_of_us in reached.items():
             self.folds[broker].reach(as_of_us)
         for rows in came:
+            if self._ages is not None:
+                self._ages.add(rows)
             for broker, mine in by_broker(rows):
                 if pc.max(mine.column("bucket_seconds")).as_py() > 1:
                     raise TooLate
@@ -121,6 +145,22 @@ class Present:
             if levels != (fold.minutes_until, fold.hours_until) or fold.mixed:
                 fold.levels_moved(*levels)
         self.samples.prune({broker: fold.now_second for broker, fold in self.folds.items()})
+
+    def _read_marks(self, path: Path) -> list[tuple[str, list[Mark]]]:
+        rows = read_file(path, MARK_COLUMNS)
+        self._first_receipts = self._first_receipts or bool(
+            pc.any(pc.and_(_first_attempts(rows), pc.not_equal(rows.column("subscriber"), ""))).as_py()
+        )
+        return list(marks_of(rows))
+
+    def _roll_ages(self, change: Change, moved: dict[str, tuple[int, int]]) -> None:
+        if self._ages is None or not moved:
+            return
+        for path, group, _ in _units(change.added):
+            rows = _row_group(path, group, AGE_COLUMNS)
+            self._ages.roll(rows.filter(pc.greater_equal(rows.column("bucket_seconds"), 60)))
+        if any(self._ages.is_finer(broker, minutes_until) for broker, (minutes_until, _) in moved.items()):
+            raise TooLate
 
     def _reached(self, came: list[pa.Table], samples: list[pa.Table]) -> dict[str, int]:
         """The data time of each broker of which there is something new."""
@@ -160,7 +200,7 @@ class Present:
         samples = [self.samples.read(path) for path in files["queue_samples"]]
         self._survey(files["partials"], samples)
         for path in files["marks"]:
-            for broker, marks in marks_of(read_file(path, MARK_COLUMNS)):
+            for broker, marks in self._read_marks(path):
                 if broker in self.folds:
                     self.folds[broker].add_pauses(self._pauses[broker].add(marks))
         for rows in samples:
@@ -168,7 +208,7 @@ class Present:
         for rows in samples:
             self._add_samples(rows)
         for place, (path, group, _) in enumerate(units):
-            rows = _row_group(path, group)
+            rows = _row_group(path, group, lived.COLUMNS)
             self.totals.put(path, rows)
             for broker, mine in by_broker(rows):
                 self.folds[broker].add(lived.read(mine))
@@ -211,12 +251,16 @@ class Present:
 
 def marks_of(rows: pa.Table) -> Iterator[tuple[str, list[Mark]]]:
     """Marks that can begin or end a pause, by broker."""
-    first = pc.and_(pc.equal(rows.column("event_type"), "received"), pc.equal(rows.column("attempt"), 1))
-    rows = rows.filter(pc.invert(pc.fill_null(first, False)))
+    rows = rows.filter(pc.invert(_first_attempts(rows)))
     for broker, mine in by_broker(rows):
         columns: list[Any] = [mine.column(name).to_pylist() for name in MARK_COLUMNS[1:-1]]
         seconds = (mine.column("occurred_at").cast(pa.int64()).to_numpy() // 1_000_000).tolist()
         yield broker, [Mark(*row) for row in zip(*columns, seconds, strict=True)]
+
+
+def _first_attempts(rows: pa.Table) -> pa.ChunkedArray:
+    first = pc.and_(pc.equal(rows.column("event_type"), "received"), pc.equal(rows.column("attempt"), 1))
+    return pc.fill_null(first, False)
 
 
 def _units(files: list[Path]) -> Iterator[tuple[Path, int, int]]:
@@ -235,9 +279,9 @@ def _units(files: list[Path]) -> Iterator[tuple[Path, int, int]]:
                 yield path, group, _micros(statistics.min) // 1_000_000 if known else -(1 << 62)
 
 
-def _row_group(path: Path, group: int) -> pa.Table:
+def _row_group(path: Path, group: int, columns: tuple[str, ...]) -> pa.Table:
     with pq.ParquetFile(path) as file:
-        return file.read_row_group(group, columns=list(lived.COLUMNS), use_threads=False)
+        return file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
 def _micros(moment: Any) -> int:

@@ -17,8 +17,8 @@ from lake.views.catalogue import SAMPLED_NOW, complete
 from lake.views.model import View
 
 #: The stages that can be served.
-SERVED = ("stage_tenants_now", "stage_concurrency_now", "stage_queues_now")
-_QUEUES = "stage_queues_now"
+SERVED = ("stage_tenants_now", "stage_concurrency_now", "stage_queues_now", "stage_age_rows_now")
+_QUEUES, _AGES = "stage_queues_now", "stage_age_rows_now"
 
 
 class Served:
@@ -42,7 +42,7 @@ class Served:
             self.generation += 1
 
     def table(self, name: str) -> pa.Table | None:
-        """The rows of stage ``name``; None where there are none at all."""
+        """The rows of stage ``name``; None where there are none, or what was kept cannot tell them."""
         if name not in self._tables:
             tables = self._worked_out(name)
             if not tables:
@@ -51,6 +51,9 @@ class Served:
         return self._tables[name]
 
     def _worked_out(self, name: str) -> list[pa.Table]:
+        if name == _AGES:
+            ages = self._present.ages()
+            return [] if ages is None else [ages.table()]
         known = {broker: outcome for broker, outcome in self._outcomes.items() if outcome.has_keys}
         if name == _QUEUES:
             return [self._queues()] if self._outcomes else []

@@ -29,6 +29,10 @@ class Totals:
         before = self._of.get(path)
         self._of[path] = _sums(rows) if before is None else before + _sums(rows)
 
+    def files(self) -> list[Path]:
+        """The files that hold the table."""
+        return list(self._of)
+
     def arranged(self, change: Change) -> None:
         """Files were put together without any change of rows."""
         for path in change.removed:

@@ -118,9 +118,9 @@ FORMULAS = {
     "quiet_oldest_age": _age_of("quiet_oldest_second"),
     "mode": _MODE,
     "bucket_value": bucket_value_sql("bucket"),
-    "p50_value": bucket_value_sql("r.p50"),
-    "p90_value": bucket_value_sql("r.p90"),
-    "p99_value": bucket_value_sql("r.p99"),
+    "p50_value": bucket_value_sql("p50"),
+    "p90_value": bucket_value_sql("p90"),
+    "p99_value": bucket_value_sql("p99"),
 }
 
 
@@ -168,8 +168,9 @@ _ALL = (
     _stage("stage_first_receipts"),
     _stage("stage_ages"),
     _stage("stage_ages_now"),
-    _view("attempt_age", "attempt_age", columns.ATTEMPT_AGE, ages="stage_ages"),
-    _view("attempt_age_now", "attempt_age", columns.ATTEMPT_AGE, ages="stage_ages_now"),
+    _view("stage_age_rows_now", "rows_of_ages", ages="stage_ages_now"),
+    _view("attempt_age", "attempt_age", columns.ATTEMPT_AGE, rows=complete(_read("rows_of_ages"), ages="stage_ages")),
+    _view("attempt_age_now", "attempt_age", columns.ATTEMPT_AGE, rows="SELECT * FROM stage_age_rows_now"),
     _view("stage_tenants_now", "states_of_tenants", instants=_NOW, oldest="stage_oldest_now"),
     _view("stage_concurrency_now", "states_of_concurrency", instants=_NOW),
     _view("stage_queues_now", "states_of_queues", instants=_NOW),
