@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
-import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -22,7 +25,7 @@ from spark_analytics.histograms import spell_out_merges
 from spark_analytics.moment import Moment
 from spark_analytics.results import Result, collect
 from spark_analytics.runtime.launch import Launch
-from spark_analytics.runtime.session import build_session
+from spark_analytics.runtime.session import abandon, build_session
 from spark_analytics.small import Small, hand_over
 from spark_analytics.views import register, register_functions
 
@@ -33,6 +36,8 @@ _CONF = {
     "spark.sql.adaptive.enabled": "false",
     "spark.driver.maxResultSize": "0",  # results are streamed to a file, not held
 }
+#: How long a cancelled statement may go on before Spark is ended for it.
+DEAF_SECONDS = 3.0
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 
@@ -64,14 +69,14 @@ class Desk:
         self._moment = moment
         self._small = Small(lake, moment) if engine is Engine.AUTO else None
         self._there: dict[str, object] = {}
-        self._cancelled = threading.Event()
+        self._cancelled_at: float | None = None
         self._threads = ThreadPoolExecutor(1, "spark-session")
         self._session: Future[SparkSession] = self._threads.submit(_open, ahead)
 
     def answer(self, sql: str) -> Result:
         """The rows of one SELECT. UserError, in one line, for what is no such query."""
         checked = check(sql, {*TABLES, *VIEWS})  # before Spark has started: a slip of the pen answers at once
-        self._cancelled.clear()
+        self._cancelled_at = None
         names = tables_of(checked)
         rows = self._work_out(names)
         session = self._session.result()
@@ -81,14 +86,39 @@ class Desk:
             if "histogram_quantile" in sql.lower():
                 register_functions(session)
             return collect(session.sql(text))
-        except PySparkException as error:
-            raise self._said(error) from error
+        except (PySparkException, Py4JError, OSError, pa.ArrowException) as error:
+            raise self._ended(error, session) from error
 
     def cancel(self) -> None:
-        """End the statement that runs, if one does; it raises UserError."""
-        self._cancelled.set()
-        if self._session.done() and self._session.exception() is None:
+        """Tell the statement that runs to end: it raises UserError. To be said again until it has ended.
+
+        Plans and tight loops do not listen. When ``DEAF_SECONDS`` have passed, Spark itself is ended, and begun anew.
+        """
+        if not self._session.done() or self._session.exception() is not None:
+            return
+        now = time.monotonic()
+        self._cancelled_at = self._cancelled_at or now
+        if now - self._cancelled_at > DEAF_SECONDS:
+            abandon()
+            return
+        with suppress(Py4JError, OSError):
             self._session.result().sparkContext.cancelAllJobs()
+
+    def _ended(self, error: Exception, session: SparkSession) -> SojournError:
+        if self._cancelled_at is None:
+            return _said(error)
+        self._recover(session, self._cancelled_at + DEAF_SECONDS)
+        return UserError("cancelled")
+
+    def _recover(self, session: SparkSession, deadline: float) -> None:
+        """After a cancelled statement: a session without tasks that run on, this one or another."""
+        while time.monotonic() < deadline:
+            if _running_tasks(session) == 0:
+                return
+            time.sleep(0.05)
+        abandon()
+        self._there.clear()
+        self._session = self._threads.submit(_open, None)
 
     def close(self) -> None:
         """Nothing is asked any more."""
@@ -121,13 +151,6 @@ class Desk:
         if large:
             register(session, self._lake, large, moment=self._moment)
 
-    def _said(self, error: PySparkException) -> SojournError:
-        if self._cancelled.is_set():
-            return UserError("cancelled")
-        if (error.getSqlState() or "")[:2] in QUERY_AT_FAULT:
-            return UserError(f"the query failed: {first_line(error)}", "docs/views.md lists views and columns")
-        return explained(error)
-
 
 def query(lake_root: Path, sql: str) -> pa.Table:
     """The rows of ``sql`` over the lake at ``lake_root``. UserError for what is no such query, in one line."""
@@ -144,3 +167,19 @@ def _open(ahead: Launch | None) -> SparkSession:
     session = build_session("sojourn-sql", conf=_CONF, quick_start=True, ahead=ahead)
     quieten(session)
     return session
+
+
+def _running_tasks(session: SparkSession) -> int | None:
+    """How many tasks run, cancelled ones included; None if Spark does not answer."""
+    try:
+        java: Any = session._jvm
+        source = java.org.apache.spark.executor.Executor.executorSourceLocalModeOnly()
+        return int(source.metricRegistry().getGauges().get("threadpool.activeTasks").getValue())
+    except (Py4JError, OSError, AttributeError, TypeError):
+        return None
+
+
+def _said(error: Exception) -> SojournError:
+    if isinstance(error, PySparkException) and (error.getSqlState() or "")[:2] in QUERY_AT_FAULT:
+        return UserError(f"the query failed: {first_line(error)}", "docs/views.md lists views and columns")
+    return explained(error)

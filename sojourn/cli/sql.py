@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -56,13 +57,15 @@ def sql(
 ) -> None:
     """Run Spark SQL over the lake, ad hoc."""
     _, root = existing(config, lake)
+    logging.getLogger().addHandler(logging.NullHandler())  # what a library logs, we tell in one line
     # Java needs a second to come up: it begins before Python has loaded the rest.
     ahead = None if engine is Engine.READER else part("spark_analytics.runtime.launch").begin()
     try:
         statements = part("sojourn.cli.statements")
         with _answering(root, as_of or [], engine, ahead) as answering:
             if query is None and sys.stdin.isatty():
-                part("sojourn.cli.shell").Shell(answering, format).run()
+                history = part("spark_analytics.runtime.cache").cache_root() / "sql-history"
+                part("sojourn.cli.shell").Shell(answering, format, history).run()
                 return
             with _opened(output) as out:
                 for statement in _asked(query):

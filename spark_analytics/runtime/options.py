@@ -18,6 +18,11 @@ from spark_analytics.runtime.java import Java, java_home
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
+#: Files of a disk without Hadoop's own checksums beside them: ours and deltalake's writes would not renew those, and
+#: nobody would ever remove them.
+_PLAIN_FILES = "org.apache.hadoop.fs.RawLocalFileSystem"
+#: The same, without forking a chmod for each file that is made: 33 ms against 2 for a line of the write-ahead log.
+_QUICK_FILES = "com.globalmentor.apache.hadoop.fs.NakedLocalFileSystem"
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _LOG4J = """\
@@ -75,18 +80,22 @@ def session_settings(master: str, java: Java, jars: Sequence[Path], *, quick_sta
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": _java_options(java, quick_start=quick_start),
         "spark.driver.memory": "2g",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     }
     cores = cores_of(master)
     if cores is None:
-        return settings | {"spark.jars": ",".join(map(str, jars))}
+        return settings | {
+            "spark.jars": ",".join(map(str, jars)),
+            "spark.hadoop.fs.file.impl": _PLAIN_FILES,  # those of a shared disk; a class of a jar comes too late
+            "spark.executorEnv.TZ": "UTC",
+        }
     return settings | {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # On the class path, not in spark.jars, which copies them at each start and comes too late for a file system.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.sql.shuffle.partitions": str(cores),
-        # Hadoop's own forks a chmod for each file it makes: 33 ms against 2 for a line of the write-ahead log.
-        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        "spark.hadoop.fs.file.impl": _QUICK_FILES,
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
         "spark.sql.warehouse.dir": _scratch_folder(),
     }

@@ -55,6 +55,19 @@ def build_session(
         ) from error
 
 
+def abandon() -> None:
+    """Kill the Java process, with whatever it is at, and forget the session; the next one is a new one."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+
+
 def _has_java() -> bool:
     return getattr(SparkContext, "_gateway", None) is not None
 
