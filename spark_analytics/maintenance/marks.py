@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 WORTH = 0.1
 #: How far back first attempts are compared, counted from where marks are settled: the rest was compared before.
 LOOK_BACK = timedelta(days=2)
+#: How many marks one commit rewrites, where an hour does not hold more.
+MOST_ROWS = 500_000
 _MEMORY = "512MB"
 _FAR = 1 << 40
 _KEPT = """
@@ -49,10 +51,9 @@ def thin(lake: Lake, retention: Retention, now: datetime | None = None) -> int:
     if bounds.num_rows == 0:
         return 0
     with _judged(lake, bounds) as connection:
-        hours = connection.execute(
-            "SELECT hour FROM savings WHERE saved > 0 AND saved >= ? * there ORDER BY hour", [WORTH]
-        ).fetchall()
-        saved = sum(_forget(lake, connection, hour) for (hour,) in hours)
+        worth = "SELECT hour, there FROM savings WHERE saved > 0 AND saved >= ? * there ORDER BY hour"
+        hours: list[tuple[int, int]] = connection.execute(worth, [WORTH]).fetchall()
+        saved = sum(_forget(lake, connection, first, last) for first, last in _runs(hours))
     return saved + sum(_expire(lake, broker, until) for broker, until in opened(lake).items())
 
 
@@ -106,14 +107,28 @@ def _judged(lake: Lake, bounds: pa.Table) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _forget(lake: Lake, connection: duckdb.DuckDBPyConnection, hour: int) -> int:
+def _runs(hours: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The first and last of hours that are rewritten together: of one day, as long as their rows are not too many."""
+    runs: list[tuple[int, int]] = []
+    rows = 0
+    for hour, there in hours:
+        rows += there
+        if runs and hour // 24 == runs[-1][0] // 24 and rows <= MOST_ROWS:
+            runs[-1] = runs[-1][0], hour
+        else:
+            runs.append((hour, hour))
+            rows = there
+    return runs
+
+
+def _forget(lake: Lake, connection: duckdb.DuckDBPyConnection, first: int, last: int) -> int:
     def kept(there: pa.Table) -> pa.Table | None:
         connection.register("there", there)
         rows = conform(connection.sql(_KEPT).to_arrow_table(), MARKS.schema)
         return rows if rows.num_rows < there.num_rows else None
 
-    begins = datetime.fromtimestamp(hour * HOUR, UTC)
-    region = Region((("occurred_at", ">=", begins), ("occurred_at", "<", begins + timedelta(seconds=HOUR))))
+    begins, ends = (datetime.fromtimestamp(hour * HOUR, UTC) for hour in (first, last + 1))
+    region = Region((("occurred_at", ">=", begins), ("occurred_at", "<", ends)))
     before, after = replace(lake, "marks", region, kept) or (0, 0)
     return before - after
 

@@ -43,13 +43,15 @@ def keep(
     now: datetime | None = None,
     told: Told | None = None,
 ) -> list[Done]:
-    """One round. Not ``thorough``: only what a stream of commits makes pressing by the minute.
+    """One round. Not ``thorough``: only what a stream of commits makes pressing by the minute. ``now`` is the latest
+    that an event's time can be; how old files and days of bronze are, the wall clock says.
 
     SojournError where a table cannot be used, the disk is full or a stream's checkpoint is damaged; what was done until
     then is done.
     """
     told = told or _ignore
-    now = now or datetime.now(UTC)
+    clock = datetime.now(UTC)
+    now = now or clock
     there = [name for name in TABLES if lake.exists(name)]
     rows = dict.fromkeys(TABLES, 0)
     if "partials" in there:
@@ -68,26 +70,24 @@ def keep(
         days = 0
         if thorough and retention.bronze_for is not None and name in bronze.TABLES_BY_DAY:
             told("dropping old days of", name)
-            days = bronze.drop_days(lake, name, retention.bronze_for, now)
+            days = bronze.drop_days(lake, name, retention.bronze_for, clock)
         told("merging small files of", name)
         merging.merge(lake, name, now)
         tidied = tidy.Tidied()
         if thorough:
             told("tidying up", name)
             tidy.set_properties(lake, name, retention.replaced_for)
-            tidied = tidy.tidy(lake, name, retention.replaced_for, now, dry_run=False, vacuum_hours=vacuum_hours)
+            tidied = tidy.tidy(lake, name, retention.replaced_for, clock, dry_run=False, vacuum_hours=vacuum_hours)
         done.append(Done(name, rows[name], days, tidied))
     return done
 
 
-def preview(
-    lake: Lake, retention: Retention, *, vacuum_hours: int | None = None, now: datetime | None = None
-) -> list[Done]:
+def preview(lake: Lake, retention: Retention, *, vacuum_hours: int | None = None) -> list[Done]:
     """What :func:`keep` would do now, as far as it can be told beforehand; ``rows`` are to be rolled up or dropped.
 
     What the round itself replaces is not counted: it goes in a later one.
     """
-    now = now or datetime.now(UTC)
+    now = datetime.now(UTC)
     done = []
     for name in (name for name in TABLES if lake.exists(name)):
         rows = 0
