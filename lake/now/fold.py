@@ -54,6 +54,7 @@ class _Undo:
     last_arrival: Any = None
     oldest: Any = None
     sampled: Any = None
+    told: Any = None
     readings: Any = None
     instants: Any = None
     runs: Any = None
@@ -213,8 +214,8 @@ class Fold:
         second = self.level_second(second)
         if second <= self.floor:
             raise TooLate
+        self._take_back(min(second, self.now_second))
         self._samples.setdefault(second, []).append(reading)
-        self._take_back(second)
 
     def _step(self, second: int) -> Step:
         if second <= self.floor:
@@ -327,14 +328,13 @@ class Fold:
         column = "backlog_by_minute" if length == MINUTE else "backlog_by_hour"
         read = np.flatnonzero((self.readings.columns["second"] > end - length) & self._has_read())
         undo.closed.append(period)
-        self.readings.columns[column][read] = self.backlogs(read, end)
+        self.readings.columns[column][read] = self._backlogs(read, end)
         period.coarse = coarse
 
     def _has_read(self) -> Array:
         return self.readings.columns["sampled_us"] > 0
 
-    def backlogs(self, consumers: Array, second: int) -> Array:
-        """The backlog of consumers from events up to ``second``; NaN where there are none."""
+    def _backlogs(self, consumers: Array, second: int) -> Array:
         return null_where(self.state.first_second[consumers] > second, self.state.queues[consumers, BACKLOG])
 
     def _target(self, minute: Period | None, hour: Period | None) -> Stretch:
@@ -397,22 +397,26 @@ class Fold:
     ) -> None:
         """What the queues are like at the end of this second: modes of those that changed or were sampled."""
         readings = self._samples.pop(step.second, [])
+        # Samples that are newer than the newest event tell about data time.
+        ahead = self._samples_ahead() if step.second == self.now_second else []
         instants = np.unique(consumers)
-        if readings:
-            self._taken[step.second] = readings
-            sampled = np.unique(np.array([reading.consumer for reading in readings], np.int64))
-            undo.sampled, undo.readings = sampled, self.readings.at(sampled)
-            read = self.readings.put(step.second, readings)
-            backlogs = self.backlogs(read, step.second)
+        if readings or ahead:
+            undo.sampled = np.unique(np.array([reading.consumer for reading in (*readings, *ahead)], np.int64))
+            undo.readings = self.readings.at(undo.sampled)
+            read = self.readings.put(step.second, [*readings, *ahead])
+            backlogs = self._backlogs(read, step.second)
             self.readings.columns["backlog"][read] = backlogs
             if minute is None:
                 self.readings.columns["backlog_by_minute"][read] = backlogs
             if hour is None:
                 self.readings.columns["backlog_by_hour"][read] = backlogs
-            instants = np.union1d(instants, sampled)
+        if readings:
+            self._taken[step.second] = readings
+            undo.told = np.unique(np.array([reading.consumer for reading in readings], np.int64))
+            instants = np.union1d(instants, undo.told)
             for period in (minute, hour):
                 if period is not None:
-                    period.told[sampled] += 1
+                    period.told[undo.told] += 1
         as_of_us = min((step.second + 1) * 1_000_000, self.as_of_us)
         undo.instants = instants
         undo.runs = target.runs.record(instants, self._modes(instants, step.second, as_of_us), as_of_us)
@@ -422,8 +426,7 @@ class Fold:
         first = self.now_second - self.window
         return (step for step in self.done if step.second > first)
 
-    def samples_ahead(self) -> list[Reading]:
-        """Samples that are newer than the newest event: they tell about data time."""
+    def _samples_ahead(self) -> list[Reading]:
         return [reading for second in sorted(self._samples) for reading in self._samples[second]]
 
     def _modes(self, consumers: Array, second: int, as_of_us: int) -> Array:
@@ -473,10 +476,11 @@ class Fold:
         target.runs.restore(undo.instants, undo.runs)
         if undo.sampled is not None:
             self.readings.restore(undo.sampled, undo.readings)
+        if undo.told is not None:
             self._samples[step.second] = self._taken.pop(step.second)
             for period in (minute, hour):
                 if period is not None:
-                    period.told[undo.sampled] -= 1
+                    period.told[undo.told] -= 1
         if minute is not None:
             minute.first[keys] = undo.first
         target.verdicts[keys] = undo.verdicts

@@ -116,16 +116,10 @@ class Outcome:
         oldest = state.oldest_of_queues()
         quiet = state.oldest_of_queues(~self._noisy)
         every = np.arange(count)
-        ahead = fold.samples_ahead()
-        sampled = np.unique(np.array([reading.consumer for reading in ahead], np.int64))
-        replaced = fold.readings.at(sampled)
-        consumers = fold.readings.put(fold.now_second, ahead)
         columns = fold.queue_columns(every, fold.now_second, fold.as_of_us, oldest)
         backlog_told = fold.readings.backlog_told(fold.minutes_until, fold.hours_until)[:count]
-        backlog_told[consumers] = fold.backlogs(consumers, fold.now_second)
         read = fold.readings.columns["sampled_us"][:count] > 0
         modes = fold.mode_numbers(columns)
-        fold.readings.restore(sampled, replaced)
         runs = self._past.runs
         runs.grow(count)
         goes_on = runs.last[:count] == modes

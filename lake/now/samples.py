@@ -22,13 +22,13 @@ COLUMNS = tuple(name for name in QUEUE_SAMPLES.schema.names if name not in _PRUN
 #: Of each series the lately taken samples, the one before, and the newest that told what is asked for as the newest.
 _NEEDED = """
 SELECT * FROM samples JOIN clocks USING (broker)
+WINDOW series AS (PARTITION BY broker, queue, subscriber, source)
 QUALIFY second > horizon
   OR sampled_at = MAX(CASE WHEN second <= horizon THEN sampled_at END) OVER series
   OR sampled_at = MAX(CASE WHEN depth IS NOT NULL OR in_flight IS NOT NULL OR polls_total IS NULL THEN sampled_at END)
     OVER series
   OR sampled_at = MAX(CASE WHEN in_flight_limit IS NOT NULL THEN sampled_at END) OVER series
   OR sampled_at = MAX(sampled_at) OVER (PARTITION BY broker, queue, subscriber, source, dead_letter_for)
-WINDOW series AS (PARTITION BY broker, queue, subscriber, source)
 """
 
 
