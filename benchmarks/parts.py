@@ -1,0 +1,21 @@
+"""A benchmark of several parts, each a module with ``measure(scale)``: chosen and scaled on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+
+from benchmarks.figures import Figure, show
+
+
+def run_parts(package: str, parts: Sequence[str], description: str | None) -> None:
+    """Measure the chosen ones of ``parts``, modules of ``package``, one after the other, and print their figures."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, metavar="PART", help=", ".join(parts))
+    parser.add_argument("--scale", type=float, default=1.0, help="1 = the sizes that the goals are stated for")
+    chosen = parser.parse_args()
+    for part in chosen.only:
+        measure: Callable[[float], Iterator[Figure]] = import_module(f"{package}.{part}").measure
+        for figure in measure(chosen.scale):
+            show(figure)
