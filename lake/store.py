@@ -89,7 +89,7 @@ class Lake:
         try:
             table.update_incremental()
         except (DeltaError, OSError) as error:
-            raise _explained(error, self.path(name)) from error
+            raise explained(error, self.path(name)) from error
         return table
 
     def version(self, name: str) -> int:
@@ -138,9 +138,9 @@ class Lake:
             except CommitFailedError as error:
                 # Somebody rewrote the table meanwhile. Appending depends on nothing that was there: try again.
                 if last_try:
-                    raise _explained(error, self.path(name)) from error
+                    raise explained(error, self.path(name)) from error
             except (DeltaError, OSError) as error:
-                raise _explained(error, self.path(name)) from error
+                raise explained(error, self.path(name)) from error
         raise AssertionError("unreachable: the last try returns or raises")
 
     def read(
@@ -151,7 +151,7 @@ class Lake:
         try:
             return table.to_pyarrow_table(columns=columns, partitions=where)
         except (DeltaError, OSError) as error:
-            raise _explained(error, self.path(name)) from error
+            raise explained(error, self.path(name)) from error
 
     def scan(self, name: str, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
         """The rows of bronze table ``name`` that were ingested at ``since`` or later, of one snapshot, in no order.
@@ -166,7 +166,7 @@ class Lake:
                 if newest is None or newest >= since:
                     yield from _batches(self.path(name) / unquote(file["path"]), columns, since)
         except (DeltaError, OSError, pa.ArrowException) as error:
-            raise _explained(error, self.path(name)) from error
+            raise explained(error, self.path(name)) from error
 
     def compact(self, name: str, *, target_bytes: int | None = None) -> None:
         """Rewrite many small files into few of about ``target_bytes`` (100 MB); no reader or stream sees data change.
@@ -281,13 +281,14 @@ def _grow(spec: TableSpec, table: DeltaTable) -> None:
 
 def _unusable(error: Exception, path: Path) -> UserError:
     """Why a table cannot even be opened: nothing that runs can mend that."""
-    reason = _explained(error, path)
+    reason = explained(error, path)
     if isinstance(reason, UserError):
         return reason
     return UserError(str(reason), "restore the table from a copy, or begin a new lake with --lake")
 
 
-def _explained(error: Exception, path: Path) -> SojournError:
+def explained(error: Exception, path: Path) -> SojournError:
+    """``error`` of the table at ``path`` as one of ours: UserError where the disk is full, or rights are missing."""
     text = str(error)
     if (isinstance(error, OSError) and error.errno == 28) or "No space left" in text:
         return UserError(f"no space left on the disk that holds {path}", "free some, then start again: nothing is lost")

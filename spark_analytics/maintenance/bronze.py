@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lake.errors import first_line
-from lake.store import Lake, LakeError
+from lake.store import Lake, explained
 from lake.tables import TABLES
 
 log = logging.getLogger(__name__)
@@ -39,5 +39,5 @@ def drop_days(lake: Lake, name: str, kept_for: timedelta, now: datetime) -> int:
             log.info("dropping days of %s put off: %s", name, first_line(error))
             return 0
         except (DeltaError, OSError) as error:
-            raise LakeError(f"days of {name} cannot be dropped: {first_line(error)}") from error
+            raise explained(error, lake.path(name)) from error
     return len(days)

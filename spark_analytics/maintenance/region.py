@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lake.errors import first_line
-from lake.store import Lake, LakeError
+from lake.store import Lake, explained
 from lake.tables import TABLES
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def replace(
 
     The rows are read at the very version that the commit is checked against: what is appended in between is a conflict,
     and they are read anew. None where others were quicker :data:`MOST_TRIES` times, or ``change`` wants nothing
-    changed: the table is as it was. LakeError where the table cannot be used.
+    changed: the table is as it was. SojournError where the table cannot be used.
     """
     try:
         for _ in range(MOST_TRIES):
@@ -68,4 +68,4 @@ def replace(
         log.info("others write to %s where %s: put off", name, region.sql())
         return None
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise LakeError(f"table {name} cannot be maintained: {first_line(error)}") from error
+        raise explained(error, lake.path(name)) from error

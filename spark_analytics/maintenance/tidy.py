@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lake.errors import first_line
-from lake.store import CHECKPOINT_INTERVAL, Lake, LakeError, properties
+from lake.store import CHECKPOINT_INTERVAL, Lake, explained, properties
 from spark_analytics.maintenance.streams import needed
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def set_properties(lake: Lake, name: str, replaced_for: timedelta) -> None:
         except CommitFailedError as error:  # others commit all the while: the next run tries again
             log.info("properties of %s put off: %s", name, first_line(error))
         except (DeltaError, OSError) as error:
-            raise LakeError(f"table {name} cannot be maintained: {first_line(error)}") from error
+            raise explained(error, lake.path(name)) from error
 
 
 def tidy(
@@ -73,7 +73,7 @@ def tidy(
         if not dry_run:
             lake.write_checksum(name)
     except (DeltaError, OSError) as error:
-        raise LakeError(f"table {name} cannot be maintained: {first_line(error)}") from error
+        raise explained(error, lake.path(name)) from error
     return Tidied(files, size, log_files, held)
 
 
