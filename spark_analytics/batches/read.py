@@ -36,11 +36,12 @@ def pieces(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _parts(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    repeating = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     try:
-        with pq.ParquetFile(path, read_dictionary=repeating) as file:
-            there = [name for name in schema.names if name in file.schema_arrow.names]
-            for batch in file.iter_batches(batch_size=_batch_rows(file.metadata), columns=there):
+        metadata = pq.read_metadata(path)
+        there = [name for name in schema.names if name in metadata.schema.to_arrow_schema().names]
+        repeating = [name for name in there if pa.types.is_dictionary(schema.field(name).type)]
+        with pq.ParquetFile(path, metadata=metadata, read_dictionary=repeating) as file:
+            for batch in file.iter_batches(batch_size=_batch_rows(metadata), columns=there):
                 columns = [
                     batch.column(one.name).cast(one.type) if one.name in there else pa.nulls(len(batch), one.type)
                     for one in schema
