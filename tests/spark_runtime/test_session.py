@@ -70,10 +70,10 @@ def test_a_cluster_gets_the_jars_but_not_the_local_file_system() -> None:
     jars = [Path("/cache/a.jar"), Path("/cache/b.jar")]
     cluster = session_settings("spark://127.0.0.1:7077", java, jars, quick_start=False)
     assert cluster["spark.jars"] == "/cache/a.jar,/cache/b.jar"
-    assert "spark.hadoop.fs.file.impl" not in cluster
+    assert cluster["spark.hadoop.fs.file.impl"].startswith("org.apache.hadoop.")
     local = session_settings("local[2]", java, jars, quick_start=False)
     assert "spark.jars" not in local
-    assert "BareLocalFileSystem" in local["spark.hadoop.fs.file.impl"]
+    assert "NakedLocalFileSystem" in local["spark.hadoop.fs.file.impl"]
 
 
 @pytest.mark.spark
