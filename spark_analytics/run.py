@@ -119,7 +119,7 @@ def spark_settings(settings: AnalyzeSettings) -> dict[str, str]:
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.numRecentProgressUpdates": "5",
-    }
+    } | settings.spark
 
 
 class _Tally:

@@ -52,6 +52,9 @@ class AnalyzeSettings(BaseModel):
         default=False, description="start in half the time, catch up slower: for demonstrations and tests"
     )
 
+    spark: dict[str, str] = Field(
+        default_factory=dict, description="settings of Spark itself, as `spark.executor.memory`; they override ours"
+    )
     transport: TransportSettings = TransportSettings()
 
     def retention(self) -> Retention:

@@ -1,7 +1,11 @@
-"""``python -m spark_analytics.runtime``: fetch what Spark needs now, so that the first start need not."""
+"""``python -m spark_analytics.runtime``: fetch what Spark needs now, so that the first start need not.
+
+``--print-jars`` prints where the jars are, as ``spark-submit --jars`` takes them.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 from lake.errors import UserError
@@ -11,12 +15,17 @@ from spark_analytics.runtime.java import ensure_java
 
 def main() -> int:
     """Fill the cache; exit code 2 with one line where that is not possible."""
+    parser = argparse.ArgumentParser(prog="python -m spark_analytics.runtime", description=__doc__)
+    parser.add_argument("--print-jars", action="store_true", help="print the jars' paths, separated by commas")
+    chosen = parser.parse_args()
     try:
-        ensure_jars()
+        jars = ensure_jars()
         ensure_java()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    if chosen.print_jars:
+        print(",".join(map(str, jars)))
     return 0
 
 

@@ -66,9 +66,9 @@ def cores_of(master: str) -> int | None:
     return (os.cpu_count() or 1) if count == "*" else int(count or 1)
 
 
-def session_settings(master: str, java: Java, jars: Sequence[Path], *, quick_start: bool) -> dict[str, str]:
-    """Spark's settings for ``master``; each line that is not Delta's own requirement says what it is for."""
-    settings = {
+def cluster_settings() -> dict[str, str]:
+    """Spark's settings for any master; each line that is not Delta's own requirement says what it is for."""
+    return {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalogImplementation": "in-memory",  # no metastore_db, no derby.log in the user's folder
@@ -78,17 +78,20 @@ def session_settings(master: str, java: Java, jars: Sequence[Path], *, quick_sta
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # we keep no state that an empty batch could close
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+        "spark.hadoop.fs.file.impl": _PLAIN_FILES,
+    }
+
+
+def session_settings(master: str, java: Java, jars: Sequence[Path], *, quick_start: bool) -> dict[str, str]:
+    """Spark's settings for ``master``, whose Java process we start."""
+    settings = cluster_settings() | {
         "spark.driver.extraJavaOptions": _java_options(java, quick_start=quick_start),
         "spark.driver.memory": "2g",
-        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     }
     cores = cores_of(master)
     if cores is None:
-        return settings | {
-            "spark.jars": ",".join(map(str, jars)),
-            "spark.hadoop.fs.file.impl": _PLAIN_FILES,  # those of a shared disk; a class of a jar comes too late
-            "spark.executorEnv.TZ": "UTC",
-        }
+        return settings | {"spark.jars": ",".join(map(str, jars))}
     return settings | {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -115,8 +118,11 @@ def _java_options(java: Java, *, quick_start: bool) -> str:
     return " ".join(flags)
 
 
-def prepare_environment(java: Java) -> None:
-    """What Spark's launcher reads from the environment, set for this process and its children."""
+def prepare_environment(java: Java, master: str = "local") -> None:
+    """What Spark's launcher reads from the environment, set for this process and its children.
+
+    On a cluster, the address at which workers reach this process, and the Python that they run, stay as they were set.
+    """
     package = find_spec("pyspark")
     if package is None or not package.submodule_search_locations:
         raise UserError("pyspark is not installed", "pip install 'sojourn[analytics]'")
@@ -124,11 +130,13 @@ def prepare_environment(java: Java) -> None:
         "JAVA_HOME": str(java_home(java)),
         # Another Spark on the machine would not fit this pyspark, nor the Delta that is pinned to it.
         "SPARK_HOME": package.submodule_search_locations[0],
-        # Else Spark looks up the host's name, and workers start whichever python3 is first on the PATH.
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+    if cores_of(master) is None:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    else:
+        # Else Spark looks up the host's name, and workers start whichever python3 is first on the PATH.
+        os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 
 
 def _scratch_folder() -> str:

@@ -15,6 +15,7 @@ from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import ensure_java
 from spark_analytics.runtime.launch import Launch, command_of
 from spark_analytics.runtime.options import cores_of, prepare_environment, session_settings
+from spark_analytics.runtime.submitted import is_submitted, join_submitted
 
 
 def build_session(
@@ -36,9 +37,11 @@ def build_session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    if is_submitted():
+        return join_submitted(app_name, conf or {})
     java = ensure_java()
     settings = session_settings(master, java, [*ensure_jars(), *jars], quick_start=quick_start) | dict(conf or {})
-    prepare_environment(java)
+    prepare_environment(java, master)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
