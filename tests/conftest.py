@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 KEPT = ("SOJOURN_CACHE", "SOJOURN_JARS", "SOJOURN_MAVEN_REPOSITORY")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How long those who have the time want to try."""
+    parser.addoption("--crashes", type=int, default=4, help="SIGKILLs of the analytics under load, in the test of them")
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:

@@ -26,8 +26,6 @@ from tests.spark_analytics.events import START, Row, bronze, event
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-CRASHES = 4
-
 
 def some_events(number: int, count: int = 40) -> list[Row]:
     """Whole lives of ``count`` messages, some with a failure; ``number`` tells sets apart."""
@@ -96,11 +94,13 @@ def wait_for_more(lake: Lake, analysis: Analysis, version: int) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.timeout(900)
-def test_killed_at_any_instant_under_load_it_neither_loses_nor_doubles(lake: Lake) -> None:
+@pytest.mark.timeout(3600)
+def test_killed_at_any_instant_under_load_it_neither_loses_nor_doubles(
+    lake: Lake, request: pytest.FixtureRequest
+) -> None:
     rng = random.Random()
     with load(lake):
-        for _ in range(CRASHES):
+        for _ in range(request.config.getoption("crashes")):
             analysis = Analysis(lake)
             wait_for_more(lake, analysis, lake.version("partials"))
             time.sleep(rng.choice([0.0, rng.random() * 0.2, rng.random() * 2]))
