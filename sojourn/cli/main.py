@@ -10,7 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from lake.errors import SojournError
-from sojourn.cli import actions, demo, doctor, lab, limits, maintain, parts, replay, rules, sql, up
+from sojourn.cli import actions, connect, demo, doctor, lab, limits, maintain, parts, replay, rules, sql, up
 
 app = typer.Typer(
     name="sojourn",
@@ -28,6 +28,7 @@ app.command("alert")(parts.alert)
 app.command("dashboard")(parts.dashboard)
 app.command("replay")(replay.replay)
 app.command("sql")(sql.sql)
+app.command("connect")(connect.connect)
 app.command("maintain")(maintain.maintain)
 app.add_typer(rules.app, name="rules")
 app.command("limits")(limits.limits)

@@ -1,0 +1,142 @@
+"""``sojourn connect``: the views for notebooks, by Spark Connect, each client in a session of its own.
+
+Clients share one catalogue. In it, each table of the lake is a view over its Delta files, newest version at each query;
+each of Sojourn's views is a view over rows that were worked out when its tables last changed. A statement that names
+them cannot write to them. Beyond that Spark Connect trusts its clients: they may run code as this process's user.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import shutil
+import socket
+import tempfile
+import threading
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+
+from lake.errors import SojournError, UserError
+from lake.store import Lake
+from lake.tables import TABLES
+from lake.views import VIEWS
+from spark_analytics.faults import explained, quieten
+from spark_analytics.histograms import QUANTILE_FUNCTION
+from spark_analytics.runtime.session import build_session
+from spark_analytics.small import Small
+from spark_analytics.views import register
+
+log = logging.getLogger(__name__)
+
+DEFAULT_PORT = 15002
+#: Editions of a view's rows that are kept: a query that began before a refresh reads the older one to its end.
+_EDITIONS = 3
+
+
+class Endpoint:
+    """A Spark Connect server over ``lake``. Raises UserError where it may not, or cannot, listen at ``host``."""
+
+    def __init__(self, lake: Lake, *, host: str, port: int, token: str | None, memory: str = "2g") -> None:
+        check_address(host, port, token)
+        lake.create()
+        self._lake = lake
+        self._small = Small(lake)
+        self._rows = Path(tempfile.mkdtemp(prefix="sojourn-connect-"))
+        self._editions: dict[str, int] = {}
+        self._tokens: dict[str, object] = {}
+        conf = {
+            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+            "spark.connect.grpc.binding.address": host,
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.connect.grpc.port.maxRetries": "0",
+            "spark.driver.memory": memory,
+        }
+        if token is not None:
+            conf["spark.connect.authenticate.token"] = token
+        # A quick start passes settings to Java over a socket: a token does not stand in the list of processes.
+        self._session = build_session("sojourn-connect", conf=conf, quick_start=True)
+        quieten(self._session)
+        for name in TABLES:
+            self._define(name, f"delta.`{lake.path(name)}`")
+        self._session.sql(QUANTILE_FUNCTION.replace("TEMPORARY ", ""))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Work out anew the views whose tables have changed, and bring back what a client dropped."""
+        large = set()
+        for name in (view.name for view in VIEWS.values() if view.public):
+            token = self._small.token(name)
+            if token is not None and self._tokens.get(name) == token and self._session.catalog.tableExists(name):
+                continue
+            if not self._small.serves(name) or not self._by_reader(name):
+                large.add(name)
+            self._tokens[name] = token
+        if large:
+            self._by_spark(large)
+
+    def serve(self, stop: threading.Event, refresh_seconds: float) -> None:
+        """Until ``stop``; a refresh that fails is said, and tried again."""
+        while not stop.wait(refresh_seconds):
+            try:
+                self.refresh()
+            except SojournError as error:
+                log.warning("the views are as they were: %s", error)
+            except PySparkException as error:
+                log.warning("the views are as they were: %s", explained(error))
+
+    def close(self) -> None:
+        """Let clients go, and leave nothing behind."""
+        self._session.stop()
+        shutil.rmtree(self._rows, ignore_errors=True)
+
+    def _by_reader(self, name: str) -> bool:
+        try:
+            rows = self._small.rows(name)
+        except SojournError as error:
+            log.info("%s is left to Spark: %s", name, error)
+            return False
+        place = self._place(name)
+        place.mkdir(parents=True)
+        pq.write_table(rows, place / "rows.parquet")
+        self._publish(name, place)
+        return True
+
+    def _by_spark(self, names: set[str]) -> None:
+        session = self._session.newSession()
+        register(session, self._lake, names)
+        for name in names:
+            place = self._place(name)
+            session.table(name).write.parquet(str(place))
+            self._publish(name, place)
+
+    def _place(self, name: str) -> Path:
+        return self._rows / name / str(self._editions.get(name, 0) + 1)
+
+    def _publish(self, name: str, place: Path) -> None:
+        self._define(name, f"parquet.`{place}`")
+        self._editions[name] = edition = int(place.name)
+        shutil.rmtree(place.with_name(str(edition - _EDITIONS)), ignore_errors=True)
+
+    def _define(self, name: str, source: str) -> None:
+        self._session.sql(f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM {source}")
+
+
+def check_address(host: str, port: int, token: str | None) -> None:
+    """UserError where ``host`` is for others and there is no token, or where the port is taken."""
+    try:
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise UserError(f"{host} is no address of this machine: {error.strerror}", "choose another --host") from error
+    if not ipaddress.ip_address(address[4][0]).is_loopback and not token:
+        raise UserError(
+            f"{host} can be reached from other machines, and who reaches Spark Connect may run code here",
+            "set a token with SOJOURN_CONNECT_TOKEN or --token-file",
+        )
+    with socket.socket(address[0], socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address[4])
+        except OSError as error:
+            raise UserError(f"cannot listen at {host}:{port}: {error.strerror}", "choose another --port") from error

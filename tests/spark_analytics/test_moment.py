@@ -1,0 +1,125 @@
+"""Time travel: the lake as it was, and a clear word where that is gone."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from lake.errors import UserError
+from lake.store import Lake
+from lake.tables import PARTIALS
+from spark_analytics.moment import NOT_YET, Moment, moment
+from spark_analytics.sql import Desk, Engine
+from tests.reference.partials import partials_of
+from tests.spark_analytics.events import event
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+BACKLOG = "SELECT sum(backlog) AS n FROM tenant_backlog_now"
+
+
+def arrive(lake: Lake, number: int, at: datetime) -> None:
+    """One message, in a commit that says that it was made at ``at``."""
+    rows = partials_of([event("enqueued", float(number), message_id=f"m{number}")])
+    lake.append("partials", pa.Table.from_pylist(rows, PARTIALS.schema))
+    stamp(lake, "partials", lake.version("partials"), at)
+
+
+def stamp(lake: Lake, name: str, version: int, at: datetime) -> None:
+    """Let a commit have been made at ``at``: by its own word, as deltalake writes it, and by the file's date."""
+    path = log_file(lake, name, version)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if "commitInfo" in line:
+            line["commitInfo"]["timestamp"] = int(at.timestamp() * 1000)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def log_file(lake: Lake, name: str, version: int) -> Path:
+    return lake.path(name) / "_delta_log" / f"{version:020}.json"
+
+
+@pytest.fixture
+def grown(lake: Lake) -> Lake:
+    """Tables made at ten o'clock, a message at eleven, another at half past."""
+    for name in ("partials", "marks", "queue_samples", "message_events"):
+        stamp(lake, name, 0, NOW - timedelta(hours=2))
+    arrive(lake, 1, NOW - timedelta(hours=1))
+    arrive(lake, 2, NOW - timedelta(minutes=30))
+    return lake
+
+
+@pytest.mark.parametrize(
+    ("words", "version"),
+    [
+        (["-10m"], 2),
+        (["-0.5h"], 2),
+        (["-45m"], 1),
+        (["2026-11-20T11:00:00Z"], 1),
+        (["2026-11-20T11:59:59+01:00"], 0),
+        (["2026-11-20 10:30"], 0),
+        (["-3h"], NOT_YET),
+        (["partials@1"], 1),
+        (["-10m", "partials@0"], 0),
+    ],
+)
+def test_a_time_or_a_version_finds_the_tables_version(grown: Lake, words: list[str], version: int) -> None:
+    then = moment(words, grown, NOW)
+    assert then is not None
+    assert then.version(grown, "partials") == version
+
+
+def test_a_version_of_one_table_is_an_instant_for_the_others(grown: Lake) -> None:
+    then = moment(["partials@1"], grown, NOW)
+    assert then is not None
+    assert then.at == NOW - timedelta(hours=1)
+    assert then.version(grown, "marks") == 0
+    assert moment([], grown, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-1w"], "is no time"),
+        (["-99999999999d"], "before all time"),
+        (["-1h", "-2h"], "names 2 times"),
+        (["nothing@1"], "there is no table nothing"),
+        (["partials@9"], "versions in its log: 0 to 2"),
+        (["2026-11-20T12:00:01Z"], "in the future"),
+    ],
+)
+def test_a_moment_that_is_none_is_told(grown: Lake, words: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        moment(words, grown, NOW)
+
+
+def test_history_that_was_vacuumed_or_cleaned_up_is_told(grown: Lake) -> None:
+    table = grown.ensure("partials")
+    table.optimize.compact()
+    stamp(grown, "partials", 3, NOW - timedelta(minutes=20))
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(UserError, match="version 2 of table partials is gone: 2 of its 2 files were vacuumed away"):
+        Moment(NOW - timedelta(minutes=25)).version(grown, "partials")
+    table.create_checkpoint()
+    newest = grown.version("partials")
+    for version in range(newest):
+        log_file(grown, "partials", version).unlink()
+    stamp(grown, "partials", newest, NOW - timedelta(minutes=10))
+    with pytest.raises(UserError, match="the history of table partials begins at 2026-11-20T11:50:00Z"):
+        Moment(NOW - timedelta(minutes=25)).version(grown, "partials")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_views_are_what_they_were(grown: Lake, spark: SparkSession) -> None:
+    for words, backlog in ((["-45m"], 1), (["partials@2"], 2), (["-3h"], None)):
+        desk = Desk(grown, moment=moment(words, grown, NOW))
+        assert desk.answer(BACKLOG).table().to_pylist() == [{"n": backlog}], words
+        desk.close()
+    desk = Desk(grown, engine=Engine.SPARK)
+    assert desk.answer(BACKLOG).table().to_pylist() == [{"n": 2}]
+    desk.close()
