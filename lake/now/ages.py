@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,10 @@ class Ages:
     def __init__(self) -> None:
         self.ambiguous = False
         self._keys: dict[Name, int] = {}
-        self._names: list[list[str]] = [[] for _ in _NAMES]
+        self._brokers: list[str] = []
+        self._new: list[Name] = []  # keys that `_texts` does not hold yet
+        self._texts = [pa.array([], pa.string()) for _ in _NAMES]
+        self._named: list[pa.Array] = []
         self._slots = {name: np.zeros(0, kind) for name, kind in _NUMBERS.items()}
         self._index, self._count = np.zeros(0, np.int32), np.zeros(0, np.int64)  # the histograms' cells, one by one
         self._used = 0
@@ -64,11 +68,12 @@ class Ages:
         for number, kind in enumerate(AGE_KINDS):
             self._add(keys * len(AGE_KINDS) + number, rows, kind, rolled=True)
 
-    def is_finer(self, broker: str, minutes_until: int) -> bool:
-        """Whether a slot of ``broker`` still tells by the second what partials tell by the minute."""
-        fine = (self._slots["width"] == 1) & (self._slots["start"] <= minutes_until)
-        brokers = self._names[0]
-        return any(brokers[slot // len(AGE_KINDS)] == broker for slot in np.flatnonzero(fine))
+    def is_finer(self, broker: str, minutes_until: int, hours_until: int) -> bool:
+        """Whether a slot of ``broker`` still tells by the second, or minute, what partials tell more coarsely."""
+        start, width = self._slots["start"], self._slots["width"]
+        fine = ((width < 60) & (start <= minutes_until)) | ((width < 3600) & (start <= hours_until))
+        fine &= self._slots["n"] > 0
+        return any(self._brokers[slot // len(AGE_KINDS)] == broker for slot in np.flatnonzero(fine))
 
     def _keys_of(self, rows: pa.Table) -> Array:
         names, of_row = numbered(rows, _NAMES)
@@ -76,8 +81,8 @@ class Ages:
         for place, name in enumerate(names):
             if (key := self._keys.get(name)) is None:
                 key = self._keys[name] = len(self._keys)
-                for column, value in zip(self._names, name, strict=True):
-                    column.append(value)
+                self._brokers.append(intern(name[0]))
+                self._new.append(name)
             keys[place] = key
         room = len(self._slots["n"])
         if len(self._keys) * len(AGE_KINDS) > room:
@@ -192,7 +197,8 @@ class Ages:
         """One row for each slot that has one, as `stage_age_rows_now` has them."""
         held = np.flatnonzero(self._slots["n"] > 0)
         # What was received on a queue without named subscribers was received by the first of them.
-        unnamed = np.array([name == "" for name in self._names[2]], bool)
+        names = self._columns()
+        unnamed = pc.equal(self._texts[2], "").to_numpy(zero_copy_only=False)
         firsts = held[(held % len(AGE_KINDS) == _FIRST) & unnamed[held // len(AGE_KINDS)]]
         kinds = [*AGE_KINDS, "first_subscriber_first_attempt"]
         kind = np.concatenate((held % len(AGE_KINDS), np.full(len(firsts), len(AGE_KINDS))))
@@ -204,7 +210,7 @@ class Ages:
             {
                 "start_second": values["start"],
                 "bucket_seconds": values["width"],
-                **{name: _named(column, keys) for name, column in zip(_NAMES, self._names, strict=True)},
+                **{name: column.take(keys) for name, column in zip(_NAMES, names, strict=True)},
                 "kind": pa.DictionaryArray.from_arrays(pa.array(kind.astype(np.int8)), pa.array(kinds)),
                 "n": values["n"],
                 "total_seconds": values["total"],
@@ -215,6 +221,15 @@ class Ages:
             }
         )
 
+    def _columns(self) -> list[pa.Array]:
+        """The names of all keys: tenants as text, what few differ in as dictionaries."""
+        if self._new:
+            new = [pa.array(column, pa.string()) for column in zip(*self._new, strict=True)]
+            self._texts = [pa.concat_arrays(pair) for pair in zip(self._texts, new, strict=True)]
+            self._named = [*(text.dictionary_encode() for text in self._texts[:-1]), self._texts[-1]]
+            self._new.clear()
+        return self._named
+
     def _histograms(self, slots: Array) -> pa.Array:
         at, _ = self._places(slots)
         offsets = np.concatenate(([0], np.cumsum(self._slots["cells"][slots]))).astype(np.int32)
@@ -223,11 +238,6 @@ class Ages:
         empty = np.diff(offsets) == 0
         lists = pa.ListArray.from_arrays(pa.array(offsets), entries, mask=pa.array(empty) if empty.any() else None)
         return lists.cast(HISTOGRAM)
-
-
-def _named(column: list[str], keys: pa.Array) -> pa.Array:
-    names = pa.array(column, pa.string())
-    return names.take(keys) if len(set(column)) > 10_000 else names.dictionary_encode().take(keys)
 
 
 def _first_of(order: Array, group: Array) -> Array:

@@ -82,7 +82,6 @@ class Fold:
         self._taken: dict[int, list[Reading]] = {}
         self.done: deque[Step] = deque()
         self._out_of_window = 0  # how many of `done` have left the window
-        self._own: dict[Name, int] = {}
         self._others: dict[Name, tuple[int, ...]] = {}
         self.mixed = False  # a row by the second stands where partials were rolled up
 
@@ -95,31 +94,30 @@ class Fold:
 
     def add(self, lived: Lived) -> None:
         """Rows of partials. Raises ConsumersChanged, TooLate; the fold is then of no use any more."""
-        names = lived.names
-        consumes = np.bincount(names.of_row, weights=lived.consumes, minlength=len(names.distinct)) > 0
+        names, places = lived.names, lived.places
+        consumes = np.bincount(places.of_row, weights=lived.consumes, minlength=len(places.distinct)) > 0
         changed = [
-            self.consumers.note(name[0], name[1], bool(consuming))
-            for name, consuming in zip(names.distinct, consumes, strict=True)
+            self.consumers.note(queue, subscriber, bool(consuming))
+            for (queue, subscriber), consuming in zip(places.distinct, consumes, strict=True)
         ]
         if any(changed):
             raise ConsumersChanged
-        own = np.array([self._own_key(name) for name in names.distinct], np.int64)[names.of_row]
+        lives = {place: place[1] in self.consumers.of(place[0]) for place in places.distinct}
+        key = self.state.key
+        own = np.array([key(name) if lives[name[:2]] else -1 for name in names.distinct], np.int64)[names.of_row]
         self._put(lived, own, np.arange(len(own)))
+        shared = {queue for queue, subscriber in places.distinct if not subscriber and self.consumers.of(queue) - {""}}
+        if not shared:
+            return
         arriving = lived.counts[:, ENQUEUED] > 0
         arrive = np.bincount(names.of_row, weights=arriving, minlength=len(names.distinct)) > 0
         others = [
-            self._other_keys(name) if arrives and name[1] == "" else ()
+            self._other_keys(name) if arrives and not name[1] and name[0] in shared else ()
             for name, arrives in zip(names.distinct, arrive, strict=True)
         ]
         for place in range(max(map(len, others), default=0)):
-            key = np.array([keys[place] if place < len(keys) else -1 for keys in others], np.int64)[names.of_row]
-            self._put(lived, np.where(arriving, key, -1), None)
-
-    def _own_key(self, name: Name) -> int:
-        if (key := self._own.get(name)) is None:
-            key = self.state.key(name) if name[1] in self.consumers.of(name[0]) else -1
-            self._own[name] = key
-        return key
+            keys = np.array([each[place] if place < len(each) else -1 for each in others], np.int64)[names.of_row]
+            self._put(lived, np.where(arriving, keys, -1), None)
 
     def _other_keys(self, name: Name) -> tuple[int, ...]:
         if (keys := self._others.get(name)) is None:

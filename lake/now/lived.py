@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -67,22 +67,15 @@ class Consumers:
         return [(queue, subscriber) for queue in self._seen for subscriber in self.of(queue)]
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The distinct (queue, subscriber, tenant) of some rows, and for each row which it has."""
+class Distinct(NamedTuple):
+    """The distinct values of some text columns of rows together, and for each row which of them it has."""
 
-    distinct: list[Name]
+    distinct: list[Any]
     of_row: Integers
 
-    @classmethod
-    def of(cls, rows: pa.Table) -> Names:
-        """The names in ``rows``."""
-        distinct, of_row = numbered(rows, ("queue", "subscriber", "tenant"))
-        return cls(distinct, of_row)  # type: ignore[arg-type]
 
-
-def numbered(rows: pa.Table, columns: tuple[str, ...]) -> tuple[list[tuple[str, ...]], Integers]:
-    """The distinct values of the text ``columns`` together, and for each row which of them it has."""
+def numbered(rows: pa.Table, columns: tuple[str, ...]) -> Distinct:
+    """The distinct values of the text ``columns`` of ``rows`` together, as tuples."""
     code = np.zeros(rows.num_rows, np.int64)
     encoded = []
     for name in columns:
@@ -92,14 +85,15 @@ def numbered(rows: pa.Table, columns: tuple[str, ...]) -> tuple[list[tuple[str, 
         encoded.append((indices, values))
     _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
     texts = [[values[place] for place in indices[first].tolist()] for indices, values in encoded]
-    return list(zip(*texts, strict=True)), of_row
+    return Distinct(list(zip(*texts, strict=True)), of_row)
 
 
 @dataclass(slots=True)
 class Lived:
     """Rows of partials of one broker in NumPy; lists are flat, each entry with its row."""
 
-    names: Names
+    names: Distinct  # of Name
+    places: Distinct  # of (queue, subscriber)
     second: Integers
     width: Integers
     counts: Array
@@ -131,9 +125,20 @@ def read(rows: pa.Table) -> Lived:
     cell_row, second, net = _lists(rows.column("backlog_cells"))
     buckets = _lists(rows.column("processing_histogram"))
     return Lived(
-        Names.of(rows), starts + width - 1, width, counts, _known(rows, "processing_sum", 0.0),
-        np.logical_or.reduce([columns[name] > 0 for name in COUNTED]), cell_row, second, net, *buckets,
-    )  # fmt: skip
+        names=numbered(rows, ("queue", "subscriber", "tenant")),
+        places=numbered(rows, ("queue", "subscriber")),
+        second=starts + width - 1,
+        width=width,
+        counts=counts,
+        work=_known(rows, "processing_sum", 0.0),
+        consumes=np.logical_or.reduce([columns[name] > 0 for name in COUNTED]),
+        cell_row=cell_row,
+        cell_second=second,
+        cell_net=net,
+        processing_row=buckets[0],
+        processing_bucket=buckets[1],
+        processing_count=buckets[2],
+    )
 
 
 def _known(rows: pa.Table, name: str, otherwise: Any) -> Array:

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 _FED = ("partials", "marks", "queue_samples")
 _CLOCK = (*lived.LEVELS, "newest_occurred_at")
+#: Rows that are taken in at once.
+_AT_ONCE = 1 << 16
 _WHO = ("broker", "queue", "subscriber", *lived.COUNTED)
 
 
@@ -82,7 +84,8 @@ class Present:
         if self._ages is None:
             ages = Ages()
             for path, group, _ in sorted(_units(self.totals.files()), key=lambda unit: unit[2]):
-                ages.add(_row_group(path, group, AGE_COLUMNS))
+                for rows in _row_group(path, group, AGE_COLUMNS):
+                    ages.add(rows)
             self._ages = ages
         return None if self._ages.ambiguous else self._ages
 
@@ -157,9 +160,10 @@ class Present:
         if self._ages is None or not moved:
             return
         for path, group, _ in _units(change.added):
-            rows = _row_group(path, group, AGE_COLUMNS)
-            self._ages.roll(rows.filter(pc.greater_equal(rows.column("bucket_seconds"), 60)))
-        if any(self._ages.is_finer(broker, minutes_until) for broker, (minutes_until, _) in moved.items()):
+            wide = [rows.filter(pc.greater_equal(rows.column("bucket_seconds"), 60))
+                    for rows in _row_group(path, group, AGE_COLUMNS)]  # fmt: skip
+            self._ages.roll(pa.concat_tables(wide))
+        if any(self._ages.is_finer(broker, *levels) for broker, levels in moved.items()):
             raise TooLate
 
     def _reached(self, came: list[pa.Table], samples: list[pa.Table]) -> dict[str, int]:
@@ -208,10 +212,10 @@ class Present:
         for rows in samples:
             self._add_samples(rows)
         for place, (path, group, _) in enumerate(units):
-            rows = _row_group(path, group, lived.COLUMNS)
-            self.totals.put(path, rows)
-            for broker, mine in by_broker(rows):
-                self.folds[broker].add(lived.read(mine))
+            for rows in _row_group(path, group, lived.COLUMNS):
+                self.totals.put(path, rows)
+                for broker, mine in by_broker(rows):
+                    self.folds[broker].add(lived.read(mine))
             if place + 1 < len(units):
                 for fold in self.folds.values():
                     fold.advance(min(fold.now_second, units[place + 1][2] - 1))
@@ -219,6 +223,7 @@ class Present:
             fold.advance(fold.now_second)
             self._pauses[broker].forget(fold.now_second)
         self.samples.prune({broker: fold.now_second for broker, fold in self.folds.items()})
+        pa.default_memory_pool().release_unused()
         log.info("read the lake's present anew: %d files of partials", len(files["partials"]))
 
     def _survey(self, files: list[Path], samples: list[pa.Table]) -> None:
@@ -279,9 +284,11 @@ def _units(files: list[Path]) -> Iterator[tuple[Path, int, int]]:
                 yield path, group, _micros(statistics.min) // 1_000_000 if known else -(1 << 62)
 
 
-def _row_group(path: Path, group: int, columns: tuple[str, ...]) -> pa.Table:
-    with pq.ParquetFile(path) as file:
-        return file.read_row_group(group, columns=list(columns), use_threads=False)
+def _row_group(path: Path, group: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    """The rows of a row group, some at a time: a compacted file holds a million in one."""
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        for batch in file.iter_batches(_AT_ONCE, row_groups=[group], columns=list(columns), use_threads=False):
+            yield pa.Table.from_batches([batch])
 
 
 def _micros(moment: Any) -> int:

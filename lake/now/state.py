@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class State:
     def key(self, name: Name) -> int:
         """The number of a key, which is given one if it has none."""
         if (number := self._keys.get(name)) is None:
+            name = (intern(name[0]), intern(name[1]), name[2])  # a hundred thousand tenants of few queues
             number = self._keys[name] = len(self.names)
             self.names.append(name)
             if number >= len(self.consumer_of):
