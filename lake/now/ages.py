@@ -51,7 +51,7 @@ class Ages:
         self._brokers: list[str] = []
         self._new: list[Name] = []  # keys that `_texts` does not hold yet
         self._texts = [pa.array([], pa.string()) for _ in _NAMES]
-        self._named: list[pa.Array] = []
+        self._named: list[pa.Array] = list(self._texts)
         self._slots = {name: np.zeros(0, kind) for name, kind in _NUMBERS.items()}
         self._index, self._count = np.zeros(0, np.int32), np.zeros(0, np.int64)  # the histograms' cells, one by one
         self._used = 0

@@ -360,7 +360,7 @@ class Fold:
 
     def _count(self, period: Period, step: Step, sign: int) -> None:
         keys, _, work, _, told = step.merged()
-        if not len(period.work):
+        if period.settled:
             raise TooLate
         units = work_units(work) * sign
         consumers = self.state.consumer_of[keys]
@@ -519,7 +519,7 @@ class Fold:
             self.done.popleft()
             self._out_of_window -= 1
         for period in (*self.minutes.values(), *self.hours.values()):
-            if period.coarse is not None and period.end < self.floor and len(period.work):
+            if period.coarse is not None and period.end < self.floor and not period.settled:
                 period.settle()
 
     # -- levels -----------------------------------------------------------------------------------------------------

@@ -135,6 +135,7 @@ class Period:
     queue_work: Array = field(default_factory=_numbers)
     told: Array = field(default_factory=_numbers)
     unsure: bool = False
+    settled: bool = False
 
     def grow(self, keys: int, consumers: int) -> None:
         """Make room for so many keys and consumers."""
@@ -142,10 +143,11 @@ class Period:
         self.first = padded(self.first, keys)
         if self.coarse is not None:
             self.coarse.grow(keys, consumers)
-        if len(self.work) or self.coarse is None:
+        if not self.settled:
             self.work, self.steps = padded(self.work, keys), padded(self.steps, keys)
             self.queue_work, self.told = padded(self.queue_work, consumers), padded(self.told, consumers)
 
     def settle(self) -> None:
         """Nothing can be added any more: let go of what only counting needs."""
+        self.settled = True
         self.work, self.steps, self.queue_work, self.told = _numbers(), _numbers(), _numbers(), _numbers()
