@@ -1,4 +1,4 @@
-"""``python -m spark_analytics.runtime``: fetch what Spark needs now, so that the first start need not.
+"""``python -m spark_analytics.runtime``: fetch and write what Spark needs now, so that no later start need write it.
 
 ``--print-jars`` prints where the jars are, as ``spark-submit --jars`` takes them.
 """
@@ -10,7 +10,7 @@ import sys
 
 from lake.errors import UserError
 from spark_analytics.runtime.jars import ensure_jars
-from spark_analytics.runtime.java import ensure_java
+from spark_analytics.runtime.launch import quick_command
 
 
 def main() -> int:
@@ -20,7 +20,7 @@ def main() -> int:
     chosen = parser.parse_args()
     try:
         jars = ensure_jars()
-        ensure_java()
+        quick_command()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,0 +1,126 @@
+"""What deploy/ says agrees with the command line, the settings and itself; there is no Kubernetes here to try it on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from alerts.settings import AlertSettings
+from collectors.settings import CollectSettings
+from dashboard.settings import DashboardSettings
+from lake.secret import Secret
+from sojourn.cli.main import app
+from sojourn.settings import SECTIONS, LakeSettings, load
+from spark_analytics.settings import AnalyzeSettings
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+KUBERNETES = DEPLOY / "kubernetes"
+PARTS = ("collect", "analyze", "alert", "dashboard")
+MODELS = {
+    "lake": LakeSettings,
+    "collect": CollectSettings,
+    "analyze": AnalyzeSettings,
+    "alert": AlertSettings,
+    "dashboard": DashboardSettings,
+}
+
+
+def documents() -> Iterator[dict[str, Any]]:
+    for name in yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())["resources"]:
+        yield from yaml.safe_load_all((KUBERNETES / name).read_text())
+
+
+def one(kind: str, name: str) -> dict[str, Any]:
+    [found] = [each for each in documents() if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def pod(part: str) -> dict[str, Any]:
+    spec: dict[str, Any] = one("Deployment", f"sojourn-{part}")["spec"]["template"]["spec"]
+    return spec
+
+
+def container(part: str) -> dict[str, Any]:
+    [found] = pod(part)["containers"]
+    return dict(found)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    """The sections of the manifests' sojourn.toml, read as the command reads them."""
+    path = tmp_path / "sojourn.toml"
+    path.write_text(one("ConfigMap", "sojourn-settings")["data"]["sojourn.toml"], encoding="utf-8")
+    read = load(path, {})
+    assert set(read.tables) <= set(SECTIONS)
+    return {name: read.section(name, MODELS[name]) for name in read.tables}
+
+
+def test_every_manifest_is_listed() -> None:
+    listed = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text())["resources"]
+    assert sorted([*listed, "kustomization.yaml"]) == sorted(path.name for path in KUBERNETES.iterdir())
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_command_of_each_part_and_its_options_are_sojourn_s(part: str, settings: dict[str, Any]) -> None:
+    name, *words = container(part)["args"]
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert name == part and {word for word in words if word.startswith("-")} <= known
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(part)["volumeMounts"]}
+    assert words[words.index("--lake") + 1] == str(settings["lake"].root) == mounts["lake"]
+    assert words[words.index("-c") + 1].startswith(mounts["settings"] + "/")
+    assert {volume["name"] for volume in pod(part)["volumes"]} == set(mounts)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_nobody_is_root_or_writes_beside_the_volumes(part: str) -> None:
+    assert pod(part)["securityContext"]["runAsNonRoot"] and pod(part)["securityContext"]["runAsUser"]
+    mine = container(part)["securityContext"]
+    assert (mine["readOnlyRootFilesystem"], mine["allowPrivilegeEscalation"]) == (True, False)
+    assert container(part)["resources"]["limits"]["memory"]
+    assert pod(part)["terminationGracePeriodSeconds"] >= 10, "a part may take so long to end in order"
+
+
+def test_ports_and_probes_are_those_of_the_settings(settings: dict[str, Any]) -> None:
+    told = {
+        "collect": settings["collect"].metrics_port,
+        "alert": settings["alert"].port,
+        "dashboard": settings["dashboard"].port,
+    }
+    for part, port in told.items():
+        [mine] = container(part)["ports"]
+        [served] = one("Service", f"sojourn-{part}")["spec"]["ports"]
+        assert (mine["containerPort"], served["port"], served["targetPort"]) == (port, port, mine["name"])
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert container(part)[probe]["httpGet"]["port"] == mine["name"]
+
+
+def test_each_secret_that_the_settings_name_comes_from_the_secret(settings: dict[str, Any]) -> None:
+    named = {
+        "collect": {each.env for broker in settings["collect"].brokers for each in _secrets(broker)},
+        "alert": {settings["alert"].token_env, *(each.secret_env for each in settings["alert"].receivers)},
+    }
+    for part, variables in named.items():
+        given = {entry["name"] for entry in container(part)["env"] if "secretKeyRef" in entry.get("valueFrom", {})}
+        assert given == variables
+    assert not [each for each in documents() if each["kind"] == "Secret"], "no value of a secret stands here"
+
+
+def _secrets(broker: Any) -> list[Secret]:
+    return [value for _, value in broker if isinstance(value, Secret)]
+
+
+def test_the_image_runs_sojourn_as_the_user_of_the_manifests() -> None:
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    [user] = re.findall(r"^USER (\d+):\d+$", text, re.MULTILINE)
+    assert {pod(part)["securityContext"]["runAsUser"] for part in PARTS} == {int(user)}
+    assert 'ENTRYPOINT ["sojourn"]' in text
+    root = DEPLOY.parent
+    copied = re.findall(r"^COPY (?!--from)(.+) \./$", text, re.MULTILINE)
+    assert copied and all((root / name).is_file() for line in copied for name in line.split())
