@@ -1,0 +1,119 @@
+"""A Spark standalone cluster on the loopback, out of the pyspark package alone: one master, two workers of one core."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from lake.errors import UserError
+from spark_analytics.runtime.jars import ensure_jars
+from spark_analytics.runtime.java import ensure_java, java_home
+from tests.support.ports import free_ports
+from tests.support.servers import require_server
+from tests.support.waiting import wait_until
+
+WORKERS = 2
+_DEPLOY = "org.apache.spark.deploy"
+
+
+class SparkCluster:
+    """Master and workers keep their files and logs below ``folder``; each is ended by its own process id."""
+
+    def __init__(self, folder: Path) -> None:
+        import pyspark
+
+        try:
+            java, self.jars = ensure_java(), ensure_jars()
+        except UserError as error:
+            require_server(str(error))
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.home = Path(pyspark.__file__).parent
+        [self._port] = free_ports(1)
+        #: What a driver, a worker and a Python beside them find in their environment.
+        self.environ = {
+            **os.environ,
+            "JAVA_HOME": str(java_home(java)),
+            "SPARK_HOME": str(self.home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_WORKER_DIR": str(folder / "work"),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+
+    @property
+    def master(self) -> str:
+        """What ``[analyze] master`` is to be."""
+        return f"spark://127.0.0.1:{self._port}"
+
+    @property
+    def log(self) -> str:
+        """What master and workers have said."""
+        return "".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("*.log")))
+
+    def start(self) -> None:
+        """Start all processes and wait until the master has both workers."""
+        place = ("-h", "127.0.0.1", "--webui-port", "0")
+        self._start("master", f"{_DEPLOY}.master.Master", *place, "-p", str(self._port))
+        for number in range(WORKERS):
+            self._start(f"worker-{number}", f"{_DEPLOY}.worker.Worker", *place, "-c", "1", "-m", "1g", self.master)
+        wait_until(lambda: self._log_of("master").count("Registering worker") == WORKERS, "two workers", seconds=60)
+
+    def executors(self) -> list[psutil.Process]:
+        """The processes that run tasks now."""
+        children = [child for worker in self._processes[1:] for child in _children(worker.pid)]
+        return [child for child in children if "CoarseGrainedExecutorBackend" in " ".join(_command(child))]
+
+    def kill_an_executor(self) -> None:
+        """SIGKILL one executor, as its machine would lose it; its worker starts another."""
+        executor = wait_until(self.executors, "an executor", seconds=60)[0]
+        os.kill(executor.pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End workers and master, and whatever executors they leave."""
+        left = [child for process in self._processes for child in _children(process.pid)]
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for child in left:
+            if child.is_running():  # the same process still, not another with its number
+                child.kill()
+        self._processes = []
+
+    def _start(self, name: str, *words: str) -> None:
+        with (self._folder / f"{name}.log").open("wb") as log:
+            command = [str(self.home / "bin" / "spark-class"), *words]
+            self._processes.append(
+                subprocess.Popen(
+                    command, env=self.environ, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
+            )
+
+    def _log_of(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text(errors="replace")
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
