@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.collecting.nats_tap import collecting, memory_mb
+from benchmarks.collecting.process import collecting, memory_mb
 from benchmarks.figures import Figure
 from collectors.nats.client import Client
 from collectors.nats.exchange import Exchange

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.collecting.process import collecting, memory_mb
 from benchmarks.figures import Figure
 from tests.collectors.support import api, connect, make_consumer, make_stream
 from tests.support.nats import NatsServer
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 MESSAGES, TENANTS, AHEAD, PULL, ASKED = 200_000, 100, 2_000, 500, 4_096
 _EVENTS = 3
 
@@ -59,29 +55,6 @@ def _measure(server: NatsServer, folder: Path, messages: int) -> Iterator[Figure
     (began, first), (ended, _) = commits[0], commits[-1]
     yield Figure("tap_messages_per_second", (events - first) / _EVENTS / (ended - began), "messages/s", plain)
     yield Figure("tap_loaded_rss_mb", largest, "MB")
-
-
-@contextmanager
-def collecting(config: Path, lake: Path) -> Iterator[int]:
-    """``sojourn collect`` as a process of its own, ended in order; its process id."""
-    command = [sys.executable, "-m", "sojourn.cli.main", "collect", "--config", str(config), "--lake", str(lake)]
-    environment = {**os.environ, "SOJOURN_LOG": "WARNING"}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment)
-    try:
-        yield process.pid
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def memory_mb(pid: int, what: str) -> float:
-    """``VmRSS`` or ``VmHWM`` (its largest value) of a process, in MB."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(what)) / 1024
 
 
 async def _make(url: str) -> None:

@@ -11,8 +11,6 @@ import asyncio
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,15 +20,14 @@ from typing import Any
 
 import httpx
 
+from benchmarks.collecting.process import collecting, memory_mb, samples_in
 from benchmarks.figures import Figure
 from collectors.rabbitmq import client as ours
 from collectors.rabbitmq.settings import RabbitBroker
 from collectors.rabbitmq.source import RabbitSource
-from lake.store import Lake
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 QUEUES, CYCLES, CONNECTIONS = 10_000, 5, 4
 _KEPT_CYCLES = 6
 _PASSWORD = "SOJOURN_BENCH_RABBITMQ"
@@ -123,20 +120,6 @@ def _memory(server: RabbitServer, folder: Path, count: int) -> float:
     values = [f"{key} = {json.dumps(value)}" for key, value in settings.items() if key != "password"]
     secret = f'password = {{ env = "{_PASSWORD}" }}'
     config.write_text("\n".join(["[[collect.brokers]]", *values, secret, ""]))
-    command = [sys.executable, "-m", "sojourn.cli.main", "collect", "--config", str(config), "--lake", str(lake)]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "SOJOURN_LOG": "WARNING"})
-    try:
-        wait_until(lambda: _rows(lake) >= _KEPT_CYCLES * count, "samples of several cycles", seconds=110, every=1)
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _rows(root: Path) -> int:
-    return Lake(root).read("queue_samples").num_rows if (root / "bronze/queue_samples/_delta_log").exists() else 0
+    with collecting(config, lake) as pid:
+        wait_until(lambda: samples_in(lake) >= _KEPT_CYCLES * count, "samples of several cycles", seconds=110, every=1)
+        return memory_mb(pid)

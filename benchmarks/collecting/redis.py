@@ -7,10 +7,7 @@ the real collecting process samples the same server each second; its memory is w
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,14 +16,13 @@ from pathlib import Path
 import redis
 import redis.asyncio
 
+from benchmarks.collecting.process import collecting, memory_mb, samples_in
 from benchmarks.figures import Figure
 from collectors.redis.settings import RedisBroker
 from collectors.redis.source import RedisSource
-from lake.store import Lake
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 QUEUES, CYCLES, PIPELINE = 10_000, 7, 2_000
 _KEPT_CYCLES = 8
 
@@ -122,22 +118,7 @@ def _memory(server: RedisServer, folder: Path, count: int) -> float:
     """MB of the real collecting process after some cycles over all queues, found by itself."""
     lake, config = folder / "lake", folder / "sojourn.toml"
     config.write_text(f'[[collect.brokers]]\nkind = "redis"\nname = "bench"\nurl = "{server.url}"\n')
-    command = [sys.executable, "-m", "sojourn.cli.main", "collect", "--config", str(config), "--lake", str(lake)]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "SOJOURN_LOG": "WARNING"})
     found = count - len(range(2, count, 3))
-    try:
-        wait_until(lambda: _rows(lake) >= _KEPT_CYCLES * found, "samples of every queue", seconds=60, every=0.5)
-        status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _rows(lake: Path) -> int:
-    there = (lake / "bronze" / "queue_samples" / "_delta_log").exists()
-    return int(Lake(lake).read("queue_samples").num_rows) if there else 0
+    with collecting(config, lake) as pid:
+        wait_until(lambda: samples_in(lake) >= _KEPT_CYCLES * found, "samples of every queue", seconds=60, every=0.5)
+        return memory_mb(pid)
