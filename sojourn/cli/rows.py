@@ -105,6 +105,8 @@ def _cell(value: Any) -> str:
 
 
 def _flat(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, list | dict | tuple):
         return _json(value)
     return _plain(value) if isinstance(value, datetime | date | bytes) else value
