@@ -7,7 +7,7 @@ Two simulations, each with the routine that `sojourn maintain` and the analysis 
   20 a day, each of one second's events, instead of 86,400; and with them the rounds of maintenance, one each 10 commits
   where the analysis makes one each 300, every second one thorough, as there. Replaced files and log entries are kept as
   long as 60 commits take on this machine, where the default is two hours: 7,200 commits of a second each.
-* `burst`: commits of consecutive seconds at the real cadence, a round each 300: what one hour holds at its worst.
+* `burst`: 900 commits of consecutive seconds at the real cadence, a round each 300: what there is just before a round.
 
 The baselines are the commits made: without maintenance each leaves one file and one log entry for ever.
 ``python -m benchmarks.analytics_parts.month`` prints the figures.
@@ -35,7 +35,7 @@ from spark_analytics.maintenance.sizes import size
 
 DAYS, COMMITS_A_DAY, COMMITS_A_ROUND = 28, 20, 10
 KEPT_COMMITS = 60
-BURST, BURST_ROUND, BURST_KEPT = 1_500, 300, 600
+BURST, BURST_ROUND, BURST_KEPT = 900, 300, 300
 QUEUES, TENANTS = 4, 10
 _KEYS = QUEUES * TENANTS
 _BEGIN = 1_760_000_400

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lake.reader import Reader
 from lake.store import Lake
@@ -19,7 +22,7 @@ from spark_analytics.maintenance.merging import add_actions, merge
 from spark_analytics.maintenance.opening import fold, opened
 from spark_analytics.maintenance.retention import data_time
 from spark_analytics.maintenance.routine import keep
-from tests.reference.generate import START, generate
+from tests.reference.generate import START, generate, logs
 from tests.reference.partials import fill, marks_of
 from tests.spark_analytics.test_rollup import SHORT, log_of, rows_of, table_of, totals
 
@@ -143,6 +146,25 @@ def test_forgetting_settled_marks_changes_no_row_of_any_view(tmp_path: Path, see
     assert all_rows(reader) == before
     assert lake.read("marks").num_rows == there - gone
     assert thin(lake, Retention(), now) == 0, "there was something left to do"
+
+
+@given(logs(), st.sampled_from([0, 57, 59]))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+def test_whatever_happened_nobody_misses_what_is_forgotten(log: tuple[list[Row], list[Row]], minute: int) -> None:
+    events, samples = (moved(rows, timedelta(minutes=minute)) for rows in log)
+    clock = {"event_type": "enqueued", "message_id": "later", "queue": "other", "occurred_at": START + LATER}
+    clocks = [clock | {"broker": broker, "enqueued_at": clock["occurred_at"]} for broker in ("nats", "redis")]
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        lake = fill(Path(folder), events + clocks, samples)
+        roll_up(lake, Retention(), START + LATER)
+        reader = Reader(folder)
+        before = all_rows(reader)
+        thin(lake, Retention(), START + LATER)
+        assert all_rows(reader) == before
+        retention = Retention(hours_for=timedelta(days=2))
+        fold(lake, retention, START + LATER)
+        thin(lake, retention, START + LATER)
+        assert {view: rows_of(reader, view) for view in NOW_VIEWS} == {view: before[view] for view in NOW_VIEWS}
 
 
 def test_what_waits_for_its_retry_is_remembered_for_as_long_as_it_waits(tmp_path: Path) -> None:
