@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _KEYS = ["broker", "bucket_start", "bucket_seconds", "newest_occurred_at"]
 #: The most of history that one commit rewrites, in seconds, by level: bounds memory after a long time without upkeep.
 _SLICES = {MINUTE: HOUR, HOUR: DAY}
-_EPOCH = datetime.fromtimestamp(0, UTC)
+_EVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def due(partials: pa.Table, retention: Retention, now: datetime) -> Iterator[Str
         starts = rows.column("bucket_start")
         hours_end = floor(newest - retention.minutes_for, HOUR)
         minutes_end = max(hours_end, floor(newest - retention.seconds_for, MINUTE))
-        for seconds, since, ends in ((HOUR, _EPOCH, hours_end), (MINUTE, hours_end, minutes_end)):
+        for seconds, since, ends in ((HOUR, _EVER, hours_end), (MINUTE, hours_end, minutes_end)):
             aged = pc.and_(pc.greater_equal(starts, since), pc.less(starts, ends))
             aged = pc.and_(aged, pc.less(rows.column("bucket_seconds"), seconds))
             for begins, until in _slices(starts.filter(aged), _SLICES[seconds], ends):

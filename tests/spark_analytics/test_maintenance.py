@@ -118,6 +118,20 @@ def test_an_event_from_the_future_ages_nothing(tmp_path: Path) -> None:
     assert data_time(datetime(2099, 1, 1, tzinfo=UTC), now) == now
 
 
+@pytest.mark.parametrize("when", [datetime(1969, 12, 31, 23, 59, 30, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)])
+def test_events_from_before_all_time_are_counted_and_hinder_nothing(tmp_path: Path, when: datetime) -> None:
+    events, samples = log_of(42, messages=100, seconds=200)
+    odd = [event | {"message_id": f"odd{number}", "occurred_at": when} for number, event in enumerate(events[:9])]
+    lake = fill(tmp_path, [row | {"event_id": None} for row in events + odd], samples)
+    before = without_history(totals(lake.read("partials")))
+    now = max(event["occurred_at"] for event in events) + timedelta(days=1)
+    for kept_for in (timedelta(days=3), timedelta(days=2)):
+        keep(lake, Retention(hours_for=kept_for), now=now)
+    assert without_history(totals(lake.read("partials"))) == before
+    starts = sorted(set(lake.read("partials").column("bucket_start").to_pylist()))
+    assert starts[0] == datetime.fromtimestamp(0, UTC) and starts[1] > START - timedelta(days=1)
+
+
 # -- marks ------------------------------------------------------------------------------------------------------------
 
 LATER = timedelta(days=5)
