@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import sojourn
+
 #: What a request may meet, beside a status: an answer after so long, or none at all.
 HANG, DIE_BEFORE, DIE_AFTER = "hang", "die before it is taken", "die after it is taken"
 Step = int | str | tuple[int, dict[str, str]]
@@ -137,3 +139,8 @@ def collecting(**options: Any) -> Iterator[Collector]:
         yield collector
     finally:
         collector.stop()
+
+
+def recorder_to(collector: Collector, **options: Any) -> sojourn.Recorder:
+    """A recorder that sends there soon."""
+    return sojourn.Recorder(collector.url, **{"broker": "rabbitmq", "flush_interval": 0.02, **options})

@@ -16,6 +16,8 @@ import uvicorn
 
 from alerts.control.api import make_app
 from alerts.control.board import Board, ServedLimit
+from sojourn.client import sender as sending
+from tests.client.collector import Collector, collecting
 
 
 class Api:
@@ -125,3 +127,18 @@ def answering() -> Callable[..., Any]:
             server.server_close()
 
     return serve
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """A collector that a test commands."""
+    with collecting() as collector:
+        yield collector
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recorders that repeat at once what was refused."""
+    monkeypatch.setattr(sending, "FIRST_BACKOFF", 0.01)
+    monkeypatch.setattr(sending, "MAX_BACKOFF", 0.05)
+    monkeypatch.setattr(sending, "SLOW_BACKOFF", 0.05)

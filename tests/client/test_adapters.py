@@ -19,7 +19,7 @@ from sojourn.client.adapters.confluent_kafka import RecordingConsumer, Recording
 from sojourn.client.adapters.pika import RecordingChannel
 from sojourn.client.adapters.redis import RecordingRedis
 from sojourn.client.adapters.wrapping import Deliveries
-from tests.client.collector import Collector, collecting
+from tests.client.collector import Collector
 from tests.support.elasticmq import ElasticMq
 from tests.support.kafka import KafkaServer
 from tests.support.rabbitmq import RabbitServer
@@ -27,12 +27,6 @@ from tests.support.redis import RedisServer
 
 Eventually = Callable[..., None]
 Life = list[tuple[Any, ...]]
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    with collecting() as collector:
-        yield collector
 
 
 @pytest.fixture

@@ -14,15 +14,9 @@ import pytest
 import sojourn
 from sojourn.client.heartbeat import MOST_THREADS, Beats
 from sojourn.client.polls import MOST_KEYS, Polls
-from tests.client.collector import Collector, collecting
+from tests.client.collector import Collector
 
 Eventually = Callable[..., None]
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    with collecting() as collector:
-        yield collector
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,16 +20,10 @@ from sojourn.client import otlp
 from sojourn.client import sender as sending
 from sojourn.client.adapters.opentelemetry import MessagingSpanProcessor
 from sojourn.client.events import Event
-from tests.client.collector import Collector, collecting
+from tests.client.collector import Collector
 
 Make = Callable[..., tuple[Any, InMemorySpanExporter]]
 MESSAGING = {"messaging.system": "kafka", "messaging.destination.name": "orders", "messaging.message.id": "m1"}
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    with collecting() as collector:
-        yield collector
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -20,28 +20,12 @@ import pytest
 
 import sojourn
 from collectors.validate import default_event_id
-from sojourn.client import sender as sending
-from tests.client.collector import DIE_AFTER, DIE_BEFORE, HANG, Collector, collecting
+from tests.client.collector import DIE_AFTER, DIE_BEFORE, HANG, Collector, collecting, recorder_to
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 Eventually = Callable[..., None]
 NOWHERE = "http://127.0.0.1:1"
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    with collecting() as collector:
-        yield collector
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "FIRST_BACKOFF", 0.01)
-    monkeypatch.setattr(sending, "MAX_BACKOFF", 0.05)
-    monkeypatch.setattr(sending, "SLOW_BACKOFF", 0.05)
-
-
-def recorder_to(collector: Collector, **options: Any) -> sojourn.Recorder:
-    return sojourn.Recorder(collector.url, **{"broker": "rabbitmq", "flush_interval": 0.02, **options})
 
 
 def test_an_event_arrives_as_it_was_told(collector: Collector) -> None:

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import sojourn
-from sojourn.client import sender as sending
-from tests.client.collector import DIE_AFTER, DIE_BEFORE, Collector, Step, collecting
+from tests.client.collector import DIE_AFTER, DIE_BEFORE, Collector, Step, recorder_to
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
 
 Eventually = Callable[..., None]
 NOWHERE = "http://127.0.0.1:1"
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    with collecting() as collector:
-        yield collector
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "FIRST_BACKOFF", 0.01)
-    monkeypatch.setattr(sending, "MAX_BACKOFF", 0.05)
-    monkeypatch.setattr(sending, "SLOW_BACKOFF", 0.05)
-
-
-def recorder_to(collector: Collector, **options: Any) -> sojourn.Recorder:
-    return sojourn.Recorder(collector.url, **{"broker": "rabbitmq", "flush_interval": 0.02, **options})
 
 
 FAULTS: list[list[Step]] = [
