@@ -14,6 +14,7 @@ NONE = np.iinfo(np.int64).max
 #: The cell of leavers whose enqueue second is unknown.
 UNKNOWN = -(1 << 38)
 _SHIFT = 39
+MOST_KEYS = 1 << (62 - _SHIFT)
 
 
 def summed(codes: Integers, amounts: Integers) -> tuple[Integers, Integers]:
@@ -27,7 +28,7 @@ def summed(codes: Integers, amounts: Integers) -> tuple[Integers, Integers]:
 
 
 def code_of(keys: Any, seconds: Any) -> Integers:
-    """One sortable number for a key (below 2²⁴) and an enqueue second."""
+    """One sortable number for a key (below MOST_KEYS) and an enqueue second."""
     coded: Integers = (np.asarray(keys, np.int64) << _SHIFT) + (np.asarray(seconds, np.int64) - UNKNOWN)
     return coded
 

@@ -511,7 +511,7 @@ class Fold:
             return
         last = self.done[-UNDOABLE - 1]
         if last.undo is not None:
-            last.undo = None
+            last.settle()
             self.floor = max(self.floor, last.second)
             self._taken.pop(last.second, None)
         first_kept = self.done[-UNDOABLE].second - self.window
@@ -540,8 +540,8 @@ class Fold:
         self.minutes_until, self.hours_until = minutes_until, hours_until
         self.floor = max(self.floor, minutes_until)
         for step in self.done:
-            if step.second <= self.floor:
-                step.undo = None
+            if step.second <= self.floor and step.undo is not None:
+                step.settle()
 
     def _roll_minutes(self, until: int) -> None:
         for number in sorted(number for number, minute in self.minutes.items() if minute.end <= until):

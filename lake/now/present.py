@@ -28,7 +28,7 @@ from lake.tables import TABLES
 
 log = logging.getLogger(__name__)
 
-_FED = ("partials", "marks", "queue_samples")
+_FED = ("partials", "marks", "queue_samples")  # in this order: a batch's marks are committed before its partials
 _CLOCK = (*lived.LEVELS, "newest_occurred_at")
 #: Rows that are taken in at once.
 _AT_ONCE = 1 << 16
@@ -56,7 +56,7 @@ class Present:
 
     def refresh(self) -> bool:
         """Take in what was committed since; whether there was anything. Raises LakeError."""
-        changes = {name: follower.changes() for name, follower in reversed(self._followers.items())}
+        changes = {name: follower.changes() for name, follower in self._followers.items()}
         if not any(changes.values()):
             return False
         try:
@@ -198,7 +198,7 @@ class Present:
 
     def _fold_anew(self) -> None:
         self._forget()
-        changes = {name: follower.changes() for name, follower in reversed(self._followers.items())}
+        changes = {name: follower.changes() for name, follower in self._followers.items()}
         files = {name: [path for change in each for path in change.added] for name, each in changes.items()}
         units = sorted(_units(files["partials"]), key=lambda unit: unit[2])
         samples = [self.samples.read(path) for path in files["queue_samples"]]
@@ -231,8 +231,8 @@ class Present:
         clocks: dict[str, int] = {}
         levels: dict[str, tuple[int, int]] = {}
         seen: dict[str, Consumers] = {}
-        for path in files:
-            rows = read_file(path, (*_CLOCK, *_WHO[1:]))
+        columns = (*_CLOCK, *_WHO[1:])
+        for rows in (rows for path, group, _ in _units(files) for rows in _row_group(path, group, columns)):
             for row in rows.group_by("broker").aggregate([("newest_occurred_at", "max")]).to_pylist():
                 clocks[row["broker"]] = max(clocks.get(row["broker"], -1), _micros(row["newest_occurred_at_max"]))
             for broker, reached in levels_of(rows).items():

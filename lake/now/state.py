@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.now.cells import NONE, Integers, OpenCells
+from lake.now.cells import MOST_KEYS, NONE, Integers, OpenCells
 from lake.now.expression import compiled
 from lake.now.levels import NOISY, QUIET, SILENT, padded
 from lake.now.lived import Name
 from lake.now.step import WINDOWED
+from lake.store import LakeError
 from lake.views.catalogue import FORMULAS
 
 Array = npt.NDArray[Any]
@@ -70,6 +71,8 @@ class State:
             name = (intern(name[0]), intern(name[1]), name[2])  # a hundred thousand tenants of few queues
             number = self._keys[name] = len(self.names)
             self.names.append(name)
+            if number >= MOST_KEYS:
+                raise LakeError(f"more than {MOST_KEYS} tenants are too many to keep in memory")
             if number >= len(self.consumer_of):
                 self._grow_keys(max(1024, 2 * number))
             self.consumer_of[number] = self.consumer(name[0], name[1])

@@ -64,13 +64,20 @@ class Step:
         starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
         merged = (
             keys[starts],
-            np.add.reduceat(counts[order], starts, axis=0),
+            np.add.reduceat(counts[order], starts, axis=0, dtype=np.int32),
             np.add.reduceat(work[order], starts),
             np.logical_or.reduceat(wide[order], starts),
             np.logical_or.reduceat(told[order], starts),
         )
         self.chunks = [merged]
         return merged
+
+    def settle(self) -> None:
+        """The step is taken back no more: keep what leaves the window with it, and nothing else."""
+        keys, counts, work, wide, told = self.merged()
+        self.chunks = [(keys, counts[:, : len(WINDOWED)].copy(), work, wide, told)]
+        self.cell_chunks = []
+        self.undo = None
 
     def cells(self) -> tuple[Integers, Integers]:
         """(codes, nets) of the backlog cells, each code once."""

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lake.reader
+from lake.now.present import Present
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import MARKS, PARTIALS
@@ -121,8 +122,58 @@ def without_named_subscribers(log: tuple[list[Row], list[Row]]) -> tuple[list[Ro
 @pytest.mark.parametrize("disorder", [0.0, 3.0, 200.0])
 @pytest.mark.parametrize("named", [True, False])
 def test_a_reader_that_follows_serves_what_history_comes_to(tmp_path: Path, disorder: float, named: bool) -> None:
-    log = generate(21, messages=400, seconds=900, burst=40)
-    replayed(tmp_path, log if named else without_named_subscribers(log), seed=5, count=40, disorder=disorder)
+    log = generate(21, messages=300, seconds=900, burst=40)
+    replayed(tmp_path, log if named else without_named_subscribers(log), seed=5, count=16, disorder=disorder)
+
+
+@pytest.fixture
+def folded_anew(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Grows with each time that the lake was read from its beginning."""
+    times: list[None] = []
+    whole = Present._fold_anew
+
+    def counted(self: Present) -> None:
+        times.append(None)
+        whole(self)
+
+    monkeypatch.setattr(Present, "_fold_anew", counted)
+    return times
+
+
+def test_commits_upkeep_and_a_little_disorder_cost_no_second_reading(tmp_path: Path, folded_anew: list[None]) -> None:
+    events, samples = without_named_subscribers(generate(4, messages=200, seconds=500, burst=40))
+    lake, reader = Lake(tmp_path), Reader(tmp_path)
+    for number, batch in enumerate(batches_of(events, random.Random(4), 20, 1.0)):
+        append(lake, batch, [] if number else samples)
+        served(reader)
+        if number % 4 == 3:
+            roll_up(lake, (newest(lake) - 90) // 60 * 60, 60)
+            served(reader)
+            lake.compact("partials")
+    compare(reader)
+    assert len(folded_anew) == 1
+
+
+def test_one_event_from_the_future_does_not_make_every_commit_a_new_beginning(
+    tmp_path: Path, folded_anew: list[None]
+) -> None:
+    events, _ = without_named_subscribers(generate(4, messages=100, seconds=60))
+    events = [event for event in events if event["broker"] == "nats"]
+    lake, reader = Lake(tmp_path), Reader(tmp_path)
+    far = dict(events[0]) | {
+        "event_type": "enqueued",
+        "tenant": "far",
+        "event_id": "far",
+        "message_id": "far",
+        "occurred_at": datetime(2031, 1, 1, tzinfo=UTC),
+    }
+    for batch in ([far], *batches_of(events, random.Random(4), 6, 1.0)):
+        append(lake, batch, [])
+        rows = served(reader)["tenant_backlog_now"]
+    # The declared views take minutes for the years in between.
+    assert {row["as_of"].year for row in rows} == {2031}
+    assert [row["backlog"] for row in rows if row["tenant"] == "far"] == [1]
+    assert len(folded_anew) == 1
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
