@@ -89,7 +89,7 @@ def by_spark_submit(cluster: SparkCluster, lake: Lake) -> Driver:
     jars = ",".join(map(str, cluster.jars))
     submit = [str(cluster.home / "bin" / "spark-submit"), "--master", cluster.master, "--jars", jars]
     sizes = ["--driver-memory", "512m", "--executor-memory", "512m", "--driver-java-options", QUICK]
-    sizes += ["--conf", f"spark.executor.extraJavaOptions={QUICK}"]
+    sizes += ["--total-executor-cores", "1", "--conf", f"spark.executor.extraJavaOptions={QUICK}"]
     return Driver(cluster, lake, [*submit, *sizes, str(ROOT / "deploy" / "spark" / "analyze.py")])
 
 
