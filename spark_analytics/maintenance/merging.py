@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 #: Fewer files are not worth a commit that compacts them.
 MANY_FILES = 32
+#: More small files are compacted whatever their times, as where data time stands still while commits go on.
+MOST_FILES = 1000
 #: How large a file of gold grows by being compacted without regard to time: it is rewritten when part of it ages.
 SMALL_BYTES = 16 << 20
 LARGE_BYTES = 100_000_000
@@ -116,10 +118,10 @@ def mergeable(lake: Lake, name: str, now: datetime) -> int:
 
 def _many(lake: Lake, name: str) -> bool:
     files = add_actions(lake, name)
+    small = int(pc.sum(pc.less(files.column("size_bytes"), _target(name) // 2)).as_py() or 0)
     if name == "partials":
-        return stragglers(files) >= MANY_FILES
-    small = pc.less(files.column("size_bytes"), _target(name) // 2)
-    return int(pc.sum(small).as_py() or 0) >= MANY_FILES
+        return stragglers(files) >= MANY_FILES or small >= MOST_FILES
+    return small >= MANY_FILES
 
 
 def _target(name: str) -> int:

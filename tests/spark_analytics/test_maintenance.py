@@ -242,6 +242,23 @@ def test_files_that_span_hours_are_merged_too(tmp_path: Path) -> None:
     assert totals(lake.read("partials")) == before
 
 
+def test_files_are_merged_in_the_end_although_data_time_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_analytics.maintenance.merging.MOST_FILES", 20)
+    lake = Lake(tmp_path)
+    events, _ = log_of(73, messages=5, seconds=1)
+    for _ in range(19):
+        lake.append("partials", table_of(events))
+    merge(lake, "partials", START)
+    assert add_actions(lake, "partials").num_rows == 19
+    lake.append("partials", table_of(events))
+    before = totals(lake.read("partials"))
+    merge(lake, "partials", START)
+    assert add_actions(lake, "partials").num_rows == 1
+    assert totals(lake.read("partials")) == before
+
+
 def test_the_whole_round_leaves_nothing_for_a_second_one(tmp_path: Path) -> None:
     events, samples = log_of(81, messages=300, seconds=500)
     lake = fill(tmp_path, events, samples, batches=40)
