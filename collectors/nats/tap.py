@@ -15,6 +15,7 @@ from typing import Any
 from collectors.base import ConnectionLost
 from collectors.bronze import Bronze
 from collectors.buffer import Batch, Buffer, position_of
+from collectors.commits import Commits
 from collectors.context import Context
 from collectors.nats.attach import (
     StreamFacts,
@@ -33,7 +34,6 @@ from collectors.nats.settings import NatsBroker, StreamSettings
 from collectors.nats.watch import Watch
 from collectors.records import Event, Rejected, now_us
 from collectors.sink import Sink
-from lake.errors import SojournError
 from lake.files import write_atomically
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,6 @@ log = logging.getLogger(__name__)
 _CHECK_EVERY = 2.0
 _IDLE_LOOK_EVERY = 1.0
 _LOOKS_AT_ONCE = 16
-_RETRY_COMMIT = 1.0
 #: Events read ahead of a commit that is under way: more would only take memory, their source keeps them as well.
 _AHEAD = 20_000
 
@@ -72,9 +71,8 @@ class NatsTap:
         self._position = 0
         self._read_to = 0  # the broker's time up to which all was read
         self._caught_up = False
-        self._batch: Batch | None = None  # being committed; kept until it is
-        self._commit: asyncio.Task[None] | None = None
-        self._due = {"flush": 0.0, "check": 0.0, "retry": 0.0}
+        self._commits = Commits(lambda: self._buffer.seal(self._state), self._write, self._heard)
+        self._due = {"flush": 0.0, "check": 0.0}
         self._looked: dict[tuple[str, str], float] = {}
         self._active_at = 0.0
         self._complaints: set[str] = set()
@@ -98,8 +96,8 @@ class NatsTap:
         poll = self._broker.tap.poll_interval
         if self._buffer.full:
             await asyncio.sleep(poll)
-        elif self._commit is not None and "lake" not in self._complaints and len(self._buffer) >= _AHEAD:
-            await asyncio.wait({self._commit}, timeout=poll)  # the lake is the slower one, and takes what it can
+        elif self._commits.at_work and "lake" not in self._complaints and len(self._buffer) >= _AHEAD:
+            await self._commits.wait(poll)  # the lake is the slower one, and takes what it can
             self._due["flush"] = 0.0
         else:
             messages, looks = await asyncio.gather(self._reader.fetch(poll), self._look())
@@ -116,19 +114,13 @@ class NatsTap:
             await self._check(tap)
         if now >= self._due["flush"]:
             self._due["flush"] = now + self._settings.flush_interval
-            await self._flush()
+            await self._commits.flush()
 
     async def close(self) -> None:
         """Commit what was read, then disconnect. What cannot be committed now is read again by the next run."""
         self._keep()
-        for _ in range(3):
-            if self._commit is not None:
-                await asyncio.wait({self._commit}, timeout=5)
-            self._due["retry"] = 0.0
-            await self._flush()
-            if self._commit is None:
-                break
-        if self._batch is not None or len(self._buffer):
+        await self._commits.finish()
+        if self._commits.held is not None or len(self._buffer):
             log.warning("%s: the lake takes nothing: what was read last is read again by the next run", self.name)
         if self._reader is not None:
             await self._reader.close()
@@ -233,10 +225,9 @@ class NatsTap:
     async def _settle_lake(self) -> None:
         """Commit everything, then remember from the lake."""
         self._keep()
-        while self._batch is not None or len(self._buffer):
-            await self._flush()
-            if self._commit is not None:
-                await asyncio.wait({self._commit})
+        while self._commits.held is not None or len(self._buffer):
+            await self._commits.flush()
+            await self._commits.wait()
             await asyncio.sleep(0.05)
         sink = self._sink
         assert sink is not None
@@ -254,29 +245,14 @@ class NatsTap:
                 self._complain(f"the buffer of {self._buffer.capacity} events is full: events are rolled up")
             self._events.clear()
             self._rejected.clear()
-        self._metrics.buffered.labels(self.name).set(len(self._buffer) + len(self._batch.events if self._batch else ()))
+        held = self._commits.held
+        self._metrics.buffered.labels(self.name).set(len(self._buffer) + len(held.events if held else ()))
 
-    async def _flush(self) -> None:
-        """Begin the next commit, if the one before is done; repeat a commit that failed."""
-        if self._commit is not None:
-            if not self._commit.done():
-                return
-            failed = self._commit.exception()
-            self._commit = None
-            if failed is None:
-                self._batch = None
-                self._complaints.discard("lake")
-            elif isinstance(failed, SojournError | OSError):
-                self._due["retry"] = time.monotonic() + _RETRY_COMMIT
-                self._complain(f"the lake takes nothing now, {self.name} holds and repeats: {failed}", key="lake")
-            else:
-                raise failed
-        if time.monotonic() < self._due["retry"]:
-            return
-        if self._batch is None:
-            self._batch = self._buffer.seal(self._state)
-        if self._batch is not None:
-            self._commit = asyncio.create_task(self._write(self._batch))
+    def _heard(self, failed: Exception | None) -> None:
+        if failed is None:
+            self._complaints.discard("lake")
+        else:
+            self._complain(f"the lake takes nothing now, {self.name} holds and repeats: {failed}", key="lake")
 
     def _state(self) -> Any:
         return state_table(

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collectors.bronze import Bronze
+from collectors.commits import Commits
 from collectors.context import Context
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.tap.begin import Known, begin
@@ -28,17 +29,14 @@ from collectors.kafka.tap.records import Place
 from collectors.kafka.tap.store import Commit, Store, group_key, position_key, topic_key
 from collectors.records import Rejected, now_us
 from collectors.thread import Threads
-from lake.errors import SojournError
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
 _CHECK_EVERY = 2.0
-_RETRY_COMMIT = 1.0
 _AT_ONCE = 20_000
 _WAIT = 0.1
-_LONGEST_CLOSE = 3
 
 
 class KafkaTap:
@@ -69,9 +67,8 @@ class KafkaTap:
         self._tables: list[pa.Table] = []
         self._lost: list[tuple[str, Rejected]] = []
         self._rows = 0
-        self._batch: Commit | None = None  # being committed; kept until it is
-        self._commit: asyncio.Task[None] | None = None
-        self._due = {"look": 0.0, "check": 0.0, "flush": 0.0, "retry": 0.0}
+        self._commits = Commits(self._seal, self._write, self._heard)
+        self._due = {"look": 0.0, "check": 0.0, "flush": 0.0}
         self._complaints: set[str] = set()
 
     # --- the collector's three verbs
@@ -109,20 +106,15 @@ class KafkaTap:
             await self._check()
         if now >= self._due["flush"]:
             self._due["flush"] = now + self._collect.flush_interval
-            await self._flush()
-        held = self._batch.rows.num_rows if self._batch is not None and self._batch.rows is not None else 0
+            await self._commits.flush()
+        commit = self._commits.held
+        held = commit.rows.num_rows if commit is not None and commit.rows is not None else 0
         self._metrics.buffered.labels(self.name).set(self._rows + held)
 
     async def close(self) -> None:
         """Commit what was read, then disconnect. What cannot be committed now is read again by the next run."""
-        for _ in range(_LONGEST_CLOSE):
-            if self._commit is not None:
-                await asyncio.wait({self._commit}, timeout=5)
-            self._due["retry"] = 0.0
-            await self._flush()
-            if self._commit is None:
-                break
-        if self._commit is not None or self._rows:
+        await self._commits.finish()
+        if self._commits.at_work or self._rows:
             log.warning("%s: bronze takes nothing: what was read last is read again by the next run", self.name)
         await self._threads.do(self._reader.close)
         await self._threads.do(self._recaller.close)
@@ -300,27 +292,11 @@ class KafkaTap:
         self._told |= new
         self._noted |= new
 
-    async def _flush(self) -> None:
-        """Begin the next commit, if the one before is done; repeat a commit that failed."""
-        if self._commit is not None:
-            if not self._commit.done():
-                return
-            failed = self._commit.exception()
-            self._commit = None
-            if failed is None:
-                self._batch = None
-                self._complaints.discard("bronze")
-            elif isinstance(failed, SojournError | OSError):
-                self._due["retry"] = time.monotonic() + _RETRY_COMMIT
-                self._complain(f"bronze takes nothing now, it is held and repeated: {failed}", key="bronze")
-            else:
-                raise failed
-        if time.monotonic() < self._due["retry"]:
-            return
-        if self._batch is None:
-            self._batch = self._seal()
-        if self._batch is not None:
-            self._commit = asyncio.create_task(self._write(self._batch))
+    def _heard(self, failed: Exception | None) -> None:
+        if failed is None:
+            self._complaints.discard("bronze")
+        else:
+            self._complain(f"bronze takes nothing now, it is held and repeated: {failed}", key="bronze")
 
     def _seal(self) -> Commit | None:
         for life in self._lives.values():

@@ -1,0 +1,80 @@
+"""One commit at a time: the next is sealed when the one before is done, and one that failed is repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from lake.errors import SojournError
+
+Sealed = TypeVar("Sealed")
+
+#: Seconds before what bronze did not take is offered again.
+RETRY_SECONDS = 1.0
+#: Seconds that closing waits for a commit, and for how many.
+_PATIENCE, _LONGEST_CLOSE = 5.0, 3
+
+
+class Commits(Generic[Sealed]):
+    """The commits of one tap, written beside its reading.
+
+    ``seal`` gives what is to be committed next, or None; ``write`` commits it; ``told`` hears of each commit that
+    failed in a way that passes, and, with None, of each that did not. Any other failure is raised by :meth:`flush`.
+    """
+
+    def __init__(
+        self,
+        seal: Callable[[], Sealed | None],
+        write: Callable[[Sealed], Coroutine[Any, Any, None]],
+        told: Callable[[Exception | None], None],
+    ) -> None:
+        self._seal = seal
+        self._write = write
+        self._told = told
+        self._task: asyncio.Task[None] | None = None
+        self._again = 0.0
+        #: What is being committed; kept until it is.
+        self.held: Sealed | None = None
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a commit was begun that nobody has looked at since."""
+        return self._task is not None
+
+    async def flush(self) -> None:
+        """Begin the next commit, if the one before is done."""
+        if self._task is not None:
+            if not self._task.done():
+                return
+            failed = self._task.exception()
+            self._task = None
+            if failed is None:
+                self.held = None
+                self._told(None)
+            elif isinstance(failed, SojournError | OSError):
+                self._again = time.monotonic() + RETRY_SECONDS
+                self._told(failed)
+            else:
+                raise failed
+        if time.monotonic() < self._again:
+            return
+        if self.held is None:
+            self.held = self._seal()
+        if self.held is not None:
+            self._task = asyncio.create_task(self._write(self.held))
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Until the commit at work, if any, is done, or the time is over."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=seconds)
+
+    async def finish(self) -> None:
+        """Commit what is there; some of it may be left where bronze takes nothing."""
+        for _ in range(_LONGEST_CLOSE):
+            await self.wait(_PATIENCE)
+            self._again = 0.0
+            await self.flush()
+            if self._task is None:
+                return
