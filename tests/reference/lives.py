@@ -73,6 +73,25 @@ def without_duplicates(events: Iterable[Row]) -> list[Row]:
     return list(kept.values())
 
 
+def numbered(events: Iterable[Row]) -> list[Row]:
+    """``events`` in the order of their arrival, with the attempts that nobody numbered.
+
+    The n-th receipt of a message by a subscriber is attempt n; what follows belongs to it, until the message has ended.
+    """
+    begun: dict[tuple[Any, ...], int] = {}
+    told = []
+    for event in events:
+        if event.get("attempt") is None and event["event_type"] != "enqueued":
+            key = tuple(event.get(name) for name in ("broker", "queue", "subscriber", "message_id"))
+            number = begun.pop(key, 0) + (event["event_type"] == "received")
+            if number:
+                event = {**event, "attempt": number}
+                if event["event_type"] not in ENDINGS:
+                    begun[key] = number
+        told.append(event)
+    return told
+
+
 def nearest_rank(values: list[float], q: Fraction) -> float:
     """The exact quantile: the smallest value that at least the share ``q`` of the values do not exceed."""
     return sorted(values)[max(1, math.ceil(q * len(values))) - 1]

@@ -143,6 +143,7 @@ def folded_anew(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 def test_commits_upkeep_and_a_little_disorder_cost_no_second_reading(tmp_path: Path, folded_anew: list[None]) -> None:
     events, samples = without_named_subscribers(generate(4, messages=200, seconds=500, burst=40))
     lake, reader = Lake(tmp_path), Reader(tmp_path)
+    lake.create()
     for number, batch in enumerate(batches_of(events, random.Random(4), 20, 1.0)):
         append(lake, batch, [] if number else samples)
         served(reader)
@@ -160,6 +161,7 @@ def test_one_event_from_the_future_does_not_make_every_commit_a_new_beginning(
     events, _ = without_named_subscribers(generate(4, messages=100, seconds=60))
     events = [event for event in events if event["broker"] == "nats"]
     lake, reader = Lake(tmp_path), Reader(tmp_path)
+    lake.create()
     far = dict(events[0]) | {
         "event_type": "enqueued",
         "tenant": "far",

@@ -22,7 +22,7 @@ from lake.store import Lake
 from lake.tables import AGE_KINDS, EVENT_TYPES
 from tests.reference.compare import METRIC_VIEWS, differences, expected_rows
 from tests.reference.generate import Row, generate, write_jsonl
-from tests.reference.lives import without_duplicates
+from tests.reference.lives import numbered, without_duplicates
 from tests.reference.partials import add_samples, marks_of, partials_of
 from tests.reference.reference import Reference
 
@@ -38,10 +38,11 @@ SEED = 11
 
 @dataclass(frozen=True)
 class Analysed:
-    """A lake after `replay` and `analyze --once`, and the log that went in."""
+    """A lake after `replay` and `analyze --once`, and the log that went in; ``told``: each event once, numbered."""
 
     lake: Lake
     events: list[Row]
+    told: list[Row]
     report: ReplayReport
     reference: Reference
 
@@ -68,7 +69,8 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
     report = replay([first, second], lake.root)
     add_samples(lake, samples)
     sojourn("analyze", "--once", "--lake", str(lake.root))
-    return Analysed(lake, events, report, Reference(events, samples))
+    told = numbered(without_duplicates(events))
+    return Analysed(lake, events, told, report, Reference(told, samples))
 
 
 def test_replay_writes_each_event_once(analysed: Analysed) -> None:
@@ -108,7 +110,7 @@ def test_the_command_line_prints_what_the_reference_counts(analysed: Analysed) -
 
 
 def test_gold_holds_the_partials_that_plain_python_makes(analysed: Analysed) -> None:
-    expected = merged(partials_of(without_duplicates(analysed.events)))
+    expected = merged(partials_of(analysed.told))
     actual = merged(analysed.lake.read("partials").to_pylist())
     assert actual.keys() == expected.keys()
     for key, row in expected.items():
@@ -117,7 +119,7 @@ def test_gold_holds_the_partials_that_plain_python_makes(analysed: Analysed) -> 
 
 def test_gold_holds_the_marks_that_plain_python_makes(analysed: Analysed) -> None:
     names = analysed.lake.read("marks").column_names
-    expected = [{name: row.get(name) for name in names} for row in marks_of(without_duplicates(analysed.events))]
+    expected = [{name: row.get(name) for name in names} for row in marks_of(analysed.told)]
     actual = analysed.lake.read("marks").to_pylist()
     assert sorted(map(printed_mark, actual)) == sorted(map(printed_mark, expected))
 
