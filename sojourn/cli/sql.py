@@ -73,7 +73,7 @@ def sql(
     finally:
         if ahead is not None:
             ahead.close()
-    if ahead is not None:
+    if ahead is not None and not ahead.from_archive:
         part("spark_analytics.runtime.archive").make_later()
 
 

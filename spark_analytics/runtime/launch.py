@@ -40,8 +40,10 @@ class Launch:
     def __init__(self, command: list[str], environ: Mapping[str, str]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="sojourn-java-"))
         self._told = self._folder / "port"
+        flags = archive_flags(command, environ)
+        self.from_archive = bool(flags)
         self.process = subprocess.Popen(
-            [command[0], *archive_flags(command, environ), *command[1:]],
+            [command[0], *flags, *command[1:]],
             stdin=subprocess.PIPE,  # Java ends when this pipe does
             env={**environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told)},
             process_group=0,  # Ctrl-C is for us: Java is told what to cancel

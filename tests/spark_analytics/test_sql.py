@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from lake.errors import UserError
 from lake.histogram import merge, quantile
 from lake.store import Lake
 from lake.tables import PARTIALS, TABLES
 from lake.views import VIEWS
-from spark_analytics.sql import query
+from spark_analytics.results import collect
+from spark_analytics.small import SMALL_BYTES, Small, schema_of
+from spark_analytics.sql import Desk, Engine, query
 from spark_analytics.views import register
 from tests.reference.partials import partials_of
 from tests.spark_analytics.events import event
@@ -35,9 +40,13 @@ def test_every_table_and_view_is_there_with_its_columns(filled: Path, spark: Spa
     register(spark, Lake(filled))
     for name, spec in TABLES.items():
         assert spark.table(name).columns == spec.schema.names
+    small = Small(Lake(filled))
     for name, view in VIEWS.items():
         if view.public:
-            assert spark.table(name).columns == [column.name for column in view.columns], name
+            declared = schema_of(view)
+            assert spark.table(name).schema.simpleString() == from_arrow_schema(declared).simpleString(), name
+            assert small.serves(name)
+            assert small.rows(name).schema.equals(declared), name
 
 
 def test_a_query_sees_what_was_appended_since_the_last(filled: Path) -> None:
@@ -81,3 +90,41 @@ def test_a_mistake_is_told_in_one_line(filled: Path, sql: str, told: str) -> Non
     with pytest.raises(UserError, match=told) as caught:
         query(filled, sql)
     assert "\n" not in str(caught.value)
+
+
+def test_a_large_result_waits_in_a_file_and_comes_out_in_order(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    frame = spark.range(0, 50_000, 1, 4).selectExpr("id", "CAST(id AS STRING) AS name").orderBy("id")
+    result = collect(frame, held_bytes=1000)
+    assert result.rows == 50_000
+    assert [path.suffix for path in tmp_path.iterdir()] == [".arrow"]
+    assert result.table().column("id").to_pylist() == list(range(50_000))
+    assert list(tmp_path.iterdir()) == []
+    assert collect(frame.limit(0)).table().schema.names == ["id", "name"]
+
+
+def test_what_is_large_is_left_to_spark_but_not_the_newest_rows(filled: Path) -> None:
+    lake = Lake(filled)
+    lake.path("partials").joinpath("large.parquet").write_bytes(b"")
+    os.truncate(lake.path("partials") / "large.parquet", SMALL_BYTES + 1)
+    small = Small(lake)
+    assert [small.serves(name) for name in ("partials", "attempt_age", "attempt_age_now")] == [False, False, True]
+    assert small.serves("message_events")
+    assert not small.serves("stage_clock")
+    desk = Desk(lake)
+    assert desk.answer("SELECT sum(count) AS n FROM attempt_age WHERE kind = 'first_attempt'").table().to_pylist() == [
+        {"n": len(AGES)}
+    ]
+    desk.close()
+
+
+def test_both_engines_give_the_same_rows(filled: Path) -> None:
+    answers = []
+    for engine in (Engine.AUTO, Engine.SPARK):
+        desk = Desk(Lake(filled), engine=engine)
+        answers.append(desk.answer("SELECT * FROM attempt_age ORDER BY bucket_start, kind").table())
+        desk.close()
+    assert answers[0].num_rows > 0
+    assert answers[0].to_pylist() == answers[1].to_pylist()
