@@ -1,0 +1,1 @@
+"""Figures of the analytics, each part with a `measure(scale)`."""
