@@ -8,34 +8,30 @@ answer, by folding everything anew: the outcome depends on the set of rows alone
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lake.now.cells import NONE, Integers, code_of, summed
+from lake.now.cells import NONE, Integers
 from lake.now.expression import compiled
-from lake.now.levels import NO_MODE, Period, Runs, Stretch
-from lake.now.lived import Consumers, ConsumersChanged, Lived, Name
+from lake.now.intake import HOUR, MINUTE, Intake, TooLate
+from lake.now.levels import Period, Stretch
+from lake.now.lived import Consumers
 from lake.now.reading import Reading, Readings
-from lake.now.state import BACKLOG, State, null_where
-from lake.now.step import BUSY, DELAYED, ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, work_units
+from lake.now.state import BACKLOG, null_where
+from lake.now.step import ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, work_units
 from lake.views.catalogue import FORMULAS, QUIET_AFTER
 
 Array = npt.NDArray[Any]
 
-MINUTE, HOUR = 60, 3600
 #: How many of the newest steps can be taken back.
 UNDOABLE = 60
 _MODES = {"": 1, "fast": 2, "backlogged": 3}
 MODE_NAMES = {number: name for name, number in _MODES.items()}
 _OLDEST_AGE = compiled(FORMULAS["queue_oldest_age"])
-
-
-class TooLate(Exception):
-    """Rows for a time that can no longer be taken back, or levels that changed under the window: fold all anew."""
 
 
 @dataclass(slots=True)
@@ -60,144 +56,28 @@ class _Undo:
     runs: Any = None
 
 
-class Fold:
+class Fold(Intake):
     """The state of one broker; ``window`` and ``target``, the age above which a queue is backlogged, in seconds."""
 
     def __init__(self, window: int, target: float, consumers: Consumers) -> None:
+        super().__init__(consumers)
         self.window = window
         self._mode = compiled(FORMULAS["mode"].replace("$target", repr(float(target))))
-        self.consumers = consumers
-        self.state = State()
         self.readings = Readings()
         self.as_of_us = -1
-        self.minutes_until = self.hours_until = -1
-        self.floor = -NONE  # no row may come for this second or before
         self.base = Stretch()
         self.hours: dict[int, Period] = {}
         self.minutes: dict[int, Period] = {}
         self._minute: int | None = None
         self._hour: int | None = None
-        self._pending: dict[int, Step] = {}
-        self._samples: dict[int, list[Reading]] = {}
         self._taken: dict[int, list[Reading]] = {}
         self.done: deque[Step] = deque()
         self._out_of_window = 0  # how many of `done` have left the window
-        self._others: dict[Name, tuple[int, ...]] = {}
-        self.mixed = False  # a row by the second stands where partials were rolled up
 
     @property
     def now_second(self) -> int:
         """The second of data time."""
         return self.as_of_us // 1_000_000
-
-    # -- what comes in ----------------------------------------------------------------------------------------------
-
-    def add(self, lived: Lived) -> None:
-        """Rows of partials. Raises ConsumersChanged, TooLate; the fold is then of no use any more."""
-        names, places = lived.names, lived.places
-        consumes = np.bincount(places.of_row, weights=lived.consumes, minlength=len(places.distinct)) > 0
-        changed = [
-            self.consumers.note(queue, subscriber, bool(consuming))
-            for (queue, subscriber), consuming in zip(places.distinct, consumes, strict=True)
-        ]
-        if any(changed):
-            raise ConsumersChanged
-        lives = {place: place[1] in self.consumers.of(place[0]) for place in places.distinct}
-        key = self.state.key
-        own = np.array([key(name) if lives[name[:2]] else -1 for name in names.distinct], np.int64)[names.of_row]
-        self._put(lived, own, np.arange(len(own)))
-        shared = {queue for queue, subscriber in places.distinct if not subscriber and self.consumers.of(queue) - {""}}
-        if not shared:
-            return
-        arriving = lived.counts[:, ENQUEUED] > 0
-        arrive = np.bincount(names.of_row, weights=arriving, minlength=len(names.distinct)) > 0
-        others = [
-            self._other_keys(name) if arrives and not name[1] and name[0] in shared else ()
-            for name, arrives in zip(names.distinct, arrive, strict=True)
-        ]
-        for place in range(max(map(len, others), default=0)):
-            keys = np.array([each[place] if place < len(each) else -1 for each in others], np.int64)[names.of_row]
-            self._put(lived, np.where(arriving, keys, -1), None)
-
-    def _other_keys(self, name: Name) -> tuple[int, ...]:
-        if (keys := self._others.get(name)) is None:
-            named = sorted(self.consumers.of(name[0]) - {""})
-            keys = self._others[name] = tuple(self.state.key((name[0], subscriber, name[2])) for subscriber in named)
-        return keys
-
-    def _put(self, lived: Lived, key: Integers, own: Array | None) -> None:
-        """The rows that have a key; all they tell if they are the consumer's ``own``, their arrivals alone if not."""
-        rows = np.flatnonzero(key >= 0)
-        if len(rows) == 0:
-            return
-        self.state.told[key[rows]] = True
-        seconds = lived.second[rows]
-        level_width = np.where(seconds <= self.hours_until, HOUR, np.where(seconds <= self.minutes_until, MINUTE, 1))
-        self.mixed = self.mixed or bool(np.any(lived.width[rows] < level_width))
-        starts = seconds - lived.width[rows] + 1
-        np.minimum.at(self.state.first_second, self.state.consumer_of[key[rows]], starts)
-        counts, work = lived.counts[rows], lived.work[rows]
-        if own is None:
-            arrivals = np.zeros_like(counts)
-            arrivals[:, ENQUEUED] = counts[:, ENQUEUED]
-            counts, work = arrivals, np.zeros(len(rows))
-        wide = lived.width[rows] > 1
-        cells = np.flatnonzero((key[lived.cell_row] >= 0) & ((own is not None) | (lived.cell_net > 0)))
-        cell_row = lived.cell_row[cells]
-        codes = code_of(key[cell_row], lived.cell_second[cells])
-        order = np.argsort(seconds, kind="stable")
-        bounds = _bounds(seconds[order])
-        cell_order = np.argsort(lived.second[cell_row], kind="stable")
-        cell_second = lived.second[cell_row][cell_order]
-        told = np.ones(len(rows), bool)
-        for begin, end in bounds:
-            at = order[begin:end]
-            second = int(seconds[at[0]])
-            step = self._step(second)
-            step.add(key[rows[at]].astype(np.int32), counts[at], work[at], wide[at], told[at])
-            low, high = np.searchsorted(cell_second, [second, second + 1])
-            of_step = cell_order[low:high]
-            if len(of_step):
-                step.cell_chunks.append(summed(codes[of_step], lived.cell_net[cells[of_step]]))
-        if own is not None:
-            self._put_processing(lived, key)
-
-    def _put_processing(self, lived: Lived, key: Integers) -> None:
-        row = lived.processing_row
-        kept = np.flatnonzero((key[row] >= 0) & (lived.width[row] == 1))
-        seconds = lived.second[row[kept]]
-        order = kept[np.argsort(seconds, kind="stable")]
-        for begin, end in _bounds(lived.second[row[order]]):
-            at = order[begin:end]
-            self._step(int(lived.second[row[at[0]]])).processing.append(
-                (
-                    key[row[at]].astype(np.int32),
-                    lived.processing_bucket[at].astype(np.int16),
-                    lived.processing_count[at].astype(np.int32),
-                )
-            )
-
-    def add_pauses(self, edges: Mapping[tuple[int, Name], tuple[int, int]]) -> None:
-        """By second and key: how many more of its messages wait for a retry, and are put off, from then on."""
-        by_second: dict[int, list[tuple[int, int, int]]] = {}
-        for (second, name), (waiting, delayed) in edges.items():
-            if waiting or delayed:
-                second = self.level_second(second)
-                by_second.setdefault(second, []).append((self.state.key(name), waiting, delayed))
-        for second, changes in by_second.items():
-            counts = np.zeros((len(changes), len(MEASURES)), np.int32)
-            counts[:, BUSY] = [-waiting for _, waiting, _ in changes]
-            counts[:, DELAYED] = [delayed for _, _, delayed in changes]
-            keys = np.array([key for key, _, _ in changes], np.int32)
-            no = np.zeros(len(changes), bool)
-            order = np.argsort(keys, kind="stable")
-            self._step(second).add(keys[order], counts[order], np.zeros(len(changes)), no, no)
-
-    def level_second(self, second: int) -> int:
-        """The last second of the bucket that holds ``second``, where partials were rolled up."""
-        if second <= self.hours_until:
-            return second // HOUR * HOUR + HOUR - 1
-        return second // MINUTE * MINUTE + MINUTE - 1 if second <= self.minutes_until else second
 
     def reach(self, as_of_us: int) -> None:
         """Data time is ``as_of_us`` from now on."""
@@ -206,22 +86,6 @@ class Fold:
         if as_of_us > self.as_of_us:
             self._take_back(self.now_second)
             self.as_of_us = as_of_us
-
-    def add_reading(self, second: int, reading: Reading) -> None:
-        """A sample that was taken in ``second``."""
-        second = self.level_second(second)
-        if second <= self.floor:
-            raise TooLate
-        self._take_back(min(second, self.now_second))
-        self._samples.setdefault(second, []).append(reading)
-
-    def _step(self, second: int) -> Step:
-        if second <= self.floor:
-            raise TooLate
-        self._take_back(second)
-        if (step := self._pending.get(second)) is None:
-            step = self._pending[second] = Step(second)
-        return step
 
     # -- forward ----------------------------------------------------------------------------------------------------
 
@@ -577,14 +441,3 @@ class Fold:
 def rounded_up(seconds: Integers, length: int) -> Integers:
     """The last seconds of the buckets of ``length`` that hold ``seconds``; 0 stays 0."""
     return np.where(seconds > 0, seconds // length * length + length - 1, 0)
-
-
-def _bounds(ordered: Array) -> Iterable[tuple[int, int]]:
-    """Where runs of equal values begin and end."""
-    if len(ordered) == 0:
-        return []
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    return zip(starts.tolist(), [*starts[1:].tolist(), len(ordered)], strict=True)
-
-
-__all__ = ["MODE_NAMES", "NO_MODE", "Fold", "Runs", "TooLate", "rounded_up"]

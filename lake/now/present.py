@@ -16,8 +16,9 @@ from lake.definitions import Definitions
 from lake.now import lived
 from lake.now.ages import COLUMNS as AGE_COLUMNS
 from lake.now.ages import Ages
-from lake.now.fold import Fold, TooLate
+from lake.now.fold import Fold
 from lake.now.follow import Change, Follower
+from lake.now.intake import TooLate
 from lake.now.lived import Consumers, ConsumersChanged, by_broker, levels_of
 from lake.now.pauses import COLUMNS as MARK_COLUMNS
 from lake.now.pauses import Mark, Pauses
