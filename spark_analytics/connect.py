@@ -7,6 +7,7 @@ them cannot write to them. Beyond that Spark Connect trusts its clients: they ma
 
 from __future__ import annotations
 
+import atexit
 import ipaddress
 import logging
 import shutil
@@ -16,6 +17,7 @@ import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from lake.errors import SojournError, UserError
@@ -44,6 +46,7 @@ class Endpoint:
         self._lake = lake
         self._small = Small(lake)
         self._rows = Path(tempfile.mkdtemp(prefix="sojourn-connect-"))
+        atexit.register(shutil.rmtree, self._rows, ignore_errors=True)
         self._editions: dict[str, int] = {}
         self._tokens: dict[str, object] = {}
         conf = {
@@ -77,7 +80,7 @@ class Endpoint:
             self._by_spark(large)
 
     def serve(self, stop: threading.Event, refresh_seconds: float) -> None:
-        """Until ``stop``; a refresh that fails is said, and tried again."""
+        """Until ``stop``; a refresh that fails is said, and tried again. SojournError if Spark has ended."""
         while not stop.wait(refresh_seconds):
             try:
                 self.refresh()
@@ -85,6 +88,8 @@ class Endpoint:
                 log.warning("the views are as they were: %s", error)
             except PySparkException as error:
                 log.warning("the views are as they were: %s", explained(error))
+            except (Py4JError, ConnectionError) as error:
+                raise explained(error) from error
 
     def close(self) -> None:
         """Let clients go, and leave nothing behind."""

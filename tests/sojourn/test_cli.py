@@ -63,7 +63,7 @@ def test_help_names_every_command_and_imports_no_part(tmp_path: Path) -> None:
     assert run.stdout.splitlines()[-1] == "[]"
     for command in ("demo", "up", "collect", "analyze", "alert", "dashboard", "replay", "sql", "rules", "limits"):
         assert f"  {command} " in run.stdout
-    for command in ("actions", "lab", "doctor"):
+    for command in ("actions", "lab", "doctor", "connect"):
         assert f"  {command} " in run.stdout
 
 
