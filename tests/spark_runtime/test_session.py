@@ -11,8 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spark_analytics.run import spark_settings
 from spark_analytics.runtime.java import Java, ensure_java
-from spark_analytics.runtime.options import cores_of, session_settings
+from spark_analytics.runtime.options import cores_of, prepare_environment, session_settings
+from spark_analytics.settings import AnalyzeSettings
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +76,27 @@ def test_a_cluster_gets_the_jars_but_not_the_local_file_system() -> None:
     local = session_settings("local[2]", java, jars, quick_start=False)
     assert "spark.jars" not in local
     assert "NakedLocalFileSystem" in local["spark.hadoop.fs.file.impl"]
+
+
+def test_on_a_cluster_the_driver_s_address_and_the_workers_python_stay_as_they_were_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SOJOURN_CACHE", str(tmp_path))
+    for name in ("JAVA_HOME", "SPARK_HOME", "PYSPARK_DRIVER_PYTHON"):  # restored behind the test
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/worker/python")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.5")
+    java = Java(Path("/usr/bin/java"), 17, "PATH")
+    prepare_environment(java, "spark://10.0.0.9:7077")
+    assert (os.environ["PYSPARK_PYTHON"], os.environ["SPARK_LOCAL_IP"]) == ("/opt/worker/python", "10.0.0.5")
+    prepare_environment(java, "local[2]")
+    assert (os.environ["PYSPARK_PYTHON"], os.environ["SPARK_LOCAL_IP"]) == (sys.executable, "127.0.0.1")
+
+
+def test_settings_of_spark_itself_override_ours() -> None:
+    told = spark_settings(AnalyzeSettings(spark={"spark.driver.memory": "3g", "spark.executor.cores": "4"}))
+    assert (told["spark.driver.memory"], told["spark.executor.cores"]) == ("3g", "4")
+    assert told["spark.sql.shuffle.partitions"] == "2"
 
 
 @pytest.mark.spark
