@@ -66,10 +66,10 @@ def sql(
             if query is None and sys.stdin.isatty():
                 history = part("spark_analytics.runtime.cache").cache_root() / "sql-history"
                 part("sojourn.cli.shell").Shell(answering, format, history).run()
-                return
-            with _opened(output) as out:
-                for statement in _asked(query):
-                    statements.write(answering.answer(statement), format, out)
+            else:
+                with _opened(output) as out:
+                    for statement in _asked(query):
+                        statements.write(answering.answer(statement), format, out)
     finally:
         if ahead is not None:
             ahead.close()
