@@ -64,7 +64,7 @@ def old_and_new(seed: int, apart: timedelta) -> tuple[list[Row], list[Row], list
     return old, old_samples, new, moved(samples, apart)
 
 
-@pytest.mark.parametrize("seed", [21, 22, 23])
+@pytest.mark.parametrize("seed", [21, 22])
 def test_folding_old_hours_changes_nothing_that_is_so_now(tmp_path: Path, seed: int) -> None:
     old, _, new, samples = old_and_new(seed, timedelta(days=30))
     lake = fill(tmp_path, old + new, samples)
@@ -143,7 +143,7 @@ def all_rows(reader: Reader) -> dict[str, list[str]]:
     return {view: rows_of(reader, view) for view in views}
 
 
-@pytest.mark.parametrize("seed", range(50, 53))
+@pytest.mark.parametrize("seed", [50, 51])
 def test_forgetting_settled_marks_changes_no_row_of_any_view(tmp_path: Path, seed: int) -> None:
     old, old_samples, new, samples = old_and_new(seed, LATER)
     # Two sets of old events, around the turn of an hour: pauses cross it.

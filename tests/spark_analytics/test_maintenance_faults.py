@@ -28,7 +28,7 @@ from tests.spark_analytics.test_rollup import log_of, table_of, totals
 Row = dict[str, Any]
 HOME = Path(__file__).parents[2]
 
-KILLS = 5
+KILLS = 4
 HOURS = timedelta(hours=7)
 RETENTION = Retention(timedelta(minutes=5), timedelta(hours=2), timedelta(days=1), timedelta(hours=3))
 
