@@ -51,7 +51,14 @@ class Small:
             return False
         if name.endswith("_now"):
             return True
-        return sum(_bytes(self._lake.path(table)) for table in below({name})[0]) <= SMALL_BYTES
+        left = SMALL_BYTES
+        for table in below({name})[0]:
+            # Files of older versions included: no more than a hint, and soon found for a lake of many files.
+            for file in self._lake.path(table).rglob("*.parquet"):
+                left -= _bytes(file)
+                if left < 0:
+                    return False
+        return True
 
     def rows(self, name: str) -> pa.Table:
         """All rows of ``name``, in the types that are declared; errors as of :class:`lake.reader.Reader`."""
@@ -80,6 +87,8 @@ def hand_over(session: SparkSession, name: str, rows: pa.Table) -> None:
     session.createDataFrame(rows, from_arrow_schema(rows.schema)).createOrReplaceTempView(name)
 
 
-def _bytes(path: Path) -> int:
-    """Parquet bytes below ``path``, files of older versions included: no more than a hint."""
-    return sum(file.stat().st_size for file in path.rglob("*.parquet"))
+def _bytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # vacuumed meanwhile
+        return 0
