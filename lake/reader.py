@@ -58,7 +58,8 @@ class Reader:
         self._kept: dict[str, tuple[int, ...]] = {}
         self._definitions = Definitions.load(self.root)
         self._connection = _connect()
-        self._serve_anew()
+        self._served: Served | None = None  # made when first asked for: most commands never ask
+        self._given: dict[str, int] = {}
 
     def token(self, *tables: str) -> tuple[int, ...]:
         """The versions of ``tables`` (default: all): equal tokens, equal answers. Costs a directory look-up each."""
@@ -91,7 +92,8 @@ class Reader:
         if definitions != self._definitions:
             self._definitions = definitions
             self._kept.clear()
-            self._serve_anew()
+            self._served = None
+            self._given.clear()
         given = self._serve(set(below(names, SERVED)[1]).intersection(SERVED))
         tables, views = below(names, given)
         for name in tables:
@@ -100,14 +102,12 @@ class Reader:
             if name not in given:
                 self._keep(name, given)
 
-    def _serve_anew(self) -> None:
-        self._served = Served(self.root, self._definitions, to_duckdb)
-        self._given: dict[str, int] = {}
-
     def _serve(self, names: set[str]) -> set[str]:
         """Those of the stages ``names`` that can be served, at their newest; the others have to be worked out."""
-        if names:
-            self._served.refresh()
+        if not names:
+            return set()
+        self._served = self._served or Served(self.root, self._definitions, to_duckdb)
+        self._served.refresh()
         given = set()
         for name in names:
             if (rows := self._served.table(name)) is None:
