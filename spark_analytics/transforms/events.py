@@ -132,5 +132,7 @@ def _micros(column: pa.ChunkedArray) -> tuple[Integers, Flags]:
 def _integers(column: pa.ChunkedArray) -> tuple[Integers, Flags]:
     """The values, 0 where they are null, and which are not."""
     chunk = one_chunk(column)
-    known = np.ones(len(chunk), bool) if chunk.null_count == 0 else chunk.is_valid().to_numpy(zero_copy_only=False)
+    if chunk.null_count == 0:
+        return chunk.to_numpy().astype(np.int64, copy=False), np.ones(len(chunk), bool)
+    known = chunk.is_valid().to_numpy(zero_copy_only=False)
     return pc.fill_null(chunk, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False), known

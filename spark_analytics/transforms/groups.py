@@ -38,14 +38,13 @@ class Groups:
 def encoded(column: pa.ChunkedArray, default: str) -> tuple[Codes, pa.Array]:
     """A column of strings as numbers, and the strings they stand for; null stands for ``default``."""
     encoding = one_chunk(column if pa.types.is_dictionary(column.type) else column.dictionary_encode())
-    numbers = pc.fill_null(encoding.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     values = encoding.dictionary.cast(pa.string())
-    unnamed = numbers < 0
-    if unnamed.any():
-        known = pc.index(values, default).as_py()
-        numbers[unnamed] = known if known >= 0 else len(values)
-        values = values if known >= 0 else pa.concat_arrays([values, pa.array([default])])
-    return Codes(numbers, max(1, len(values))), values
+    if encoding.null_count == 0:
+        return Codes(encoding.indices.to_numpy().astype(np.int64), max(1, len(values))), values
+    known = pc.index(values, default).as_py()
+    if known < 0:
+        known, values = len(values), pa.concat_arrays([values, pa.array([default])])
+    return Codes(pc.fill_null(encoding.indices, known).to_numpy().astype(np.int64), len(values)), values
 
 
 def numbered(columns: tuple[Codes, ...]) -> Groups:
@@ -58,14 +57,16 @@ def numbered(columns: tuple[Codes, ...]) -> Groups:
     if size <= max(_PLACES, _PLACES_A_ROW * len(code)):
         there = np.zeros(size, bool)
         there[code] = True
-        found, of_row = np.flatnonzero(there), (np.cumsum(there) - 1)[code]
+        numbers = np.cumsum(there, dtype=np.int32)
+        found, of_row = np.flatnonzero(there), numbers[code].astype(np.int64) - 1
     else:
-        found, of_row = np.unique(code, return_inverse=True)
+        found, inverse = np.unique(code, return_inverse=True)
+        of_row = inverse.astype(np.int64)
     keys: list[Integers] = []
     for column in reversed(columns):
         found, key = np.divmod(found, column.size)
         keys.append(key)
-    return Groups(of_row.astype(np.int64), tuple(reversed(keys)))
+    return Groups(of_row, tuple(reversed(keys)))
 
 
 def _by_sorting(columns: tuple[Codes, ...]) -> Groups:
