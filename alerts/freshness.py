@@ -13,13 +13,7 @@ from alerts.rules.expression import ENGINE_VIEWS
 from lake.errors import SojournError
 from lake.store import Lake
 
-_NEWEST = """
-SELECT broker, MAX(as_of) AS as_of, MAX(sampled_at) AS sampled_at FROM (
-  SELECT broker, newest_occurred_at AS as_of, CAST(NULL AS TIMESTAMP) AS sampled_at FROM partials
-  UNION ALL
-  SELECT broker, CAST(NULL AS TIMESTAMP) AS as_of, sampled_at FROM queue_samples
-) AS newest GROUP BY broker ORDER BY broker
-"""
+_NEWEST = "SELECT broker, as_of, sampled_at FROM stage_newest ORDER BY broker"
 #: Statistics in the Delta log keep milliseconds.
 _STATISTICS_GRAIN = timedelta(milliseconds=1)
 

@@ -127,7 +127,10 @@ class Outcome:
             goes_on, np.where(runs.since[:count] > 0, runs.since[:count], runs.began[:count]), fold.as_of_us
         )
         work = {
-            f"window_{name}": np.bincount(self._consumers, weights=self._window(name), minlength=count)[:count]
+            # Of no keys at all bincount makes integers, whatever it should have added.
+            f"window_{name}": np.bincount(self._consumers, weights=self._window(name), minlength=count)[:count].astype(
+                float
+            )
             for name in ("enqueued", "finished", "received", "retries", "dead_lettered")
         }
         noisy = np.bincount(self._consumers, weights=self._noisy, minlength=count)[:count].astype(np.int64)

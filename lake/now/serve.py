@@ -12,13 +12,14 @@ import pyarrow as pa
 from lake.definitions import Definitions
 from lake.now.outcome import Outcome
 from lake.now.present import Present
+from lake.tables import TIMESTAMP
 from lake.views import render
 from lake.views.catalogue import SAMPLED_NOW, complete
 from lake.views.model import View
 
 #: The stages that can be served.
-SERVED = ("stage_tenants_now", "stage_concurrency_now", "stage_queues_now", "stage_age_rows_now")
-_QUEUES, _AGES = "stage_queues_now", "stage_age_rows_now"
+SERVED = ("stage_tenants_now", "stage_concurrency_now", "stage_queues_now", "stage_age_rows_now", "stage_newest")
+_QUEUES, _AGES, _NEWEST = "stage_queues_now", "stage_age_rows_now", "stage_newest"
 
 
 class Served:
@@ -54,6 +55,8 @@ class Served:
         if name == _AGES:
             ages = self._present.ages()
             return [] if ages is None else [ages.table()]
+        if name == _NEWEST:
+            return [self._newest()]
         known = {broker: outcome for broker, outcome in self._outcomes.items() if outcome.has_keys}
         if name == _QUEUES:
             return [self._queues()] if self._outcomes else []
@@ -72,6 +75,18 @@ class Served:
             ):
                 limits.setdefault(broker, {})[queue, subscriber] = limit
         return limits
+
+    def _newest(self) -> pa.Table:
+        folds, samples = self._present.folds, self._present.samples.rows
+        sampled = dict(zip(*(column.to_pylist() for column in _maxima(samples, "broker", "sampled_at")), strict=True))
+        events = [fold.as_of_us if fold.state.names else None for fold in folds.values()]
+        return pa.table(
+            {
+                "broker": pa.array(list(folds), pa.string()),
+                "as_of": pa.array(events, pa.timestamp("us")).cast(TIMESTAMP),
+                "sampled_at": pa.array([sampled.get(broker) for broker in folds], TIMESTAMP),
+            }
+        )
 
     def _queues(self) -> pa.Table:
         connection, folds = self._connection, self._present.folds
@@ -95,6 +110,11 @@ class Served:
         for name, sql in self._steps[:-1]:
             connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
         return connection.sql(self._steps[-1][1]).to_arrow_table()
+
+
+def _maxima(rows: pa.Table, by: str, column: str) -> list[pa.ChunkedArray]:
+    grouped = rows.group_by(by).aggregate([(column, "max")])
+    return [grouped.column(by), grouped.column(f"{column}_max")]
 
 
 def _columns(names: tuple[str, ...], rows: Sequence[tuple[str, ...]], kind: pa.DataType) -> pa.Table:

@@ -147,6 +147,7 @@ def _stage(name: str) -> View:
 
 
 _ALL = (
+    _stage("stage_newest"),
     _stage("stage_clock"),
     _stage("stage_levels"),
     _stage("stage_consumers"),

@@ -30,7 +30,7 @@ from tests.reference.lives import without_duplicates
 from tests.reference.partials import add_samples, marks_of, partials_of
 from tests.reference.test_views_duckdb import _fast_folder
 
-SERVED = ("tenant_backlog_now", "concurrency_now", "queue_health_now", "attempt_age_now")
+SERVED = ("tenant_backlog_now", "concurrency_now", "queue_health_now", "attempt_age_now", "stage_newest")
 
 
 def declared(root: Path) -> dict[str, list[Row]]:
