@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from collectors.kafka.connection import connection
 from collectors.transport import LakeBehind
 from collectors.transport.cluster import POSITIONS_CONFIG, Cluster, explained
 from collectors.transport.encode import Encoder, topic
-from collectors.transport.outlet import Outlet
+from collectors.transport.outlet import Outlet, source_of
 from collectors.transport.settings import TransportSettings
 from lake.store import Lake, conform
 from lake.tables import TABLES
@@ -25,8 +24,6 @@ from lake.tables import TABLES
 BRONZE_TABLES = tuple(name for name, spec in TABLES.items() if spec.layer == "bronze")
 
 _LOOK_SECONDS = 0.1
-#: ``source@generation#part``: the source names itself before the last of each.
-_APP_ID = re.compile(r"(.+?)(@[^@#]*)?(#[^@#]*)?", re.DOTALL)
 
 
 class KafkaBronze:
@@ -144,13 +141,6 @@ class KafkaBronze:
     def _renew(self) -> None:
         if self._cluster is not None:
             self._cluster.renew()
-
-
-def source_of(app_id: str) -> str:
-    """The source that ``app_id`` belongs to: without its ``@generation`` and ``#part``."""
-    found = _APP_ID.fullmatch(app_id)
-    assert found is not None
-    return found.group(1)
 
 
 def landed_id(topic_id: str, partition: int) -> str:

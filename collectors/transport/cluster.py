@@ -102,17 +102,19 @@ class Cluster:
         found = future.result(self._timeout)
         return str(found.topic_id), [one.id for one in found.partitions]
 
-    def ends(self, topic: str, partitions: list[int]) -> dict[int, int]:
-        """Partition → the offset behind its last record, those of unfinished transactions included."""
+    def ends(self, topic: str, partitions: list[int], *, committed: bool = False) -> dict[int, int]:
+        """Partition → the offset behind its last record, those of unfinished transactions included.
+
+        ``committed``: the offset below which all is decided, where the first unfinished transaction begins.
+        """
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         wanted = {
             TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for partition in partitions
         }
         deadline = time.monotonic() + self._timeout
         while True:
-            futures = self._admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout
-            )
+            futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=self._timeout)
             try:
                 return {at.partition: int(future.result(self._timeout).offset) for at, future in futures.items()}
             except KafkaException as error:  # a topic that was just made, a leader that has just moved
@@ -121,10 +123,13 @@ class Cluster:
             time.sleep(0.1)
             self.renew()
 
-    def records(self, topic: str, start: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[Any]:
+    def records(
+        self, topic: str, start: Mapping[int, int], ends: Mapping[int, int], *, committed: bool = True
+    ) -> Iterator[Any]:
         """The committed records of ``topic`` from ``start`` up to ``ends`` (partition → offset).
 
-        Waits for transactions that are unfinished; KafkaException when they do not end within the timeout.
+        Waits for transactions that are unfinished; KafkaException when they do not end within the timeout. Not so
+        without ``committed``: then the records are those of unfinished and of aborted transactions, too.
         """
         left = {partition: end for partition, end in ends.items() if end > max(0, start.get(partition, 0))}
         if not left:
@@ -132,7 +137,7 @@ class Cluster:
         own = {
             "group.id": "sojourn-transport",  # never joined, never committed to
             "enable.auto.commit": False,
-            "isolation.level": "read_committed",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 50,
@@ -158,7 +163,10 @@ class Cluster:
                             del left[partition]
                 if left and time.monotonic() > quiet_until:
                     raise KafkaException(
-                        KafkaError(KafkaError._TIMED_OUT, f"{topic} cannot be read to its end: a transaction is open")
+                        KafkaError(
+                            KafkaError._TIMED_OUT,
+                            f"{topic} cannot be read to its end: Kafka is slow, or a transaction is open",
+                        )
                     )
         finally:
             consumer.close()

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from collectors.records import Event, Rejected, events_table, rejected_table
-from collectors.transport.bronze import source_of
 from collectors.transport.encode import Encoder
+from collectors.transport.outlet import source_of
 from lake.store import conform
 from lake.tables import MESSAGE_EVENTS, QUEUE_SAMPLES, REJECTED_RECORDS, TABLES
 from tests.collectors.rows import summary_rows
