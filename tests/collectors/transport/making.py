@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from collectors.transport.bronze import KafkaBronze
+from collectors.transport.cluster import Cluster
 from collectors.transport.settings import TransportSettings
 from lake.store import Lake
 from tests.support.kafka import KafkaServer
@@ -44,3 +45,14 @@ def sent(chosen: TransportSettings, name: str) -> list[dict[str, Any]]:
         return found
     finally:
         consumer.close()
+
+
+def decided(chosen: TransportSettings, name: str) -> bool:
+    """Whether Kafka has written to the topic of table ``name``, and to the positions, how each transaction ended.
+
+    It answers a commit before that. Kafka 4.3 forgets to write it after a crash in between, where all brokers that
+    hold the topic were gone (KAFKA-20734): then its readers wait for ever, and what they wait for nobody can tell.
+    """
+    cluster = Cluster({"bootstrap.servers": chosen.bootstrap}, 5)
+    places = {f"{chosen.prefix}.{name}": list(range(chosen.partitions)), f"{chosen.prefix}.positions": [0]}
+    return all(cluster.ends(*place, committed=True) == cluster.ends(*place) for place in places.items())

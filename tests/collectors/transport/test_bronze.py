@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.bronze import Bronze
@@ -17,15 +19,29 @@ from collectors.receive.ledger import Ledger
 from collectors.receive.polls import PollCount
 from collectors.transport import LakeBehind, chosen_bronze
 from collectors.transport.cluster import Cluster
+from collectors.transport.encode import Encoder
+from collectors.transport.outlet import Outlet
 from collectors.transport.settings import TransportSettings
 from lake.errors import UserError
 from lake.store import Lake
 from spark_analytics.landing.land import landed_id as analytics_landed_id
 from tests.collectors.rows import event_rows, summary_rows
-from tests.collectors.transport.making import bronze, sent, settings
+from tests.collectors.transport.making import bronze, decided, sent, settings
 from tests.support.kafka import PASSWORD, USER, KafkaServer
+from tests.support.waiting import wait_until
 
 EARLY = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def _send_in_the_end(one: Bronze, tenant: str, *, version: int) -> None:
+    """Send as a collector does: again after each lost connection."""
+    for _ in range(30):
+        try:
+            one.append("message_events", event_rows("q", [tenant]), app_id="tap:mq@1", version=version)
+            return
+        except ConnectionLost:
+            continue
+    raise AssertionError("Kafka did not take it")
 
 
 def test_the_lake_itself_is_the_transport_unless_kafka_is_chosen(lake: Lake) -> None:
@@ -107,25 +123,82 @@ def test_what_was_sent_is_not_read_from_the_lake_before_it_is_there(kafka_server
     assert sorted(found) == ["a", "b"]
 
 
-@pytest.mark.xfail(
-    reason="known: what a broker's crash left open may hold the transport back for minutes", strict=False
-)
 def test_kafka_away_is_waited_for_and_what_was_held_is_sent_once(own_kafka_server: KafkaServer, lake: Lake) -> None:
     chosen = settings(own_kafka_server, timeout_seconds=2)
     one = bronze(chosen, lake)
-    one.append("message_events", event_rows("q", ["a"]), app_id="tap:mq@1", version=1)
+    _send_in_the_end(one, "a", version=1)
+    wait_until(lambda: decided(chosen, "message_events"), "the end of the transaction to be written")
     own_kafka_server.kill()
     with pytest.raises(ConnectionLost):
         one.append("message_events", event_rows("q", ["b"]), app_id="tap:mq@1", version=2)
     own_kafka_server.start()
-    for _ in range(15):
-        try:
-            one.append("message_events", event_rows("q", ["b"]), app_id="tap:mq@1", version=2)
-            break
-        except ConnectionLost:
-            continue
+    _send_in_the_end(one, "b", version=2)
     assert one.committed("message_events", "tap:mq@1") == 2
     assert Counter(row["tenant"] for row in sent(chosen, "message_events")) == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("survivor", [True, False], ids=["the sender lives on", "the sender is started again"])
+def test_a_transaction_that_a_crash_of_kafka_left_open_is_undone_and_sent_again(
+    own_kafka_server: KafkaServer, lake: Lake, survivor: bool
+) -> None:
+    chosen = settings(own_kafka_server, timeout_seconds=2)
+    one = bronze(chosen, lake)
+    _send_in_the_end(one, "a", version=1)
+
+    def records_before_a_crash() -> Iterator[tuple[bytes, bytes]]:
+        yield from Encoder().records("message_events", event_rows("q", ["b", "c"]))
+        yield from Encoder().records("message_events", event_rows("p", ["b", "c"]))
+        outlet._produce(f"{chosen.prefix}.positions", b'["message_events", "tap:mq@1"]', b"2")
+        assert outlet._writer.flush(10) == 0  # all are in Kafka's log, and the transaction is open
+        own_kafka_server.kill()
+
+    outlet = one._outlets["tap:mq"]
+    with pytest.raises(KafkaException):
+        outlet.send(f"{chosen.prefix}.message_events", records_before_a_crash(), "message_events", {"tap:mq@1": 2})
+    own_kafka_server.start()
+    assert not decided(chosen, "message_events")
+    if not survivor:
+        one = bronze(chosen, lake)
+    _send_in_the_end(one, "b", version=2)
+    assert one.committed("message_events", "tap:mq@1") == 2
+    assert bronze(settings(own_kafka_server, prefix=chosen.prefix), lake).committed("message_events", "tap:mq@1") == 2
+    assert Counter(row["tenant"] for row in sent(chosen, "message_events")) == {"a": 1, "b": 1}
+
+
+def test_a_new_producer_may_take_longer_than_the_timeout(kafka_server: KafkaServer) -> None:
+    config = {"bootstrap.servers": kafka_server.bootstrap}
+    outlet = Outlet("tap:mq", settings(kafka_server).prefix, Cluster(config, 5), config, timeout=0.01)
+
+    def alone() -> bool:
+        try:
+            outlet._be_alone()
+        except KafkaException:
+            return False
+        return True
+
+    assert not alone()
+    wait_until(alone, "Kafka to give the producer its number")
+
+
+def test_an_open_transaction_of_one_source_holds_back_only_what_may_be_its_end(
+    kafka_server: KafkaServer, lake: Lake
+) -> None:
+    chosen = settings(kafka_server)
+    one = bronze(chosen, lake)
+    one.append("message_events", event_rows("q", ["a"]), app_id="tap:mq@1", version=1)
+    other = Producer({"bootstrap.servers": chosen.bootstrap, "transactional.id": f"{chosen.prefix}.tap:other"})
+    other.init_transactions(20)
+    other.begin_transaction()
+    other.produce(f"{chosen.prefix}.positions", b"9", b'["message_events", "tap:other@1"]')
+    assert other.flush(20) == 0
+    second = bronze(chosen, lake)
+    assert second.append("message_events", event_rows("q", ["b"]), app_id="tap:mq@1", version=2)
+    with pytest.raises(ConnectionLost, match="open"):  # what the second wrote lies behind the open transaction
+        bronze(chosen.model_copy(update={"timeout_seconds": 2}), lake).committed("message_events", "tap:mq@1")
+    other.abort_transaction(20)
+    third = bronze(chosen, lake)
+    assert third.committed("message_events", "tap:mq@1") == 2
+    assert third.committed("message_events", "tap:other@1") is None
 
 
 def test_a_kafka_that_hangs_is_lost_and_found_again(own_kafka_server: KafkaServer, lake: Lake) -> None:
