@@ -80,7 +80,10 @@ class Shell:
                     break
                 print(self._command(*text.rstrip(";").split()))
             elif text:
-                self._ask(text)
+                try:
+                    self._ask(text)
+                except KeyboardInterrupt:  # in the moment before the statement is waited for
+                    print("cancelled")
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _command(self, name: str, *words: str) -> str:
