@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.now.cells import summed
+from lake.now.cells import run_starts, summed
 from lake.now.levels import padded
 from lake.now.lived import numbered
 from lake.tables import AGE_KINDS, HISTOGRAM
@@ -123,7 +123,7 @@ class Ages:
         """Put the rows ``order``, each of the slot ``newest[group]``, into their slots; added to it where it joins."""
         if len(order) == 0:
             return
-        firsts = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
+        firsts = run_starts(group)
         slots, joining = newest[group[firsts]], joins[group[firsts]]
         values = {
             value: pc.fill_null(rows.column(f"{kind}_age_{value}"), 0).to_numpy()[order] for value in _VALUES[:-1]
@@ -244,5 +244,5 @@ def _first_of(order: Array, group: Array) -> Array:
     """For each of ``order`` the first one of its group; groups stand together."""
     if len(order) == 0:
         return order
-    firsts = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
+    firsts = run_starts(group)
     return np.repeat(order[firsts], np.diff(np.concatenate((firsts, [len(order)]))))

@@ -17,13 +17,18 @@ _SHIFT = 39
 MOST_KEYS = 1 << (62 - _SHIFT)
 
 
+def run_starts(ordered: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Where runs of equal values begin in ``ordered``, which holds at least one."""
+    return np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+
+
 def summed(codes: Integers, amounts: Integers) -> tuple[Integers, Integers]:
     """Amounts added up by code: the distinct codes in order, and their sums."""
     if len(codes) == 0:
         return codes, amounts
     order = np.argsort(codes, kind="stable")
     codes, amounts = codes[order], amounts[order]
-    starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+    starts = run_starts(codes)
     return codes[starts], np.add.reduceat(amounts, starts)
 
 

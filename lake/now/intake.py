@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lake.now.cells import NONE, Integers, code_of, summed
+from lake.now.cells import NONE, Integers, code_of, run_starts, summed
 from lake.now.lived import Consumers, ConsumersChanged, Lived, Name
 from lake.now.reading import Reading
 from lake.now.state import State
@@ -23,7 +24,7 @@ class TooLate(Exception):
     """Rows for a time that can no longer be taken back, or levels that changed under the window: fold all anew."""
 
 
-class Intake:
+class Intake(ABC):
     """The steps of one broker that are not taken yet, by second, and who its consumers are."""
 
     def __init__(self, consumers: Consumers) -> None:
@@ -36,14 +37,14 @@ class Intake:
         self._samples: dict[int, list[Reading]] = {}
         self._others: dict[Name, tuple[int, ...]] = {}
 
+    @abstractmethod
     def _take_back(self, second: int) -> None:
         """Undo every step from ``second`` on: something came for it."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def now_second(self) -> int:
         """The second of data time."""
-        raise NotImplementedError
 
     def add(self, lived: Lived) -> None:
         """Rows of partials. Raises ConsumersChanged, TooLate; the fold is then of no use any more."""
@@ -173,5 +174,5 @@ def _bounds(ordered: Array) -> Iterable[tuple[int, int]]:
     """Where runs of equal values begin and end."""
     if len(ordered) == 0:
         return []
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    starts = run_starts(ordered)
     return zip(starts.tolist(), [*starts[1:].tolist(), len(ordered)], strict=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.now.cells import NONE
+from lake.now.cells import NONE, run_starts
 from lake.now.expression import compiled
 from lake.now.fold import MODE_NAMES, Fold
 from lake.now.levels import NOISY, then
@@ -196,7 +196,7 @@ class Outcome:
         order = np.argsort(codes)
         codes, so_far = codes[order], np.cumsum(counts[order], dtype=np.int64)
         keys = codes >> _BUCKET_SHIFT
-        starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+        starts = run_starts(keys)
         ends = np.concatenate((starts[1:], [len(keys)])) - 1
         before = np.concatenate(([0], so_far[ends[:-1]]))
         totals = so_far[ends] - before

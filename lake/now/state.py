@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.now.cells import MOST_KEYS, NONE, Integers, OpenCells
+from lake.now.cells import MOST_KEYS, NONE, Integers, OpenCells, run_starts
 from lake.now.expression import compiled
 from lake.now.levels import NOISY, QUIET, SILENT, padded
 from lake.now.lived import Name
@@ -155,7 +155,7 @@ class State:
         if self._by_consumer is None:
             order = np.argsort(self.consumer_of[: len(self.names)], kind="stable")
             sorted_ = self.consumer_of[order]
-            starts = np.flatnonzero(np.concatenate(([True], sorted_[1:] != sorted_[:-1])))
+            starts = run_starts(sorted_)
             self._by_consumer = order, starts, sorted_[starts]
         order, starts, consumers = self._by_consumer
         oldest = self.oldest if only is None else np.where(only, self.oldest[: len(self.names)], NONE)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lake.now.cells import Integers, summed
+from lake.now.cells import Integers, run_starts, summed
 
 Array = npt.NDArray[Any]
 
@@ -61,7 +61,7 @@ class Step:
         keys, counts, work, wide, told = (np.concatenate(column) for column in zip(*self.chunks, strict=True))
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
-        starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+        starts = run_starts(keys)
         merged = (
             keys[starts],
             np.add.reduceat(counts[order], starts, axis=0, dtype=np.int32),

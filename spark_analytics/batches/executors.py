@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lake.store import MOST_TRIES
 from lake.tables import TABLES
 from spark_analytics.batches.flows import FLOWS, Flow
-from spark_analytics.batches.read import PIECE_BYTES, PIECE_ROWS
+from spark_analytics.batches.read import put_together
 
 log = logging.getLogger(__name__)
 
@@ -56,23 +56,10 @@ def _append(rows: DataFrame, place: Path, app_id: str, version: int) -> None:
 def _compute(flow: str, batches: Batches) -> Batches:
     """What an executor does with its share."""
     chosen = FLOWS[flow]
-    for piece in _pieces(batches):
+    # Spark makes small batches.
+    for piece in put_together(pa.Table.from_batches([batch]) for batch in batches):
         for table, rows in chosen.compute(piece).items():
             yield from _tagged(table, rows, chosen.writes)
-
-
-def _pieces(batches: Batches) -> Iterator[pa.Table]:
-    """Batches, of which Spark makes small ones, put together as :func:`spark_analytics.batches.read.pieces` does."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= PIECE_ROWS or size >= PIECE_BYTES:
-            yield pa.Table.from_batches(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def _tagged(table: str, rows: pa.Table, tables: tuple[str, ...]) -> Batches:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,15 +22,19 @@ def pieces(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     Columns whose type is a dictionary are read as one: names of queues repeat, and are never spelt out. Columns that a
     file lacks, because it was written before they were added, are null. UserError for a file that cannot be read.
     """
+    return put_together(part for path in paths for part in _parts(path, schema))
+
+
+def put_together(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """``parts`` in pieces of at least PIECE_ROWS rows or PIECE_BYTES, but for the last."""
     held: list[pa.Table] = []
     rows = size = 0
-    for path in paths:
-        for part in _parts(path, schema):
-            held.append(part)
-            rows, size = rows + part.num_rows, size + part.nbytes
-            if rows >= PIECE_ROWS or size >= PIECE_BYTES:
-                yield pa.concat_tables(held)
-                held, rows, size = [], 0, 0
+    for part in parts:
+        held.append(part)
+        rows, size = rows + part.num_rows, size + part.nbytes
+        if rows >= PIECE_ROWS or size >= PIECE_BYTES:
+            yield pa.concat_tables(held)
+            held, rows, size = [], 0, 0
     if held:
         yield pa.concat_tables(held)
 
