@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
+import termios
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -68,23 +71,41 @@ class Shell:
     def run(self) -> None:
         """Until Ctrl-D or ``\\q``. A statement that fails is told in one line, and the prompt comes back."""
         print("Spark SQL over the lake. \\? for help, \\d for what there is, Ctrl-D to leave.")
+        with _typed_ahead(sys.stdin.fileno()):
+            self._until_left()
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def _until_left(self) -> None:
         while True:
             try:
-                text = self._prompt.prompt().strip()
-            except KeyboardInterrupt:
-                continue  # what was typed is dropped
-            except EOFError:
-                break
-            if text.startswith("\\"):
+                text = self._typed()
                 if text.rstrip(";") in ("\\q", "\\quit", "\\exit"):
-                    break
-                print(self._command(*text.rstrip(";").split()))
-            elif text:
-                try:
+                    return
+                if text.startswith("\\"):
+                    print(self._command(*text.rstrip(";").split()))
+                elif text:
                     self._ask(text)
-                except KeyboardInterrupt:  # in the moment before the statement is waited for
-                    print("cancelled")
-        self._worker.shutdown(wait=False, cancel_futures=True)
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                print("cancelled")
+
+    def _typed(self) -> str:
+        """What is typed until it is complete; nothing if Ctrl-C drops it.
+
+        KeyboardInterrupt: Ctrl-C came when the prompt had just given the keyboard back; it is for the statement.
+        """
+        late = threading.Event()
+        before = signal.signal(signal.SIGINT, lambda *_: late.set())
+        try:
+            text = self._prompt.prompt(handle_sigint=False).strip()
+        except KeyboardInterrupt:
+            text = ""
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if late.is_set():
+            raise KeyboardInterrupt
+        return text
 
     def _command(self, name: str, *words: str) -> str:
         if name == "\\d":
@@ -108,9 +129,6 @@ class Shell:
             except SojournError as error:
                 print(f"error: {' '.join(str(error).split())}")
                 return
-            except KeyboardInterrupt:
-                print("cancelled")
-                return
             if self._timing:
                 print(f"{time.monotonic() - started:.2f} s")
 
@@ -124,6 +142,22 @@ class Shell:
                 threading.Thread(target=_insist, args=(self._answering, answer), daemon=True).start()
                 _wait_over(answer)
             raise
+
+
+@contextmanager
+def _typed_ahead(terminal: int) -> Iterator[None]:
+    """Between two prompts, keep each key for the next one: neither shown twice nor, like Ctrl-D, eaten by the terminal.
+
+    Ctrl-C is a signal still.
+    """
+    before = termios.tcgetattr(terminal)
+    kept = termios.tcgetattr(terminal)
+    kept[3] &= ~(termios.ICANON | termios.ECHO)
+    termios.tcsetattr(terminal, termios.TCSADRAIN, kept)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 def _wait(answer: Future[Answer]) -> Answer:

@@ -49,6 +49,13 @@ class Terminal:
         seen, self._unread = self._unread[: found + len(wanted)], self._unread[found + len(wanted) :]
         return seen.decode(errors="replace")
 
+    def until_keys_are_signals(self, timeout: float = 100) -> None:
+        """Until Ctrl-C is a signal to the program and not a key that it reads: what a person sees as "it works"."""
+        deadline = time.monotonic() + timeout
+        while not termios.tcgetattr(self._side)[3] & termios.ISIG:
+            assert time.monotonic() < deadline, "the program reads keys still"
+            time.sleep(0.02)
+
     def exit_code(self, timeout: float = 60) -> int:
         """The exit code, once the program has ended."""
         return self._process.wait(timeout)
