@@ -165,6 +165,21 @@ MARKS = TableSpec(
     ),
 )
 
+#: Stretches of message_events that the analysis left out for now, to read the newest first. A gap is open from its row
+#: with ``open`` until there is one without: as long, sums over all that ever happened lack what is in it.
+GAPS = TableSpec(
+    "gaps",
+    "gold",
+    _schema(
+        ("gap_id", pa.string(), REQUIRED),
+        ("at", TIMESTAMP, REQUIRED),  # wall clock
+        ("open", pa.bool_(), REQUIRED),
+        ("first_version", pa.int64(), REQUIRED),  # versions of message_events, both of them in the gap
+        ("last_version", pa.int64(), REQUIRED),
+        ("events", pa.int64()),  # rows in it, where the log tells
+    ),
+)
+
 REJECTED_RECORDS = TableSpec(
     "rejected_records",
     "bronze",
@@ -250,6 +265,7 @@ TABLES: dict[str, TableSpec] = {
         REJECTED_RECORDS,
         PARTIALS,
         MARKS,
+        GAPS,
         ALERT_TRANSITIONS,
         DELIVERIES,
         ACTIONS,
