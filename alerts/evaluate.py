@@ -16,6 +16,7 @@ from alerts.rules.expression import VALUE
 from alerts.rules.model import NoData, Rule
 from alerts.state import Row, RuleError, Tracked, Transition, resume, step
 from lake.errors import SojournError
+from lake.views import below
 
 Query = Callable[[str], pa.Table]
 
@@ -26,11 +27,13 @@ class Freshness:
 
     ``as_of`` is the newest event in gold, ``watermark`` the instant up to which nothing is missing: the same, or the
     newest sample where all events are in and the queues are simply idle. ``stale``: the wall clock has left it behind.
+    Unless ``complete``, the newest is read before what came earlier: levels, such as a backlog, are unknown.
     """
 
     as_of: datetime | None
     watermark: datetime | None
     stale: bool
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,8 @@ def evaluate(
             memory = replace(memory, alerts=resume(memory.alerts, time - memory.evaluated_to), restored=False)
         if not stale:
             rows = rows_of(query(rule.expr), rule, identities)
-            alerts, transitions = step(memory.alerts, rows, rule, time)
+            keep = not freshness.complete and reads_levels(rule)
+            alerts, transitions = step(memory.alerts, rows, rule, time, keep_firing=keep)
         elif rule.no_data is NoData.OK:
             alerts, transitions = step(memory.alerts, [], rule, time)
         else:
@@ -99,6 +103,11 @@ def evaluate(
 def reads_lake(rule: Rule) -> bool:
     """Whether the rule looks at data that can grow stale."""
     return any(name not in ("data_freshness", "rule_health") for name in rule.tables)
+
+
+def reads_levels(rule: Rule) -> bool:
+    """Whether the rule looks at levels, which are unknown while history is incomplete."""
+    return "stage_history" in below(rule.tables)[1]
 
 
 def rows_of(table: pa.Table, rule: Rule, identities: Identities) -> list[Row]:

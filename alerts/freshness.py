@@ -14,6 +14,7 @@ from lake.errors import SojournError
 from lake.store import Lake
 
 _NEWEST = "SELECT broker, as_of, sampled_at FROM stage_newest ORDER BY broker"
+_COMPLETE = "SELECT complete FROM stage_history"
 #: Statistics in the Delta log keep milliseconds.
 _STATISTICS_GRAIN = timedelta(milliseconds=1)
 
@@ -45,7 +46,9 @@ class FreshnessProbe:
             table.append({"broker": row["broker"], "as_of": reached, "age_seconds": age, "stale": stale})
         reached_all = max((row["as_of"] for row in table if row["as_of"]), default=None)
         stale = reached_all is None or now - reached_all > self._stale_after
-        return Freshness(as_of, reached_all, stale), pa.Table.from_pylist(table, schema=ENGINE_VIEWS["data_freshness"])
+        [history] = query(_COMPLETE).to_pylist()
+        freshness = Freshness(as_of, reached_all, stale, history["complete"])
+        return freshness, pa.Table.from_pylist(table, schema=ENGINE_VIEWS["data_freshness"])
 
     def _gold_is_complete(self, as_of: datetime | None) -> bool:
         """Whether no event in bronze is newer than gold, by the statistics in the Delta log: no data is read."""

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.05
 EXPORT_SECONDS = 0.5
 #: The tables whose growth can change what a rule sees.
-WATCHED = ("partials", "marks", "queue_samples")
+WATCHED = ("partials", "marks", "gaps", "queue_samples")
 
 
 def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once: bool) -> None:

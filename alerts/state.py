@@ -59,9 +59,11 @@ Alerts = Mapping[str, Tracked]  # by fingerprint
 
 
 def step(
-    previous: Alerts, rows: Sequence[Row], rule: Rule, now: datetime
+    previous: Alerts, rows: Sequence[Row], rule: Rule, now: datetime, *, keep_firing: bool = False
 ) -> tuple[dict[str, Tracked], list[Transition]]:
     """The alerts of ``rule`` after an evaluation at ``now`` returned ``rows``, and what changed.
+
+    With ``keep_firing`` the lack of a row says nothing: what fires stays as it is.
 
     Raises RuleError, and changes nothing, if two rows have the same labels or there are more than the rule's limit.
     """
@@ -78,7 +80,11 @@ def step(
         if transition:
             transitions.append(transition)
     for fingerprint, known in previous.items():
-        if fingerprint not in current:
+        if fingerprint in current:
+            continue
+        if keep_firing and known.alert.state.is_firing:
+            current[fingerprint] = known
+        else:
             kept, transition = _unmatched(known, rule, now)
             if kept:
                 current[fingerprint] = kept

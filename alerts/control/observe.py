@@ -36,7 +36,8 @@ def observe(query: Query, targets: Iterable[Target], now: datetime, recent_secon
     observations = {}
     for target in targets:
         queue = (target.broker, target.queue)
-        if tenants.get(queue) and health.get(queue):
+        backlogs = [row["backlog"] for row in tenants.get(queue, ())]
+        if backlogs and None not in backlogs and health.get(queue):  # unknown while history is incomplete
             observations[target] = _observation(tenants[queue], health[queue], arrivals.get(target, 0.0), now)
     return observations
 

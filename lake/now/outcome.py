@@ -78,6 +78,7 @@ class Outcome:
             {
                 **self._names(keys),
                 **self._clock(keys),
+                "at_second": np.full(len(keys), self._fold.now_second, np.int64),
                 "backlog": self._tenants[keys, BACKLOG],
                 "in_flight": self._tenants[keys, IN_FLIGHT],
                 "ready": self._tenants[keys, READY],

@@ -32,12 +32,18 @@ def _age_of(second: str) -> str:
 
 
 _DRAIN_STATE = (
-    "CASE WHEN backlog = 0 THEN 'idle' WHEN completion_rate = 0 THEN 'stalled' "
+    "CASE WHEN backlog IS NULL THEN NULL WHEN backlog = 0 THEN 'idle' WHEN completion_rate = 0 THEN 'stalled' "
     "WHEN arrival_rate >= completion_rate THEN 'growing' ELSE 'draining' END"
 )
 _DRAIN_ETA = (
     "CASE WHEN backlog > 0 AND completion_rate > arrival_rate "
     "THEN CAST(backlog AS DOUBLE) / (completion_rate - arrival_rate) END"
+)
+
+#: How far events can be trusted: what they said was there when the broker told what it had, by that.
+_COVERAGE = (
+    "CASE WHEN there > 0 THEN CAST(backlog_when_sampled AS DOUBLE) / CAST(there AS DOUBLE) "
+    "WHEN there = 0 AND backlog_when_sampled = 0 THEN CAST(1 AS DOUBLE) END"
 )
 
 # Without events: how what the broker holds changed from sample to sample, and what was acknowledged if it says so.
@@ -100,6 +106,7 @@ FORMULAS = {
     "window_seconds": _window_seconds("", "first_second"),
     "queue_window_seconds": _window_seconds("s.", "f.first_second"),
     "now_window_seconds": _window_seconds("q.", "q.first_second"),
+    "coverage": _COVERAGE,
     "drain_state": _DRAIN_STATE,
     "drain_eta": _DRAIN_ETA,
     "sampled_drain_state": _SAMPLED_DRAIN_STATE,
@@ -147,6 +154,8 @@ def _stage(name: str) -> View:
 
 
 _ALL = (
+    _view("open_gaps", "open_gaps", columns.OPEN_GAPS),
+    _stage("stage_history"),
     _stage("stage_newest"),
     _stage("stage_clock"),
     _stage("stage_levels"),
@@ -176,9 +185,19 @@ _ALL = (
     _view("stage_concurrency_now", "states_of_concurrency", instants=_NOW),
     _view("stage_queues_now", "states_of_queues", instants=_NOW),
     _view(
-        "tenant_backlog", "tenant_backlog", columns.TENANT_BACKLOG, states=_changed("tenants", oldest="stage_oldest")
+        "tenant_backlog",
+        "tenant_backlog",
+        columns.TENANT_BACKLOG,
+        states=_changed("tenants", oldest="stage_oldest"),
+        queues="stage_modes",
     ),
-    _view("tenant_backlog_now", "tenant_backlog", columns.TENANT_BACKLOG, states="SELECT * FROM stage_tenants_now"),
+    _view(
+        "tenant_backlog_now",
+        "tenant_backlog",
+        columns.TENANT_BACKLOG,
+        states="SELECT * FROM stage_tenants_now",
+        queues="stage_queues_now",
+    ),
     _view("concurrency", "concurrency", columns.CONCURRENCY, states=_changed("concurrency")),
     _view("concurrency_now", "concurrency", columns.CONCURRENCY, states="SELECT * FROM stage_concurrency_now"),
     _view("queue_health", "queue_health", columns.QUEUE_HEALTH, states=_changed("queues")),

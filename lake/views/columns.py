@@ -64,6 +64,15 @@ TENANT_BACKLOG = (
     Column("share", "DOUBLE", "", "part of the queue's backlog that is this tenant's"),
     Column("noisy", "BOOLEAN", "", "takes more than its fair share while others wait (the rule of SQS fair queues)"),
     *_DRAIN,
+    Column(
+        "coverage", "DOUBLE", "", "the queue's: how far its events can be trusted; null = the broker's depth is unknown"
+    ),
+    Column(
+        "reconciled_backlog",
+        "BIGINT",
+        "messages",
+        "backlog ÷ coverage where coverage is below 1, so that tenants together have the broker's depth; else backlog",
+    ),
 )
 
 CONCURRENCY = (
@@ -141,4 +150,10 @@ LIMITS = (
     Column("reason", "STRING", "", "why"),
     Column("action_id", "STRING", "", "the journal's row"),
     Column("at", "TIMESTAMP", "", "when it was decided"),
+)
+
+OPEN_GAPS = (
+    Column("gap_id", "STRING", "", "one stretch of events that the analysis put off, to read the newest first"),
+    Column("since", "TIMESTAMP", "", "when it was put off; until it is read, levels – backlog, in flight … – are null"),
+    Column("events", "BIGINT", "events", "how many are in it; null = unknown"),
 )

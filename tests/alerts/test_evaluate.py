@@ -133,6 +133,24 @@ def test_a_restart_restores_firing_and_its_downtime_does_not_count() -> None:
     assert [a.state for a in fired.evaluation.alerts] == [AlertState.FIRING]
 
 
+PARTIAL = replace(FRESH, complete=False)
+
+
+def test_while_history_is_incomplete_what_fires_stays_and_what_matches_fires() -> None:
+    memory = run(ONE).memory
+    both = run(table(queue=["mails"], value=[4]), memory=memory, freshness=PARTIAL)
+    assert [t.to_state for t in both.transitions] == [AlertState.FIRING]
+    assert len(both.memory.alerts) == 2
+    assert [t.to_state for t in run(NONE, memory=both.memory).transitions] == [AlertState.INACTIVE] * 2
+
+
+def test_incomplete_history_keeps_no_alert_that_does_not_rest_on_levels_and_none_that_is_pending() -> None:
+    ages = replace(RULE, tables=frozenset({"attempt_age"}))
+    assert run(NONE, rule=ages, memory=run(ONE, rule=ages).memory, freshness=PARTIAL).memory.alerts == {}
+    waits = replace(RULE, hold=timedelta(seconds=10))
+    assert run(NONE, rule=waits, memory=run(ONE, rule=waits).memory, freshness=PARTIAL).memory.alerts == {}
+
+
 def test_rules_about_staleness_itself_are_evaluated_on_stale_data() -> None:
     rule = replace(RULE, tables=frozenset({"data_freshness"}))
     outcome = run(table(broker=["nats"], value=[99.0]), rule=rule, freshness=STALE)

@@ -98,7 +98,15 @@ def test_group_and_name_identify_a_rule(tmp_path: Path) -> None:
 def test_the_built_in_rules_are_valid_and_each_has_a_runbook_and_a_test_beside_it() -> None:
     names = {rule.name for rule in check([], builtin=True)}
     assert names >= {"NoisyTenant", "QueueBacklogged", "QueueStalled", "BacklogGrowing", "FirstAttemptAgeHigh"}
-    assert names >= {"DeadLetters", "ConsumerSaturated", "LowCoverage", "StaleData", "RuleFailing", "Watchdog"}
+    assert names >= {
+        "DeadLetters",
+        "ConsumerSaturated",
+        "LowCoverage",
+        "StaleData",
+        "RuleFailing",
+        "HistoryIncomplete",
+        "Watchdog",
+    }
     for file in rule_files([BUILTIN]):
         runbook = file.with_suffix(".md").read_text()
         assert file.with_name(f"{file.stem}_test.yml").is_file()

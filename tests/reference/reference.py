@@ -189,6 +189,8 @@ class Reference(Sampled):
             "share": state["backlog"] / whole if whole else None,
             "noisy": self._noisy(key, second),
             **self._drain(state["backlog"], arrivals, completions),
+            "coverage": (coverage := self._coverage(key.queue, second)),
+            "reconciled_backlog": _reconciled(state["backlog"], coverage),
         }
 
     def concurrency(self, *, now: bool = False) -> list[Row]:
@@ -334,3 +336,10 @@ class Reference(Sampled):
             for (queue, tenant, kind, second), ages in sorted(buckets.items())
             if not now or newest[queue, tenant, kind] == second
         ]
+
+
+def _reconciled(backlog: int, coverage: float | None) -> int | None:
+    """The backlog as the broker's depth has it, if every tenant's messages are seen as well as any other's."""
+    if not coverage:
+        return None
+    return backlog if coverage >= 1 else math.floor(backlog / coverage + 0.5)

@@ -1,11 +1,13 @@
 WITH measured AS (
   SELECT
-    i.*,
+    i.* EXCEPT (in_flight),
+    CASE WHEN h.complete THEN i.in_flight END AS in_flight,
     i.window_received / i.window_seconds AS start_rate,
     CASE
       WHEN i.window_processing_count > 0 THEN i.window_processing_sum / CAST(i.window_processing_count AS DOUBLE)
     END AS mean_processing_seconds
   FROM ($states) AS i
+  CROSS JOIN stage_history AS h
 )
 SELECT
   timestamp_micros(as_of_us) AS as_of,

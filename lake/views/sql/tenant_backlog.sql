@@ -1,9 +1,21 @@
-WITH rates AS (
+WITH covered AS (
+  SELECT broker, queue, subscriber, at_second, $coverage AS coverage
+  FROM $queues
+),
+rates AS (
   SELECT
-    i.*,
+    i.* EXCEPT (backlog, in_flight, ready, noisy),
+    CASE WHEN h.complete THEN i.backlog END AS backlog,
+    CASE WHEN h.complete THEN i.in_flight END AS in_flight,
+    CASE WHEN h.complete THEN i.ready END AS ready,
+    CASE WHEN h.complete THEN i.noisy END AS noisy,
+    CASE WHEN h.complete THEN c.coverage END AS coverage,
     i.window_enqueued / i.window_seconds AS arrival_rate,
     i.window_finished / i.window_seconds AS completion_rate
   FROM ($states) AS i
+  CROSS JOIN stage_history AS h
+  LEFT JOIN covered AS c
+    ON c.broker = i.broker AND c.queue = i.queue AND c.subscriber = i.subscriber AND c.at_second = i.at_second
 )
 SELECT
   timestamp_micros(as_of_us) AS as_of,
@@ -23,5 +35,11 @@ SELECT
   CASE WHEN queue_backlog > 0 THEN CAST(backlog AS DOUBLE) / CAST(queue_backlog AS DOUBLE) END AS share,
   noisy,
   $drain_state AS drain_state,
-  $drain_eta AS drain_eta_seconds
+  $drain_eta AS drain_eta_seconds,
+  coverage,
+  -- Nobody knows whose the rest is: each tenant's part is taken to be seen as well as any other's.
+  CASE
+    WHEN coverage >= 1 THEN backlog
+    WHEN coverage > 0 THEN CAST(FLOOR(CAST(backlog AS DOUBLE) / coverage + CAST(0.5 AS DOUBLE)) AS BIGINT)
+  END AS reconciled_backlog
 FROM rates
