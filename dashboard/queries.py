@@ -32,6 +32,7 @@ LIMIT {_MOST_NOISY}
 """
 ALERT_STATES = "SELECT * FROM alert_states"
 LIMITS = "SELECT * FROM limits"
+OPEN_GAPS = "SELECT MIN(since) AS since, CAST(SUM(events) AS BIGINT) AS events FROM open_gaps HAVING COUNT(*) > 0"
 
 
 def noisy_since(rows: Iterable[Row]) -> str:

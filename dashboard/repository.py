@@ -80,6 +80,11 @@ class Repository:
         """``limits``: what is in force."""
         return self._rows(queries.LIMITS)
 
+    def put_off(self) -> Row | None:
+        """What the analysis has put off to read the newest first (since, events); None where history is complete."""
+        rows = self._rows(queries.OPEN_GAPS)
+        return rows[0] if rows else None
+
     def history_bounds(self, key: QueueKey) -> tuple[datetime, datetime]:
         """From when and until when the histories below go; the end moves on at their pace."""
         (row,) = self._past(queries.bounds(key))

@@ -7,7 +7,6 @@ from html import escape
 from urllib.parse import quote
 
 from dashboard.services.alerting import AlertCard, Happening, LimitCard, severity_rank
-from dashboard.services.freshness import Freshness, Level
 from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
 from dashboard.services.queue import TenantLine
 from dashboard.services.say import UNKNOWN
@@ -33,13 +32,12 @@ def style_sheet() -> str:
     return f"<style>{style()}</style>"
 
 
-def banner(fresh: Freshness) -> str:
-    """The age of the data, loud; announced by screen readers when it appears."""
-    quiet = fresh.level is Level.QUIET
+def banner(title: str, reason: str, *, quiet: bool) -> str:
+    """What must be known before anything below is read, loud; announced by screen readers when it appears."""
     sign = "◆" if quiet else "▲"
     return (
         f'<div class="sj"><div class="sj-banner{" quiet" if quiet else ""}" role="{"status" if quiet else "alert"}">'
-        f"<strong>{sign} {escape(fresh.title)}</strong>{_code(fresh.reason)}</div></div>"
+        f"<strong>{sign} {escape(title)}</strong>{_code(reason)}</div></div>"
     )
 
 

@@ -102,6 +102,8 @@ def _tenants(lake: Repository, key: QueueKey, total: Row | None) -> None:
         st.html(markup.section("Tenants", "Unknown: no message event of this queue has been seen."))
         return
     caption = f"Noisy first, then by backlog; rates are means over the last {lake.definitions.window_seconds} s."
+    if any("≈" in line.backlog for line in lines):
+        caption += " ≈: what the broker's own count makes of it, as events cover only part of the queue."
     st.html(markup.section("Tenants") + markup.tenants(lines, caption))
 
 
@@ -130,6 +132,9 @@ def _charts(past: History) -> None:
 
 
 def _backlog(past: History, noisy: list[str]) -> None:
+    if past.lake.put_off() is not None:
+        st.html(markup.section("Backlog by tenant", "Unknown until the events of before are read."))
+        return
     changes = past.lake.backlog_changes(past.key, past.span, series.TOP)
     curves = series.levels(past.span, changes, "backlog", by="tenant", known_from=past.since)
     figure = figures.backlog(past.span, curves, noisy, past.marks)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from dashboard.services.say import clock, duration
+from dashboard.services.keys import Row
+from dashboard.services.say import clock, count, duration
 
 
 class Level(Enum):
@@ -83,3 +84,13 @@ def _reason(broker: str, beats: Heartbeats, now: datetime, limit: float) -> tupl
         f"Collectors are alive (last reading {duration(max(1, round(collected)))} ago): nobody sends, or events are "
         "not seen. Compare with the broker's own depth below."
     )
+
+
+def incomplete(gap: Row, now: datetime) -> tuple[str, str]:
+    """Title and reason of the banner while events from before ``gap`` (since, events) opened are still being read."""
+    what = "Earlier events" if gap["events"] is None else f"{count(gap['events'])} earlier events"
+    reason = (
+        f"The analysis was away, and since {clock(gap['since'], now, seconds=True)} UTC it reads the newest first. "
+        "Ages, rates and the broker's own counts are right already; alerts on backlogs stay as they are."
+    )
+    return f"{what} are still being read: backlogs are unknown until then.", reason

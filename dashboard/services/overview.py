@@ -115,7 +115,7 @@ def verdict(row: Row, alerts: Sequence[AlertCard]) -> Verdict:
     firing = [alert for alert in alerts if alert.firing]
     if any(severity_rank(alert.severity) < severity_rank("info") for alert in firing):
         return Verdict.ACT
-    if row["mode"] is None and row["drain_state"] is None:
+    if row["mode"] is None and row["drain_state"] != "stalled":
         return Verdict.FINE if _empty_by_count(row) else Verdict.UNKNOWN
     if row["mode"] == "backlogged":
         return Verdict.WATCH if row["drain_state"] == "draining" else Verdict.ACT
@@ -158,6 +158,8 @@ def drain_sentence(backlog: float | None, total: Row, row: Row, now: datetime) -
         if _empty_by_count(row):
             return "nothing waits, by the broker's own count"
         held = "its depth is unknown too" if row["depth"] is None else f"the broker counts {messages(row['depth'])}"
+        if total:
+            return f"earlier events are still being read, so backlog and drain are {UNKNOWN}; {held}"
         return f"no message events are seen, so tenants, ages and drain are {UNKNOWN}; {held}"
     arrivals, leaving = total.get("arrival_rate"), total.get("completion_rate")
     gain = arrivals - leaving if arrivals is not None and leaving is not None else None
@@ -231,7 +233,7 @@ def _flow(total: Row) -> str:
 
 def _oldest(row: Row, who: str = "") -> str:
     seconds = row[f"{who}oldest_age_seconds"]
-    return UNKNOWN if seconds is None and row["drain_state"] is None else age(seconds)
+    return UNKNOWN if seconds is None and row["mode"] is None else age(seconds)
 
 
 def _drained(row: Row, total: Row) -> str:

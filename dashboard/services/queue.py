@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dashboard.services.keys import Row
-from dashboard.services.overview import drained
-from dashboard.services.say import age, count, percent, rate
+from dashboard.services.overview import TRUSTED_COVERAGE, drained
+from dashboard.services.say import UNKNOWN, age, count, percent, rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +52,37 @@ def _line(row: Row, limit: Row | None) -> TenantLine:
     return TenantLine(
         tenant=row["tenant"],
         noisy=bool(row["noisy"]),
-        backlog=count(row["backlog"]),
+        backlog=_backlog(row),
         share=row["share"],
         in_flight=count(row["in_flight"]),
         ready=count(row["ready"]),
-        oldest=age(row["oldest_age_seconds"]),
+        oldest=UNKNOWN if row["backlog"] is None else age(row["oldest_age_seconds"]),
         flow=f"{rate(row['arrival_rate'])} → {rate(row['completion_rate'])}",
         drained=drained(row),
         limit=rate(limit["rate"]) if limit else "–",
     )
 
 
+def _backlog(row: Row) -> str:
+    """The backlog of events, with what the broker's depth makes of it where events cover too little."""
+    seen, coverage = count(row["backlog"]), row["coverage"]
+    if coverage is None or coverage >= TRUSTED_COVERAGE or not row["backlog"]:
+        return seen
+    return f"{seen} (≈ {count(row['reconciled_backlog'])})"
+
+
 def _others(shown: list[Row], total: Row) -> TenantLine:
     def rest(column: str) -> float:
         return max(0.0, (total[column] or 0) - sum(row[column] or 0 for row in shown))
 
-    backlog = rest("backlog")
+    backlog = None if total["backlog"] is None else rest("backlog")
     return TenantLine(
         tenant=f"{count(total['tenants'] - len(shown))} other tenants",
         noisy=False,
         backlog=count(backlog),
-        share=backlog / total["backlog"] if total["backlog"] else None,
-        in_flight=count(rest("in_flight")),
-        ready=count(rest("ready")),
+        share=backlog / total["backlog"] if backlog is not None and total["backlog"] else None,
+        in_flight=count(None if backlog is None else rest("in_flight")),
+        ready=count(None if backlog is None else rest("ready")),
         oldest="–",
         flow=f"{rate(rest('arrival_rate'))} → {rate(rest('completion_rate'))}",
         drained="–",

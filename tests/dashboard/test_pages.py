@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.repository import BELIEVED_SECONDS
 from lake.store import Lake
+from lake.tables import GAPS
 from tests.dashboard.scene import write_story
 
 APP = str(Path(__file__).parents[2] / "dashboard" / "app.py")
@@ -62,6 +66,24 @@ def test_old_data_are_shouted_with_their_age(story: Path, show: Callable[..., No
     app = overview()
     assert re.search(r"Data are \d+ d \d+ h old|Data are \d+ d old", words(app))
     assert "At 1 Mar 03:06:59 UTC: orders needs you" in words(app)
+
+
+def test_while_earlier_events_are_read_levels_are_unknown_and_the_page_says_why(
+    tmp_path: Path, show: Callable[..., None]
+) -> None:
+    lake = write_story(tmp_path, end=datetime.now(UTC), seconds=90, noisy_from=30)
+    row = {"gap_id": "a", "at": datetime.now(UTC), "open": True, "first_version": 1, "last_version": 9, "events": 5200}
+    lake.append("gaps", pa.Table.from_pylist([row], GAPS.schema))
+    show(tmp_path)
+    glance, page = words(overview()), words(queue(queue="orders"))
+    for said in (glance, page):
+        assert "5,200 earlier events are still being read: backlogs are unknown until then." in said
+        assert "arlier events are still being read, so backlog and drain are unknown; the broker counts" in said
+        assert "none waiting" not in said
+    assert "Backlog by tenant Unknown until the events of before are read." in page
+    lake.append("gaps", pa.Table.from_pylist([{**row, "open": False}], GAPS.schema))
+    time.sleep(BELIEVED_SECONDS)
+    assert "earlier events" not in words(overview())
 
 
 def test_what_acts_now_is_shown_with_its_expiry_and_reason(tmp_path: Path, show: Callable[..., None]) -> None:

@@ -22,6 +22,8 @@ def tenant(name: str, backlog: int, *, noisy: bool = False) -> dict[str, Any]:
         "noisy": noisy,
         "drain_state": "growing",
         "drain_eta_seconds": None,
+        "coverage": 1.0,
+        "reconciled_backlog": backlog,
     }
 
 
@@ -49,6 +51,23 @@ def test_a_queue_whose_tenants_are_all_shown_has_no_others() -> None:
 def test_a_limit_of_all_tenants_is_everybodys() -> None:
     lines = tenant_lines([tenant("a", 1), tenant("b", 2)], None, [{"tenant": None, "rate": 5.0}], top=5)
     assert [line.limit for line in lines] == ["5/s", "5/s"]
+
+
+def test_where_events_cover_too_little_the_brokers_count_stands_beside_the_backlog() -> None:
+    poor = {**tenant("a", 400), "coverage": 0.5, "reconciled_backlog": 800}
+    fair = {**tenant("b", 400), "coverage": 0.98, "reconciled_backlog": 408}
+    unknown = {**tenant("c", 400), "coverage": None, "reconciled_backlog": None}
+    assert [line.backlog for line in tenant_lines([poor, fair, unknown], None, top=3)] == ["400 (≈ 800)", "400", "400"]
+
+
+def test_levels_that_are_unknown_are_no_zeros() -> None:
+    levels = ("backlog", "in_flight", "ready", "share", "noisy", "oldest_age_seconds", "drain_state")
+    row = {**tenant("a", 1), **dict.fromkeys(levels)}
+    total = {**TOTAL, **dict.fromkeys(("backlog", "in_flight", "ready"))}
+    for line in tenant_lines([row], total, top=1):
+        assert (line.backlog, line.in_flight, line.ready) == ("unknown", "unknown", "unknown")
+        assert line.share_text == "–"
+        assert line.oldest in ("unknown", "–")
 
 
 def test_the_backlogs_story_says_now_then_and_who() -> None:
