@@ -29,15 +29,20 @@ MOST_MESSAGES = 500_000
 #: Files of changes between two that tell all.
 CHANGES = 100
 _TYPES = frozenset({"received", "completed", "failed", "delayed", *FINISHING_TYPES})
+#: SQL over the columns of message_events: whether an event's attempt is not told and could be.
+UNNUMBERED_SQL = f"(attempt IS NULL AND coalesce(event_type IN {tuple(sorted(_TYPES))}, false))"
 _FINISHING = frozenset(FINISHING_TYPES)
 _KEY = ("broker", "queue", "subscriber", "message_id")
 
 
 class Attempts:
-    """How often each message that has not ended was received, as of a batch. Belongs to one query's thread."""
+    """How often each message that has not ended was received, as of a batch. Belongs to one query's thread.
+
+    Its notes are in ``folder``.
+    """
 
     def __init__(self, folder: Path, most: int = MOST_MESSAGES) -> None:
-        self._folder = folder
+        self.folder = folder
         self._most = most
         self._begun: dict[str, int] | None = None
         self._changed: dict[str, int] = {}
@@ -73,11 +78,11 @@ class Attempts:
         assert self._begun is not None
         self._files += 1
         if self._files > CHANGES:
-            write_atomically(self._folder / f"{batch_id}.all.json", json.dumps(self._begun))
+            write_atomically(self.folder / f"{batch_id}.all.json", json.dumps(self._begun))
             self._drop_before(batch_id)
             self._files = 1
         else:
-            write_atomically(self._folder / f"{batch_id}.json", json.dumps(self._changed))
+            write_atomically(self.folder / f"{batch_id}.json", json.dumps(self._changed))
 
     def _number(self, key: str, event_type: str) -> int | None:
         assert self._begun is not None
@@ -116,7 +121,7 @@ class Attempts:
         return begun
 
     def _kept(self) -> list[tuple[int, Path]]:
-        return [(int(file.name.partition(".")[0]), file) for file in self._folder.glob("[0-9]*.json")]
+        return [(int(file.name.partition(".")[0]), file) for file in self.folder.glob("[0-9]*.json")]
 
     def _drop_before(self, batch_id: int) -> None:
         # Those since the last that told all stay: Spark may have to do a batch again that comes before this one.

@@ -9,18 +9,21 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 
+from spark_analytics.batches.arrivals import numbered
 from spark_analytics.batches.attempts import Attempts
-from spark_analytics.batches.executors import append_by_executors
+from spark_analytics.batches.executors import Kept, append_by_executors
 from spark_analytics.batches.files import Files
 from spark_analytics.batches.flows import Flow, Rows
-from spark_analytics.batches.read import pieces
+from spark_analytics.batches.read import pieces, rows_in
 from spark_analytics.batches.tenants import Tenants
 from spark_analytics.gold import Gold
 
@@ -30,7 +33,8 @@ log = logging.getLogger(__name__)
 class Engine:
     """Brings the batches of one flow into gold: up to ``driver_bytes`` of files here, ``threads`` pieces at a time.
 
-    What needs to know of other batches, tenants and attempts, is done here alone, piece by piece in their order.
+    What needs to know of other batches is decided here whoever computes: which tenants are told apart, and the attempts
+    that nobody numbered. A batch gives the same rows either way.
     """
 
     def __init__(
@@ -50,13 +54,13 @@ class Engine:
             log.info("flow=%s batch=%d already in gold", self._flow.name, batch_id)
             return 0
         started = time.monotonic()
-        here = files is not None and files.size_bytes <= self._driver_bytes
-        if files is not None and here:
-            count = self._append_here(batch_id, files.paths)
+        paths = files.paths if files is not None and files.size_bytes <= self._driver_bytes else None
+        if paths is not None:
+            count = self._append_here(batch_id, paths)
         else:
-            count = append_by_executors(self._flow, batch, self._gold.path, self._gold.query_id, batch_id)
+            count = self._append_by_executors(batch_id, batch, files)
         if count:
-            where, seconds = "driver" if here else "executors", time.monotonic() - started
+            where, seconds = "executors" if paths is None else "driver", time.monotonic() - started
             log.info("flow=%s batch=%d by=%s rows=%d seconds=%.3f", self._flow.name, batch_id, where, count, seconds)
         return count
 
@@ -65,6 +69,7 @@ class Engine:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _append_here(self, batch_id: int, paths: Sequence[Path]) -> int:
+        self._admit(paths)
         self._attempts.begin(batch_id)
         count = 0
         done: list[Rows] = []
@@ -81,3 +86,41 @@ class Engine:
         self._attempts.keep(batch_id)
         self._gold.write(batch_id, {table: pa.concat_tables([rows[table] for rows in done]) for table in done[0]})
         return count
+
+    def _admit(self, paths: Sequence[Path]) -> None:
+        """Decide which of the batch's tenants are told apart, where there may not be room for all of them."""
+        if not 0 < self._tenants.room < rows_in(paths):
+            return
+        found = pa.array([], pa.string())
+        for piece in pieces(paths, pa.schema([self._flow.schema.field("tenant")])):
+            more = pc.unique(piece.column("tenant")).cast(pa.string()).drop_null()
+            found = pc.unique(pa.concat_arrays([found, more]))
+            if len(found) > 2 * self._tenants.enough:
+                found = found.take(pc.sort_indices(found)[: self._tenants.enough])
+        self._tenants.admit(set(found.to_pylist()))
+
+    def _append_by_executors(self, batch_id: int, batch: DataFrame, files: Files | None) -> int:
+        if self._tenants.room:
+            names = batch.select("tenant").where("tenant IS NOT NULL").distinct()
+            few = names.orderBy("tenant").limit(self._tenants.enough).toArrow()
+            self._tenants.admit(set(few.column("tenant").to_pylist()))
+        self._attempts.begin(batch_id)
+        with self._numbered(batch, files) as rows, self._kept(batch.sparkSession) as kept:
+            self._attempts.keep(batch_id)
+            return append_by_executors(self._flow, rows, self._gold.path, self._gold.query_id, batch_id, kept)
+
+    def _numbered(self, batch: DataFrame, files: Files | None) -> AbstractContextManager[DataFrame]:
+        if "attempt" not in self._flow.schema.names:
+            return nullcontext(batch)
+        return numbered(batch, files, self._attempts, self._flow.schema)
+
+    @contextmanager
+    def _kept(self, session: SparkSession) -> Iterator[Kept]:
+        """The names of tenants that are told apart, where executors can see them."""
+        names = self._tenants.kept()
+        sent = None if names is None else session.sparkContext.broadcast(names)
+        try:
+            yield sent
+        finally:
+            if sent is not None:
+                sent.destroy()

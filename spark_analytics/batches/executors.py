@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -16,23 +17,29 @@ from lake.store import MOST_TRIES
 from lake.tables import TABLES
 from spark_analytics.batches.flows import FLOWS, Flow
 from spark_analytics.batches.read import put_together
+from spark_analytics.batches.tenants import folded
 
 log = logging.getLogger(__name__)
 
 Batches = Iterator[pa.RecordBatch]
+#: The tenants that are told apart, sent to each executor once; None: all are.
+Kept = Broadcast[frozenset[str]] | None
 
 #: What Delta says where another commit, as one that sets properties, came between: appending depends on neither.
 _CONFLICT = re.compile(r"DELTA_(CONCURRENT_|METADATA_CHANGED|PROTOCOL_CHANGED)")
 
 
-def append_by_executors(flow: Flow, batch: DataFrame, place: Callable[[str], Path], app_id: str, version: int) -> int:
+def append_by_executors(
+    flow: Flow, batch: DataFrame, place: Callable[[str], Path], app_id: str, version: int, kept: Kept = None
+) -> int:
     """Compute ``batch`` and append its rows to the tables at ``place``; the number of records in it.
 
+    Its attempts are numbered, and all tenants but those ``kept`` are counted together.
     A table that holds ``version`` of ``app_id`` already is left alone. The last of ``flow.writes`` is written last.
     """
     output = pa.schema([pa.field(table, pa.struct(list(TABLES[table].schema))) for table in flow.writes])
     # A function of a module with its argument travels to executors by name: they have Sojourn installed.
-    rows = batch.mapInArrow(partial(_compute, flow.name), from_arrow_schema(output)).persist()
+    rows = batch.mapInArrow(partial(_compute, flow.name, kept), from_arrow_schema(output)).persist()
     try:
         for table in flow.writes:
             _append(rows.where(f"{table} IS NOT NULL").select(f"{table}.*"), place(table), app_id, version)
@@ -53,12 +60,13 @@ def _append(rows: DataFrame, place: Path, app_id: str, version: int) -> None:
             log.info("%s was changed meanwhile: appending again", place.name)
 
 
-def _compute(flow: str, batches: Batches) -> Batches:
+def _compute(flow: str, kept: Kept, batches: Batches) -> Batches:
     """What an executor does with its share."""
     chosen = FLOWS[flow]
     # Spark makes small batches.
     for piece in put_together(pa.Table.from_batches([batch]) for batch in batches):
-        for table, rows in chosen.compute(piece).items():
+        bounded = piece if kept is None else folded(piece, kept.value)
+        for table, rows in chosen.compute(bounded).items():
             yield from _tagged(table, rows, chosen.writes)
 
 

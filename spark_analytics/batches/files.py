@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _BATCH_INDEX = "org.apache.spark.sql.delta.files.TahoeBatchFileIndex"
+_LOCAL = "file:"
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Whole Parquet files on a disk that this process sees, and their size together."""
+    """The files of a batch in the order of their arrival, as Hadoop names them, and their size together.
 
-    paths: tuple[Path, ...]
+    ``plain``: their rows are the batch, and no others; else Spark alone knows which of their rows are in it.
+    """
+
+    uris: tuple[str, ...]
     size_bytes: int
+    plain: bool = True
+
+    @classmethod
+    def here(cls, paths: Sequence[Path], size_bytes: int) -> Files:
+        """Plain files on this machine's disks."""
+        return cls(tuple(f"{_LOCAL}{path}" for path in paths), size_bytes)
+
+    @property
+    def paths(self) -> tuple[Path, ...] | None:
+        """Where this process can read the batch itself; None where it cannot."""
+        if not self.plain or any(not uri.startswith(_LOCAL) for uri in self.uris):
+            return None
+        return tuple(Path("/" + below_scheme(uri)) for uri in self.uris)
+
+
+def below_scheme(uri: str) -> str:
+    """``uri`` without its scheme: Hadoop writes `file:/a` as well as `file:///a`."""
+    return uri.partition(":")[2].lstrip("/")
 
 
 def files_of(query: StreamingQuery, batch_id: int) -> Files | None:
-    """The files whose rows are the batch that ``query`` is at work on; None where rows do not stand in plain files.
+    """The files of the batch that ``query`` is at work on; None where they cannot be told.
 
     PySpark tells a batch's rows, not its files, so the query's own plan is asked. What it does not show as one scan of
-    a Delta table, in the shape that the pinned version of Delta gives it, is left to Spark; so are object stores, files
-    of which a deletion vector hides rows, and columns that the table maps to other names.
+    a Delta table, in the shape that the pinned version of Delta gives it, is left to Spark. Files of which a deletion
+    vector hides rows, or whose columns the table maps to other names, are not plain.
     """
     execution = query._jsq.streamingQuery().lastExecution()
     if execution is None or execution.currentBatchId() != batch_id:
@@ -35,10 +57,8 @@ def files_of(query: StreamingQuery, batch_id: int) -> Files | None:
     if leaves.size() != 1 or not hasattr(leaf := leaves.apply(0), "relation"):
         return None
     location = leaf.relation().location()
-    # Reader version 1 knows neither deletion vectors, which hide rows, nor columns under other names.
-    if location.getClass().getName() != _BATCH_INDEX or location.protocol().minReaderVersion() != 1:
+    if location.getClass().getName() != _BATCH_INDEX:
         return None
-    uris = [urlsplit(uri) for uri in location.inputFiles()]
-    if any(uri.scheme != "file" for uri in uris):
-        return None
-    return Files(tuple(Path(unquote(uri.path)) for uri in uris), int(location.sizeInBytes()))
+    # Reader version 1 knows neither deletion vectors nor columns under other names.
+    plain = location.protocol().minReaderVersion() == 1
+    return Files(tuple(location.inputFiles()), int(location.sizeInBytes()), plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +26,15 @@ def pieces(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     return put_together(part for path in paths for part in _parts(path, schema))
 
 
+def rows_in(paths: Sequence[Path]) -> int:
+    """How many rows the files have together. UserError for a file that cannot be read."""
+    count = 0
+    for path in paths:
+        with _explained(path):
+            count += pq.read_metadata(path).num_rows
+    return count
+
+
 def put_together(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """``parts`` in pieces of at least PIECE_ROWS rows or PIECE_BYTES, but for the last."""
     held: list[pa.Table] = []
@@ -40,7 +50,7 @@ def put_together(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _parts(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    try:
+    with _explained(path):
         metadata = pq.read_metadata(path)
         there = [name for name in schema.names if name in metadata.schema.to_arrow_schema().names]
         repeating = [name for name in there if pa.types.is_dictionary(schema.field(name).type)]
@@ -51,6 +61,12 @@ def _parts(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
                     for one in schema
                 ]
                 yield pa.table(columns, schema=schema)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (FileNotFoundError, pa.ArrowException) as error:
         raise UserError(f"{path} is damaged or gone: {first_line(error)}", "restore it from a copy") from error
 

@@ -81,7 +81,7 @@ def test_restarts_change_no_number(
     steady, restarted = (Attempts(tmp_path_factory.mktemp("attempts")) for _ in range(2))
     for batch_id, batch in enumerate(batches):
         if batch_id in restarts:
-            restarted = Attempts(restarted._folder)
+            restarted = Attempts(restarted.folder)
         events = [one(kind, message) for message, kind in batch]
         assert run(steady, batch_id, *events) == run(restarted, batch_id, *events)
 

@@ -6,25 +6,32 @@ import logging
 import random
 import shutil
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lake.errors import SojournError
 from lake.store import Lake
 from lake.tables import EVENT_SUMMARIES, MARKS, MESSAGE_EVENTS
+from spark_analytics.batches import arrivals, executors
+from spark_analytics.batches.attempts import Attempts
 from spark_analytics.batches.executors import append_by_executors
 from spark_analytics.batches.files import Files, files_of
 from spark_analytics.batches.flows import EVENTS, SUMMARIES, Flow
 from spark_analytics.batches.read import PIECE_BYTES, pieces
+from spark_analytics.batches.tenants import OTHER
 from spark_analytics.job import Job
 from spark_analytics.settings import AnalyzeSettings
 from tests.reference.generate import Row, generate
+from tests.reference.lives import numbered as attempts_numbered
 from tests.reference.lives import without_duplicates
 from tests.reference.partials import marks_of, partials_of
 from tests.spark_analytics.events import START, bronze, event
@@ -39,9 +46,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 DRIVER, EXECUTORS = 1 << 30, 0
 
 
-def analyse(spark: SparkSession, lake: Lake, driver_bytes: int) -> None:
+def analyse(spark: SparkSession, lake: Lake, driver_bytes: int, **more: int) -> None:
     """The whole job, once, in the tests' session."""
-    settings = AnalyzeSettings(driver_bytes=driver_bytes, maintain_every=0)
+    settings = AnalyzeSettings(driver_bytes=driver_bytes, maintain_every=0, **more)
     job = Job(spark, settings, lake.root, once=True, on_batch=lambda rows: None)
     job.start()
     while job.running():
@@ -50,14 +57,21 @@ def analyse(spark: SparkSession, lake: Lake, driver_bytes: int) -> None:
 
 
 def some_events(seed: int = 5, messages: int = 300) -> list[Row]:
-    """A log whose sources number attempts: only the driver can number them itself, in the order of their arrival."""
-    events = without_duplicates(generate(seed, messages=messages, seconds=60)[0])
-    return [row for row in events if (row["broker"], row["queue"]) != ("redis", "mail")]
+    """A log in which one source numbers no attempts."""
+    return without_duplicates(generate(seed, messages=messages, seconds=60)[0])
 
 
-def fill(lake: Lake, events: list[Row], commits: int = 3) -> None:
-    for number in range(commits):
-        lake.append("message_events", bronze(events[number::commits]))
+def numbered_events(messages: int = 300) -> list[Row]:
+    """Those of some events whose sources number attempts: executors alone know all of them."""
+    return [row for row in some_events(messages=messages) if (row["broker"], row["queue"]) != ("redis", "mail")]
+
+
+def fill(lake: Lake, events: list[Row], commits: int = 3) -> list[Row]:
+    """Write ``events`` to bronze; they, in the order of those commits."""
+    arrived = [events[number::commits] for number in range(commits)]
+    for rows in arrived:
+        lake.append("message_events", bronze(rows))
+    return [row for rows in arrived for row in rows]
 
 
 def frame(spark: SparkSession, lake: Lake, flow: Flow = EVENTS) -> DataFrame:
@@ -80,8 +94,7 @@ def test_a_stream_gives_the_same_rows_of_gold_whoever_computes_it(
     spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture, driver_bytes: int, who: str
 ) -> None:
     caplog.set_level(logging.INFO, "spark_analytics.batches.engine")
-    events = some_events()
-    fill(lake, events)
+    events = attempts_numbered(fill(lake, some_events()))
     [summary] = partials_of([event("enqueued", 1.0, tenant="conflated")])
     extra = {"source": "test", "ingested_at": START, "ingest_date": START.date()}
     lake.append("event_summaries", pa.Table.from_pylist([summary | extra], EVENT_SUMMARIES.schema))
@@ -96,8 +109,93 @@ def test_a_stream_gives_the_same_rows_of_gold_whoever_computes_it(
     assert sum(counts) == len(events) + 1
 
 
+@pytest.mark.parametrize("driver_bytes", [DRIVER, EXECUTORS])
+def test_tenants_beyond_the_bound_are_the_same_whoever_computes(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int
+) -> None:
+    monkeypatch.setattr("spark_analytics.batches.read.PIECE_ROWS", 50)
+    late = [row | {"tenant": f"{row['tenant']}-{number % 7}"} for number, row in enumerate(some_events(seed=6))]
+    arrived = []
+    for rows in (some_events(), late):  # a batch each: the first leaves room for some of the second
+        arrived += fill(lake, rows)
+        analyse(spark, lake, driver_bytes, most_tenants=9)
+    kept = {"acme", "globex", "initech", None, *(f"None-{number}" for number in range(6))}
+    expected = [
+        row | {"tenant": row["tenant"] if row["tenant"] in kept else OTHER} for row in attempts_numbered(arrived)
+    ]
+    assert {row["tenant"] for row in expected} == {*kept, OTHER}
+    assert_gold_is_of(lake, expected)
+
+
+@pytest.mark.parametrize(("first", "again"), [(DRIVER, EXECUTORS), (EXECUTORS, DRIVER)])
+def test_after_a_crash_between_marks_and_partials_whoever_goes_on_gives_the_same_rows(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, first: int, again: int
+) -> None:
+    lives = some_events(messages=200)
+    arrived = fill(lake, lives[:300])
+    analyse(spark, lake, again, most_tenants=2)
+    arrived += fill(lake, lives[300:])
+    with monkeypatch.context() as patched, pytest.raises(SojournError, match="the power failed"):
+        patched.setattr(Lake, "append", _failing(Lake.append, "partials"))
+        patched.setattr(executors, "_append", _failing(executors._append, lake.path("partials")))
+        analyse(spark, lake, first, most_tenants=2)
+    assert len(lake.read("marks")) > len(marks_of(attempts_numbered(arrived[:300])))
+    analyse(spark, lake, again, most_tenants=2)
+    told = {name: name for name in ("acme", "globex", None)}
+    assert_gold_is_of(lake, [row | {"tenant": told.get(row["tenant"], OTHER)} for row in attempts_numbered(arrived)])
+
+
+def _failing(append: Callable[..., Any], place: object) -> Callable[..., Any]:
+    """``append``, with a crash before it appends to ``place``."""
+
+    def fail(*arguments: Any, **named: Any) -> Any:
+        if place in arguments:
+            raise SojournError("the power failed")
+        return append(*arguments, **named)
+
+    return fail
+
+
+def test_the_order_of_arrival_is_that_of_files_and_their_rows_however_spark_splits_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rng = random.Random(3)
+    kinds = ("received", "received", "failed", "completed", "enqueued")
+    paths, arrived = [], []
+    for name in ("z", "%20 a", "m"):
+        rows = [event(rng.choice(kinds), rng.random(), message_id=f"m{rng.randrange(9)}") for _ in range(400)]
+        pq.write_table(bronze(rows), path := tmp_path / f"{name}.parquet", row_group_size=50)
+        paths.append(path)
+        arrived += rows
+    batch = spark.read.option("recursiveFileLookup", "true").parquet(str(tmp_path)).select(*EVENTS.schema.names)
+    with splits_of(spark, 2_000):
+        assert batch.rdd.getNumPartitions() > 6
+        attempts = Attempts(tmp_path / "attempts")
+        attempts.begin(0)
+        with arrivals.numbered(batch, Files.here(paths, 0), attempts, EVENTS.schema) as told:
+            found = told.toArrow().to_pylist()
+    names = ("message_id", "event_type", "attempt", "occurred_at")
+    expected = [tuple(row.get(name) for name in names) for row in attempts_numbered(arrived)]
+    assert Counter(tuple(row[name] for name in names) for row in found) == Counter(expected)
+    assert not [*attempts.folder.iterdir()], "nothing of it stays"
+
+
+@contextmanager
+def splits_of(spark: SparkSession, size: int) -> Iterator[None]:
+    """Files cut into splits of ``size`` bytes."""
+    names = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+    before = {name: spark.conf.get(name) for name in names}
+    for name in names:
+        spark.conf.set(name, str(size))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
+
+
 def test_executors_write_a_batch_once(spark: SparkSession, lake: Lake) -> None:
-    events = some_events()
+    events = numbered_events()
     fill(lake, events)
     for _ in range(2):
         append_by_executors(EVENTS, frame(spark, lake), lake.path, "query", 7)
@@ -108,7 +206,7 @@ def test_executors_write_a_batch_once(spark: SparkSession, lake: Lake) -> None:
 def test_after_a_crash_between_marks_and_partials_executors_write_the_partials_alone(
     spark: SparkSession, lake: Lake
 ) -> None:
-    events = some_events()
+    events = numbered_events()
     fill(lake, events)
     marks = pa.Table.from_pylist(marks_of(events), MARKS.schema)
     lake.append("marks", marks, app_id="query", version=0)
@@ -119,7 +217,7 @@ def test_after_a_crash_between_marks_and_partials_executors_write_the_partials_a
 
 
 def test_executors_append_again_when_a_table_s_properties_change_meanwhile(spark: SparkSession, lake: Lake) -> None:
-    events = some_events()
+    events = numbered_events()
     fill(lake, events, 1)
     batch = frame(spark, lake)
     meddling = batch.mapInArrow(partial(_meddling, str(lake.path("marks"))), batch.schema)
@@ -144,7 +242,7 @@ def test_an_empty_batch_is_noted_as_written_by_executors_too(spark: SparkSession
 
 
 def test_both_writers_go_on_in_one_table_past_each_other_s_checkpoints(spark: SparkSession, lake: Lake) -> None:
-    events = some_events(messages=20)
+    events = numbered_events(messages=20)
     fill(lake, events, 1)
     marks = pa.Table.from_pylist(marks_of(events), MARKS.schema)
     lake.ensure("marks").alter.set_table_properties({"delta.checkpointInterval": "2"})
@@ -198,7 +296,7 @@ def test_the_files_of_each_batch_are_found_in_spark_s_plan(spark: SparkSession, 
     fill(lake, some_events(messages=30), 3)
     told = files_in_a_stream(spark, lake.path("message_events"), tmp_path / "checkpoint")
     assert None not in told, "Spark or Delta changed: batches are no longer computed in the driver"
-    found = [path for files in told if files for path in files.paths]
+    found = [path for files in told if files for path in files.paths or ()]
     assert sorted(found) == sorted(lake.path("message_events").rglob("*.parquet"))
     assert [files.size_bytes for files in told if files] == [path.stat().st_size for path in found]
 
@@ -207,7 +305,8 @@ def test_files_of_which_deletion_vectors_may_hide_rows_are_left_to_spark(spark: 
     rows = spark.createDataFrame([("orders",), ("mail",)], "queue string").coalesce(1)
     rows.write.format("delta").option("delta.enableDeletionVectors", "true").save(str(tmp_path / "table"))
     assert DeltaTable(str(tmp_path / "table")).protocol().min_reader_version == 3
-    assert files_in_a_stream(spark, tmp_path / "table", tmp_path / "checkpoint") == [None]
+    [files] = files_in_a_stream(spark, tmp_path / "table", tmp_path / "checkpoint")
+    assert files is not None and len(files.uris) == 1 and files.paths is None
 
 
 def test_pieces_have_all_rows_and_every_column_of_files_of_any_age(tmp_path: Path) -> None:
