@@ -7,6 +7,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.sojourn-setup
+# Files of tests that run at once. Most of them wait, for servers and for kills; each has its own Spark, of 1–2 GB.
+JOBS ?= 2
 LOCKS := requirements-build.lock requirements.lock
 
 .PHONY: help setup jars lock demo test check format docs clean
@@ -27,9 +29,9 @@ jars: $(STAMP) ## fetch Spark's jars into the cache now rather than at the first
 demo: $(STAMP) jars ## the whole system on this machine; ARGS="--headless --duration 120"
 	@$(BIN)/sojourn demo $(ARGS)
 
-test: $(STAMP) jars ## the tests; ARGS="-k words" chooses
+test: $(STAMP) jars ## the tests; ARGS="-k words" chooses, JOBS=1 runs one file at a time
 	@scripts/servers
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 check: $(STAMP) ## formatter, linter, strict types, import layers
 	@$(BIN)/ruff format --check .
