@@ -45,45 +45,29 @@ def lake(tmp_path: Path) -> Lake:
 @pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     """A NATS server that all tests share: name streams for your test, and leave the server running."""
-    server = NatsServer(tmp_path_factory.mktemp("nats"))
-    try:
-        server.start()
+    with NatsServer(tmp_path_factory.mktemp("nats")) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
 def own_nats_server(tmp_path: Path) -> Iterator[NatsServer]:
     """A NATS server for one test alone, which may kill it."""
-    server = NatsServer(tmp_path / "nats")
-    try:
-        server.start()
+    with NatsServer(tmp_path / "nats") as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="session")
 def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """A Kafka broker that all tests share: name topics and groups for your test, and leave the broker running."""
-    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
-    try:
-        server.start()
+    with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
 def own_kafka_server(tmp_path: Path) -> Iterator[KafkaServer]:
     """A Kafka broker for one test alone, which may kill it."""
-    server = KafkaServer(tmp_path / "kafka")
-    try:
-        server.start()
+    with KafkaServer(tmp_path / "kafka") as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="session")

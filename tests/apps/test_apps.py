@@ -47,60 +47,40 @@ class World:
 @contextmanager
 def nats(folder: Path) -> Iterator[World]:
     """NATS: the tap tells, no instrumentation is there."""
-    server = NatsServer(folder)
-    server.start()
-    try:
+    with NatsServer(folder) as server:
         yield World("nats_app", server.url, {"kind": "nats", "url": server.url, "streams": ["ORDERS"]}, spans=False)
-    finally:
-        server.stop()
 
 
 @contextmanager
 def kafka(folder: Path) -> Iterator[World]:
     """Kafka: spans of confluent-kafka's instrumentation tell, the sampler beside them."""
-    server = KafkaServer(folder)
-    server.start()
-    try:
+    with KafkaServer(folder) as server:
         server.make_topics("orders")
         yield World("kafka_app", server.bootstrap, {"kind": "kafka", "bootstrap": server.bootstrap}, spans=True)
-    finally:
-        server.stop()
 
 
 @contextmanager
 def rabbitmq(folder: Path) -> Iterator[World]:
     """RabbitMQ: spans of pika's instrumentation tell, the sampler beside them."""
-    server = RabbitServer(folder)
-    server.start()
-    try:
+    with RabbitServer(folder) as server:
         broker = {"kind": "rabbitmq", "url": server.url, "user": server.user, "password": {"env": "RABBIT_PASSWORD"}}
         yield World("rabbitmq_app", server.amqp_url, broker, True, environment={"RABBIT_PASSWORD": server.password})
-    finally:
-        server.stop()
 
 
 @contextmanager
 def sqs(folder: Path) -> Iterator[World]:
     """SQS: spans of boto3's instrumentation tell, the sampler beside them."""
-    server = ElasticMq(folder)
-    server.start()
-    try:
+    with ElasticMq(folder) as server:
         broker = {"kind": "sqs", "endpoint": server.url, "region": "us-east-1"}
         yield World("sqs_app", server.url, broker, True, environment=AWS)
-    finally:
-        server.stop()
 
 
 @contextmanager
 def celery(folder: Path) -> Iterator[World]:
     """Celery on Redis: spans of Celery's instrumentation tell, the sampler beside them."""
-    server = RedisServer(folder)
-    server.start()
-    try:
+    with RedisServer(folder) as server:
         broker = {"kind": "redis", "url": server.url}
         yield World("celery_app", server.url, broker, spans=True)
-    finally:
-        server.stop()
 
 
 AWS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1"}

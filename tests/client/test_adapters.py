@@ -63,12 +63,8 @@ def close_to(event: dict[str, Any], before: float) -> bool:
 
 @pytest.fixture(scope="module")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path_factory.mktemp("redis"))
-    try:
-        server.start()
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
         yield server
-    finally:
-        server.stop()
 
 
 class TestRedis:
@@ -113,12 +109,8 @@ class TestRedis:
 
 @pytest.fixture(scope="module")
 def sqs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ElasticMq]:
-    server = ElasticMq(tmp_path_factory.mktemp("elasticmq"))
-    try:
-        server.start()
+    with ElasticMq(tmp_path_factory.mktemp("elasticmq")) as server:
         yield server
-    finally:
-        server.stop()
 
 
 class TestSqs:
@@ -300,13 +292,9 @@ class TestRabbitMq:
 
 @pytest.fixture(scope="module")
 def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
-    try:
-        server.start()
+    with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
         server.make_topics("orders", "automatic", partitions=2)
         yield server
-    finally:
-        server.stop()
 
 
 class TestKafka:

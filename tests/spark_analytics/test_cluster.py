@@ -38,12 +38,8 @@ max_bytes_per_trigger = 65536
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    running = SparkCluster(tmp_path_factory.mktemp("cluster"))
-    try:
-        running.start()
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
-    finally:
-        running.stop()
 
 
 class Driver:

@@ -5,9 +5,33 @@ from __future__ import annotations
 import subprocess
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Self
 
 
-class ServerProcess(ABC):
+class Server(ABC):
+    """Runs for as long as a ``with`` lasts."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the server in order; nothing happens if it does not run."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class ServerProcess(Server):
     """What the tests' servers have in common; ports, and what they store, outlast ``kill`` and ``start``."""
 
     #: Seconds that a server may take to end in order.
@@ -21,10 +45,6 @@ class ServerProcess(ABC):
     def log(self) -> str:
         """What the server has said."""
         return (self._folder / "log").read_text(errors="replace")
-
-    @abstractmethod
-    def start(self) -> None:
-        """Start the server and wait until it answers."""
 
     def kill(self) -> None:
         """End the server at once, as a crash would (SIGKILL)."""

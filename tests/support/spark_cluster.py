@@ -14,6 +14,7 @@ from lake.errors import UserError
 from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import ensure_java, java_home
 from tests.support.ports import free_ports
+from tests.support.process import Server
 from tests.support.servers import require_server
 from tests.support.waiting import wait_until
 
@@ -21,7 +22,7 @@ WORKERS = 2
 _DEPLOY = "org.apache.spark.deploy"
 
 
-class SparkCluster:
+class SparkCluster(Server):
     """Master and workers keep their files and logs below ``folder``; each is ended by its own process id."""
 
     def __init__(self, folder: Path) -> None:

@@ -19,17 +19,11 @@ from tests.support.waiting import wait_until
 def brokers(tmp_path: Path) -> Iterator[tuple[KafkaServer, KafkaServer]]:
     """A cluster of two; the first is the controller, too."""
     both = {"offsets.topic.replication.factor": "2", "offsets.topic.num.partitions": "2"}
-    first = KafkaServer(tmp_path / "first", properties=both)
-    try:
-        first.start()
-        second = KafkaServer(tmp_path / "second", properties=both, joining=first)
-        try:
-            second.start()
-            yield first, second
-        finally:
-            second.stop()
-    finally:
-        first.stop()
+    with (
+        KafkaServer(tmp_path / "first", properties=both) as first,
+        KafkaServer(tmp_path / "second", properties=both, joining=first) as second,
+    ):
+        yield first, second
 
 
 @pytest.mark.slow

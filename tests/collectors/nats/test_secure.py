@@ -31,12 +31,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def secure(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[NatsServer]:
     """A server that speaks TLS alone, and knows one user."""
     tls = ["--tls", "--tlscert", str(certificates.certificate), "--tlskey", str(certificates.key)]
-    server = NatsServer(tmp_path_factory.mktemp("secure"), *tls, "--user", "app", "--pass", "right")
-    try:
-        server.start()
+    with NatsServer(tmp_path_factory.mktemp("secure"), *tls, "--user", "app", "--pass", "right") as server:
         yield server
-    finally:
-        server.stop()
 
 
 def broker(url: str, **options: Any) -> NatsBroker:
@@ -79,15 +75,11 @@ async def test_a_server_that_would_not_encrypt_hears_no_password(
     tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MQ_PASSWORD", "right")
-    server = NatsServer(tmp_path, "--user", "app", "--pass", "right", "-DV")
-    try:
-        server.start()
+    with NatsServer(tmp_path, "--user", "app", "--pass", "right", "-DV") as server:
         who = {"user": "app", "password": {"env": "MQ_PASSWORD"}}
         with pytest.raises(ConnectionLost, match="does not ask for TLS"):
             await Client(broker(server.url, tls={"enabled": True, "ca": str(certificates.ca)}, **who), "test").open()
         assert "CONNECT {" not in server.log
-    finally:
-        server.stop()
 
 
 # --- credentials: an operator's server, as decentralised accounts have it
@@ -153,12 +145,8 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NatsSer
         claims = {"subs": -1, "data": -1, "payload": -1, "type": "user", "version": 2, **permissions}
         return creds(token(account, key(_USER, seed), "collector", claims), seed)
 
-    server = NatsServer(folder / "nats", "-c", str(folder / "config"))
-    try:
-        server.start()
+    with NatsServer(folder / "nats", "-c", str(folder / "config")) as server:
         yield server, user
-    finally:
-        server.stop()
 
 
 async def test_a_credentials_file_is_let_in(accounts: tuple[NatsServer, Any], tmp_path: Path) -> None:

@@ -13,12 +13,8 @@ from tests.support.redis import RedisServer
 @pytest.fixture(scope="session")
 def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """A server that all tests share; take ``redis_server`` for an empty one."""
-    server = RedisServer(tmp_path_factory.mktemp("redis"))
-    try:
-        server.start()
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
@@ -32,9 +28,5 @@ def redis_server(shared_redis: RedisServer) -> RedisServer:
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
     """A server for one test alone, which may kill it."""
-    server = RedisServer(tmp_path / "redis")
-    try:
-        server.start()
+    with RedisServer(tmp_path / "redis") as server:
         yield server
-    finally:
-        server.stop()

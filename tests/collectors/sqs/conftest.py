@@ -30,20 +30,12 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def elasticmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ElasticMq]:
     """A server that all tests of SQS share: name queues for your test, and leave it running."""
-    server = ElasticMq(tmp_path_factory.mktemp("elasticmq"))
-    try:
-        server.start()
+    with ElasticMq(tmp_path_factory.mktemp("elasticmq")) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
 def own_elasticmq(tmp_path: Path) -> Iterator[ElasticMq]:
     """A server for one test alone, which may kill it."""
-    server = ElasticMq(tmp_path / "elasticmq")
-    try:
-        server.start()
+    with ElasticMq(tmp_path / "elasticmq") as server:
         yield server
-    finally:
-        server.stop()
