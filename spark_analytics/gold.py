@@ -12,10 +12,11 @@ from deltalake.exceptions import DeltaError
 
 from lake.errors import UserError, first_line
 from lake.store import Lake, LakeError
-from lake.tables import TABLES
+from lake.tables import GAPS, TABLES
 
 GOLD_TABLES = ("partials", "marks")
-_REBUILD = "compute gold anew from bronze: `sojourn analyze --rebuild`"
+#: How to go on where gold and the notes of what was read into it do not belong together.
+REBUILD = "compute gold anew from bronze: `sojourn analyze --rebuild`"
 
 
 class Gold:
@@ -33,6 +34,10 @@ class Gold:
     def holds(self, batch_id: int) -> bool:
         """Whether every table has this batch already, as after a crash between commit and checkpoint."""
         return all(_reached(self._lake.committed(table, self.query_id), batch_id) for table in self._tables)
+
+    def begun(self, batch_id: int) -> bool:
+        """Whether any table has this batch already."""
+        return any(_reached(self._lake.committed(table, self.query_id), batch_id) for table in self._tables)
 
     def write(self, batch_id: int, rows: dict[str, pa.Table]) -> None:
         """Append the batch to its tables, in their order; a table that has it is left alone."""
@@ -56,17 +61,17 @@ def check_checkpoint(lake: Lake, checkpoint: Path, tables: tuple[str, ...], *, r
         if filled:
             raise UserError(
                 f"gold holds rows ({', '.join(filled)}), but the note of what was read into it, {checkpoint}, is gone",
-                _REBUILD,
+                REBUILD,
             )
         return
     try:
         query_id = str(json.loads(metadata.read_text(encoding="utf-8"))["id"])
         finished = max((int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")), default=-1)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"the checkpoint {checkpoint} cannot be read: {error}", _REBUILD) from error
+        raise UserError(f"the checkpoint {checkpoint} cannot be read: {error}", REBUILD) from error
     behind = [table for table in tables if not _reached(lake.committed(table, query_id), finished)]
     if behind:
-        raise UserError(f"gold lacks batches that the checkpoint counts as written ({', '.join(behind)})", _REBUILD)
+        raise UserError(f"gold lacks batches that the checkpoint counts as written ({', '.join(behind)})", REBUILD)
 
 
 def forget(root: Path) -> None:
@@ -75,8 +80,13 @@ def forget(root: Path) -> None:
     A crash in between is safe: gold with rows but without a checkpoint is refused until this is done again.
     """
     lake = Lake(root)
-    shutil.rmtree(checkpoint_path(root, "events").parent, ignore_errors=True)
-    for table in GOLD_TABLES:
+    checkpoints = checkpoint_path(root, "events").parent
+    dropped = checkpoints.with_name("dropped")
+    shutil.rmtree(dropped, ignore_errors=True)
+    if checkpoints.exists():
+        checkpoints.rename(dropped)  # all at once: half a checkpoint would pass for a whole one
+        shutil.rmtree(dropped, ignore_errors=True)
+    for table in (*GOLD_TABLES, GAPS.name):
         delta = lake.ensure(table)
         try:
             write_deltalake(delta, TABLES[table].schema.empty_table(), mode="overwrite")

@@ -15,14 +15,19 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lake.store import Lake
 from spark_analytics.batches.attempts import Attempts
 from spark_analytics.batches.engine import Engine
-from spark_analytics.batches.files import files_of
+from spark_analytics.batches.files import Files, files_of
 from spark_analytics.batches.flows import EVENTS, SUMMARIES, Flow
 from spark_analytics.batches.tenants import Tenants
+from spark_analytics.catching_up.filling import Filling, Process
+from spark_analytics.catching_up.gaps import Gap, Gaps, attempts_of
+from spark_analytics.catching_up.opening import open_gap
+from spark_analytics.catching_up.turns import Turns
 from spark_analytics.faults import explained
 from spark_analytics.gold import Gold, checkpoint_path
 from spark_analytics.maintenance.keeper import Keeper
@@ -30,6 +35,9 @@ from spark_analytics.runtime.options import cores_of
 from spark_analytics.settings import AnalyzeSettings
 
 log = logging.getLogger(__name__)
+
+#: Into so many pieces goes, of history, what would make one batch: the newest events wait for one piece at most.
+PIECES = 4
 
 #: Told, after each batch, the rows of bronze in it.
 OnBatch = Callable[[int], None]
@@ -51,15 +59,26 @@ class Job:
         self._tenants = Tenants(Lake(root), settings.most_tenants)
         self._engines: list[Engine] = []
         self._stopping = threading.Event()
-        self._working = threading.Lock()
+        self._turns = Turns()
+        self._gaps = Gaps(self._lake)
+        self._live = self._gaps.live()
+        self._filling: Filling | None = None
+        self._fresh = threading.Event()  # a batch of the newest events is in gold
         self._queries: list[StreamingQuery] = []
         self._awaiting_summaries = True
         self._cause: BaseException | None = None
 
     def start(self) -> None:
-        """Start reading; returns at once."""
+        """Start reading; returns at once. After a long time away the newest events come first, history beside them."""
+        if not self._once and self._settings.newest_first_after_bytes:
+            open_gap(self._lake, self._gaps, EVENTS.writes, self._settings.newest_first_after_bytes)
+        self._gaps.tell()
+        self._live = self._gaps.live()
         self._queries.append(self._start(EVENTS))
         self._start_summaries()
+        if self._gaps.open():
+            piece_bytes = self._settings.max_bytes_per_trigger // PIECES
+            self._filling = Filling(self._lake.root, self._process_for, self._turns, piece_bytes)
 
     def _start_summaries(self) -> None:
         # An idle query is not free: it doubles what starting costs, and looks at its table each second.
@@ -74,14 +93,27 @@ class Job:
                 raise explained(self._cause or error) from error
         if not self._once:
             self._start_summaries()
-        return any(query.isActive for query in self._queries)
+        filling = self._filling is not None and self._fill(self._filling)
+        return filling or any(query.isActive for query in self._queries)
+
+    def _fill(self, filling: Filling) -> bool:
+        """Begin with history once the newest events have had their turn; whether there is history to come."""
+        live = self._queries[0]
+        # It waits, or ends, when there is nothing newer. Where events come fast it never does.
+        idle = not live.isActive or live.status["message"].startswith("Waiting")
+        if not filling.begun and (idle or self._fresh.is_set()):
+            filling.start()
+        if filling.error is not None:
+            raise explained(filling.error) from filling.error
+        return filling.running()
 
     def stop(self, grace_seconds: float = 5.0) -> None:
         """Let the batch at work finish, then stop. One that needs longer is broken off: the next run redoes it."""
         self._stopping.set()
         deadline = time.monotonic() + grace_seconds
-        if self._working.acquire(timeout=grace_seconds):
-            self._working.release()
+        if self._filling is not None:
+            self._filling.stop()
+        self._turns.wait_idle(grace_seconds)
         for query in self._queries:
             try:
                 # Spark notes the batch as done a moment after we let go of it.
@@ -101,12 +133,13 @@ class Job:
             self._session.readStream.format("delta")
             .option("maxBytesPerTrigger", self._settings.max_bytes_per_trigger)
             .option("ignoreDeletes", "true")  # old days of bronze may be dropped
+            .options(**self._beginning(flow))
             .load(str(self._lake.path(flow.source.name)))
             .select(*flow.schema.names)
         )
         writer = (
             stream.writeStream.queryName(f"sojourn-{flow.name}")
-            .option("checkpointLocation", str(checkpoint_path(self._lake.root, flow.name)))
+            .option("checkpointLocation", str(self._checkpoint(flow)))
             .foreachBatch(self._handler(flow, started))
         )
         writer = (
@@ -121,31 +154,60 @@ class Job:
 
         def handle(batch: DataFrame, batch_id: int) -> None:
             nonlocal engine
-            with self._working:
+            with self._turns.hurried():
                 if self._stopping.is_set():
                     raise _BrokenOff
                 try:
                     query = started.result()
-                    engine = engine or self._engine(flow, query)
-                    count = engine.process(batch_id, batch, files_of(query, batch_id))
+                    engine = engine or self._engine(flow, str(query.id), attempts_of(self._checkpoint(flow)))
+                    count = engine.process(batch_id, lambda: batch, files_of(query, batch_id))
                 except Exception as error:
                     self._cause = self._cause or error
                     # Spark parses what we raise by regular expressions, which a long trace overflows: keep it short.
                     raise _BrokenOff from None
-            self._keeper.count_batch()
-            if count:
-                self._on_batch(count)
+            self._done(count)
+            if flow is EVENTS:
+                self._fresh.set()
 
         return handle
 
-    def _engine(self, flow: Flow, query: StreamingQuery) -> Engine:
+    def _process_for(self, gap: Gap) -> Process:
+        """What brings pieces of ``gap`` into gold: the engine of the query from which it took over."""
+        engine = self._engine(EVENTS, gap.gap_id, checkpoint_path(self._lake.root, gap.attempts))
+
+        def process(number: int, files: Files) -> int:
+            count = engine.process(number, lambda: self._frame(files), files)
+            self._done(count)
+            return count
+
+        return process
+
+    def _frame(self, files: Files) -> DataFrame:
+        """The events in plain files, for executors."""
+        return self._session.read.schema(from_arrow_schema(EVENTS.schema)).parquet(*files.uris)
+
+    def _done(self, count: int) -> None:
+        self._keeper.count_batch()
+        if count:
+            self._on_batch(count)
+
+    def _checkpoint(self, flow: Flow) -> Path:
+        return self._live.checkpoint if flow is EVENTS else checkpoint_path(self._lake.root, flow.name)
+
+    def _beginning(self, flow: Flow) -> dict[str, int]:
+        """Where a query without notes of its own begins, if not with all there is."""
+        behind_gap = flow is EVENTS and self._live.starts is not None
+        return {"startingVersion": self._live.starts or 0} if behind_gap and not self._live.begun() else {}
+
+    def _engine(self, flow: Flow, app_id: str, notes: Path) -> Engine:
+        """An engine that commits as ``app_id`` and keeps its notes of attempts in the folder ``notes``."""
         engine = Engine(
             flow,
-            Gold(self._lake.root, str(query.id), flow.writes),
+            Gold(self._lake.root, app_id, flow.writes),
             threads=cores_of(self._settings.master) or os.cpu_count() or 1,
             driver_bytes=self._settings.driver_bytes,
             tenants=self._tenants,
-            attempts=Attempts(checkpoint_path(self._lake.root, f"{flow.name}-attempts")),
+            attempts=Attempts(notes),
         )
         self._engines.append(engine)
         return engine

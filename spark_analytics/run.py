@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lake.files import only_one
 from lake.store import Lake
+from spark_analytics.catching_up.gaps import Gaps
 from spark_analytics.faults import explained, quieten
 from spark_analytics.gold import check_checkpoint, checkpoint_path, forget
 from spark_analytics.settings import AnalyzeSettings
@@ -65,7 +66,9 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
     from spark_analytics.runtime.jars import ensure_kafka_jars
     from spark_analytics.runtime.session import build_session
 
-    check_checkpoint(lake, checkpoint_path(lake.root, EVENTS.name), EVENTS.writes, required=True)
+    gaps = Gaps(lake)
+    required = gaps.check(EVENTS.writes)
+    check_checkpoint(lake, gaps.live().checkpoint, EVENTS.writes, required=required)
     check_checkpoint(lake, checkpoint_path(lake.root, SUMMARIES.name), SUMMARIES.writes, required=False)
     tally = _Tally(progress)
     by_kafka = settings.transport.kind == "kafka"

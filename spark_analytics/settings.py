@@ -21,6 +21,11 @@ class AnalyzeSettings(BaseModel):
     max_bytes_per_trigger: int = Field(
         default=64 << 20, ge=1 << 16, description="bronze bytes in one batch: bounds memory while catching up"
     )
+    newest_first_after_bytes: int = Field(
+        default=512 << 20,
+        ge=0,
+        description="more unread bronze bytes than this at the start: the newest first, history beside it; 0 = never",
+    )
     driver_bytes: int = Field(
         default=256 << 20,
         ge=0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -48,8 +48,11 @@ class Engine:
         self._attempts = attempts
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="compute")
 
-    def process(self, batch_id: int, batch: DataFrame, files: Files | None) -> int:
-        """Bring ``batch`` into gold, once; the records in it. ``files``, if known, hold its rows and no others."""
+    def process(self, batch_id: int, batch: Callable[[], DataFrame], files: Files | None) -> int:
+        """Bring a batch into gold, once; the records in it. ``files``, if known, hold its rows and no others.
+
+        ``batch`` gives the rows, and is asked only where executors are to compute them.
+        """
         if self._gold.holds(batch_id):
             log.info("flow=%s batch=%d already in gold", self._flow.name, batch_id)
             return 0
@@ -58,7 +61,7 @@ class Engine:
         if paths is not None:
             count = self._append_here(batch_id, paths)
         else:
-            count = self._append_by_executors(batch_id, batch, files)
+            count = self._append_by_executors(batch_id, batch(), files)
         if count:
             where, seconds = "executors" if paths is None else "driver", time.monotonic() - started
             log.info("flow=%s batch=%d by=%s rows=%d seconds=%.3f", self._flow.name, batch_id, where, count, seconds)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lake.store import Lake
 from lake.tables import TABLES
+from spark_analytics.catching_up.gaps import Gaps
 from spark_analytics.maintenance import bronze, levels, marks, merging, opening, tidy
 from spark_analytics.maintenance.retention import Retention
 
@@ -60,7 +61,8 @@ def keep(
         if thorough:
             told("folding old hours of", "partials")
             rows["partials"] += opening.fold(lake, retention, now)
-    if thorough and {"partials", "marks"} <= set(there):
+    # What is settled is known only when nothing is missing: a failure may be what history has yet to tell.
+    if thorough and {"partials", "marks"} <= set(there) and not Gaps(lake).open():
         told("thinning", "marks")
         rows["marks"] += marks.thin(lake, retention, now)
     done = []

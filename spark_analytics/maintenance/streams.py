@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from deltalake import DeltaTable
 
-from lake.errors import UserError
+from lake.store import Lake
+from spark_analytics.catching_up.gaps import Gap, Gaps
+from spark_analytics.catching_up.log import committed_at
+from spark_analytics.catching_up.places import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,17 @@ class _Position:
 
 
 def needed(root: Path, table: DeltaTable, log: Path) -> Needed:
-    """What the streams with checkpoints in the lake at ``root`` need of ``table``, whose log is the folder ``log``."""
+    """What the streams with checkpoints in the lake at ``root``, and the history that was put off, need of ``table``,
+    whose log is the folder ``log``.
+    """
     identity, newest = str(table.metadata().id), table.version()
+    gaps = Gaps(Lake(root))
+    # Before and after, or one that is opened or closed meanwhile could be seen neither as a gap nor as a checkpoint.
+    put_off = gaps.open()
     positions = [position for folder in _checkpoints(root) if (position := _position(folder, identity)) is not None]
+    positions += [_position_in(gap) for gap in (*put_off, *gaps.open()) if gap.table_id == identity]
     files = [
-        _committed_at(log, position.version) if position.begins else _first_unread(log, position.version, newest)
+        committed_at(log.parent, position.version) if position.begins else _first_unread(log, position.version, newest)
         for position in positions
     ]
     return Needed(
@@ -51,50 +59,34 @@ def needed(root: Path, table: DeltaTable, log: Path) -> Needed:
     )
 
 
-def _checkpoints(root: Path) -> list[Path]:
-    return [path.parent for path in (root / "state" / "checkpoints").glob("**/offsets") if path.is_dir()]
+def _checkpoints(root: Path) -> list[Checkpoint]:
+    folders = (root / "state" / "checkpoints").glob("**/offsets")
+    return [Checkpoint(path.parent) for path in folders if path.is_dir()]
 
 
-def _position(checkpoint: Path, table: str) -> _Position | None:
+def _position(checkpoint: Checkpoint, table: str) -> _Position | None:
     """Where a stream would go on in the table with this id; None if it does not read that table, or not yet."""
-    try:
-        planned = sorted(int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*"))
-        finished = {int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")}
-        if not planned:
-            return None
-        # A batch that was planned and not finished begins where the last finished one ended.
-        last = max(finished.intersection(planned), default=planned[0])
-        offset = _offset(checkpoint, last, table)
-        if offset is None:
-            return None
-        before = _offset(checkpoint, last - 1, table) if last - 1 in planned else None
-        version = int(offset["reservoirVersion"])
-        asked = min(version, int((before or offset)["reservoirVersion"]))
-        return _Position(version, bool(offset.get("isStartingVersion")), max(0, asked - 1))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"the checkpoint {checkpoint} cannot be read: {error}", "start `sojourn analyze` once: it says what to do"
-        ) from error
+    planned = checkpoint.planned()
+    if not planned:
+        return None
+    # A batch that was planned and not finished begins where the last finished one ended.
+    last = max(set(checkpoint.finished()).intersection(planned), default=planned[0])
+    offset = checkpoint.offset(last, table)
+    if offset is None:
+        return None
+    before = checkpoint.offset(last - 1, table) if last - 1 in planned else None
+    version = offset.place.version
+    asked = min(version, (before or offset).place.version)
+    return _Position(version, offset.begins, max(0, asked - 1))
 
 
-def _offset(checkpoint: Path, batch: int, table: str) -> dict[str, Any] | None:
-    """Where ``batch`` ended in the table with this id: after two lines of Spark's own, one of JSON for each source."""
-    for line in (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()[2:]:
-        offset: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
-        if offset.get("reservoirId") == table:
-            return offset
-    return None
+def _position_in(gap: Gap) -> _Position:
+    """Where history goes on. What is newer is kept for its sake, too, until the stream that reads it has begun."""
+    return _Position(gap.begins.version, gap.whole, gap.begins.version)
 
 
 def _entry(log: Path, version: int) -> Path:
     return log / f"{version:020d}.json"
-
-
-def _committed_at(log: Path, version: int) -> datetime:
-    try:
-        return datetime.fromtimestamp(_entry(log, version).stat().st_mtime, UTC)
-    except FileNotFoundError:  # its log is gone already: at least no more goes
-        return datetime.fromtimestamp(0, UTC)
 
 
 def _first_unread(log: Path, version: int, newest: int) -> datetime | None:
@@ -106,5 +98,5 @@ def _first_unread(log: Path, version: int, newest: int) -> datetime | None:
                 continue
         except FileNotFoundError:
             pass
-        return _committed_at(log, number)
+        return committed_at(log.parent, number)  # its log is gone already: at least no more goes
     return None

@@ -1,0 +1,94 @@
+"""The files that a Delta table's log tells of, in the order in which a stream would read them. No JVM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from lake.errors import UserError, first_line
+from spark_analytics.catching_up.places import Place
+
+_REBUILD = "restore the table's _delta_log, or compute gold anew: `sojourn analyze --rebuild`"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file of the table; whoever has read it, and all before it, stands at ``behind``."""
+
+    path: Path
+    size_bytes: int
+    rows: int | None
+    behind: Place
+
+
+def newest_data(table: Path, newest: int, until: int) -> int | None:
+    """The last version from ``newest`` back to ``until`` that adds data; None if the log tells of none."""
+    for version in range(newest, until - 1, -1):
+        entry = _entry(table, version)
+        if not entry.exists():
+            return None
+        if _added(entry):
+            return version
+    return None
+
+
+def committed_at(table: Path, version: int) -> datetime:
+    """When ``version`` was committed; where the log has it no more, before all times."""
+    try:
+        return datetime.fromtimestamp(_entry(table, version).stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+def data_files(table: Path, begins: Place, until: int) -> Iterator[DataFile]:
+    """The files that are added from ``begins`` on and before version ``until``. UserError where the log has a hole."""
+    for version in range(begins.version, until):
+        added = _added(_entry(table, version))
+        for index, action in enumerate(added):
+            if Place(version, index) > begins:
+                stats = json.loads(action.get("stats") or "{}")
+                behind = Place(version + 1) if index + 1 == len(added) else Place(version, index)
+                path = table / unquote(str(action["path"]))
+                yield DataFile(path, int(action["size"]), stats.get("numRecords"), behind)
+
+
+def all_files(table: Path, begins: Place) -> Iterator[DataFile]:
+    """The files that hold the table as it was at the version of ``begins``, oldest first, counted as if that version
+    had added them all, from ``begins`` on. UserError where that cannot be told any more.
+    """
+    version = begins.version
+    try:
+        adds = pa.table(DeltaTable(str(table), version=version).get_add_actions(flatten=True))
+    except (DeltaError, OSError) as error:
+        raise UserError(f"version {version} of {table} cannot be read: {first_line(error)}", _REBUILD) from error
+    adds = adds.sort_by([("modification_time", "ascending"), ("path", "ascending")])
+    columns = (adds.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
+    for index, (path, size, rows) in enumerate(zip(*columns, strict=True)):
+        if Place(version, index) > begins:
+            behind = Place(version + 1) if index + 1 == adds.num_rows else Place(version, index)
+            yield DataFile(table / unquote(path), int(size), rows, behind)
+
+
+def _added(entry: Path) -> list[dict[str, Any]]:
+    """The files by which a commit adds data. UserError where it replaces data, too: no stream could read on there."""
+    try:
+        actions = [json.loads(line) for line in entry.read_text(encoding="utf-8").splitlines() if line]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{entry} cannot be read: {error}", _REBUILD) from error
+    added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
+    if added and any(action.get("remove", {}).get("dataChange") for action in actions):
+        raise UserError(f"{entry.parent.parent} was rewritten by {entry.name}: it is only ever appended to", _REBUILD)
+    return added
+
+
+def _entry(table: Path, version: int) -> Path:
+    return table / "_delta_log" / f"{version:020d}.json"
