@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lake.tables import TIMESTAMP
 
@@ -38,26 +39,30 @@ def lives(messages: int, *, begins: float, rate: float, tenants: int, seed: int 
 def events(kind: Numbers, number: Numbers, tenant: Numbers, enqueued: Seconds, at: Seconds, took: Seconds) -> pa.Table:
     """Rows of message_events: ``kind`` is a place in LIFE, times are unix seconds."""
     rows = len(kind)
-    kinds = np.array(LIFE)[kind]
+    kinds = pa.DictionaryArray.from_arrays(pa.array(kind.astype(np.int8)), pa.array(LIFE)).cast(pa.string())
     times = _instants(at)
     return pa.table(
         {
-            "event_id": np.char.add(np.char.add(kinds, "-"), number.astype(str)),
+            "event_id": pc.binary_join_element_wise(kinds, _text(number), "-"),
             "event_type": kinds,
-            "broker": ["bench"] * rows,
-            "queue": np.char.add("queue-", (tenant % QUEUES).astype(str)),
-            "tenant": np.char.add("tenant-", tenant.astype(str)),
-            "message_id": np.char.add("message-", number.astype(str)),
+            "broker": pa.repeat("bench", rows),
+            "queue": pc.binary_join_element_wise("queue", _text(tenant % QUEUES), "-"),
+            "tenant": pc.binary_join_element_wise("tenant", _text(tenant), "-"),
+            "message_id": pc.binary_join_element_wise("message", _text(number), "-"),
             "attempt": pa.array(np.ones(rows, np.int32), mask=kind == 0),
             "enqueued_at": _instants(enqueued),
             "occurred_at": times,
             "processing_seconds": pa.array(took, mask=kind != LIFE.index("completed")),
-            "clock": ["broker"] * rows,
-            "source": ["bench"] * rows,
+            "clock": pa.repeat("broker", rows),
+            "source": pa.repeat("bench", rows),
             "ingested_at": times,
-            "ingest_date": [datetime.now(UTC).date()] * rows,
+            "ingest_date": pa.repeat(datetime.now(UTC).date(), rows),
         }
     )
+
+
+def _text(numbers: Numbers) -> pa.Array:
+    return pa.array(numbers).cast(pa.string())
 
 
 def _instants(seconds: Seconds) -> pa.Array:

@@ -146,7 +146,7 @@ def _run(name: str, batches: list[pa.Table]) -> Point:
         for rows in batches:
             lake.append(EVENTS.source.name, rows)
             files.append(_files(lake, EVENTS.source, known))
-            known |= set(files[-1].paths)
+            known |= set(files[-1].paths or ())
         started = time.process_time()
         counted = sum(_process(engine, number, one) for number, one in enumerate(files))
         seconds = time.process_time() - started
@@ -202,7 +202,7 @@ def _bytes(minutes: int) -> Iterator[Figure]:
             begins = BEGINS + number * 10
             lake.append("message_events", lives(each // 3, begins=begins, rate=RATE, tenants=1_000, seed=number))
             files = _files(lake, EVENTS.source, known)
-            known |= set(files.paths)
+            known |= set(files.paths or ())
             _process(engine, number, files)
         merge(lake, "partials", datetime.now(UTC))
         told = lake.read("partials", columns=["enqueued", "received", "completed"])
@@ -259,9 +259,9 @@ def _as_read(rows: pa.Table) -> pa.Table:
 
 def _files(lake: Lake, table: TableSpec, known: set[Path]) -> Files:
     """The table's files but for those that are ``known``."""
-    paths = tuple(path for path in sorted(lake.path(table.name).rglob("*.parquet")) if path not in known
-                  and "_delta_log" not in path.parts)  # fmt: skip
-    return Files(paths, sum(path.stat().st_size for path in paths))
+    paths = [path for path in sorted(lake.path(table.name).rglob("*.parquet")) if path not in known
+             and "_delta_log" not in path.parts]  # fmt: skip
+    return Files.here(paths, sum(path.stat().st_size for path in paths))
 
 
 def _adds(lake: Lake, table: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,13 +27,27 @@ Instant = tuple[int, float]
 @contextmanager
 def analysis(root: Path) -> Iterator[subprocess.Popen[bytes]]:
     """``sojourn analyze`` on the lake at ``root``, ended at the end."""
-    command = [sys.executable, "-m", "sojourn.cli.main", "analyze", "--lake", str(root)]
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = _analyze(root)
     try:
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+
+
+def analysed_once(root: Path, look: Callable[[int], None] = lambda process: None) -> None:
+    """``sojourn analyze --once`` on the lake at ``root``, to its end; ``look`` is given its process id meanwhile."""
+    process = _analyze(root, "--once")
+    while process.poll() is None:
+        look(process.pid)
+        time.sleep(0.1)
+    if process.returncode:
+        raise RuntimeError(f"sojourn analyze ended with {process.returncode}")
+
+
+def _analyze(root: Path, *words: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "sojourn.cli.main", "analyze", "--lake", str(root), *words]
+    return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def fed(root: Path, rate: int, tenants: int, seconds: float) -> subprocess.Popen[str]:
