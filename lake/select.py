@@ -25,6 +25,7 @@ FORBIDDEN: tuple[type[exp.Expression], ...] = (
     exp.Copy,
     exp.Set,
     exp.Use,
+    exp.QueryTransform,  # runs a command for each part of the rows
 )
 #: Functions of the engines that read files, the environment or run code.
 FORBIDDEN_FUNCTIONS = (
@@ -33,6 +34,7 @@ FORBIDDEN_FUNCTIONS = (
     "java_method",
     "try_reflect",
     "getenv",
+    "identifier",  # makes a name of text, also that of another function
     "glob",
     "sniff_csv",
     "parquet_",
@@ -57,15 +59,27 @@ def check(sql: str, allowed: Collection[str]) -> exp.Query:
     statement = statements[0]
     if not isinstance(statement, exp.Query):
         raise UserError(f"{statement.key.upper()} is not a query", "only SELECT is allowed: the lake is read-only here")
-    for node in statement.walk():
-        if isinstance(node, FORBIDDEN):
-            raise UserError(
-                f"{node.key.upper()} is not allowed here", "only SELECT is allowed: the lake is read-only here"
-            )
-        if isinstance(node, exp.Func):
-            _check_function(node)
+    _check_nodes(statement)
     _check_tables(statement, allowed)
     return statement
+
+
+def check_expression(sql: str) -> str:
+    """``sql``, if it is one expression without side effects or queries of its own, as it was understood.
+
+    Raises UserError otherwise.
+    """
+    statement = check(f"SELECT {sql}", ())
+    more = [name for name, value in statement.args.items() if value and name != "expressions"]
+    if more or len(statement.expressions) != 1 or any(statement.expressions[0].find_all(exp.Query)):
+        raise UserError(f"{sql.strip()[:80]} is not one expression", "name one column, or compute one value")
+    return statement.expressions[0].sql("spark")
+
+
+def is_forbidden(function: str) -> bool:
+    """Whether an engine's function of that name reads files or the environment, or runs code."""
+    name = function.lower()
+    return any(name == bad or (bad.endswith("_") and name.startswith(bad)) for bad in FORBIDDEN_FUNCTIONS)
 
 
 def tables_of(query: exp.Expr) -> set[str]:
@@ -74,10 +88,16 @@ def tables_of(query: exp.Expr) -> set[str]:
     return {table.name.lower() for table in query.find_all(exp.Table)} - known
 
 
-def _check_function(function: exp.Func) -> None:
-    name = (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()
-    if any(name == bad or (bad.endswith("_") and name.startswith(bad)) for bad in FORBIDDEN_FUNCTIONS):
-        raise UserError(f"the function {name} is not allowed here", "it reaches outside of the lake")
+def _check_nodes(statement: exp.Query) -> None:
+    for node in statement.walk():
+        if isinstance(node, FORBIDDEN):
+            raise UserError(
+                f"{node.key.upper()} is not allowed here", "only SELECT is allowed: the lake is read-only here"
+            )
+        if isinstance(node, exp.Func):
+            name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+            if is_forbidden(name):
+                raise UserError(f"the function {name.lower()} is not allowed here", "it reaches outside of the lake")
 
 
 def _check_tables(statement: exp.Query, allowed: Collection[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lake.errors import UserError
-from lake.select import check, tables_of
+from lake.select import check, check_expression, tables_of
 
 VIEWS = {"tenant_backlog_now", "queue_health"}
 
@@ -39,6 +39,14 @@ def test_a_query_over_known_views_is_let_through(sql: str) -> None:
         "SELECT * FROM other.queue_health",
         "SELECT reflect('java.lang.System', 'exit', 0)",
         "SELECT java_method('java.lang.System', 'getenv', 'HOME')",
+        "SELECT `reflect`('java.lang.System', 'exit', 0)",
+        "SELECT system.builtin.reflect('java.lang.System', 'exit', 0)",
+        "SELECT transform(array(1), n -> reflect('java.lang.System', 'exit', n))",
+        "SELECT IDENTIFIER('reflect')('java.lang.System', 'exit', 0)",
+        "SELECT * FROM IDENTIFIER('queue_health')",
+        "SELECT TRANSFORM(queue) USING 'cat' AS (line) FROM queue_health",
+        "FROM queue_health SELECT TRANSFORM(queue) USING 'cat'",
+        "EXECUTE IMMEDIATE 'DROP TABLE queue_health'",
         "not sql at all (",
         "",
     ],
@@ -56,3 +64,28 @@ def test_an_unknown_view_is_answered_with_the_nearest_known_one() -> None:
 def test_with_clauses_do_not_count_as_tables() -> None:
     query = check("WITH a AS (SELECT 1 FROM queue_health) SELECT * FROM a", VIEWS)
     assert tables_of(query) == {"queue_health"}
+
+
+@pytest.mark.parametrize(
+    "sql", ["*", "a + 1 AS b", "count(DISTINCT x)", "transform(h, c -> c.count)", "CASE WHEN a THEN 1 END", "x -- why"]
+)
+def test_an_expression_is_let_through_as_it_was_understood(sql: str) -> None:
+    understood = check_expression(sql)
+    assert check_expression(understood) == understood
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        *("a FROM t", "1; DROP VIEW x", "(SELECT 1)", "1 UNION SELECT 2", "a LIMIT 1", "a WHERE b", "a, b", ""),
+        *(
+            "reflect('a', 'b')",
+            "x IN (SELECT 1)",
+            "TRANSFORM(a) USING 'cat'",
+            "exists(array(1), n -> java_method('a'))",
+        ),
+    ],
+)
+def test_what_is_more_than_an_expression_is_refused(sql: str) -> None:
+    with pytest.raises(UserError):
+        check_expression(sql)
