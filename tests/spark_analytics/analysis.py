@@ -24,6 +24,8 @@ logging.basicConfig(level="INFO")
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
 settings = AnalyzeSettings(quick_start=True, driver_memory="1g", maintain_every=5, max_bytes_per_trigger=1 << 16)
+if "newest-first" in sys.argv:
+    settings = settings.model_copy(update={"newest_first_after_bytes": 1})
 try:
     run(settings, Path(sys.argv[1]), stop, once="once" in sys.argv, rebuild="rebuild" in sys.argv)
 except SojournError as error:
