@@ -104,7 +104,7 @@ class LandingJob:
             self._session.readStream.format("kafka")
             .options(**{f"kafka.{key}": value for key, value in self._client.items()})
             .option("subscribe", topic.name)
-            .option("startingOffsets", self._start_of(topic, name))
+            .options(**self._start_of(topic, name))
             .option("maxOffsetsPerTrigger", transport.max_offsets_per_trigger)
             .option("failOnDataLoss", str(transport.fail_on_data_loss).lower())
             .option("kafka.isolation.level", "read_committed")  # what an unfinished transaction holds is not there yet
@@ -125,13 +125,19 @@ class LandingJob:
         log.info("landing topic %s", topic.name)
         return writer.start()
 
-    def _start_of(self, topic: Topic, name: str) -> str:
+    def _start_of(self, topic: Topic, name: str) -> dict[str, str]:
         """Where to begin without a checkpoint: behind what the lake holds, if it holds any of the topic."""
         landed = {one: self._lake.committed(name, landed_id(topic.id, one)) for one in topic.partitions}
-        if not any(landed.values()):
-            return self._transport.starting_offsets
-        first = -2  # Kafka's earliest: a partition of which nothing was landed
-        return json.dumps({topic.name: {str(one): first if at is None else at for one, at in landed.items()}})
+        if any(landed.values()):
+            first = -2  # Kafka's earliest: a partition of which nothing was landed
+            places = {str(one): first if at is None else at for one, at in landed.items()}
+            return {"startingOffsets": json.dumps({topic.name: places})}
+        begin = self._transport.starting_offsets
+        if isinstance(begin, str):
+            return {"startingOffsets": begin}
+        # A partition that took nothing since then is begun at its end.
+        millis = str(round(begin.timestamp() * 1000))
+        return {"startingTimestamp": millis, "startingOffsetsByTimestampStrategy": "latest"}
 
     def _handler(self, topic: Topic, name: str) -> Callable[[DataFrame, int], None]:
         landing: Landing | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from lake.errors import UserError
 from lake.secret import Secret
@@ -44,8 +44,10 @@ class TransportSettings(_Settings):
     kind: Literal["lake", "kafka"] = "lake"
     bootstrap: str = Field(default="127.0.0.1:9092", description="host:port, comma separated")
     prefix: str = Field(default="sojourn", pattern=r"^[A-Za-z0-9._-]{1,200}$", description="what all topics begin with")
-    starting_offsets: Literal["earliest", "latest"] = Field(
-        default="earliest", description="where to begin with a topic of which the lake holds nothing"
+    starting_offsets: Literal["earliest", "latest"] | AwareDatetime = Field(
+        default="earliest",
+        description="where to begin with a topic of which the lake holds nothing; a time, with its zone: what Kafka "
+        "took since then",
     )
     max_offsets_per_trigger: int = Field(
         default=200_000, ge=1, description="records of a topic in one batch: bounds memory while catching up"

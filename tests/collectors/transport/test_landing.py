@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from collectors.transport.settings import TransportSettings
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import EVENT_TYPES
-from tests.collectors.rows import summary_rows
+from tests.collectors.rows import event_rows, summary_rows
 from tests.collectors.test_sink import some_events
 from tests.collectors.transport.making import bronze, settings
 from tests.support.kafka import KafkaServer
@@ -48,9 +49,11 @@ for root, transport in json.loads(sys.argv[2]):
 """
 
 
-def analysis(log: Path, how: str, *lakes: tuple[Lake, TransportSettings | None]) -> subprocess.Popen[bytes]:
-    """An analysis in a process of its own."""
-    wanted = [(str(lake.root), _analytics(transport)) for lake, transport in lakes]
+def analysis(
+    log: Path, how: str, *lakes: tuple[Lake, TransportSettings | None], **more: str
+) -> subprocess.Popen[bytes]:
+    """An analysis in a process of its own; ``more`` are settings of its transport."""
+    wanted = [(str(lake.root), _analytics(transport, more)) for lake, transport in lakes]
     repository = str(Path(__file__).parents[3])
     with log.open("ab") as out:
         return subprocess.Popen(
@@ -62,10 +65,10 @@ def analysis(log: Path, how: str, *lakes: tuple[Lake, TransportSettings | None])
         )
 
 
-def _analytics(transport: TransportSettings | None) -> dict[str, Any] | None:
+def _analytics(transport: TransportSettings | None, more: dict[str, str]) -> dict[str, Any] | None:
     if transport is None:
         return None
-    return {"kind": "kafka", "bootstrap": transport.bootstrap, "prefix": transport.prefix}
+    return {"kind": "kafka", "bootstrap": transport.bootstrap, "prefix": transport.prefix, **more}
 
 
 def fill(place: Any, summaries: pa.Table) -> None:
@@ -109,6 +112,18 @@ def test_the_views_are_those_of_records_that_went_to_the_lake_itself(
         found = Reader(lake.root).query(query)
         assert found.num_rows
         assert found.equals(Reader(direct.root).query(query))
+
+
+def test_a_topic_is_begun_at_the_time_that_the_user_says(kafka_server: KafkaServer, lake: Lake, tmp_path: Path) -> None:
+    chosen, log = settings(kafka_server), tmp_path / "log"
+    sender = bronze(chosen, lake)
+    sender.append("message_events", event_rows("before", ["a"]), app_id="t", version=1)
+    time.sleep(0.1)  # Kafka's times are milliseconds
+    between = datetime.now(UTC).isoformat()
+    sender.append("message_events", event_rows("after", ["a"]), app_id="t", version=2)
+    running = analysis(log, "once", (lake, chosen), starting_offsets=between)
+    assert running.wait(170) == 0, log.read_text()
+    assert lake.read("message_events").column("queue").to_pylist() == ["after"]
 
 
 def _produce(chosen: TransportSettings, values: list[bytes | None]) -> None:
