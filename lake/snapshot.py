@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -56,7 +57,7 @@ class Snapshot:
             return self.spec.schema.empty_table(), version
         if _bytes(self._table) > CACHED_BYTES:
             self._parts.clear()
-            return self._table.to_pyarrow_dataset(), version
+            return _with_all_columns(self._table.to_pyarrow_dataset(), self.spec.schema), version
         return self._read_new_files(self._table), version
 
     def _read_new_files(self, table: DeltaTable) -> pa.Table:
@@ -78,6 +79,12 @@ def read_file(path: Path | str, columns: Sequence[str] | None = None) -> pa.Tabl
             return file.read(columns=None if columns is None else list(columns), use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise LakeError(f"file {path} cannot be read: {error}") from error
+
+
+def _with_all_columns(files: ds.Dataset, schema: pa.Schema) -> ds.Dataset:
+    """``files`` with the columns that a table of an older version lacks: null."""
+    lacking = [field for field in schema if field.name not in files.schema.names]
+    return files.replace_schema(pa.schema([*files.schema, *lacking])) if lacking else files
 
 
 def _partition_values(path: str, spec: TableSpec) -> dict[str, date]:

@@ -128,8 +128,21 @@ _PARTIAL_MEASURES = (
     ("backlog_cells", BACKLOG_CELLS),
 )
 
+#: A message's first attempt over all named subscribers of its queue. Which one that is shows only across events, so
+#: maintenance puts it here from `marks` once it is settled, at the subscriber who was first.
+FOLDED_KIND = "first_subscriber_first_attempt"
+
 #: What one micro-batch added to one (queue, subscriber, tenant, second): summing rows is always right.
-PARTIALS = TableSpec("partials", "gold", _schema(*_PARTIAL_KEY, *_PARTIAL_MEASURES))
+PARTIALS = TableSpec(
+    "partials",
+    "gold",
+    _schema(
+        *_PARTIAL_KEY,
+        *_PARTIAL_MEASURES,
+        *_age_columns(FOLDED_KIND),
+        (f"{FOLDED_KIND}_age_fold", pa.int64()),  # the newest fold that put something here
+    ),
+)
 
 #: A partial that a collector made itself, because its buffer was full; Spark only adds it up.
 EVENT_SUMMARIES = TableSpec(
@@ -162,6 +175,8 @@ MARKS = TableSpec(
         ("age_seconds", pa.float64()),  # on `received`: occurred_at − enqueued_at, at least 0
         ("age_index", pa.int32()),  # its histogram bucket
         ("age_skewed", pa.bool_()),
+        # On a first attempt: the number of the fold that puts it into `partials`; 0: another's is the message's first.
+        ("fold", pa.int64()),
     ),
 )
 

@@ -47,15 +47,15 @@ def at_moment(sql: str, moment: Moment | None) -> str:
 
 def _table(session: SparkSession, lake: Lake, name: str, moment: Moment | None) -> DataFrame:
     reader = session.read.format("delta")
-    if moment is None:
-        return reader.load(str(lake.path(name)))
     schema = from_arrow_schema(TABLES[name].schema)
-    version = moment.version(lake, name)
-    if version == NOT_YET:
-        return session.createDataFrame([], schema)
-    rows = reader.option("versionAsOf", version).load(str(lake.path(name)))
+    if moment is not None:
+        version = moment.version(lake, name)
+        if version == NOT_YET:
+            return session.createDataFrame([], schema)
+        reader = reader.option("versionAsOf", version)
+    rows = reader.load(str(lake.path(name)))
     # Columns that were added to the table later.
     lacking = [
         F.lit(None).cast(column.dataType).alias(column.name) for column in schema if column.name not in rows.columns
     ]
-    return rows.select("*", *lacking).select(schema.names)
+    return rows.select("*", *lacking).select(schema.names) if lacking or moment is not None else rows

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lake.now.cells import run_starts, summed
 from lake.now.levels import padded
 from lake.now.lived import numbered
-from lake.tables import AGE_KINDS, HISTOGRAM
+from lake.tables import AGE_KINDS, FOLDED_KIND, HISTOGRAM
 
 Array = npt.NDArray[Any]
 #: (broker, queue, subscriber, tenant), as partials have it.
@@ -21,9 +21,11 @@ Name = tuple[str, ...]
 
 _NAMES = ("broker", "queue", "subscriber", "tenant")
 _VALUES = ("count", "sum", "max", "skewed", "histogram")
+_FOLDED = f"{FOLDED_KIND}_age_count"
 #: The columns of partials that are read.
 COLUMNS = (
     *_NAMES, "bucket_start", "bucket_seconds", *(f"{kind}_age_{value}" for kind in AGE_KINDS for value in _VALUES),
+    _FOLDED,
 )  # fmt: skip
 _NUMBERS = {
     "start": np.int64,
@@ -43,7 +45,11 @@ _FIRST = AGE_KINDS.index("first_attempt")
 
 
 class Ages:
-    """One slot for each key and kind. ``ambiguous``: a key has two newest buckets, of different lengths."""
+    """One slot for each key and kind.
+
+    ``ambiguous``: a key has two newest buckets, of different lengths, or ages over several subscribers, which rest on
+    marks, too.
+    """
 
     def __init__(self) -> None:
         self.ambiguous = False
@@ -57,16 +63,22 @@ class Ages:
         self._used = 0
 
     def add(self, rows: pa.Table) -> None:
-        """Rows of partials (COLUMNS) that came."""
+        """Rows of partials (COLUMNS, as far as their file has them) that came."""
         keys = self._keys_of(rows)
+        self._note_folded(rows)
         for number, kind in enumerate(AGE_KINDS):
             self._add(keys * len(AGE_KINDS) + number, rows, kind, rolled=False)
 
     def roll(self, rows: pa.Table) -> None:
         """Rows of partials that earlier ones were rolled up into."""
         keys = self._keys_of(rows)
+        self._note_folded(rows)
         for number, kind in enumerate(AGE_KINDS):
             self._add(keys * len(AGE_KINDS) + number, rows, kind, rolled=True)
+
+    def _note_folded(self, rows: pa.Table) -> None:
+        if _FOLDED in rows.column_names:
+            self.ambiguous = self.ambiguous or bool(pc.any(pc.greater(rows.column(_FOLDED), 0)).as_py())
 
     def is_finer(self, broker: str, minutes_until: int, hours_until: int) -> bool:
         """Whether a slot of ``broker`` still tells by the second, or minute, what partials tell more coarsely."""
@@ -200,7 +212,7 @@ class Ages:
         names = self._columns()
         unnamed = pc.equal(self._texts[2], "").to_numpy(zero_copy_only=False)
         firsts = held[(held % len(AGE_KINDS) == _FIRST) & unnamed[held // len(AGE_KINDS)]]
-        kinds = [*AGE_KINDS, "first_subscriber_first_attempt"]
+        kinds = [*AGE_KINDS, FOLDED_KIND]
         kind = np.concatenate((held % len(AGE_KINDS), np.full(len(firsts), len(AGE_KINDS))))
         slots = np.concatenate((held, firsts))
         keys = pa.array(slots // len(AGE_KINDS))

@@ -61,7 +61,7 @@ EVENTS = Flow(
 SUMMARIES = Flow(
     "summaries",
     EVENT_SUMMARIES,
-    _schema(EVENT_SUMMARIES, PARTIALS.schema.names),
+    _schema(EVENT_SUMMARIES, [name for name in EVENT_SUMMARIES.schema.names if name in PARTIALS.schema.names]),
     ("partials",),
     lambda rows: {"partials": conform(rows, PARTIALS.schema)},
     "1",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lake.errors import first_line
@@ -45,23 +45,32 @@ def _literal(value: Value) -> str:
 
 
 def replace(
-    lake: Lake, name: str, region: Region, change: Callable[[pa.Table], pa.Table | None]
+    lake: Lake,
+    name: str,
+    region: Region,
+    change: Callable[[pa.Table], pa.Table | None],
+    *,
+    numbered: tuple[str, int] | None = None,
 ) -> tuple[int, int] | None:
     """Replace the rows of ``region`` by what ``change`` makes of them, in one commit: the rows before and after.
 
     The rows are read at the very version that the commit is checked against: what is appended in between is a conflict,
-    and they are read anew. None where others were quicker :data:`MOST_TRIES` times, or ``change`` wants nothing
-    changed: the table is as it was. SojournError where the table cannot be used.
+    and they are read anew. ``numbered`` (application, number) makes a commit that is made once, by whomever. None where
+    others were quicker :data:`MOST_TRIES` times, have made that commit, or ``change`` wants nothing changed: the table
+    is as it was. SojournError where the table cannot be used.
     """
+    properties = CommitProperties(app_transactions=[Transaction(*numbered)]) if numbered else None
     try:
         for _ in range(MOST_TRIES):
             table = lake.ensure(name)
+            if numbered and (table.transaction_version(numbered[0]) or 0) >= numbered[1]:
+                return None
             there = region.read(table).cast(TABLES[name].schema)
             rows = change(there)
             if rows is None:
                 return None
             try:
-                write_deltalake(table, rows, mode="overwrite", predicate=region.sql())
+                write_deltalake(table, rows, mode="overwrite", predicate=region.sql(), commit_properties=properties)
                 return there.num_rows, rows.num_rows
             except CommitFailedError as error:
                 log.debug("%s: %s", name, first_line(error))

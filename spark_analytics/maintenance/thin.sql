@@ -28,7 +28,7 @@ GROUP BY ALL;
 -- Messages with a pause that still tells something: it has not ended, or begins and ends in different buckets of history.
 -- A failure of attempt 0 would end with a first attempt, which is not among these rows.
 CREATE OR REPLACE TEMP TABLE telling AS
-SELECT DISTINCT s.broker, s.queue, s.subscriber, s.message_id, s.number < 1 AS unnumbered
+SELECT DISTINCT s.broker, s.queue, s.subscriber, s.message_id
 FROM spans AS s
 JOIN bounds AS b ON b.broker = s.broker
 WHERE s.until IS NULL
@@ -48,29 +48,9 @@ ANTI JOIN telling AS k
 GROUP BY ALL
 HAVING MAX(t.second) < MAX(b.settled);
 
--- First attempts at a message that another subscriber had begun before: its earliest is all that a view asks for.
-CREATE OR REPLACE TEMP TABLE later AS
-SELECT r.broker, r.queue, r.subscriber, r.message_id, r.occurred_at
-FROM (
-  SELECT *, MIN(occurred_at) OVER (PARTITION BY broker, queue, message_id) AS earliest
-  FROM receipts
-) AS r
-ANTI JOIN telling AS k
-  ON k.unnumbered
-  AND k.broker = r.broker AND k.queue = r.queue AND k.subscriber = r.subscriber AND k.message_id = r.message_id
-WHERE r.occurred_at > r.earliest;
-
 CREATE OR REPLACE TEMP TABLE savings AS
-SELECT hour, SUM(saved) AS saved, SUM(there) AS there
-FROM (
-  SELECT t.second // 3600 AS hour, COUNT(d.message_id) AS saved, COUNT(*) AS there
-  FROM told AS t
-  LEFT JOIN dropped AS d
-    ON d.broker = t.broker AND d.queue = t.queue AND d.subscriber = t.subscriber AND d.message_id = t.message_id
-  GROUP BY ALL
-  UNION ALL
-  SELECT epoch_us(occurred_at) // 3600000000, COUNT(*), 0 FROM later GROUP BY ALL
-  UNION ALL
-  SELECT epoch_us(occurred_at) // 3600000000, 0, COUNT(*) FROM receipts GROUP BY ALL
-)
-GROUP BY hour
+SELECT t.second // 3600 AS hour, COUNT(d.message_id) AS saved, COUNT(*) AS there
+FROM told AS t
+LEFT JOIN dropped AS d
+  ON d.broker = t.broker AND d.queue = t.queue AND d.subscriber = t.subscriber AND d.message_id = t.message_id
+GROUP BY ALL

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from lake.store import conform
 from lake.tables import MARKS
 from spark_analytics.transforms.events import KEY, Events, Flags, bucket_indices
 
@@ -22,7 +23,7 @@ def marks(events: Events) -> pa.Table:
     columns["age_seconds"] = pa.array(age, mask=unaged)
     columns["age_index"] = pa.array(bucket_indices(age).astype(np.int32), mask=unaged)
     columns["age_skewed"] = pa.array(events.skewed[chosen], mask=unaged)
-    return pa.table({field.name: columns[field.name].cast(field.type) for field in MARKS.schema}, schema=MARKS.schema)
+    return conform(pa.table(columns), MARKS.schema)
 
 
 def _remembered(events: Events) -> Flags:

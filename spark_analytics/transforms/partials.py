@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lake.histogram import ZERO_INDEX
+from lake.store import conform
 from lake.tables import AGE_KINDS, BACKLOG_CELLS, EVENT_TYPES, FINISHING_TYPES, HISTOGRAM, PARTIALS, TIMESTAMP
 from spark_analytics.transforms.events import MICROS, Events, Flags, Floats, bucket_indices
 from spark_analytics.transforms.lists import Integers, counts, lists_of, sums
@@ -35,7 +36,7 @@ def partials(events: Events) -> pa.Table:
         columns |= _ages(kind, events)
     columns |= _processing(events)
     columns["backlog_cells"] = _cells(events)
-    return pa.table([columns[name] for name in PARTIALS.schema.names], schema=PARTIALS.schema)
+    return conform(pa.table(columns), PARTIALS.schema)
 
 
 def _counts(events: Events) -> dict[str, pa.Array]:

@@ -13,13 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.store import conform
-from lake.tables import PARTIALS, TIMESTAMP
+from lake.tables import FOLDED_KIND, PARTIALS, TIMESTAMP
 from spark_analytics.transforms.lists import Integers, lists_of, one_chunk, sums
 from spark_analytics.transforms.partials import UNKNOWN_SECOND
 
 KEY = ("broker", "queue", "subscriber", "tenant", "bucket_start")
 _GROUP = "group"
 _MICROS = 1_000_000
+#: What an opening balance keeps of the columns that may be null: marks that were folded must not count again.
+_OPENED = ("backlog_cells", f"{FOLDED_KIND}_age_fold")
 _EPOCH = pa.scalar(0, pa.timestamp("us")).cast(TIMESTAMP)
 
 
@@ -33,6 +35,13 @@ def rolled_up(partials: pa.Table, seconds: int) -> pa.Table:
     return pa.concat_tables([longer, _merged(_in_buckets(shorter, seconds))])
 
 
+def added_up(partials: pa.Table) -> pa.Table:
+    """Rows of ``partials`` with the same key and bucket → one; buckets stay as long as they are."""
+    lengths = partials.column("bucket_seconds")
+    merged = [_merged(partials.filter(pc.equal(lengths, length))) for length in pc.unique(lengths)]
+    return pa.concat_tables([partials.slice(0, 0), *merged])
+
+
 def opening_balance(partials: pa.Table, until_second: int) -> pa.Table:
     """Rows of ``partials`` from before unix second ``until_second`` → one row a key, whose bucket reaches from 1970 to
     there: counts and the cells of what is still in the backlog. Ages and processing times are null.
@@ -42,8 +51,8 @@ def opening_balance(partials: pa.Table, until_second: int) -> pa.Table:
     for name, value in (("bucket_start", _EPOCH), ("bucket_seconds", pa.scalar(until_second, pa.int32()))):
         position = partials.schema.get_field_index(name)
         partials = partials.set_column(position, PARTIALS.schema.field(name), pa.repeat(value, partials.num_rows))
-    history = [field for field in PARTIALS.schema if field.nullable and field.name != "backlog_cells"]
-    return conform(_merged(partials).drop_columns([field.name for field in history]), PARTIALS.schema)
+    history = [field.name for field in PARTIALS.schema if field.nullable and field.name not in _OPENED]
+    return conform(_merged(partials).drop_columns(history), PARTIALS.schema)
 
 
 def _in_buckets(rows: pa.Table, seconds: int) -> pa.Table:
@@ -76,7 +85,7 @@ def _merged(rows: pa.Table) -> pa.Table:
 
 def _way(name: str) -> str:
     """How the column ``name`` of several rows becomes one."""
-    if name in KEY or name == "bucket_seconds" or name == "newest_occurred_at" or name.endswith("_max"):
+    if name in (*KEY, "bucket_seconds", "newest_occurred_at") or name.endswith(("_max", "_fold")):
         return "max"
     return "sum"
 

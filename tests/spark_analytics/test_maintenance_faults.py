@@ -35,22 +35,24 @@ RETENTION = Retention(timedelta(minutes=5), timedelta(hours=2), timedelta(days=1
 #: Rounds over and over, as the clock of the data moves on, without the lock that keeps two apart.
 _PROGRAM = """
 import sys
+from dataclasses import replace
 from datetime import datetime, timedelta
 from lake.store import Lake
 from spark_analytics.maintenance.routine import keep
 from tests.spark_analytics.test_maintenance_faults import RETENTION
 lake = Lake(sys.argv[1])
 print("ready", flush=True)
+retention = replace(RETENTION, hours_for=timedelta(days=int(sys.argv[4])))
 for _ in range(int(sys.argv[2])):
-    keep(lake, RETENTION, now=datetime.fromisoformat(sys.argv[3]))
+    keep(lake, retention, now=datetime.fromisoformat(sys.argv[3]))
     print("kept", flush=True)
 """
 
 
-def maintenance(lake: Lake, now: str, rounds: int = 1) -> subprocess.Popen[str]:
-    """A process that maintains the lake; it has begun when this returns."""
+def maintenance(lake: Lake, now: str, rounds: int = 1, kept_days: int = 1) -> subprocess.Popen[str]:
+    """A process that maintains the lake, hours for ``kept_days``; it has begun when this returns."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, str(lake.root), str(rounds), now],
+        [sys.executable, "-c", _PROGRAM, str(lake.root), str(rounds), now, str(kept_days)],
         env={**os.environ, "PYTHONPATH": str(HOME)},
         stdout=subprocess.PIPE,
         text=True,

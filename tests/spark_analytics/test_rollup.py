@@ -63,9 +63,13 @@ def log_of(seed: int, *, messages: int, seconds: int) -> tuple[list[dict[str, An
     return list({repr(sorted(event.items())): event for event in events}.values()), samples
 
 
-def rows_of(reader: Reader, view: str) -> list[str]:
-    kept = [column for column in reader.query(f"SELECT * FROM {view}").column_names if column not in LOOK_BACK]
-    return sorted(map(str, reader.query(f"SELECT {', '.join(kept)} FROM {view}").to_pylist()))
+def rows_of(reader: Reader, view: str, digits: int = 17) -> list[str]:
+    """The view's rows as text, with so many ``digits`` of numbers that sums of floats add up to."""
+    rows = reader.query(f"SELECT * FROM {view}").to_pylist()
+    return sorted(
+        str({name: f"{value:.{digits}g}" if isinstance(value, float) else value for name, value in row.items()})
+        for row in ({name: value for name, value in row.items() if name not in LOOK_BACK} for row in rows)
+    )
 
 
 @pytest.mark.parametrize("seconds", [60, 3600])

@@ -25,12 +25,26 @@ FROM (
     first_attempt_age_histogram
   FROM partials
   WHERE subscriber = ''
+  UNION ALL
+  SELECT
+    bucket_start, bucket_seconds, broker, queue, '' AS subscriber, tenant, 'first_subscriber_first_attempt' AS kind,
+    first_subscriber_first_attempt_age_count, first_subscriber_first_attempt_age_sum,
+    first_subscriber_first_attempt_age_max, first_subscriber_first_attempt_age_skewed,
+    first_subscriber_first_attempt_age_histogram
+  FROM partials
 ) AS stored
 WHERE n > 0
 UNION ALL
 SELECT
-  at_second, 1, broker, queue, '', tenant, 'first_subscriber_first_attempt',
-  COUNT(*), SUM(age_seconds), MAX(age_seconds), SUM(CASE WHEN age_skewed THEN 1 ELSE 0 END),
-  collect_list(named_struct('index', age_index, 'count', CAST(1 AS BIGINT)))
-FROM stage_first_receipts
-GROUP BY at_second, broker, queue, tenant
+  start_second, bucket_seconds, broker, queue, '', tenant, 'first_subscriber_first_attempt',
+  SUM(n), SUM(total_seconds), MAX(max_seconds), SUM(skewed),
+  collect_list(named_struct('index', age_index, 'count', CAST(n AS BIGINT)))
+FROM (
+  SELECT
+    start_second, bucket_seconds, broker, queue, tenant, age_index,
+    COUNT(*) AS n, SUM(age_seconds) AS total_seconds, MAX(age_seconds) AS max_seconds,
+    SUM(CASE WHEN age_skewed THEN 1 ELSE 0 END) AS skewed
+  FROM stage_first_receipts
+  GROUP BY start_second, bucket_seconds, broker, queue, tenant, age_index
+) AS single
+GROUP BY start_second, bucket_seconds, broker, queue, tenant

@@ -1,0 +1,336 @@
+"""First attempts of named subscribers are folded into partials: each message counts once, before and after."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lake.snapshot
+from lake.reader import Reader
+from lake.store import Lake
+from lake.tables import FOLDED_KIND, MARKS, PARTIALS
+from spark_analytics.maintenance import Retention, roll_up
+from spark_analytics.maintenance.marks import thin
+from spark_analytics.maintenance.routine import keep
+from tests.reference.compare import differences
+from tests.reference.folded import KIND, first_receipts
+from tests.reference.generate import START, generate, logs
+from tests.reference.lives import without_duplicates
+from tests.reference.partials import fill, marks_of
+from tests.reference.reference import Reference
+from tests.spark_analytics.test_maintenance import LATER, moved
+from tests.spark_analytics.test_maintenance_faults import maintenance
+from tests.spark_analytics.test_rollup import table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = dict[str, Any]
+NOW = START + LATER + timedelta(minutes=30)
+
+
+def log_of_days(seed: int, *, messages: int = 150) -> list[Row]:
+    """Messages of six days, two of them around the turn of a day, where what is settled ends."""
+    events: list[Row] = []
+    for day, shift in enumerate((0, 11.98, 35.98, 60, 84, 120)):
+        part, _ = generate(seed + day, messages=messages, seconds=300)
+        unique = list({repr(sorted(event.items())): event for event in part}.values())
+        events += [
+            {**event, "message_id": f"{day}-{event['message_id']}", "event_id": None}
+            for event in moved(unique, timedelta(hours=shift))
+        ]
+    return without_duplicates(events)
+
+
+def served(reader: Reader) -> list[Row]:
+    rows: list[Row] = reader.query(f"SELECT * FROM attempt_age WHERE kind = '{KIND}'").to_pylist()
+    return rows
+
+
+def expected(lake: Lake, events: list[Row]) -> list[Row]:
+    """What the reference counts, in the buckets that partials of the time have."""
+    until = {"nats": (-1, -1), "redis": (-1, -1)}
+    for row in lake.read("partials").to_pylist():
+        last = int(row["bucket_start"].timestamp()) + row["bucket_seconds"] - 1
+        minutes, hours = until[row["broker"]]
+        until[row["broker"]] = (
+            max(minutes, last if row["bucket_seconds"] >= 60 else -1),
+            max(hours, last if row["bucket_seconds"] >= 3600 else -1),
+        )
+
+    def width(broker: str, second: int) -> int:
+        return 3600 if second <= until[broker][1] else 60 if second <= until[broker][0] else 1
+
+    return first_receipts(Reference(events, []), width)
+
+
+def folded(lake: Lake) -> int:
+    """How many messages partials tell of."""
+    return sum(row or 0 for row in lake.read("partials").column(f"{FOLDED_KIND}_age_count").to_pylist())
+
+
+def remembered(lake: Lake) -> int:
+    rows = lake.read("marks").to_pylist()
+    return sum(row["event_type"] == "received" and row["attempt"] == 1 for row in rows)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_history_is_what_the_reference_counts_before_and_after_each_fold(tmp_path: Path, seed: int) -> None:
+    events = log_of_days(seed)
+    lake, reader = fill(tmp_path, events, []), Reader(tmp_path)
+    assert differences(expected(lake, events), served(reader)) == []
+    roll_up(lake, Retention(), NOW)
+    assert differences(expected(lake, events), served(reader)) == []
+    marks = remembered(lake)
+    for later in range(4):
+        now = NOW + timedelta(days=later)
+        clock = {
+            "broker": "nats",
+            "queue": "clock",
+            "message_id": f"{later}",
+            "event_type": "failed",
+            "occurred_at": now,
+        }
+        clocks = [clock, clock | {"broker": "redis"}]
+        events += clocks
+        lake.append("partials", table_of(clocks))
+        lake.append("marks", pa.Table.from_pylist(marks_of(clocks), MARKS.schema))
+        keep(lake, Retention(), now=now)
+        assert folded(lake) > 0
+        assert differences(expected(lake, events), served(reader)) == []
+        assert differences(expected(lake, events), served(Reader(tmp_path))) == []
+    assert remembered(lake) < marks / 4
+    version = lake.version("marks")
+    assert thin(lake, Retention(), now) == 0 and lake.version("marks") == version, "there was something left to do"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_serves_the_same(tmp_path: Path, spark: SparkSession) -> None:
+    from spark_analytics.views import register
+
+    events = log_of_days(3, messages=60)
+    lake = fill(tmp_path, events, [])
+    lake.create()
+    roll_up(lake, Retention(), NOW)
+    for _ in range(2):
+        register(spark, lake, {"attempt_age"})
+        rows = spark.sql(f"SELECT * FROM attempt_age WHERE kind = '{KIND}'").toArrow().to_pylist()
+        assert differences(expected(lake, events), rows) == []
+        thin(lake, Retention(), NOW)
+    assert folded(lake) > 0
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(logs(), st.integers(0, 100), st.booleans())
+def test_any_log_folded_in_pieces_as_it_comes(log: tuple[list[Row], list[Row]], seed: int, late: bool) -> None:
+    """The order of the messages' coming is any; a message's own attempts come in the order of their happening."""
+    rng = random.Random(seed)
+    events = without_duplicates([*log[0], *moved(other(log[0]), timedelta(days=2))])
+    clocks = [
+        {"broker": broker, "queue": "clock", "message_id": "c", "event_type": "failed", "occurred_at": NOW}
+        for broker in ("nats", "redis")
+    ]
+    place = {message: rng.random() for message in {event["message_id"] for event in events}}
+    if late:
+        events.sort(key=lambda event: (place[event["message_id"]], event["occurred_at"]))
+    else:
+        events.sort(key=lambda event: event["occurred_at"])
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        lake, reader = fill(Path(folder), clocks, []), Reader(folder)
+        step = len(events) // 3 + 1
+        for start in range(0, len(events), step):
+            batch = events[start : start + step]
+            lake.append("marks", pa.Table.from_pylist(marks_of(batch), MARKS.schema))
+            lake.append("partials", table_of(batch))
+            roll_up(lake, Retention(), NOW)
+            for _ in range(rng.randrange(3)):
+                thin(lake, Retention(), NOW)
+        told = [*clocks, *events]
+        if not late or len({event["message_id"] for event in events}) > 3:
+            counts = {count_key(row): row["count"] for row in served(reader)}
+            assert counts == {count_key(row): row["count"] for row in expected(lake, told)}
+
+
+def other(events: list[Row]) -> list[Row]:
+    return [{**event, "message_id": "o" + event["message_id"], "event_id": None} for event in events]
+
+
+def count_key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("bucket_start", "bucket_seconds", "broker", "queue", "tenant"))
+
+
+# -- two tables, two commits ------------------------------------------------------------------------------------------
+
+
+class Killed(Exception):
+    """In place of a SIGKILL."""
+
+
+def one_commit_and_dead(*arguments: Any, **options: Any) -> None:
+    write_deltalake(*arguments, **options)
+    raise Killed
+
+
+def test_killed_after_any_commit_a_message_counts_once_and_the_next_round_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = log_of_days(4, messages=40)
+    lake = fill(tmp_path, events, [])
+    roll_up(lake, Retention(), NOW)
+    wanted = expected(lake, events)
+    monkeypatch.setattr("spark_analytics.maintenance.hours.MOST_ROWS", 20)
+    for module in ("spark_analytics.maintenance.region", "lake.store"):
+        monkeypatch.setattr(f"{module}.write_deltalake", one_commit_and_dead)
+    for deaths in range(60):  # noqa: B007
+        try:
+            thin(Lake(tmp_path), Retention(), NOW)
+            break
+        except Killed:
+            assert differences(wanted, served(Reader(tmp_path))) == []
+    assert 6 < deaths < 59
+    assert thin(Lake(tmp_path), Retention(), NOW) == 0 < folded(lake)
+    assert differences(wanted, served(Reader(tmp_path))) == []
+
+
+@pytest.mark.slow
+def test_killed_at_any_instant_every_message_counts_once(tmp_path: Path) -> None:
+    rng = random.Random()
+    lake = Lake(tmp_path)
+    everything: list[Row] = []
+    interrupted = 0
+    for number in range(3):
+        events = [
+            {**event, "message_id": f"{number}-{event['message_id']}"}
+            for event in moved(log_of_days(20 + number, messages=30), timedelta(days=2 * number))
+        ]
+        everything += events
+        lake.append("partials", table_of(events))
+        lake.append("marks", pa.Table.from_pylist(marks_of(events), MARKS.schema))
+        now = max(event["occurred_at"] for event in everything)
+        for _ in range(2):
+            process = maintenance(lake, now.isoformat(), kept_days=400)
+            time.sleep(rng.random() * 0.8)  # a round takes about as long
+            interrupted += process.poll() is None
+            process.kill()
+            process.wait()
+            assert counted(lake) == messages(everything)
+    assert interrupted > 0
+    pair = [maintenance(lake, now.isoformat(), rounds=2, kept_days=400) for _ in range(2)]
+    assert [process.wait(timeout=100) for process in pair] == [0, 0]
+    keep(lake, Retention(), now=now)
+    assert counted(lake) == messages(everything)
+    assert folded(lake) > 0
+
+
+def counted(lake: Lake) -> int:
+    return sum(row["count"] for row in served(Reader(lake.root)))
+
+
+def messages(events: list[Row]) -> int:
+    return sum(row["count"] for row in first_receipts(Reference(events, []), lambda broker, second: 3600))
+
+
+# -- who was first ----------------------------------------------------------------------------------------------------
+
+#: An hour before the end of a day.
+EVE = datetime(2026, 3, 1, 23, tzinfo=UTC)
+
+
+def attempt(subscriber: str, hours: float, *, number: int = 1, event_type: str = "received") -> Row:
+    """Something that happened to the message ``hours`` after EVE."""
+    return {
+        "broker": "nats",
+        "queue": "notices",
+        "subscriber": subscriber,
+        "tenant": "acme",
+        "message_id": "m",
+        "event_type": event_type,
+        "attempt": number,
+        "enqueued_at": EVE,
+        "occurred_at": EVE + timedelta(hours=hours),
+    }
+
+
+def ages_by_the_hour(tmp_path: Path, arrivals: dict[int, list[Row]], days: int = 8) -> list[float]:
+    """The mean ages that history has at the end, of events that come at ``days`` after EVE, with a round each day."""
+    lake = Lake(tmp_path)
+    for day in range(days):
+        now = EVE + timedelta(days=day)
+        clock = {"broker": "nats", "queue": "clock", "message_id": "c", "event_type": "failed", "occurred_at": now}
+        events = [clock, *arrivals.get(day, [])]
+        lake.append("marks", pa.Table.from_pylist(marks_of(events), MARKS.schema))
+        lake.append("partials", table_of(events))
+        for _ in range(2):
+            keep(lake, Retention(), now=now)
+    return [row["mean_seconds"] / 3600 * row["count"] for row in served(Reader(tmp_path))]
+
+
+def test_who_comes_up_to_two_days_later_was_not_first(tmp_path: Path) -> None:
+    arrivals = {0: [attempt("audit", 0.5)], 2: [attempt("billing", 2)], 3: [attempt("late", 47)]}
+    assert ages_by_the_hour(tmp_path, arrivals) == [0.5]
+
+
+def test_whose_first_attempt_is_told_after_the_fold_does_not_count_again(tmp_path: Path) -> None:
+    assert ages_by_the_hour(tmp_path, {0: [attempt("audit", 0.5)], 4: [attempt("billing", 0.25)]}) == [0.5]
+
+
+def test_who_comes_when_the_fold_is_forgotten_counts_as_another_first(tmp_path: Path) -> None:
+    """The limit that docs/maintenance.md tells."""
+    ages = ages_by_the_hour(tmp_path, {0: [attempt("audit", 0.5)], 6: [attempt("billing", 6 * 24)]})
+    assert ages == [0.5, 144]
+
+
+def test_a_first_attempt_that_ends_a_pause_stays(tmp_path: Path) -> None:
+    arrivals = {0: [attempt("audit", 0.25, number=0, event_type="failed"), attempt("audit", 0.5)]}
+    assert ages_by_the_hour(tmp_path, arrivals) == [0.5]
+    assert remembered(Lake(tmp_path)) == 1
+    pauses = Reader(tmp_path).query("SELECT SUM(waiting) AS waiting FROM stage_pauses WHERE queue = 'notices'")
+    assert pauses.to_pylist() == [{"waiting": 0}]
+
+
+# -- older lakes ------------------------------------------------------------------------------------------------------
+
+NEW = {"partials": [name for name in PARTIALS.schema.names if FOLDED_KIND in name], "marks": ["fold"]}
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_lake_from_before_the_columns_is_read_and_folded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
+    events = log_of_days(5, messages=40)
+    newer = fill(tmp_path / "new", events, [])
+    for name, columns in NEW.items():
+        rows = newer.read(name).drop_columns(columns)
+        write_deltalake(str(tmp_path / "old" / newer.path(name).relative_to(newer.root)), rows)
+    if not held:
+        monkeypatch.setattr(lake.snapshot, "CACHED_BYTES", 0)
+    reader = Reader(tmp_path / "old")
+    wanted = expected(newer, events)
+    assert wanted and differences(wanted, served(reader)) == []
+    present = {
+        view: reader.query(f"SELECT * FROM {view}").num_rows for view in ("tenant_backlog_now", "attempt_age_now")
+    }
+    older = Lake(tmp_path / "old")
+    assert "fold" not in [field.name for field in DeltaTable(str(older.path("marks"))).schema().fields]
+    keep(older, Retention(), now=NOW)
+    assert differences(expected(older, events), served(reader)) == []
+    assert folded(older) > 0
+    assert {view: reader.query(f"SELECT * FROM {view}").num_rows for view in present} == present
+
+
+def test_the_present_knows_what_was_folded_when_its_marks_are_gone(tmp_path: Path) -> None:
+    ages_by_the_hour(tmp_path, {0: [attempt("audit", 0.5)]})
+    assert remembered(Lake(tmp_path)) == 0
+    [row] = Reader(tmp_path).query(f"SELECT * FROM attempt_age_now WHERE kind = '{KIND}'").to_pylist()
+    assert (row["queue"], row["subscriber"], row["count"], row["bucket_seconds"]) == ("notices", None, 1, 3600)
