@@ -73,7 +73,7 @@ def check_expression(sql: str) -> str:
     more = [name for name, value in statement.args.items() if value and name != "expressions"]
     if more or len(statement.expressions) != 1 or any(statement.expressions[0].find_all(exp.Query)):
         raise UserError(f"{sql.strip()[:80]} is not one expression", "name one column, or compute one value")
-    return statement.expressions[0].sql("spark")
+    return str(statement.expressions[0].sql("spark"))
 
 
 def is_forbidden(function: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
+from lake.errors import UserError
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part, stopping
 
 #: The environment's name for the token; a file is named on the command line. The token itself never is.
@@ -23,6 +24,10 @@ def connect(
     token_file: Annotated[
         Path | None, typer.Option("--token-file", help=f"A file that holds the token; or set {TOKEN}.")
     ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="A certificate in PEM, with its chain: speak TLS.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="The certificate's private key, in PEM.")] = None,
     refresh: Annotated[float, typer.Option("--refresh", min=0.1, help="Seconds between looks for new rows.")] = 5.0,
     config: ConfigOption = None,
     lake: LakeOption = None,
@@ -36,10 +41,15 @@ def connect(
     token = _token(token_file)
     serving = part("spark_analytics.connect")
     serving.check_address(host, port, token)
+    if (certificate is None) is not (key is None):
+        raise UserError("TLS needs a certificate and its key", "give both --certificate and --key, or neither")
+    tls = serving.Tls(certificate, key) if certificate else None
     with stopping() as stop:
-        endpoint = serving.Endpoint(part("lake.store").Lake(root), host=host, port=port, token=token)
+        endpoint = serving.Endpoint(part("lake.store").Lake(root), host=host, port=port, token=token, tls=tls)
         try:
-            typer.echo(f"Spark Connect at sc://{_shown(host)}:{port}{'/;token=…' if token else ''}, Ctrl-C to stop")
+            asked = [*(["use_ssl=true"] if tls else []), *(["token=…"] if token else [])]
+            address = "/;".join([f"sc://{_shown(host)}:{port}", *([";".join(asked)] if asked else [])])
+            typer.echo(f"Spark Connect at {address}, Ctrl-C to stop")
             endpoint.serve(stop, refresh)
         finally:
             endpoint.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,10 +18,12 @@ from lake.errors import UserError
 from lake.store import Lake
 from lake.tables import PARTIALS, TABLES
 from lake.views import VIEWS
-from spark_analytics.connect import check_address
+from spark_analytics.connect import Tls, check_address
+from spark_analytics.connect.gateway import Gateway
 from tests.reference.partials import partials_of
 from tests.spark_analytics.connect_client import Client
 from tests.spark_analytics.events import event
+from tests.support.certificates import make_certificates
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
@@ -80,16 +83,27 @@ def test_a_notebook_reads_the_views_and_sees_what_is_new(lake: Lake, port: int) 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_views_are_not_written_to_and_one_that_was_dropped_comes_back(lake: Lake, port: int) -> None:
-    client = Client(port, TOKEN)
-    version = lake.version("partials")
-    for name in ("partials", "queue_health_now"):
-        with pytest.raises(grpc.RpcError, match="EXPECT_TABLE_NOT_VIEW"):
-            client.sql(f"INSERT INTO {name} SELECT * FROM {name}")
-    assert lake.version("partials") == version
-    client.sql("DROP VIEW limits")
-    wait_until(lambda: any(row["tableName"] == "limits" for row in client.sql("SHOW TABLES")), "limits", seconds=90)
-    client.close()
+def test_pyspark_s_own_client_asks_what_it_likes_and_does_nothing_else(lake: Lake, port: int) -> None:
+    before = {name: lake.version(name) for name in TABLES}
+    run = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("notebook.py")), f"sc://localhost:{port}/;token={TOKEN}"],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    notebook = json.loads(run.stdout.splitlines()[-1])
+    told = notebook["told"]
+    assert (told["table"], told["pandas"], told["frame in sql"]) == (["orders"], ["orders"], 1)
+    assert told["sql"] >= 1
+    assert (told["methods"], told["own rows"], told["many own rows"], told["quantile"]) == (1, 1, 200_000, None)
+    assert told["tables"] == sorted({*TABLES, *(view.name for view in VIEWS.values() if view.public)})
+    assert "UNRESOLVED_COLUMN" in told["mistake"]
+    for name, refusal in notebook["refused"].items():
+        assert refusal is not None and "PERMISSION_DENIED" in refusal, (name, refusal)
+    assert not notebook["written"]
+    assert {name: lake.version(name) for name in TABLES} == before
 
 
 @pytest.mark.spark
@@ -101,6 +115,24 @@ def test_without_the_token_nobody_is_let_in(port: int) -> None:
             client.sql("SELECT 1")
         assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
         client.close()
+
+
+def test_the_gateway_speaks_tls_and_says_that_spark_is_away(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path)
+    free, nobody = free_ports(2)
+    credentials = Tls(made.certificate, made.key).credentials()
+    address = f"127.0.0.1:{free}"
+    gateway = Gateway(address, f"127.0.0.1:{nobody}", (), token=TOKEN, upstream_token="inner", credentials=credentials)
+    trusted = grpc.ssl_channel_credentials(made.ca.read_bytes())
+    with grpc.secure_channel(f"localhost:{free}", trusted) as channel:
+        ask = channel.unary_unary("/spark.connect.SparkConnectService/ReleaseSession")
+        for token, code in ((TOKEN, grpc.StatusCode.UNAVAILABLE), ("x", grpc.StatusCode.UNAUTHENTICATED)):
+            with pytest.raises(grpc.RpcError) as refused:
+                ask(b"", metadata=[("authorization", f"Bearer {token}")], timeout=20)
+            assert refused.value.code() is code
+    gateway.close()
+    with pytest.raises(UserError, match="cannot be read"):
+        Tls(tmp_path / "nothing", made.key).credentials()
 
 
 def test_other_machines_are_only_served_with_a_token() -> None:

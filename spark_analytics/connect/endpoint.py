@@ -1,8 +1,9 @@
 """``sojourn connect``: the views for notebooks, by Spark Connect, each client in a session of its own.
 
 Clients share one catalogue. In it, each table of the lake is a view over its Delta files, newest version at each query;
-each of Sojourn's views is a view over rows that were worked out when its tables last changed. A statement that names
-them cannot write to them. Beyond that Spark Connect trusts its clients: they may run code as this process's user.
+each of Sojourn's views is a view over rows that were worked out when its tables last changed. Spark Connect itself
+trusts its clients with everything, code included: it listens on the loopback, under a token that nobody else knows, and
+clients meet the gateway before it, which lets questions through.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import atexit
 import ipaddress
 import logging
+import secrets
 import shutil
 import socket
 import tempfile
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -24,6 +28,7 @@ from lake.errors import SojournError, UserError
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS
+from spark_analytics.connect.gateway import Gateway
 from spark_analytics.faults import explained, quieten
 from spark_analytics.histograms import QUANTILE_FUNCTION
 from spark_analytics.runtime.session import build_session
@@ -37,11 +42,29 @@ DEFAULT_PORT = 15002
 _EDITIONS = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The files, in PEM, of the certificate (with its chain) and of its private key."""
+
+    certificate: Path
+    key: Path
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """What a server needs. UserError where a file cannot be read."""
+        try:
+            return grpc.ssl_server_credentials([(self.key.read_bytes(), self.certificate.read_bytes())])
+        except OSError as error:
+            raise UserError(f"{error.filename} cannot be read: {error.strerror}", "name two files in PEM") from error
+
+
 class Endpoint:
     """A Spark Connect server over ``lake``. Raises UserError where it may not, or cannot, listen at ``host``."""
 
-    def __init__(self, lake: Lake, *, host: str, port: int, token: str | None, memory: str = "2g") -> None:
+    def __init__(
+        self, lake: Lake, *, host: str, port: int, token: str | None, tls: Tls | None = None, memory: str = "2g"
+    ) -> None:
         check_address(host, port, token)
+        credentials = tls and tls.credentials()
         lake.create()
         self._lake = lake
         self._small = Small(lake)
@@ -49,15 +72,15 @@ class Endpoint:
         atexit.register(shutil.rmtree, self._rows, ignore_errors=True)
         self._editions: dict[str, int] = {}
         self._tokens: dict[str, object] = {}
+        inner, inner_token = _free_port(), secrets.token_urlsafe(32)
         conf = {
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-            "spark.connect.grpc.binding.address": host,
-            "spark.connect.grpc.binding.port": str(port),
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(inner),
             "spark.connect.grpc.port.maxRetries": "0",
+            "spark.connect.authenticate.token": inner_token,
             "spark.driver.memory": memory,
         }
-        if token is not None:
-            conf["spark.connect.authenticate.token"] = token
         # A quick start passes settings to Java over a socket: a token does not stand in the list of processes.
         self._session = build_session("sojourn-connect", conf=conf, quick_start=True)
         quieten(self._session)
@@ -65,6 +88,14 @@ class Endpoint:
             self._define(name, f"delta.`{lake.path(name)}`")
         self._session.sql(QUANTILE_FUNCTION.replace("TEMPORARY ", ""))
         self.refresh()
+        self._gateway = Gateway(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            f"127.0.0.1:{inner}",
+            {*TABLES, *(view.name for view in VIEWS.values() if view.public)},
+            token=token,
+            upstream_token=inner_token,
+            credentials=credentials,
+        )
 
     def refresh(self) -> None:
         """Work out anew the views whose tables have changed, and bring back what a client dropped."""
@@ -93,6 +124,7 @@ class Endpoint:
 
     def close(self) -> None:
         """Let clients go, and leave nothing behind."""
+        self._gateway.close()
         self._session.stop()
         shutil.rmtree(self._rows, ignore_errors=True)
 
@@ -136,7 +168,7 @@ def check_address(host: str, port: int, token: str | None) -> None:
         raise UserError(f"{host} is no address of this machine: {error.strerror}", "choose another --host") from error
     if not ipaddress.ip_address(address[4][0]).is_loopback and not token:
         raise UserError(
-            f"{host} can be reached from other machines, and who reaches Spark Connect may run code here",
+            f"{host} can be reached from other machines, and who reaches Spark Connect may read the lake",
             "set a token with SOJOURN_CONNECT_TOKEN or --token-file",
         )
     with socket.socket(address[0], socket.SOCK_STREAM) as listener:
@@ -145,3 +177,10 @@ def check_address(host: str, port: int, token: str | None) -> None:
             listener.bind(address[4])
         except OSError as error:
             raise UserError(f"cannot listen at {host}:{port}: {error.strerror}", "choose another --port") from error
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

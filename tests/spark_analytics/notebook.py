@@ -1,0 +1,63 @@
+"""What somebody types into a notebook, with pyspark's own client at the address given; prints the answers as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession, functions
+from pyspark.sql.connect.client import SparkConnectClient
+
+LARGE = 200_000
+
+
+def main(address: str) -> None:
+    """Ask what is allowed, try what is not, and print how each ended."""
+    spark: Any = SparkSession.builder.remote(address).getOrCreate()
+    health = spark.table("queue_health_now")
+    told = {
+        "table": [row.queue for row in health.select("queue").collect()],
+        "pandas": list(health.toPandas()["queue"]),
+        "sql": spark.sql("SELECT count(*) AS n FROM partials").first().n,
+        "frame in sql": spark.sql("SELECT count(*) AS n FROM {mine}", mine=health).first().n,
+        "methods": health.where("depth IS NULL").withColumn("twice", functions.expr("1 + 1")).count(),
+        "own rows": spark.createDataFrame([(1, "a")], "n INT, s STRING").count(),
+        "many own rows": spark.createDataFrame([("x" * 20,)] * LARGE, "s STRING").count(),
+        "tables": sorted(table.name for table in spark.catalog.listTables()),
+        "quantile": spark.sql("SELECT histogram_quantile(flatten(collect_list(histogram)), 0.5) AS p FROM attempt_age")
+        .first()
+        .p,
+        "mistake": _refusal(lambda: spark.sql("SELECT nothing FROM partials").collect()),
+    }
+    attempts: dict[str, Callable[[], Any]] = {
+        "python": lambda: health.select(functions.udf(lambda x: x)("queue")).collect(),
+        "files": lambda: spark.read.text("/etc/passwd").collect(),
+        "files by name": lambda: spark.sql("SELECT * FROM text.`/etc/passwd`").collect(),
+        "write": lambda: health.write.parquet("/tmp/sojourn-never"),
+        "insert": lambda: spark.sql("INSERT INTO partials SELECT * FROM partials"),
+        "drop": lambda: spark.sql("DROP VIEW limits"),
+        "catalogue": lambda: spark.catalog.dropTempView("limits"),
+        "setting": lambda: spark.conf.set("spark.sql.catalog.mine", "org.example.Catalog"),
+        "artifact": lambda: spark.addArtifacts(__file__, file=True),
+        "code": lambda: health.selectExpr("reflect('java.lang.System', 'exit', 0)").collect(),
+        "command": lambda: spark.sql("SELECT TRANSFORM(queue) USING 'cat' AS (line) FROM partials").collect(),
+    }
+    refused = {name: _refusal(attempt) for name, attempt in attempts.items()}
+    print(json.dumps({"told": told, "refused": refused, "written": Path("/tmp/sojourn-never").exists()}))
+    client: SparkConnectClient = spark.client
+    client.close()
+
+
+def _refusal(attempt: Callable[[], Any]) -> str | None:
+    try:
+        attempt()
+    except Exception as error:
+        return str(error)
+    return None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
