@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from spark_analytics.batches.flows import EVENTS, SUMMARIES, Flow
 from spark_analytics.batches.tenants import Tenants
 from spark_analytics.catching_up.filling import Filling, Process
 from spark_analytics.catching_up.gaps import Gap, Gaps, attempts_of
+from spark_analytics.catching_up.log import in_log
 from spark_analytics.catching_up.opening import open_gap
 from spark_analytics.catching_up.turns import Turns
 from spark_analytics.faults import explained
@@ -38,6 +40,9 @@ log = logging.getLogger(__name__)
 
 #: Into so many pieces goes, of history, what would make one batch: the newest events wait for one piece at most.
 PIECES = 4
+
+#: What Delta says where the log that it sees begins after the version with which a stream goes on.
+_MISSED = re.compile(r"DELTA_MISSING_FILES_UNEXPECTED_VERSION.*?from version (\d+)", re.DOTALL)
 
 #: Told, after each batch, the rows of bronze in it.
 OnBatch = Callable[[int], None]
@@ -64,7 +69,7 @@ class Job:
         self._live = self._gaps.live()
         self._filling: Filling | None = None
         self._fresh = threading.Event()  # a batch of the newest events is in gold
-        self._queries: list[StreamingQuery] = []
+        self._queries: dict[Flow, StreamingQuery] = {}
         self._awaiting_summaries = True
         self._cause: BaseException | None = None
 
@@ -74,7 +79,7 @@ class Job:
             open_gap(self._lake, self._gaps, EVENTS.writes, self._settings.newest_first_after_bytes)
         self._gaps.tell()
         self._live = self._gaps.live()
-        self._queries.append(self._start(EVENTS))
+        self._queries[EVENTS] = self._start(EVENTS)
         self._start_summaries()
         if self._gaps.open():
             piece_bytes = self._settings.max_bytes_per_trigger // PIECES
@@ -84,21 +89,29 @@ class Job:
         # An idle query is not free: it doubles what starting costs, and looks at its table each second.
         if self._awaiting_summaries and self._lake.ensure(SUMMARIES.source.name).file_uris():
             self._awaiting_summaries = False
-            self._queries.append(self._start(SUMMARIES))
+            self._queries[SUMMARIES] = self._start(SUMMARIES)
 
     def running(self) -> bool:
         """Whether any query still runs; an error in one of them is raised here, as one of ours."""
-        for query in self._queries:
+        for flow, query in list(self._queries.items()):
             if not query.isActive and (error := query.exception()) is not None:
-                raise explained(self._cause or error) from error
+                if self._cause is not None or not self._overlooked(flow, error):
+                    raise explained(self._cause or error) from error
+                log.info("flow=%s goes on: a commit was overlooked while others were written", flow.name)
+                self._queries[flow] = self._start(flow)
         if not self._once:
             self._start_summaries()
         filling = self._filling is not None and self._fill(self._filling)
-        return filling or any(query.isActive for query in self._queries)
+        return filling or any(query.isActive for query in self._queries.values())
+
+    def _overlooked(self, flow: Flow, error: Exception) -> bool:
+        """Whether Delta misses a commit that is there: its look at a long log is not one instant, and writers go on."""
+        missed = _MISSED.search(str(error))
+        return missed is not None and in_log(self._lake.path(flow.source.name), int(missed[1]))
 
     def _fill(self, filling: Filling) -> bool:
         """Begin with history once the newest events have had their turn; whether there is history to come."""
-        live = self._queries[0]
+        live = self._queries[EVENTS]
         # It waits, or ends, when there is nothing newer. Where events come fast it never does.
         idle = not live.isActive or live.status["message"].startswith("Waiting")
         if not filling.begun and (idle or self._fresh.is_set()):
@@ -114,7 +127,7 @@ class Job:
         if self._filling is not None:
             self._filling.stop()
         self._turns.wait_idle(grace_seconds)
-        for query in self._queries:
+        for query in self._queries.values():
             try:
                 # Spark notes the batch as done a moment after we let go of it.
                 while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:

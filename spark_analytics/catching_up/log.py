@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,9 @@ from lake.errors import UserError, first_line
 from spark_analytics.catching_up.places import Place
 
 _REBUILD = "restore the table's _delta_log, or compute gold anew: `sojourn analyze --rebuild`"
+#: How lines of the log begin that are about files; the others are many, and not asked.
+_OF_FILES = ('{"add"', '{"remove"')
+_ROWS = re.compile(r'"numRecords": ?(\d+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,11 @@ class DataFile:
     size_bytes: int
     rows: int | None
     behind: Place
+
+
+def in_log(table: Path, version: int) -> bool:
+    """Whether the log still has the commit of ``version``."""
+    return _entry(table, version).exists()
 
 
 def newest_data(table: Path, newest: int, until: int) -> int | None:
@@ -55,10 +64,10 @@ def data_files(table: Path, begins: Place, until: int) -> Iterator[DataFile]:
         added = _added(_entry(table, version))
         for index, action in enumerate(added):
             if Place(version, index) > begins:
-                stats = json.loads(action.get("stats") or "{}")
+                rows = _ROWS.search(action.get("stats") or "")
                 behind = Place(version + 1) if index + 1 == len(added) else Place(version, index)
                 path = table / unquote(str(action["path"]))
-                yield DataFile(path, int(action["size"]), stats.get("numRecords"), behind)
+                yield DataFile(path, int(action["size"]), int(rows[1]) if rows else None, behind)
 
 
 def all_files(table: Path, begins: Place) -> Iterator[DataFile]:
@@ -81,7 +90,8 @@ def all_files(table: Path, begins: Place) -> Iterator[DataFile]:
 def _added(entry: Path) -> list[dict[str, Any]]:
     """The files by which a commit adds data. UserError where it replaces data, too: no stream could read on there."""
     try:
-        actions = [json.loads(line) for line in entry.read_text(encoding="utf-8").splitlines() if line]
+        lines = entry.read_text(encoding="utf-8").splitlines()
+        actions = [json.loads(line) for line in lines if line.startswith(_OF_FILES)]
     except (OSError, ValueError) as error:
         raise UserError(f"{entry} cannot be read: {error}", _REBUILD) from error
     added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]

@@ -13,6 +13,7 @@ import pytest
 
 from lake.store import Lake
 from lake.tables import MARKS
+from spark_analytics.batches.flows import EVENTS
 from spark_analytics.catching_up.filling import Filling
 from spark_analytics.catching_up.gaps import Gaps, told_open
 from spark_analytics.job import Job
@@ -24,6 +25,7 @@ from tests.spark_analytics.analysis import Analysis, analyse_once
 from tests.spark_analytics.events import bronze
 from tests.spark_analytics.test_job import assert_gold_is_bronze, in_bronze, wait_for_more, write
 from tests.spark_analytics.test_transforms import assert_same_partials, counted
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,6 +137,27 @@ def test_broken_off_and_down_again_it_fills_all_gaps_and_once_does_so_too(
     assert len(Gaps(lake).open()) == len(told_open(lake)) == 3
     Running(spark, lake, once=True).until(lambda: False)
     assert Gaps(lake).open() == [] and told_open(lake) == set()
+    assert_gold_is_bronze(lake)
+
+
+def test_a_commit_that_spark_overlooks_in_a_long_log_is_read_all_the_same(
+    spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    write(lake, 0)
+    elsewhere = Lake(shutil.copytree(lake.root, lake.root.with_name("elsewhere")))
+    running = Running(spark, lake)
+    wait_until(lambda: in_gold(lake) == 120, "the first commit")
+    for number in (1, 2):
+        write(elsewhere, number)
+    shutil.copytree(elsewhere.path(NAME), lake.path(NAME), ignore=lambda *_: ["_delta_log"], dirs_exist_ok=True)
+    query = running.job._queries[EVENTS]
+    for version in (3, 2):  # as a look at a folder may tell that takes its time
+        entry = f"_delta_log/{version:020d}.json"
+        shutil.copy(elsewhere.path(NAME) / entry, lake.path(NAME) / entry)
+        wait_until(lambda: not query.isActive, "the query to stumble over the first of them")
+    running.until_all_is_read(3 * 120)
+    assert "a commit was overlooked" in caplog.text
     assert_gold_is_bronze(lake)
 
 
