@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from lake.checksum import Checksums
 from lake.errors import SojournError, UserError, first_line
+from lake.staged import Staged
 from lake.tables import TABLES, TIMESTAMP, TableSpec
 
 log = logging.getLogger(__name__)
@@ -122,6 +123,40 @@ class Lake:
         rows = conform(rows, _spec(name).schema)
         if rows.num_rows == 0 and not reached:
             return True
+        return self._commit(
+            name,
+            reached,
+            lambda table, properties: write_deltalake(table, rows, mode="append", commit_properties=properties),
+        )
+
+    def stage(self, name: str) -> Staged:
+        """A file of table ``name``, which must have no partitions, for rows that :meth:`add` commits all at once."""
+        spec = _spec(name)
+        if name not in self._open:
+            self.ensure(name)
+        return Staged(self.path(name), spec.schema, spec.schema.names[: _INDEXED_COLUMNS.get(name)])
+
+    def add(self, name: str, staged: Staged, *, app_id: str, version: int) -> bool:
+        """Add the rows of ``staged`` to table ``name`` in one commit, idempotent as that of :meth:`append`."""
+        try:
+            actions = staged.finished()
+        except OSError as error:
+            raise explained(error, self.path(name)) from error
+        added = self._commit(
+            name,
+            {app_id: version},
+            lambda table, properties: table.create_write_transaction(
+                list(actions), "append", table.schema(), commit_properties=properties
+            ),
+        )
+        if not added:
+            staged.drop()
+        return added
+
+    def _commit(
+        self, name: str, reached: Mapping[str, int], write: Callable[[DeltaTable, CommitProperties | None], None]
+    ) -> bool:
+        """``write`` in a commit of the positions ``reached``; False if all of them were reached before."""
         for last_try in (*[False] * (MOST_TRIES - 1), True):
             table = self.ensure(name)
             properties = None
@@ -132,7 +167,7 @@ class Lake:
                     app_transactions=[Transaction(key, value) for key, value in reached.items()]
                 )
             try:
-                write_deltalake(table, rows, mode="append", commit_properties=properties)
+                write(table, properties)
                 self.write_checksum(name)
                 return True
             except CommitFailedError as error:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-import pyarrow as pa
 from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
 from lake.errors import UserError, first_line
+from lake.staged import Staged
 from lake.store import Lake, LakeError
 from lake.tables import GAPS, TABLES
 
@@ -39,10 +40,15 @@ class Gold:
         """Whether any table has this batch already."""
         return any(_reached(self._lake.committed(table, self.query_id), batch_id) for table in self._tables)
 
-    def write(self, batch_id: int, rows: dict[str, pa.Table]) -> None:
-        """Append the batch to its tables, in their order; a table that has it is left alone."""
-        for table in self._tables:
-            self._lake.append(table, rows[table], app_id=self.query_id, version=batch_id)
+    def stage(self, batch_id: int) -> dict[str, Staged]:
+        """A file for each table that does not have this batch yet, in their order."""
+        missing = [name for name in self._tables if not _reached(self._lake.committed(name, self.query_id), batch_id)]
+        return {table: self._lake.stage(table) for table in missing}
+
+    def add(self, batch_id: int, staged: Mapping[str, Staged]) -> None:
+        """Add the batch to its tables, in their order."""
+        for table, file in staged.items():
+            self._lake.add(table, file, app_id=self.query_id, version=batch_id)
 
 
 def checkpoint_path(root: Path, query: str) -> Path:

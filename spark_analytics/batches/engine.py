@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from lake.staged import Staged
 from spark_analytics.batches.arrivals import numbered
 from spark_analytics.batches.attempts import Attempts
 from spark_analytics.batches.executors import Kept, append_by_executors
 from spark_analytics.batches.files import Files
-from spark_analytics.batches.flows import Flow, Rows
+from spark_analytics.batches.flows import Flow
 from spark_analytics.batches.read import pieces, rows_in
 from spark_analytics.batches.tenants import Tenants
 from spark_analytics.gold import Gold
@@ -74,21 +75,32 @@ class Engine:
     def _append_here(self, batch_id: int, paths: Sequence[Path]) -> int:
         self._admit(paths)
         self._attempts.begin(batch_id)
+        staged = self._gold.stage(batch_id)
+        running: deque[Future[None]] = deque()
         count = 0
-        done: list[Rows] = []
-        running: deque[Future[Rows]] = deque()
-        for piece in pieces(paths, self._flow.schema):
-            count += piece.num_rows
-            prepared = self._tenants.bounded(self._attempts.numbered(piece))
-            running.append(self._pool.submit(self._flow.compute, prepared))
-            if len(running) > self._threads:  # so many pieces are in memory, and one more that is being read
-                done.append(running.popleft().result())
-        done.extend(future.result() for future in running)
-        if not done:
-            done.append(self._flow.compute(self._flow.schema.empty_table()))
+        try:
+            for piece in pieces(paths, self._flow.schema):
+                count += piece.num_rows
+                prepared = self._tenants.bounded(self._attempts.numbered(piece))
+                running.append(self._pool.submit(self._bring, prepared, staged))
+                if len(running) > self._threads:  # so many pieces are in memory, and one more that is being read
+                    running.popleft().result()
+            while running:
+                running.popleft().result()
+        except BaseException:
+            wait(running)
+            for file in staged.values():
+                file.drop()
+            raise
         self._attempts.keep(batch_id)
-        self._gold.write(batch_id, {table: pa.concat_tables([rows[table] for rows in done]) for table in done[0]})
+        self._gold.add(batch_id, staged)
         return count
+
+    def _bring(self, piece: pa.Table, staged: Mapping[str, Staged]) -> None:
+        """Compute one piece, and lay its rows down in the files that will be gold."""
+        for table, rows in self._flow.compute(piece).items():
+            if table in staged:
+                staged[table].append(rows)
 
     def _admit(self, paths: Sequence[Path]) -> None:
         """Decide which of the batch's tenants are told apart, where there may not be room for all of them."""

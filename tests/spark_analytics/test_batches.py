@@ -136,7 +136,7 @@ def test_after_a_crash_between_marks_and_partials_whoever_goes_on_gives_the_same
     analyse(spark, lake, again, most_tenants=2)
     arrived += fill(lake, lives[300:])
     with monkeypatch.context() as patched, pytest.raises(SojournError, match="the power failed"):
-        patched.setattr(Lake, "append", _failing(Lake.append, "partials"))
+        patched.setattr(Lake, "add", _failing(Lake.add, "partials"))
         patched.setattr(executors, "_append", _failing(executors._append, lake.path("partials")))
         analyse(spark, lake, first, most_tenants=2)
     assert len(lake.read("marks")) > len(marks_of(attempts_numbered(arrived[:300])))

@@ -1,0 +1,108 @@
+"""A Parquet file that grows piece by piece, and becomes part of its table by one commit: until then nobody sees it.
+
+Whoever has much to append need not hold it in memory, nor wait with writing until the last piece is there.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+#: Of a column with a longer text the log tells no bounds: they are read by everybody who opens the table.
+LONGEST_BOUND = 64
+
+
+class Staged:
+    """A file in ``folder`` for rows of ``schema``; its entry in the log will tell bounds of the columns ``indexed``.
+
+    Any thread may append; a file that is neither added nor dropped is an orphan, which vacuuming removes.
+    """
+
+    def __init__(self, folder: Path, schema: pa.Schema, indexed: Iterable[str]) -> None:
+        self._path = folder / f"part-00000-{uuid4()}-c000.snappy.parquet"
+        self._schema = schema
+        self._bounds = {name: _Bounds() for name in indexed}
+        self._rows = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._lock = threading.Lock()
+
+    def append(self, rows: pa.Table) -> None:
+        """Write ``rows``, of the schema. Raises OSError where the disk cannot take them."""
+        if rows.num_rows == 0:
+            return
+        bounds = {name: _bounds(rows.column(name)) for name in self._bounds}
+        with self._lock:
+            if self._writer is None:
+                # Statistics in the file of what readers look for, as in the log: of others they cost a sixth more.
+                self._writer = pq.ParquetWriter(self._path, self._schema, write_statistics=list(bounds))
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+            self._rows += rows.num_rows
+            for name, told in bounds.items():
+                self._bounds[name].widen(told)
+
+    def finished(self) -> list[AddAction]:
+        """End the file; what a commit says of it. Nothing was appended, nothing is added."""
+        if self._writer is None:
+            return []
+        self._writer.close()
+        about = self._path.stat()
+        return [AddAction(self._path.name, about.st_size, {}, int(about.st_mtime * 1000), True, self._statistics())]
+
+    def drop(self) -> None:
+        """Remove the file, which no commit has added."""
+        if self._writer is not None:
+            with suppress(OSError):  # where the disk is full, as when it was written
+                self._writer.close()
+            self._path.unlink(missing_ok=True)
+
+    def _statistics(self) -> str:
+        told = {name: bounds for name, bounds in self._bounds.items() if bounds.known}
+        return json.dumps(
+            {
+                "numRecords": self._rows,
+                "minValues": {name: _written(bounds.least) for name, bounds in told.items()},
+                "maxValues": {name: _written(bounds.most) for name, bounds in told.items()},
+                "nullCount": {name: bounds.nulls for name, bounds in self._bounds.items()},
+            }
+        )
+
+
+class _Bounds:
+    """The least and the most of a column, in all pieces so far, and how many nulls it has."""
+
+    def __init__(self, least: Any = None, most: Any = None, nulls: int = 0) -> None:
+        self.least, self.most, self.nulls = least, most, nulls
+
+    @property
+    def known(self) -> bool:
+        """Whether there is any value, and none too long to tell."""
+        if isinstance(self.most, str):
+            return max(len(self.least), len(self.most)) <= LONGEST_BOUND
+        return self.most is not None
+
+    def widen(self, other: _Bounds) -> None:
+        """Take in what ``other`` tells of further rows."""
+        self.nulls += other.nulls
+        if other.most is not None:
+            self.least = other.least if self.least is None else min(self.least, other.least)
+            self.most = other.most if self.most is None else max(self.most, other.most)
+
+
+def _bounds(column: pa.ChunkedArray) -> _Bounds:
+    told = pc.min_max(column).as_py()
+    return _Bounds(told["min"], told["max"], column.null_count)
+
+
+def _written(value: Any) -> Any:
+    return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if isinstance(value, datetime) else value
