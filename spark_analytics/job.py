@@ -41,8 +41,9 @@ log = logging.getLogger(__name__)
 #: Into so many pieces goes, of history, what would make one batch: the newest events wait for one piece at most.
 PIECES = 4
 
-#: What Delta says where the log that it sees begins after the version with which a stream goes on.
+#: What Delta says where the log that it sees lacks a version: the one with which the stream goes on, or one between.
 _MISSED = re.compile(r"DELTA_MISSING_FILES_UNEXPECTED_VERSION.*?from version (\d+)", re.DOTALL)
+_BROKEN = re.compile(r"DELTA_VERSIONS_NOT_CONTIGUOUS.*?\(([\d, ]+)\)", re.DOTALL)
 
 #: Told, after each batch, the rows of bronze in it.
 OnBatch = Callable[[int], None]
@@ -106,8 +107,10 @@ class Job:
 
     def _overlooked(self, flow: Flow, error: Exception) -> bool:
         """Whether Delta misses a commit that is there: its look at a long log is not one instant, and writers go on."""
-        missed = _MISSED.search(str(error))
-        return missed is not None and in_log(self._lake.path(flow.source.name), int(missed[1]))
+        missed, broken = _MISSED.search(str(error)), _BROKEN.search(str(error))
+        seen = {int(number) for number in broken[1].split(",")} if broken else set()
+        lacking = {int(missed[1])} if missed else set(range(min(seen, default=0), max(seen, default=0))) - seen
+        return bool(lacking) and all(in_log(self._lake.path(flow.source.name), version) for version in lacking)
 
     def _fill(self, filling: Filling) -> bool:
         """Begin with history once the newest events have had their turn; whether there is history to come."""
