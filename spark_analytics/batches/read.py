@@ -50,17 +50,25 @@ def put_together(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _parts(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    with _explained(path):
-        metadata = pq.read_metadata(path)
-        there = [name for name in schema.names if name in metadata.schema.to_arrow_schema().names]
-        repeating = [name for name in there if pa.types.is_dictionary(schema.field(name).type)]
-        with pq.ParquetFile(path, metadata=metadata, read_dictionary=repeating) as file:
-            for batch in file.iter_batches(batch_size=_batch_rows(metadata), columns=there):
-                columns = [
-                    batch.column(one.name).cast(one.type) if one.name in there else pa.nulls(len(batch), one.type)
-                    for one in schema
-                ]
-                yield pa.table(columns, schema=schema)
+    # One thread: files of a commit each are small, and pieces of large ones are computed beside by others.
+    with _explained(path), _opened(path, schema) as file:
+        there = set(file.schema_arrow.names)
+        names = [name for name in schema.names if name in there]
+        for batch in file.iter_batches(batch_size=_batch_rows(file.metadata), columns=names, use_threads=False):
+            columns = [
+                batch.column(one.name).cast(one.type) if one.name in there else pa.nulls(len(batch), one.type)
+                for one in schema
+            ]
+            yield pa.table(columns, schema=schema)
+
+
+def _opened(path: Path, schema: pa.Schema) -> pq.ParquetFile:
+    repeating = [one.name for one in schema if pa.types.is_dictionary(one.type)]
+    try:
+        return pq.ParquetFile(path, read_dictionary=repeating)
+    except KeyError:  # a column that was added later
+        there = set(pq.read_schema(path).names)
+        return pq.ParquetFile(path, read_dictionary=[name for name in repeating if name in there])
 
 
 @contextmanager
