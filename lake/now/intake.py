@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lake.now.cells import NONE, Integers, code_of, run_starts, summed
-from lake.now.lived import Consumers, ConsumersChanged, Lived, Name
+from lake.now.lived import Consumers, ConsumersChanged, Lived, Name, first_seconds
 from lake.now.reading import Reading
 from lake.now.state import State
 from lake.now.step import BUSY, DELAYED, ENQUEUED, MEASURES, Step
@@ -88,7 +88,7 @@ class Intake(ABC):
         seconds = lived.second[rows]
         level_width = np.where(seconds <= self.hours_until, HOUR, np.where(seconds <= self.minutes_until, MINUTE, 1))
         self.mixed = self.mixed or bool(np.any(lived.width[rows] < level_width))
-        starts = seconds - lived.width[rows] + 1
+        starts = first_seconds(seconds, lived.width[rows])
         np.minimum.at(self.state.first_second, self.state.consumer_of[key[rows]], starts)
         counts, work = lived.counts[rows], lived.work[rows]
         if own is None:

@@ -25,6 +25,7 @@ Name = tuple[str, str, str]
 
 COUNTED = ("received", "completed", "failed", "dead_lettered", "expired", "sidelined", "delayed")
 _SOURCES = {"finished": compiled(FORMULAS["finished"]), "busy": compiled(FORMULAS["busy"])}
+_FIRST_SECOND = compiled(FORMULAS["first_second"])
 #: The columns of partials that are read.
 COLUMNS = (
     "broker", "queue", "subscriber", "tenant", "bucket_start", "bucket_seconds", "newest_occurred_at",
@@ -158,6 +159,11 @@ def _lists(column: pa.ChunkedArray) -> tuple[Integers, Integers, Integers]:
         pc.fill_null(labels, UNKNOWN).to_numpy(zero_copy_only=False),
         amounts.to_numpy(zero_copy_only=False),
     )
+
+
+def first_seconds(last: Integers, width: Integers) -> Integers:
+    """The first second that each bucket tells of, from its last one and its length."""
+    return np.asarray(_FIRST_SECOND({"at_second": last, "bucket_seconds": width}), np.int64)
 
 
 def levels_of(rows: pa.Table) -> dict[str, tuple[int, int]]:

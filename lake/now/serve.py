@@ -102,6 +102,7 @@ class Served:
                         name: pa.array([getattr(fold, name) for fold in folds.values()], pa.int64())
                         for name in ("as_of_us", "now_second", "minutes_until", "hours_until")
                     },
+                    "opened_until": pa.array([-1] * len(folds), pa.int64()),  # history alone asks for it
                 }
             ),
         }

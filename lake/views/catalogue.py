@@ -10,7 +10,8 @@ from lake.histogram import BASE, BUCKETS_PER_OCTAVE, ZERO_INDEX
 from lake.views import columns
 from lake.views.model import Column, View
 
-#: Instants that the history views show, and the one that their `_now` twins show.
+#: Instants that the history views show, and the one that their `_now` twins show. `changed` is 0 where nothing came in
+#: but a step was taken, 2 for what lies before an opening balance's end: history leaves both out.
 _CHANGED = "i.changed = 1"
 _NOW = "i.is_now = 1"
 
@@ -74,6 +75,11 @@ def _window_seconds(row: str, first_second: str) -> str:
     )
 
 
+#: An opening balance is the one bucket that is longer than a day. It tells how things stood at its end, and of no
+#: instant before: it begins there, and is no row of history.
+_OPENING = "bucket_seconds > 86400"
+_FIRST_SECOND = f"CASE WHEN {_OPENING} THEN at_second ELSE at_second - bucket_seconds + 1 END"
+
 #: Seconds without arrivals after which a noisy tenant is quiet again.
 QUIET_AFTER = 300
 
@@ -102,6 +108,8 @@ _MODE = (
 FORMULAS = {
     "apart": "100000000000",
     "level_second": _level_second("e.at_second"),
+    "opening": _OPENING,
+    "first_second": _FIRST_SECOND,
     "sample_second": _level_second("s.at_second"),
     "window_seconds": _window_seconds("", "first_second"),
     "queue_window_seconds": _window_seconds("s.", "f.first_second"),
@@ -170,7 +178,7 @@ _ALL = (
     _view("stage_sampled", "stage_sampled", placed="stage_samples"),
     _view("stage_dead_letters", "stage_dead_letters", placed="stage_samples"),
     _stage("stage_open_cells"),
-    _view("stage_oldest", "stage_oldest", instants="i.changed = 1 OR i.is_now = 1"),
+    _view("stage_oldest", "stage_oldest", instants="i.changed > 0 OR i.is_now = 1"),
     _view("stage_oldest_now", "stage_oldest", instants=_NOW),
     _stage("stage_queues"),
     _stage("stage_queue_oldest"),

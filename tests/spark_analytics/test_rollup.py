@@ -63,13 +63,14 @@ def log_of(seed: int, *, messages: int, seconds: int) -> tuple[list[dict[str, An
     return list({repr(sorted(event.items())): event for event in events}.values()), samples
 
 
-def rows_of(reader: Reader, view: str, digits: int = 17) -> list[str]:
-    """The view's rows as text, with so many ``digits`` of numbers that sums of floats add up to."""
-    rows = reader.query(f"SELECT * FROM {view}").to_pylist()
-    return sorted(
-        str({name: f"{value:.{digits}g}" if isinstance(value, float) else value for name, value in row.items()})
-        for row in ({name: value for name, value in row.items() if name not in LOOK_BACK} for row in rows)
-    )
+def as_text(row: dict[str, Any], digits: int = 17, without: tuple[str, ...] = ()) -> str:
+    """A row, with so many ``digits`` of what adding floats in another order may change."""
+    kept = {name: value for name, value in row.items() if name not in {*LOOK_BACK, *without}}
+    return str({name: f"{value:.{digits}g}" if isinstance(value, float) else value for name, value in kept.items()})
+
+
+def rows_of(reader: Reader, view: str, digits: int = 17, without: tuple[str, ...] = ()) -> list[str]:
+    return sorted(as_text(row, digits, without) for row in reader.query(f"SELECT * FROM {view}").to_pylist())
 
 
 @pytest.mark.parametrize("seconds", [60, 3600])

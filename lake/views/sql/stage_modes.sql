@@ -21,7 +21,7 @@ WITH told AS (
     ON n.broker = q.broker AND n.queue = q.queue AND n.subscriber = q.subscriber AND n.at_second = q.sample_second
   LEFT JOIN stage_queues AS b
     ON b.broker = q.broker AND b.queue = q.queue AND b.subscriber = q.subscriber AND b.at_second = q.sample_second
-  WHERE q.changed = 1 OR q.is_now = 1
+  WHERE q.changed > 0 OR q.is_now = 1
 ),
 aged AS (
   SELECT *, $queue_oldest_age AS oldest_age_seconds, $quiet_oldest_age AS quiet_oldest_age_seconds FROM told

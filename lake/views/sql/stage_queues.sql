@@ -58,8 +58,8 @@ placed AS (
 firsts AS (
   SELECT
     broker, queue, subscriber,
-    MIN(at_second - bucket_seconds + 1) AS own_first_second,
-    MIN(MIN(at_second - bucket_seconds + 1)) OVER (PARTITION BY broker, queue) AS first_second
+    MIN($first_second) AS own_first_second,
+    MIN(MIN($first_second)) OVER (PARTITION BY broker, queue) AS first_second
   FROM stage_partials
   GROUP BY broker, queue, subscriber
 )

@@ -34,7 +34,7 @@ SELECT
   $sample_second AS at_second,
   CASE WHEN s.at_second <= l.hours_until THEN 3600 WHEN s.at_second <= l.minutes_until THEN 60 ELSE 1 END
     AS bucket_seconds,
-  CASE WHEN s.sampled_us DIV 1000000 <= s.now_second THEN 1 ELSE 0 END AS changed,
+  CASE WHEN s.at_second <= l.opened_until THEN 2 WHEN s.sampled_us DIV 1000000 <= s.now_second THEN 1 ELSE 0 END AS changed,
   CASE WHEN s.depth IS NOT NULL OR s.in_flight IS NOT NULL OR s.polls_total IS NULL THEN s.sampled_us END AS read_us,
   s.depth, s.in_flight, s.in_flight_limit, s.dead_letter_for, s.staleness_seconds, s.oldest_age_seconds,
   s.there - LAG(s.there) OVER before AS there_change,

@@ -1,7 +1,7 @@
 -- What changed for each consumer and tenant in each second, and a step without change at the broker's data time.
 WITH parts AS (
   SELECT
-    broker, queue, subscriber, tenant, at_second, bucket_seconds, 1 AS changed,
+    broker, queue, subscriber, tenant, at_second, bucket_seconds, CASE WHEN $opening THEN 2 ELSE 1 END AS changed,
     enqueued, received, retries, dead_lettered, finished, busy, 0 AS delayed, processing_count, processing_sum
   FROM stage_partials
   UNION ALL

@@ -4,7 +4,7 @@ WITH placed AS (
   SELECT
     *,
     CASE WHEN bucket_seconds = 1 THEN at_second ELSE at_second - $apart END AS window_second,
-    MIN(CASE WHEN changed = 1 THEN at_second - bucket_seconds + 1 END) OVER (PARTITION BY broker, queue) AS first_second
+    MIN(CASE WHEN changed > 0 THEN $first_second END) OVER (PARTITION BY broker, queue) AS first_second
   FROM stage_steps
 ),
 summed AS (
