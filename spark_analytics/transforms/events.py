@@ -74,7 +74,7 @@ class Events:
         """Each event's place in EVENT_TYPES; beyond the last for a type that we do not know."""
         codes, names = encoded(self.rows.column("event_type"), "")
         places = [_TYPE_NUMBERS.get(name, _OTHER_TYPE) for name in names.to_pylist()]
-        return np.array([*places, _OTHER_TYPE], np.int64)[codes.numbers]
+        return np.array([*places, _OTHER_TYPE], np.int64).take(codes.numbers)
 
     def of_type(self, *event_types: str) -> Flags:
         """Which events are of one of ``event_types``."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,14 +16,14 @@ from spark_analytics.transforms.lists import Integers, one_chunk
 #: A table of all keys that could be is quicker than sorting while it has at most so many places for each row.
 _PLACES_A_ROW = 16
 _PLACES = 1 << 20
-_LARGEST = 1 << 62
+_LARGEST, _LARGEST_NARROW = 1 << 62, 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
     """A column as numbers from 0 to below ``size``."""
 
-    numbers: Integers
+    numbers: npt.NDArray[np.signedinteger[Any]]
     size: int
 
 
@@ -40,28 +43,35 @@ def encoded(column: pa.ChunkedArray, default: str) -> tuple[Codes, pa.Array]:
     encoding = one_chunk(column if pa.types.is_dictionary(column.type) else column.dictionary_encode())
     values = encoding.dictionary.cast(pa.string())
     if encoding.null_count == 0:
-        return Codes(encoding.indices.to_numpy().astype(np.int64), max(1, len(values))), values
+        return Codes(encoding.indices.to_numpy(), max(1, len(values))), values
     known = pc.index(values, default).as_py()
     if known < 0:
         known, values = len(values), pa.concat_arrays([values, pa.array([default])])
-    return Codes(pc.fill_null(encoding.indices, known).to_numpy().astype(np.int64), len(values)), values
+    return Codes(pc.fill_null(encoding.indices, known).to_numpy(), len(values)), values
 
 
 def numbered(columns: tuple[Codes, ...]) -> Groups:
     """The groups that ``columns`` make together, in the order of their columns' numbers."""
-    code, size = columns[0].numbers, columns[0].size
-    for column in columns[1:]:
-        if size * column.size >= _LARGEST:
-            return _by_sorting(columns)
-        code, size = code * column.size + column.numbers, size * column.size
+    size = math.prod(column.size for column in columns)
+    if size >= _LARGEST:
+        return _by_sorting(columns)
+    # Narrow numbers take half the time, and a column of one value, as that of the broker, none.
+    width = np.dtype(np.int32 if size < _LARGEST_NARROW else np.int64)
+    code: npt.NDArray[Any] = np.zeros(len(columns[0].numbers), width)
+    for column in columns:
+        if column.size > 1:
+            code *= column.size
+            code += column.numbers.astype(width, copy=False)
     if size <= max(_PLACES, _PLACES_A_ROW * len(code)):
         there = np.zeros(size, bool)
         there[code] = True
-        numbers = np.cumsum(there, dtype=np.int32)
-        found, of_row = np.flatnonzero(there), numbers[code].astype(np.int64) - 1
+        found = np.flatnonzero(there)
+        numbers = np.zeros(size, np.int32)
+        numbers[found] = np.arange(len(found), dtype=np.int32)
+        of_row = numbers.take(code).astype(np.int64)
     else:
         found, inverse = np.unique(code, return_inverse=True)
-        of_row = inverse.astype(np.int64)
+        found, of_row = found.astype(np.int64), inverse.astype(np.int64)
     keys: list[Integers] = []
     for column in reversed(columns):
         found, key = np.divmod(found, column.size)
