@@ -39,7 +39,7 @@ from spark_analytics.settings import AnalyzeSettings
 log = logging.getLogger(__name__)
 
 #: Into so many pieces goes, of history, what would make one batch: the newest events wait for one piece at most.
-PIECES = 4
+PIECES = 12
 
 #: What Delta says where the log that it sees lacks a version: the one with which the stream goes on, or one between.
 _MISSED = re.compile(r"DELTA_MISSING_FILES_UNEXPECTED_VERSION.*?from version (\d+)", re.DOTALL)

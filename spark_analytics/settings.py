@@ -19,7 +19,9 @@ class AnalyzeSettings(BaseModel):
     driver_memory: str = Field(default="2g", pattern=r"^[1-9]\d*[mg]$", description="memory of Spark's Java process")
     trigger_interval_seconds: float = Field(default=0.2, ge=0, le=3600, description="pause between looks for records")
     max_bytes_per_trigger: int = Field(
-        default=64 << 20, ge=1 << 16, description="bronze bytes in one batch: bounds memory while catching up"
+        default=192 << 20,
+        ge=1 << 16,
+        description="bronze bytes in one batch: how much is new at once while catching up",
     )
     newest_first_after_bytes: int = Field(
         default=512 << 20,
