@@ -80,6 +80,14 @@ def _window_seconds(row: str, first_second: str) -> str:
 _OPENING = "bucket_seconds > 86400"
 _FIRST_SECOND = f"CASE WHEN {_OPENING} THEN at_second ELSE at_second - bucket_seconds + 1 END"
 
+#: A span is in one or two pieces of time of this length: the shortest of these that it is not longer than.
+_PIECES = tuple(60 * 8**power for power in range(10))
+_PIECE_SECONDS = (
+    "CASE "
+    + " ".join(f"WHEN last_second - from_second < {seconds} THEN {seconds}" for seconds in _PIECES)
+    + f" ELSE {8 * _PIECES[-1]} END"
+)
+
 #: Seconds without arrivals after which a noisy tenant is quiet again.
 QUIET_AFTER = 300
 
@@ -110,6 +118,7 @@ FORMULAS = {
     "level_second": _level_second("e.at_second"),
     "opening": _OPENING,
     "first_second": _FIRST_SECOND,
+    "piece_seconds": _PIECE_SECONDS,
     "sample_second": _level_second("s.at_second"),
     "window_seconds": _window_seconds("", "first_second"),
     "queue_window_seconds": _window_seconds("s.", "f.first_second"),

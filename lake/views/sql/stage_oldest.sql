@@ -1,21 +1,31 @@
 -- The second in which each tenant's oldest message in the backlog was enqueued, at each instant asked for.
 -- Leavers of unknown age are taken to have been the oldest: queues are mostly first in, first out.
--- Minutes cut the join between instants and open cells into small pieces; they change no result.
-WITH cells AS (
-  SELECT c.*, at_minute
-  FROM stage_open_cells AS c
-  LATERAL VIEW explode(sequence(from_second DIV 60, last_second DIV 60)) m AS at_minute
-  WHERE c.open > 0 OR c.cell_second IS NULL
+-- Pieces of time make the join between instants and open cells one by equality: each cell is in the one or two pieces
+-- that are about as long as it was open, each instant in one piece of every length. They change no result.
+WITH measured AS (
+  SELECT *, $piece_seconds AS piece_seconds
+  FROM stage_open_cells
+  WHERE open > 0 OR cell_second IS NULL
+),
+cells AS (
+  SELECT m.*, piece
+  FROM measured AS m
+  LATERAL VIEW explode(sequence(from_second DIV piece_seconds, last_second DIV piece_seconds)) x AS piece
+),
+lengths AS (
+  SELECT DISTINCT piece_seconds FROM measured
 ),
 open_then AS (
   SELECT i.broker, i.queue, i.subscriber, i.tenant, i.at_second, c.cell_second, c.open
   FROM stage_noisy AS i
+  CROSS JOIN lengths AS l
   JOIN cells AS c
     ON c.broker = i.broker
     AND c.queue = i.queue
     AND c.subscriber = i.subscriber
     AND c.tenant = i.tenant
-    AND c.at_minute = i.at_second DIV 60
+    AND c.piece_seconds = l.piece_seconds
+    AND c.piece = i.at_second DIV l.piece_seconds
     AND c.from_second <= i.at_second
     AND c.last_second >= i.at_second
   WHERE ($instants) AND i.backlog > 0

@@ -15,22 +15,32 @@ WITH spans AS (
     AND o.tenant = n.tenant
     AND o.at_second = n.at_second
 ),
+-- As in stage_oldest, pieces of time are there for the join's sake.
+measured AS (
+  SELECT *, $piece_seconds AS piece_seconds
+  FROM spans
+  WHERE oldest_second IS NOT NULL
+),
 cut AS (
-  SELECT s.*, at_minute
-  FROM spans AS s
-  LATERAL VIEW explode(sequence(from_second DIV 60, last_second DIV 60)) m AS at_minute
-  WHERE s.oldest_second IS NOT NULL
+  SELECT m.*, piece
+  FROM measured AS m
+  LATERAL VIEW explode(sequence(from_second DIV piece_seconds, last_second DIV piece_seconds)) x AS piece
+),
+lengths AS (
+  SELECT DISTINCT piece_seconds FROM measured
 )
 SELECT
   q.broker, q.queue, q.subscriber, q.at_second,
   MIN(c.oldest_second) AS oldest_second,
   MIN(CASE WHEN NOT c.noisy THEN c.oldest_second END) AS quiet_oldest_second
 FROM stage_queues AS q
+CROSS JOIN lengths AS l
 JOIN cut AS c
   ON c.broker = q.broker
   AND c.queue = q.queue
   AND c.subscriber = q.subscriber
-  AND c.at_minute = q.at_second DIV 60
+  AND c.piece_seconds = l.piece_seconds
+  AND c.piece = q.at_second DIV l.piece_seconds
   AND c.from_second <= q.at_second
   AND c.last_second >= q.at_second
 GROUP BY q.broker, q.queue, q.subscriber, q.at_second
