@@ -177,11 +177,12 @@ class Present:
                 if known is not None and not known.state.names:
                     raise TooLate  # its first events: until now samples were its clock
                 reached[row["broker"]] = max(micros, reached.get(row["broker"], known.as_of_us if known else -1))
+        told = set(reached)
         for rows in samples:
             for row in rows.group_by("broker").aggregate([("sampled_at", "max")]).to_pylist():
                 known = self.folds.get(row["broker"])
-                as_of_us = known.as_of_us if known else -1
-                if row["broker"] not in reached:
+                as_of_us = reached.get(row["broker"], known.as_of_us if known else -1)
+                if row["broker"] not in told:
                     newest = max(_micros(row["sampled_at_max"]), as_of_us)
                     reached[row["broker"]] = as_of_us if known and known.state.names else newest
         return reached

@@ -178,6 +178,18 @@ def test_one_event_from_the_future_does_not_make_every_commit_a_new_beginning(
     assert len(folded_anew) == 1
 
 
+def test_of_several_commits_of_samples_alone_the_newest_is_the_time(tmp_path: Path) -> None:
+    _, samples = generate(6, messages=1, seconds=60)
+    samples.sort(key=lambda sample: sample["sampled_at"])
+    lake, reader = Lake(tmp_path), Reader(tmp_path)
+    lake.create()
+    for number in range(0, len(samples), 10):
+        add_samples(lake, samples[number : number + 10])
+        if number % 30 == 0:
+            compare(reader)
+    compare(reader)
+
+
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(logs(), st.integers(0, 1000), st.sampled_from([0.0, 2.0, 100.0]))
 def test_any_log_in_any_order_of_commits(log: Any, seed: int, disorder: float) -> None:
