@@ -1,169 +1,39 @@
-"""Gaps: history that was put off is in gold once, wherever a crash comes; without Spark, step by step."""
+"""What is put off after a long downtime and what is not, and what does not belong together; without Spark."""
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import date, timedelta
-from pathlib import Path
-from typing import Any
+from datetime import date
 
-import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from lake.errors import UserError
 from lake.store import Lake
-from lake.tables import MARKS
-from spark_analytics.batches.attempts import Attempts
-from spark_analytics.batches.engine import Engine
-from spark_analytics.batches.files import Files
 from spark_analytics.batches.flows import EVENTS
-from spark_analytics.batches.tenants import Tenants
-from spark_analytics.catching_up import gaps as gaps_module
-from spark_analytics.catching_up.filling import Filling, Process, pieces
-from spark_analytics.catching_up.gaps import Gap, Gaps, told_open
-from spark_analytics.catching_up.log import DataFile
-from spark_analytics.catching_up.opening import MOST_GAPS, open_gap
+from spark_analytics.catching_up.gaps import Gaps, told_open
+from spark_analytics.catching_up.opening import MOST_GAPS
 from spark_analytics.catching_up.places import Place
-from spark_analytics.catching_up.turns import Turns
-from spark_analytics.gold import Gold, checkpoint_path, forget
-from spark_analytics.maintenance import Retention
-from spark_analytics.maintenance.routine import keep
-from spark_analytics.maintenance.streams import needed
-from tests.reference.partials import marks_of, partials_of
-from tests.spark_analytics.events import Row, bronze, event
-from tests.spark_analytics.test_transforms import assert_same_partials, counted
-
-NAME = "message_events"
-QUERY = "the first query"
-#: Smaller than any file: each is a piece of its own.
-TINY = 1
-
-
-def life(number: int) -> list[Row]:
-    """Two messages, one of which fails: a commit's events."""
-    name: Row = {"message_id": str(number), "tenant": f"t{number % 3}", "enqueued": number}
-    other = name | {"message_id": f"{number}b"}
-    rows = [
-        event("enqueued", number, **name),
-        event("received", number + 0.5, attempt=1, **name),
-        event("completed", number + 0.7, attempt=1, processing_seconds=0.2, **name),
-        event("received", number + 0.5, attempt=1, **other),
-        event("failed", number + 0.6, attempt=1, processing_seconds=0.1, **other),
-    ]
-    return [row | {"event_id": f"{number}-{place}"} for place, row in enumerate(rows)]
-
-
-def write(lake: Lake, *numbers: int) -> None:
-    for number in numbers:
-        lake.append(NAME, bronze(life(number)))
-
-
-def process_for(lake: Lake) -> Callable[[Gap], Process]:
-    """What the job gives to the filling, without executors."""
-
-    def process(gap: Gap) -> Process:
-        own = Lake(lake.root)
-        engine = Engine(
-            EVENTS,
-            Gold(own.root, gap.gap_id, EVENTS.writes),
-            threads=1,
-            driver_bytes=1 << 30,
-            tenants=Tenants(own, 1000),
-            attempts=Attempts(checkpoint_path(own.root, gap.attempts)),
-        )
-        return lambda number, files: engine.process(number, _no_executors, files)
-
-    return process
-
-
-def _no_executors() -> Any:
-    raise AssertionError("these files are few")
-
-
-def offset(lake: Lake, place: Place, *, begins: bool = False) -> str:
-    """What Spark 4.2 with Delta 4.4 notes of the end of a batch."""
-    source = {
-        "sourceVersion": 1,
-        "reservoirId": str(lake.ensure(NAME).metadata().id),
-        "reservoirVersion": place.version,
-        "index": place.index,
-        "isStartingVersion": begins,
-    }
-    return "v1\n{}\n" + json.dumps(source)
-
-
-def note(checkpoint: Path, kind: str, batch: int, text: str) -> None:
-    (checkpoint / kind).mkdir(parents=True, exist_ok=True)
-    (checkpoint / kind / str(batch)).write_text(text, encoding="utf-8")
-
-
-def begun(lake: Lake, checkpoint: Path, query_id: str, place: Place, *, finished: bool = True, batch: int = 0) -> None:
-    """A streaming query that planned ``batch`` until ``place``, and finished it or was killed before."""
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    (checkpoint / "metadata").write_text(json.dumps({"id": query_id}), encoding="utf-8")
-    note(checkpoint, "offsets", batch, offset(lake, place))
-    if finished:
-        note(checkpoint, "commits", batch, "v1\n{}")
-
-
-def analysed(lake: Lake, commits: int) -> None:
-    """The first so many commits are in gold, by the first query."""
-    write(lake, *range(commits))
-    files = tuple(str(uri) for uri in lake.ensure(NAME).file_uris())
-    gap = Gap(QUERY, "", 0, 0, False, None, None, "events-attempts", 0, Place(0))
-    process_for(lake)(gap)(0, Files(tuple(f"file://{file}" for file in files), 1))
-    begun(lake, checkpoint_path(lake.root, "events"), QUERY, Place(commits + 1))
-
-
-def start(lake: Lake, most_bytes: int = TINY) -> Gap | None:
-    """What the job does before it reads."""
-    own = Lake(lake.root)
-    gaps = Gaps(own)
-    gaps.check(EVENTS.writes)
-    opened = open_gap(own, gaps, EVENTS.writes, most_bytes) if most_bytes else None
-    gaps.tell()
-    return opened
-
-
-def fill(lake: Lake, piece_bytes: int = TINY, process: Callable[[Gap], Process] | None = None) -> None:
-    """Fill all gaps, while the live query has planned its first batch and does nothing."""
-    live = Gaps(Lake(lake.root)).live()
-    if live.starts is not None and not live.checkpoint.exists():
-        begun(lake, live.checkpoint, f"from {live.starts}", Place(live.starts + 1), finished=False)
-    filling = Filling(lake.root, process or process_for(lake), Turns(), piece_bytes)
-    filling.start()
-    while filling.running():
-        pass
-    filling.stop()
-    if filling.error is not None:
-        raise filling.error
-
-
-def before_live(lake: Lake, written: int) -> list[Row]:
-    """The events of commits 0 until ``written`` that the live query does not read."""
-    starts = Gaps(lake).live().starts
-    assert starts is not None
-    return [row for number in range(min(written, starts - 1)) for row in life(number)]
-
-
-def assert_gold_is_of(lake: Lake, events: list[Row]) -> None:
-    assert_same_partials(lake.read("partials").to_pylist(), partials_of(events))
-    expected = pa.Table.from_pylist(marks_of(events), MARKS.schema).to_pylist()
-    assert counted(lake.read("marks").to_pylist()) == counted(expected)
-
-
-def gap_rows(lake: Lake) -> Counter[tuple[str, bool]]:
-    rows = lake.read("gaps", columns=["gap_id", "open"]).to_pylist()
-    return Counter((row["gap_id"], row["open"]) for row in rows)
-
-
-# -- opening ----------------------------------------------------------------------------------------------------------
+from spark_analytics.gold import checkpoint_path, forget
+from tests.spark_analytics.events import bronze, event
+from tests.spark_analytics.gaps import (
+    NAME,
+    QUERY,
+    TINY,
+    analysed,
+    assert_gold_is_of,
+    before_live,
+    fill,
+    gaps_files,
+    life,
+    note,
+    offset,
+    opened,
+    start,
+    write,
+)
 
 
 def test_what_was_put_off_is_told_before_anything_newer_is_read(lake: Lake) -> None:
@@ -291,12 +161,6 @@ def test_a_commit_of_several_files_may_be_half_read(lake: Lake) -> None:
     assert_gold_is_of(lake, [row for number in range(6) for row in life(number)])
 
 
-def gaps_files(lake: Lake, begins: Place, until: int) -> list[DataFile]:
-    from spark_analytics.catching_up.log import data_files
-
-    return list(data_files(lake.path(NAME), begins, until))
-
-
 def test_a_table_that_was_rewritten_is_not_taken_for_history(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     analysed(lake, 2)
@@ -307,109 +171,7 @@ def test_a_table_that_was_rewritten_is_not_taken_for_history(lake: Lake, caplog:
     assert "only ever appended to" in caplog.text
 
 
-# -- crashes ----------------------------------------------------------------------------------------------------------
-
-
-class Killed(Exception):
-    """Stands for a SIGKILL."""
-
-
-class Fuse:
-    """Burns through before the ``left``-th durable step from now on."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.left: int | None = None
-        for owner, name in (
-            (gaps_module, "write_atomically"),
-            (shutil, "rmtree"),
-            (Lake, "append"),
-            (Path, "unlink"),
-        ):
-            patch.setattr(owner, name, self._before(getattr(owner, name)))
-
-    def _before(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        def stepped(*args: Any, **named: Any) -> Any:
-            if self.left == 0:
-                raise Killed
-            if self.left is not None:
-                self.left -= 1
-            return step(*args, **named)
-
-        return stepped
-
-
-@pytest.mark.timeout(120)
-def test_killed_before_any_durable_step_it_loses_and_doubles_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    template = Lake(tmp_path / "template")
-    template.create()
-    analysed(template, 2)
-    write(template, *range(2, 5))
-    note(checkpoint_path(template.root, "events"), "offsets", 1, offset(template, Place(4)))
-    fuse = Fuse(monkeypatch)
-    steps, killed = 0, True
-    while killed:
-        lake = Lake(tmp_path / str(steps))
-        shutil.copytree(template.root, lake.root)
-        fuse.left, killed = steps, False
-        try:
-            start(lake)
-            fill(lake)
-        except Killed:
-            killed = True
-        fuse.left = None
-        write(Lake(lake.root), 5)  # while it is down
-        start(lake)
-        fill(lake)
-        fresh = Lake(lake.root)
-        assert_gold_is_of(fresh, before_live(fresh, 6))
-        assert set(gap_rows(fresh).values()) == {1}
-        assert told_open(fresh) == set() and Gaps(fresh).open() == []
-        steps += 1
-    assert steps > 12
-
-
-def test_a_piece_keeps_its_bounds_when_the_setting_changes_meanwhile(lake: Lake) -> None:
-    analysed(lake, 2)
-    write(lake, *range(2, 8))
-    start(lake)
-
-    def half(gap: Gap) -> Process:
-        def process(number: int, files: Files) -> int:
-            rows = bronze([row for place in (2, 3) for row in life(place)])
-            marks = EVENTS.compute(rows.select(EVENTS.schema.names).cast(EVENTS.schema))["marks"]
-            lake.append("marks", marks, app_id=gap.gap_id, version=number)
-            raise Killed
-
-        return process
-
-    two = sum(file.size_bytes for file in gaps_files(lake, Place(3), 5))
-    with pytest.raises(Killed):
-        fill(lake, two, half)
-    start(lake)
-    fill(lake, 1 << 30)
-    assert_gold_is_of(lake, before_live(lake, 8))
-
-
-def test_files_go_into_pieces_in_their_order() -> None:
-    files = [DataFile(Path(str(number)), 10, 1, Place(number + 1)) for number in range(5)]
-    assert [(ends.version, len(piece)) for ends, piece in pieces(files, None, 20)] == [(2, 2), (4, 2), (5, 1)]
-    assert [(ends.version, len(piece)) for ends, piece in pieces(files, Place(3), 20)] == [(3, 3), (5, 2)]
-    assert [(ends.version, len(piece)) for ends, piece in pieces(files, None, 1)] == [(n, 1) for n in range(1, 6)]
-    assert list(pieces([], Place(7), 20)) == [(Place(7), [])]
-    assert list(pieces([], None, 20)) == []
-
-
 # -- what does not belong together ------------------------------------------------------------------------------------
-
-
-def opened(lake: Lake) -> Gap:
-    analysed(lake, 2)
-    write(lake, *range(2, 8))
-    start(lake)
-    [gap] = Gaps(lake).open()
-    return gap
 
 
 def test_without_the_note_of_a_gap_it_is_refused(lake: Lake) -> None:
@@ -446,70 +208,3 @@ def test_starting_over_leaves_no_gap(lake: Lake) -> None:
     forget(lake.root)
     assert Gaps(lake).open() == [] and told_open(lake) == set()
     assert Gaps(lake).live().starts is None
-
-
-# -- beside others ----------------------------------------------------------------------------------------------------
-
-
-def test_maintenance_keeps_what_history_needs_and_lets_go_of_it_then(lake: Lake) -> None:
-    opened(lake)
-    everything = Retention(replaced_for=timedelta(0), bronze_for=timedelta(days=1))
-    for _ in range(3):
-        done = {one.table: one for one in keep(lake, everything)}
-        assert "the analysis has not read further" in done[NAME].tidied.held
-    assert lake.read(NAME).num_rows == 0, "old days were dropped"
-    fill(lake)
-    assert_gold_is_of(lake, before_live(lake, 8))
-    table = lake.ensure(NAME)
-    log_folder = lake.path(NAME) / "_delta_log"
-    begun(lake, Gaps(lake).live().checkpoint, "from 8", Place(table.version() + 1))
-    assert needed(lake.root, table, log_folder).files_since is None
-
-
-def test_marks_of_failures_wait_for_what_history_has_to_say(lake: Lake) -> None:
-    opened(lake)
-    late = {"message_id": "x", "enqueued": 0}
-    settled = [event("failed", 0, attempt=1, **late), event("received", 1, attempt=2, **late)]
-    settled.append(event("completed", 400_000, message_id="y", attempt=2))
-    rows = EVENTS.compute(bronze(settled).select(EVENTS.schema.names).cast(EVENTS.schema))
-    for table in EVENTS.writes:
-        lake.append(table, rows[table])
-    before = counted(lake.read("marks").to_pylist())
-    keep(lake, Retention())
-    assert counted(lake.read("marks").to_pylist()) == before
-    fill(lake)
-    keep(lake, Retention())
-    assert counted(lake.read("marks").to_pylist()) != before
-
-
-def test_the_present_goes_before_history() -> None:
-    import threading
-
-    turns, order = Turns(), list[str]()
-    entered, waiting = threading.Event(), threading.Event()
-
-    def patient() -> None:
-        with turns.patient():
-            order.append("history")
-
-    def hurried() -> None:
-        waiting.set()
-        with turns.hurried():
-            order.append("present")
-
-    def working() -> None:
-        with turns.patient():
-            entered.set()
-            waiting.wait()
-            while turns._hurried == 0:
-                pass
-
-    threads = [threading.Thread(target=working)]
-    threads[0].start()
-    entered.wait()
-    threads += [threading.Thread(target=patient), threading.Thread(target=hurried)]
-    for thread in threads[1:]:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert order == ["present", "history"]
