@@ -61,6 +61,22 @@ class Reader:
         self._served: Served | None = None  # made when first asked for: most commands never ask
         self._given: dict[str, int] = {}
 
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of everything that is held in memory, at once, whoever still refers to the reader; it is of no use
+        afterwards."""
+        with self._lock:
+            self._connection.close()
+            if self._served is not None:
+                self._served.close()
+            self._served = None
+            self._snapshots.clear()
+
     def token(self, *tables: str) -> tuple[int, ...]:
         """The versions of ``tables`` (default: all): equal tokens, equal answers. Costs a directory look-up each."""
         with self._lock:

@@ -43,9 +43,10 @@ class Present:
         self._definitions = definitions
         self._followers = {name: Follower(Snapshot(TABLES[name], root)) for name in _FED}
         self.samples = Samples(definitions.window_seconds)
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Let go of all that was taken in; the next :meth:`refresh` begins anew."""
         self.folds: dict[str, Fold] = {}
         self._pauses: dict[str, Pauses] = {}
         self.totals = Totals()
@@ -68,10 +69,10 @@ class Present:
             try:
                 self._fold_anew()
             except BaseException:
-                self._forget()
+                self.forget()
                 raise
         except BaseException:
-            self._forget()
+            self.forget()
             raise
         return True
 
@@ -199,7 +200,7 @@ class Present:
     # -- from the start ---------------------------------------------------------------------------------------------
 
     def _fold_anew(self) -> None:
-        self._forget()
+        self.forget()
         changes = {name: follower.changes() for name, follower in self._followers.items()}
         files = {name: [path for change in each for path in change.added] for name, each in changes.items()}
         units = sorted(_units(files["partials"]), key=lambda unit: unit[2])

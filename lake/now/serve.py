@@ -35,6 +35,13 @@ class Served:
         self._tables: dict[str, pa.Table] = {}
         self.generation = 0
 
+    def close(self) -> None:
+        """Let go of what is held."""
+        self._connection.close()
+        self._outcomes.clear()
+        self._tables.clear()
+        self._present.forget()
+
     def refresh(self) -> None:
         """Take in what was committed; :attr:`generation` changes if anything was."""
         if self._present.refresh() or not self.generation:

@@ -37,8 +37,8 @@ def declared(root: Path) -> dict[str, list[Row]]:
     """The views as the declared SQL has them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lake.reader, "SERVED", ())
-        reader = Reader(root)
-        rows = {view: reader.query(f"SELECT * FROM {view}").to_pylist() for view in SERVED}
+        with Reader(root) as reader:
+            rows = served(reader)
     for row in rows["attempt_age_now"]:  # as the reference has it
         row["histogram"] = {cell["index"]: cell["count"] for cell in row["histogram"]}
     return rows
@@ -64,9 +64,9 @@ def roll_up(lake: Lake, ends: int, seconds: int) -> None:
 
 
 def newest(lake: Lake) -> int:
-    return int(min(row["newest"] for row in Reader(lake.root).query(
-        "SELECT broker, MAX(unix_micros(newest_occurred_at) DIV 1000000) AS newest FROM partials GROUP BY broker"
-    ).to_pylist()))  # fmt: skip
+    """The unix second that every broker's events have reached."""
+    times = lake.read("partials", columns=["broker", "newest_occurred_at"]).group_by("broker")
+    return int(min(times.aggregate([("newest_occurred_at", "max")]).column(1).to_pylist()).timestamp())
 
 
 def batches_of(events: list[Row], rng: random.Random, count: int, disorder: float) -> Iterator[list[Row]]:
@@ -93,25 +93,26 @@ def replayed(root: Path, log: tuple[list[Row], list[Row]], seed: int, *, count: 
     """Commit ``log`` in batches, upkeep in between, and hold a warm reader to the declared views."""
     rng = random.Random(seed)
     events, samples = log
-    lake, reader = Lake(root), Reader(root)
+    lake = Lake(root)
     waiting = sorted(samples, key=lambda sample: sample["sampled_at"])
-    for batch in batches_of(events, rng, count, disorder):
-        until = max(event["occurred_at"] for event in batch)
-        taken = [sample for sample in waiting if sample["sampled_at"] <= until]
-        waiting = waiting[len(taken) :]
-        append(lake, batch, taken)
-        if rng.random() < 0.3:
-            served(reader)
-        if rng.random() < 0.2:
-            lake.compact("partials")
-        if rng.random() < 0.25:
-            roll_up(lake, (newest(lake) - rng.choice((0, 61, 130, 400))) // 60 * 60, 60)
-        if rng.random() < 0.05:
-            roll_up(lake, (newest(lake) - 61) // 3600 * 3600, 3600)
-        if rng.random() < 0.25:
-            compare(reader)
-    add_samples(lake, waiting) if waiting else None
-    compare(reader)
+    with Reader(root) as reader:
+        for batch in batches_of(events, rng, count, disorder):
+            until = max(event["occurred_at"] for event in batch)
+            taken = [sample for sample in waiting if sample["sampled_at"] <= until]
+            waiting = waiting[len(taken) :]
+            append(lake, batch, taken)
+            if rng.random() < 0.3:
+                served(reader)
+            if rng.random() < 0.2:
+                lake.compact("partials")
+            if rng.random() < 0.25:
+                roll_up(lake, (newest(lake) - rng.choice((0, 61, 130, 400))) // 60 * 60, 60)
+            if rng.random() < 0.05:
+                roll_up(lake, (newest(lake) - 61) // 3600 * 3600, 3600)
+            if rng.random() < 0.25:
+                compare(reader)
+        add_samples(lake, waiting) if waiting else None
+        compare(reader)
 
 
 def without_named_subscribers(log: tuple[list[Row], list[Row]]) -> tuple[list[Row], list[Row]]:

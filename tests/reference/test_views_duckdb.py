@@ -101,9 +101,9 @@ def test_the_views_agree_with_the_reference_on_any_log(log: tuple[list[Row], lis
     reference = Reference(*log)
     with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
         fill(Path(folder), *log)
-        reader = Reader(folder)
-        for view in METRIC_VIEWS:
-            assert differences(expected_rows(reference, view), rows_of(reader, view)) == [], view
+        with Reader(folder) as reader:
+            for view in METRIC_VIEWS:
+                assert differences(expected_rows(reference, view), rows_of(reader, view)) == [], view
 
 
 def _fast_folder() -> str | None:
