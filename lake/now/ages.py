@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from lake.now.cells import run_starts, summed
 from lake.now.levels import padded
 from lake.now.lived import numbered
+from lake.now.names import KeyNumbers
 from lake.tables import AGE_KINDS, FOLDED_KIND, HISTOGRAM
 
 Array = npt.NDArray[Any]
@@ -53,7 +54,8 @@ class Ages:
 
     def __init__(self) -> None:
         self.ambiguous = False
-        self._keys: dict[Name, int] = {}
+        self._numbers = KeyNumbers()
+        self._places_known: dict[tuple[str, ...], int] = {}
         self._brokers: list[str] = []
         self._new: list[Name] = []  # keys that `_texts` does not hold yet
         self._texts = [pa.array([], pa.string()) for _ in _NAMES]
@@ -88,22 +90,30 @@ class Ages:
         return any(self._brokers[slot // len(AGE_KINDS)] == broker for slot in np.flatnonzero(fine))
 
     def _keys_of(self, rows: pa.Table) -> Array:
-        names, of_row = numbered(rows, _NAMES)
-        keys = np.empty(len(names), np.int64)
-        for place, name in enumerate(names):
-            if (key := self._keys.get(name)) is None:
-                key = self._keys[name] = len(self._keys)
-                self._brokers.append(intern(name[0]))
-                self._new.append(name)
-            keys[place] = key
+        names, places = numbered(rows, _NAMES), numbered(rows, _NAMES[:-1])
+        numbers = np.array(
+            [self._places_known.setdefault(place, len(self._places_known)) for place in places.distinct], np.int64
+        )
+        tenants, place_of = names.column(3), places.of_row[names.first]
+
+        def new(at: Array) -> list[int]:
+            known = len(self._brokers)
+            owners = [places.distinct[place] for place in place_of[at].tolist()]
+            self._brokers += [intern(owner[0]) for owner in owners]
+            self._new += [
+                (*owner, text) for owner, text in zip(owners, tenants.take(pa.array(at)).to_pylist(), strict=True)
+            ]
+            return list(range(known, len(self._brokers)))
+
+        keys = self._numbers.find(numbers[place_of], tenants, new)
         room = len(self._slots["n"])
-        if len(self._keys) * len(AGE_KINDS) > room:
+        if len(self._brokers) * len(AGE_KINDS) > room:
             self._slots = {
-                name: padded(column, max(4096, 2 * len(self._keys) * len(AGE_KINDS)))
+                name: padded(column, max(4096, 2 * len(self._brokers) * len(AGE_KINDS)))
                 for name, column in self._slots.items()
             }
             self._slots["start"][room:] = -1 << 62
-        return keys[of_row]
+        return keys[names.of_row]
 
     def _add(self, slots: Array, rows: pa.Table, kind: str, *, rolled: bool) -> None:
         counts = pc.fill_null(rows.column(f"{kind}_age_count"), 0).to_numpy()

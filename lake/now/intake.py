@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lake.now.cells import NONE, Integers, code_of, run_starts, summed
 from lake.now.lived import Consumers, ConsumersChanged, Lived, Name, first_seconds
@@ -56,9 +57,7 @@ class Intake(ABC):
         ]
         if any(changed):
             raise ConsumersChanged
-        lives = {place: place[1] in self.consumers.of(place[0]) for place in places.distinct}
-        key = self.state.key
-        own = np.array([key(name) if lives[name[:2]] else -1 for name in names.distinct], np.int64)[names.of_row]
+        own = self._own_keys(lived)[names.of_row]
         self._put(lived, own, np.arange(len(own)))
         shared = {queue for queue, subscriber in places.distinct if not subscriber and self.consumers.of(queue) - {""}}
         if not shared:
@@ -72,6 +71,17 @@ class Intake(ABC):
         for place in range(max(map(len, others), default=0)):
             keys = np.array([each[place] if place < len(each) else -1 for each in others], np.int64)[names.of_row]
             self._put(lived, np.where(arriving, keys, -1), None)
+
+    def _own_keys(self, lived: Lived) -> Integers:
+        """The key of each of ``lived.names``; −1 where nobody of that name consumes."""
+        names, places = lived.names, lived.places
+        lives = np.array([subscriber in self.consumers.of(queue) for queue, subscriber in places.distinct], bool)
+        place = places.of_row[names.first]
+        living = np.flatnonzero(lives[place])
+        keys = np.full(len(names), -1, np.int64)
+        numbers = self.state.keys(places.distinct, place[living], names.column(2).take(pa.array(living)))
+        keys[living] = numbers
+        return keys
 
     def _other_keys(self, name: Name) -> tuple[int, ...]:
         if (keys := self._others.get(name)) is None:

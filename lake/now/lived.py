@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,25 +69,39 @@ class Consumers:
         return [(queue, subscriber) for queue in self._seen for subscriber in self.of(queue)]
 
 
-class Distinct(NamedTuple):
-    """The distinct values of some text columns of rows together, and for each row which of them it has."""
+class Distinct:
+    """The distinct values of some text columns of rows together: ``of_row`` tells for each row which of them it has,
+    ``first`` for each of them a row that has it."""
 
-    distinct: list[Any]
-    of_row: Integers
+    def __init__(self, columns: list[pa.DictionaryArray], first: Integers, of_row: Integers) -> None:
+        self._columns = columns
+        self.first = first
+        self.of_row = of_row
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def column(self, place: int) -> pa.Array:
+        """One of the columns, a value for each distinct one."""
+        column = self._columns[place]
+        return column.dictionary.take(column.indices.take(pa.array(self.first)))
+
+    @cached_property
+    def distinct(self) -> list[Any]:
+        """The values, as tuples."""
+        return list(zip(*(self.column(place).to_pylist() for place in range(len(self._columns))), strict=True))
 
 
 def numbered(rows: pa.Table, columns: tuple[str, ...]) -> Distinct:
-    """The distinct values of the text ``columns`` of ``rows`` together, as tuples."""
+    """The distinct values of the text ``columns`` of ``rows`` together."""
     code = np.zeros(rows.num_rows, np.int64)
     encoded = []
     for name in columns:
         column = rows.column(name).combine_chunks().dictionary_encode()
-        indices, values = column.indices.to_numpy(zero_copy_only=False), column.dictionary.to_pylist()
-        code = code * max(1, len(values)) + indices
-        encoded.append((indices, values))
+        code = code * max(1, len(column.dictionary)) + column.indices.to_numpy(zero_copy_only=False)
+        encoded.append(column)
     _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
-    texts = [[values[place] for place in indices[first].tolist()] for indices, values in encoded]
-    return Distinct(list(zip(*texts, strict=True)), of_row)
+    return Distinct(encoded, first, of_row)
 
 
 @dataclass(slots=True)

@@ -33,6 +33,8 @@ _FED = ("partials", "marks", "queue_samples")  # in this order: a batch's marks 
 _CLOCK = (*lived.LEVELS, "newest_occurred_at")
 #: Rows that are taken in at once.
 _AT_ONCE = 1 << 16
+#: Read as numbers and the few texts that they stand for.
+_REPEATING = ("broker", "queue", "subscriber")
 _WHO = ("broker", "queue", "subscriber", *lived.COUNTED)
 
 
@@ -289,7 +291,7 @@ def _units(files: list[Path]) -> Iterator[tuple[Path, int, int]]:
 
 def _row_group(path: Path, group: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
     """The rows of a row group, some at a time: a compacted file holds a million in one."""
-    with pq.ParquetFile(path, pre_buffer=False) as file:
+    with pq.ParquetFile(path, pre_buffer=False, read_dictionary=_REPEATING) as file:
         for batch in file.iter_batches(_AT_ONCE, row_groups=[group], columns=list(columns), use_threads=False):
             yield pa.Table.from_batches([batch])
 

@@ -13,6 +13,7 @@ from lake.now.cells import MOST_KEYS, NONE, Integers, OpenCells, run_starts
 from lake.now.expression import compiled
 from lake.now.levels import NOISY, QUIET, SILENT, padded
 from lake.now.lived import Name
+from lake.now.names import KeyNumbers
 from lake.now.step import WINDOWED
 from lake.store import LakeError
 from lake.views.catalogue import FORMULAS
@@ -39,6 +40,7 @@ class State:
         self.consumers: list[tuple[str, str]] = []
         self._keys: dict[Name, int] = {}
         self._consumers: dict[tuple[str, str], int] = {}
+        self._numbers = KeyNumbers()
         self._tenant_names = pa.array([], pa.string())
         self.cells = OpenCells()
         self.consumer_of = np.zeros(0, np.int32)
@@ -79,6 +81,19 @@ class State:
             self.oldest[number] = NONE
             self._by_consumer = None
         return number
+
+    def keys(self, consumers: list[tuple[str, str]], which: Integers, tenants: pa.Array) -> Integers:
+        """The numbers of different keys: each a ``tenants`` of one of ``consumers``."""
+        numbers = np.zeros(len(consumers), np.int64)
+        for place in np.unique(which).tolist():
+            numbers[place] = self.consumer(*consumers[place])
+
+        def new(at: Integers) -> list[int]:
+            places = which[at].tolist()
+            texts = tenants.take(pa.array(at)).to_pylist()
+            return [self.key((*consumers[place], text)) for place, text in zip(places, texts, strict=True)]
+
+        return self._numbers.find(numbers[which], tenants, new)
 
     def tenant_names(self) -> pa.Array:
         """The tenant of each key."""
