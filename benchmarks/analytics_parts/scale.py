@@ -161,7 +161,7 @@ def _summaries(count: int) -> Iterator[Figure]:
         share = max(1, count // 10)
         for number in range(10):
             first = number * share
-            rows = EVENTS.compute(_as_read(_one_each(first, share)))["partials"]
+            rows = EVENTS.compute(_as_read(_one_each(first, share)))["partials"].select(SUMMARIES.schema.names)
             for name, value in extra.items():
                 field = EVENT_SUMMARIES.schema.field(name)
                 rows = rows.append_column(field, pa.repeat(pa.scalar(value, field.type), rows.num_rows))
