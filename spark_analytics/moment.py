@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from lake.errors import UserError, first_line
+from lake.log import log_entry
 from lake.store import Lake
 from lake.tables import TABLES
 
@@ -62,7 +63,7 @@ def moment(words: Sequence[str], lake: Lake, now: datetime) -> Moment | None:
         return Moment(at, pinned)
     if not pinned:
         return None
-    return Moment(max(_committed_at(_log_file(lake.path(name), version)) for name, version in pinned.items()), pinned)
+    return Moment(max(_committed_at(log_entry(lake.path(name), version)) for name, version in pinned.items()), pinned)
 
 
 def _pinned(word: str, lake: Lake) -> tuple[str, int]:
@@ -71,7 +72,7 @@ def _pinned(word: str, lake: Lake) -> tuple[str, int]:
     name, version = found.group(1), int(found.group(2))
     if name not in TABLES:
         raise UserError(f"--as-of {word}: there is no table {name}", f"there are {', '.join(TABLES)}")
-    if not _log_file(lake.path(name), version).is_file():
+    if not log_entry(lake.path(name), version).is_file():
         versions = _versions(lake.path(name))
         kept = f"{versions[0]} to {versions[-1]}" if versions else "none"
         raise UserError(f"table {name} has no version {version}", f"versions in its log: {kept}")
@@ -94,12 +95,12 @@ def _instant(word: str, now: datetime) -> datetime:
 def _version_at(path: Path, at: datetime, name: str) -> int:
     """The newest version of the table at ``path`` that was committed at ``at`` or before."""
     versions = _versions(path)
-    after = bisect.bisect_right(versions, at, key=lambda version: _committed_at(_log_file(path, version)))
+    after = bisect.bisect_right(versions, at, key=lambda version: _committed_at(log_entry(path, version)))
     if after:
         return versions[after - 1]
     if not versions or versions[0] == 0:
         return NOT_YET
-    oldest = _committed_at(_log_file(path, versions[0]))
+    oldest = _committed_at(log_entry(path, versions[0]))
     raise UserError(
         f"the history of table {name} begins at {oldest:%Y-%m-%dT%H:%M:%SZ}: what was before has been cleaned up",
         "name a later time",
@@ -112,10 +113,6 @@ def _versions(path: Path) -> list[int]:
     except FileNotFoundError:
         return []
     return sorted(int(name.group(1)) for name in names if name)
-
-
-def _log_file(path: Path, version: int) -> Path:
-    return path / "_delta_log" / f"{version:020}.json"
 
 
 def _committed_at(commit: Path) -> datetime:

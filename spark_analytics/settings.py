@@ -55,6 +55,12 @@ class AnalyzeSettings(BaseModel):
         le=24 * 365,
         description="how long replaced files and log entries stay: the reach of time travel",
     )
+    event_log_kept_minutes: int = Field(
+        default=5,
+        ge=1,
+        description="how long log entries of the events' tables stay, of which there are several a second: Spark lists "
+        "them all for each batch",
+    )
     quick_start: bool = Field(
         default=False, description="start in half the time, catch up slower: for demonstrations and tests"
     )
@@ -73,4 +79,5 @@ class AnalyzeSettings(BaseModel):
             marks_for=timedelta(hours=self.marks_kept_hours),
             bronze_for=timedelta(days=self.bronze_kept_days) if self.bronze_kept_days else None,
             replaced_for=timedelta(hours=self.replaced_kept_hours),
+            event_log_for=timedelta(minutes=self.event_log_kept_minutes),
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
+from lake.log import log_entry
 from lake.snapshot import Snapshot
 
 
@@ -51,9 +52,8 @@ class Follower:
         return Change([Path(path) for path in self._snapshot.files()], anew=True)
 
     def _commit(self, version: int) -> Change:
-        log = self._snapshot.path / "_delta_log" / f"{version:020d}.json"
         change, data_changes = Change(), []
-        for line in log.read_text(encoding="utf-8").splitlines():
+        for line in log_entry(self._snapshot.path, version).read_text(encoding="utf-8").splitlines():
             action = json.loads(line)
             for kind, files in (("add", change.added), ("remove", change.removed)):
                 if kind in action:

@@ -14,6 +14,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from lake.log import log_entry
+
 SAMPLE_SECONDS = 0.1
 LOOK_SECONDS = 0.02
 #: Older samples are forgotten: ten hours of them.
@@ -35,7 +37,7 @@ class Freshness(threading.Thread):
         """Look for new commits each 20 ms, keep a sample each 100 ms."""
         due = time.time()
         while not self._done.wait(LOOK_SECONDS):
-            while (entry := self._log / f"{self._version + 1:020d}.json").exists():
+            while (entry := log_entry(self._log.parent, self._version + 1)).exists():
                 self._version += 1
                 if (newest := newest_event(entry)) is not None:
                     self._newest = max(newest, self._newest or 0.0)

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from lake.errors import UserError, first_line
+from lake.log import log_entry
 from spark_analytics.catching_up.places import Place
 
 _REBUILD = "restore the table's _delta_log, or compute gold anew: `sojourn analyze --rebuild`"
@@ -36,13 +37,13 @@ class DataFile:
 
 def in_log(table: Path, version: int) -> bool:
     """Whether the log still has the commit of ``version``."""
-    return _entry(table, version).exists()
+    return log_entry(table, version).exists()
 
 
 def newest_data(table: Path, newest: int, until: int) -> int | None:
     """The last version from ``newest`` back to ``until`` that adds data; None if the log tells of none."""
     for version in range(newest, until - 1, -1):
-        entry = _entry(table, version)
+        entry = log_entry(table, version)
         if not entry.exists():
             return None
         if _added(entry):
@@ -53,7 +54,7 @@ def newest_data(table: Path, newest: int, until: int) -> int | None:
 def committed_at(table: Path, version: int) -> datetime:
     """When ``version`` was committed; where the log has it no more, before all times."""
     try:
-        return datetime.fromtimestamp(_entry(table, version).stat().st_mtime, UTC)
+        return datetime.fromtimestamp(log_entry(table, version).stat().st_mtime, UTC)
     except FileNotFoundError:
         return datetime.fromtimestamp(0, UTC)
 
@@ -61,7 +62,7 @@ def committed_at(table: Path, version: int) -> datetime:
 def data_files(table: Path, begins: Place, until: int) -> Iterator[DataFile]:
     """The files that are added from ``begins`` on and before version ``until``. UserError where the log has a hole."""
     for version in range(begins.version, until):
-        added = _added(_entry(table, version))
+        added = _added(log_entry(table, version))
         for index, action in enumerate(added):
             if Place(version, index) > begins:
                 rows = _ROWS.search(action.get("stats") or "")
@@ -98,7 +99,3 @@ def _added(entry: Path) -> list[dict[str, Any]]:
     if added and any(action.get("remove", {}).get("dataChange") for action in actions):
         raise UserError(f"{entry.parent.parent} was rewritten by {entry.name}: it is only ever appended to", _REBUILD)
     return added
-
-
-def _entry(table: Path, version: int) -> Path:
-    return table / "_delta_log" / f"{version:020d}.json"

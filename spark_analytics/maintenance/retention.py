@@ -9,6 +9,9 @@ from lake.store import REPLACED_FOR
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
+#: The tables that get commits by the second and that Spark follows: it lists their whole log for each batch.
+STREAMED = ("message_events", "event_summaries")
+
 
 @dataclass(frozen=True, slots=True)
 class Retention:
@@ -22,6 +25,11 @@ class Retention:
     marks_for: timedelta = timedelta(hours=48)  # failures and retries remembered one by one, once they are settled
     bronze_for: timedelta | None = None  # records as they were written; None: for ever
     replaced_for: timedelta = REPLACED_FOR  # files and log entries that newer ones replaced
+    event_log_for: timedelta = timedelta(minutes=5)  # the same, for log entries of the tables that streams follow
+
+    def log_for(self, table: str) -> timedelta:
+        """How long log entries of ``table`` stay that newer ones replaced."""
+        return min(self.event_log_for, self.replaced_for) if table in STREAMED else self.replaced_for
 
 
 def data_time(newest: datetime, now: datetime) -> datetime:

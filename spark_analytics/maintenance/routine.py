@@ -15,7 +15,7 @@ from lake.store import Lake
 from lake.tables import TABLES
 from spark_analytics.catching_up.gaps import Gaps
 from spark_analytics.maintenance import bronze, levels, marks, merging, opening, tidy
-from spark_analytics.maintenance.retention import Retention
+from spark_analytics.maintenance.retention import STREAMED, Retention
 
 #: Told what is being done now, and to which table.
 Told = Callable[[str, str], None]
@@ -67,6 +67,9 @@ def keep(
         rows["marks"] += marks.thin(lake, retention, now)
     done = []
     for name in there:
+        if not thorough and name in STREAMED:
+            told("shortening the log of", name)
+            tidy.shorten_log(lake, name, retention.log_for(name), clock)
         if not thorough and name not in merging.GOLD_TABLES:
             continue
         days = 0
@@ -79,7 +82,7 @@ def keep(
         if thorough:
             told("tidying up", name)
             tidy.set_properties(lake, name, retention.replaced_for)
-            tidied = tidy.tidy(lake, name, retention.replaced_for, clock, dry_run=False, vacuum_hours=vacuum_hours)
+            tidied = tidy.tidy(lake, name, retention, clock, dry_run=False, vacuum_hours=vacuum_hours)
         done.append(Done(name, rows[name], days, tidied))
     return done
 
@@ -100,7 +103,7 @@ def preview(lake: Lake, retention: Retention, *, vacuum_hours: int | None = None
         days = 0
         if retention.bronze_for is not None and name in bronze.TABLES_BY_DAY:
             days = len(bronze.old_days(lake, name, retention.bronze_for, now))
-        tidied = tidy.tidy(lake, name, retention.replaced_for, now, dry_run=True, vacuum_hours=vacuum_hours)
+        tidied = tidy.tidy(lake, name, retention, now, dry_run=True, vacuum_hours=vacuum_hours)
         done.append(Done(name, rows, days, tidied, merging.mergeable(lake, name, now)))
     return done
 

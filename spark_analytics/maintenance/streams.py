@@ -12,6 +12,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from lake.log import log_entry
 from lake.store import Lake
 from spark_analytics.catching_up.gaps import Gap, Gaps
 from spark_analytics.catching_up.log import committed_at
@@ -85,15 +86,11 @@ def _position_in(gap: Gap) -> _Position:
     return _Position(gap.begins.version, gap.whole, gap.begins.version)
 
 
-def _entry(log: Path, version: int) -> Path:
-    return log / f"{version:020d}.json"
-
-
 def _first_unread(log: Path, version: int, newest: int) -> datetime | None:
     """When the first commit from ``version`` on that added data was made; None if there is none."""
     for number in range(version, newest + 1):
         try:
-            actions = map(json.loads, _entry(log, number).read_text(encoding="utf-8").splitlines())
+            actions = map(json.loads, log_entry(log.parent, number).read_text(encoding="utf-8").splitlines())
             if not any(action.get("add", {}).get("dataChange") for action in actions):
                 continue
         except FileNotFoundError:

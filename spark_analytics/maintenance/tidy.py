@@ -20,6 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lake.errors import first_line
 from lake.store import CHECKPOINT_INTERVAL, Lake, explained, properties
+from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.streams import needed
 
 log = logging.getLogger(__name__)
@@ -53,28 +54,38 @@ def set_properties(lake: Lake, name: str, replaced_for: timedelta) -> None:
 
 
 def tidy(
-    lake: Lake, name: str, replaced_for: timedelta, now: datetime, *, dry_run: bool, vacuum_hours: int | None = None
+    lake: Lake, name: str, retention: Retention, now: datetime, *, dry_run: bool, vacuum_hours: int | None = None
 ) -> Tidied:
-    """Remove what was replaced longer than ``replaced_for`` ago and no stream still needs.
+    """Remove what was replaced so long ago that ``retention`` keeps it no more, and no stream still needs.
 
-    ``vacuum_hours``, at least 1, stands in for it this once, for data files alone. A table without its properties yet
-    keeps Delta's own times.
+    ``vacuum_hours``, at least 1, stands in for its time this once, for data files alone. A table without its properties
+    yet keeps Delta's own times.
     """
     table, folder = lake.ensure(name), lake.path(name)
     streams = needed(lake.root, table, folder / "_delta_log")
-    old = now - (timedelta(hours=vacuum_hours) if vacuum_hours else replaced_for)
+    old = now - (timedelta(hours=vacuum_hours) if vacuum_hours else retention.replaced_for)
     files, size, log_files, held = 0, 0, 0, ""
     try:
         if streams.files_since is not None and streams.files_since < old + _MARGIN:
             held = f"kept from {streams.files_since:%Y-%m-%d %H:%M} UTC on: the analysis has not read further"
         else:
             files, size = _vacuum(table, folder, vacuum_hours, dry_run=dry_run)
-        log_files = _clean_log(table, folder / "_delta_log", now - replaced_for, streams.log_from, dry_run=dry_run)
+        before = now - retention.log_for(name)
+        log_files = _clean_log(table, folder / "_delta_log", before, streams.log_from, dry_run=dry_run)
         if not dry_run:
             lake.write_checksum(name)
     except (DeltaError, OSError) as error:
         raise explained(error, lake.path(name)) from error
     return Tidied(files, size, log_files, held)
+
+
+def shorten_log(lake: Lake, name: str, log_for: timedelta, now: datetime) -> None:
+    """Remove log entries of table ``name`` that were replaced longer than ``log_for`` ago and no stream still needs."""
+    table, log_folder = lake.ensure(name), lake.path(name) / "_delta_log"
+    try:
+        _clean_log(table, log_folder, now - log_for, needed(lake.root, table, log_folder).log_from, dry_run=False)
+    except (DeltaError, OSError) as error:
+        raise explained(error, lake.path(name)) from error
 
 
 def _vacuum(table: DeltaTable, folder: Path, hours: int | None, *, dry_run: bool) -> tuple[int, int]:

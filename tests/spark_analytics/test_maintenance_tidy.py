@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lake.store import Lake
+from lake.tables import QUEUE_SAMPLES
 from spark_analytics.maintenance import Retention
 from spark_analytics.maintenance.bronze import drop_days, old_days
 from spark_analytics.maintenance.routine import keep, preview
@@ -158,6 +159,34 @@ def test_what_a_stream_has_not_read_stays_however_old_it_is(tmp_path: Path) -> N
 def added(lake: Lake, version: int) -> list[str]:
     lines = (log_of(lake) / f"{version:020d}.json").read_text().splitlines()
     return [Path(action["add"]["path"]).name for line in lines if "add" in (action := json.loads(line))]
+
+
+def test_every_round_shortens_the_log_of_events_and_of_events_alone(tmp_path: Path) -> None:
+    lake = grown(tmp_path, 45)
+    for number in range(45):
+        lake.append("queue_samples", samples_at(number))
+    samples = log_files(lake, "queue_samples")
+    quick = Retention(event_log_for=timedelta(0))
+    checkpoint_at(lake, 25)
+    keep(lake, quick, thorough=False)
+    assert 10 < commits_of(lake)[0] <= 24  # from where on the stream asks
+    checkpoint_at(lake, 46)
+    keep(lake, quick, thorough=False)
+    assert commits_of(lake)[0] >= 40
+    assert ids(Lake(tmp_path)) == list(range(45))
+    assert log_files(lake, "queue_samples") == samples
+    append(lake, 45)
+    assert ids(lake) == list(range(46))
+
+
+def samples_at(number: int) -> pa.Table:
+    at = datetime(2026, 3, 1, 12, 0, number, tzinfo=UTC)
+    row = {"sampled_at": at, "broker": "b", "queue": "q", "source": "t", "depth": 1, "ingested_at": at}
+    return pa.Table.from_pylist([row | {"ingest_date": at.date()}], QUEUE_SAMPLES.schema)
+
+
+def log_files(lake: Lake, name: str) -> set[str]:
+    return {path.name for path in (lake.path(name) / "_delta_log").iterdir() if path.suffix == ".json"}
 
 
 def test_commits_without_new_data_do_not_hold_files_back(tmp_path: Path) -> None:
