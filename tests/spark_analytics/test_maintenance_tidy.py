@@ -172,7 +172,7 @@ def test_every_round_shortens_the_log_of_events_and_of_events_alone(tmp_path: Pa
     assert 10 < commits_of(lake)[0] <= 24  # from where on the stream asks
     checkpoint_at(lake, 46)
     keep(lake, quick, thorough=False)
-    assert commits_of(lake)[0] >= 40
+    assert commits_of(lake)[0] > 30
     assert ids(Lake(tmp_path)) == list(range(45))
     assert log_files(lake, "queue_samples") == samples
     append(lake, 45)
