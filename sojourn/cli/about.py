@@ -50,8 +50,8 @@ def described(name: str) -> str:
 
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for place, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=place == 0)  # a name is to be copied
     return table
 
 
