@@ -102,7 +102,7 @@ def check_artifacts(request: base_pb2.AddArtifactsRequest) -> None:
 
 
 def _checked(request: _Message, names: Collection[str]) -> _Message:
-    request = _unpacked(request)
+    _unpack(request)
     parts = list(_messages(request))
     aliases = {part.subquery_alias.alias.lower() for part in parts if isinstance(part, relations_pb2.Relation)}
     known = {*names, *aliases} - {""}
@@ -153,8 +153,8 @@ def _require(kind: str | None, allowed: Collection[str]) -> None:
         raise Refused((kind or "what this version does not know").replace("_", " "))
 
 
-def _unpacked(request: _Message) -> _Message:
-    """``request`` with large plans, which clients compress, as they are."""
+def _unpack(request: Message) -> None:
+    """Let ``request`` hold large plans, which clients compress, as they are."""
     for part in list(_messages(request)):
         if isinstance(part, base_pb2.Plan) and part.HasField("compressed_operation"):
             packed = part.compressed_operation
@@ -169,7 +169,6 @@ def _unpacked(request: _Message) -> _Message:
                     part.command.CopyFrom(commands_pb2.Command.FromString(data))
             except (zstandard.ZstdError, DecodeError) as error:
                 raise Refused(f"a plan that cannot be unpacked ({first_line(error)})") from error
-    return request
 
 
 def _messages(message: Message) -> Iterator[Message]:

@@ -23,6 +23,7 @@ import grpc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from lake.errors import SojournError, UserError
 from lake.store import Lake
@@ -72,11 +73,11 @@ class Endpoint:
         atexit.register(shutil.rmtree, self._rows, ignore_errors=True)
         self._editions: dict[str, int] = {}
         self._tokens: dict[str, object] = {}
-        inner, inner_token = _free_port(), secrets.token_urlsafe(32)
+        inner_token = secrets.token_urlsafe(32)
         conf = {
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
             "spark.connect.grpc.binding.address": "127.0.0.1",
-            "spark.connect.grpc.binding.port": str(inner),
+            "spark.connect.grpc.binding.port": "0",  # any that is free
             "spark.connect.grpc.port.maxRetries": "0",
             "spark.connect.authenticate.token": inner_token,
             "spark.driver.memory": memory,
@@ -90,7 +91,7 @@ class Endpoint:
         self.refresh()
         self._gateway = Gateway(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-            f"127.0.0.1:{inner}",
+            f"127.0.0.1:{_port_of(self._session)}",
             {*TABLES, *(view.name for view in VIEWS.values() if view.public)},
             token=token,
             upstream_token=inner_token,
@@ -179,8 +180,8 @@ def check_address(host: str, port: int, token: str | None) -> None:
             raise UserError(f"cannot listen at {host}:{port}: {error.strerror}", "choose another --port") from error
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+def _port_of(session: SparkSession) -> int:
+    """The port at which Spark's own server listens."""
+    assert session.sparkContext._jvm is not None
+    services = session.sparkContext._jvm.org.apache.spark.sql.connect.service
+    return int(getattr(getattr(services, "SparkConnectService$"), "MODULE$").localPort())
