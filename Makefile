@@ -31,7 +31,7 @@ demo: $(STAMP) jars ## the whole system on this machine; ARGS="--headless --dura
 
 test: $(STAMP) jars ## the tests; ARGS="-k words" chooses, JOBS=1 runs one file at a time
 	@scripts/servers
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@scripts/test $(JOBS) $(ARGS)
 
 check: $(STAMP) ## formatter, linter, strict types, import layers
 	@$(BIN)/ruff format --check .

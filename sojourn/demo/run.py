@@ -30,7 +30,7 @@ from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import ensure_java
 
 #: How long the first metrics may take; on an idle machine they take 15.
-WARM_UP_SECONDS = 150.0
+WARM_UP_SECONDS = 900.0
 #: How long the lake may take to show what the broker counted, a limit to be released, and all of it after Ctrl-C.
 FLUSH_SECONDS, RELEASE_SECONDS, HASTY_FLUSH_SECONDS = 60.0, 15.0, 2.0
 STOP_SECONDS, HASTY_STOP_SECONDS = 8.0, 5.0

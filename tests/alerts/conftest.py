@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.alerts.helpers import GoldLake, Received, WebhookReceiver
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def address() -> Callable[[Path], str]:
 
     def of(root: Path) -> str:
         path = root / "state" / "run" / "alerts.json"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE * 30
         while not path.exists():
             assert time.monotonic() < deadline, "the alert process did not start"
             time.sleep(0.02)

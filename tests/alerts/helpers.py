@@ -14,6 +14,7 @@ from standardwebhooks.webhooks import Webhook
 
 from lake.store import Lake
 from lake.tables import EVENT_TYPES
+from tests.support.waiting import PATIENCE
 
 SECRET = "whsec_" + base64.b64encode(b"a signing key of 24 bytes").decode()
 
@@ -49,7 +50,7 @@ class WebhookReceiver:
 
     def wait(self, count: int, timeout: float = 40.0) -> list[Received]:
         """The first ``count`` requests; fails if they do not come in time."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + PATIENCE * timeout
         while len(self.received) < count:
             assert time.monotonic() < deadline, f"only {len(self.received)} of {count} webhooks arrived"
             time.sleep(0.01)

@@ -18,6 +18,7 @@ import pytest
 
 from lake.reader import Reader
 from tests.alerts.helpers import SECRET, GoldLake, WebhookReceiver
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -85,7 +86,7 @@ def history(root: Path) -> list[tuple[str, str]]:
 
 
 def eventually(look: Callable[[], Any], wanted: Any, timeout: float = 40) -> None:
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + PATIENCE * timeout
     while (seen := look()) != wanted:
         assert time.monotonic() < deadline, f"{seen}, not {wanted}"
         time.sleep(0.05)

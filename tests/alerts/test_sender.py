@@ -16,6 +16,7 @@ from alerts.store import Outbox, Parcel, connect
 from alerts.store.database import transaction
 from lake.errors import UserError
 from tests.alerts.helpers import SECRET, WebhookReceiver
+from tests.support.waiting import PATIENCE
 
 Receivers = Callable[..., WebhookReceiver]
 
@@ -44,7 +45,7 @@ class Post:
         self.sender.wake()
 
     def outcomes(self, count: int, timeout: float = 10) -> list[tuple[str, int, str, int | None]]:
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + PATIENCE * timeout
         while True:
             rows = self.db.execute("SELECT delivery_id, attempt, outcome, status_code FROM deliveries").fetchall()
             if len(rows) >= count:

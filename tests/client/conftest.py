@@ -18,6 +18,7 @@ from alerts.control.api import make_app
 from alerts.control.board import Board, ServedLimit
 from sojourn.client import sender as sending
 from tests.client.collector import Collector, collecting
+from tests.support.waiting import PATIENCE
 
 
 class Api:
@@ -64,7 +65,7 @@ class Api:
 
 def until(condition: Callable[[], Any], seconds: float = 15) -> None:
     """Wait until ``condition`` holds; fails after ``seconds``."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE * seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.005)

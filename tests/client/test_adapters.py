@@ -24,6 +24,7 @@ from tests.support.elasticmq import ElasticMq
 from tests.support.kafka import KafkaServer
 from tests.support.rabbitmq import RabbitServer
 from tests.support.redis import RedisServer
+from tests.support.waiting import PATIENCE
 
 Eventually = Callable[..., None]
 Life = list[tuple[Any, ...]]
@@ -132,7 +133,7 @@ class TestSqs:
         (first,) = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=1)["Messages"]
         sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0)
         messages: list[Any] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE * 20
         while len(messages) < 3 and time.monotonic() < deadline:
             messages += sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"])["Messages"]
         sqs.delete_message(QueueUrl=url, ReceiptHandle=messages[0]["ReceiptHandle"])
@@ -327,7 +328,7 @@ class TestKafka:
         consumer = RecordingConsumer(self.consumer(kafka_server, "billing"), recorder, group="billing")
         consumer.subscribe(["orders"])
         got: dict[bytes, Any] = {}
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE * 30
         while len(got) < 3 and time.monotonic() < deadline:
             if (message := consumer.poll(0.2)) is not None:
                 got[message.value()] = message
@@ -363,7 +364,7 @@ class TestKafka:
         inner = self.consumer(kafka_server, "auto", **{"enable.auto.commit": True})
         consumer = RecordingConsumer(inner, recorder, group="auto", auto_commit=True)
         consumer.subscribe(["automatic"])
-        got, deadline = 0, time.monotonic() + 30
+        got, deadline = 0, time.monotonic() + PATIENCE * 30
         while got < 3 and time.monotonic() < deadline:
             got += len(consumer.consume(1, 0.2))
         kinds = [kind for kind, *_ in life("automatic")]

@@ -20,7 +20,7 @@ from lake.tables import EVENT_TYPES
 from sojourn.client import sender as sending
 from tests.collectors.support import start
 from tests.support.ports import free_ports
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 #: Says after each flush how many events were accepted, and goes on until it is killed.
 APPLICATION = """
@@ -95,7 +95,7 @@ def test_killing_the_receiver_at_any_instant_loses_and_doubles_nothing(
     told: Counter[str] = Counter()
 
     def work(seconds: float) -> None:
-        until = time.monotonic() + seconds
+        until = time.monotonic() + PATIENCE * seconds
         while time.monotonic() < until:
             number = told["enqueued"]
             recorder.enqueued(queue, f"m{number}", tenant=f"t{number % 5}")

@@ -19,6 +19,7 @@ import pytest
 import sojourn
 from sojourn.client.bucket import PASS, Bucket
 from sojourn.client.wire import MalformedAnswer, WireLimit, parse
+from tests.support.waiting import PATIENCE
 
 Eventually = Callable[..., None]
 NOWHERE = "http://127.0.0.1:1"
@@ -293,7 +294,7 @@ def test_a_forgotten_client_is_collected() -> None:
     limits = sojourn.Limits(NOWHERE)
     reference = weakref.ref(limits)
     del limits
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE * 10
     while reference() is not None and time.monotonic() < deadline:
         gc.collect()
         time.sleep(0.01)
@@ -308,7 +309,7 @@ limits = sojourn.Limits({api.url!r}, poll_seconds=0.2)
 while not limits.counters()["updates"]: time.sleep(0.01)
 child = os.fork()
 if child == 0:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE * 10
     while not limits.counters()["updates"] and time.monotonic() < deadline: time.sleep(0.01)
     os._exit(0 if limits.in_force() == {{("orders", "noisy"): 3}} else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sojourn
+from tests.support.waiting import PATIENCE
 
 
 def until(condition: Callable[[], Any], seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE * seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.005)

@@ -17,6 +17,7 @@ import pytest
 from lake.errors import SojournError, UserError
 from sojourn.supervise import process
 from sojourn.supervise.supervisor import Child, Event, State, Supervisor
+from tests.support.waiting import PATIENCE
 
 PATIENT = "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: exit(0))\ntime.sleep(60)"
 STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(60)"
@@ -39,7 +40,7 @@ def python(name: str, code: str, **more: object) -> Child:
 
 
 def until(supervisor: Supervisor | None, done: Callable[[], bool], within: float = 15.0) -> None:
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + PATIENCE * within
     while not done():
         assert time.monotonic() < deadline, "it did not happen in time"
         if supervisor:

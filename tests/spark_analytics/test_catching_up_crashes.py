@@ -73,7 +73,7 @@ class Fuse:
         return stepped
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 def test_killed_before_any_durable_step_it_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,12 +25,12 @@ from tests.spark_analytics.analysis import Analysis, analyse_once
 from tests.spark_analytics.events import bronze
 from tests.spark_analytics.test_job import assert_gold_is_bronze, in_bronze, wait_for_more, write
 from tests.spark_analytics.test_transforms import assert_same_partials, counted
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 NAME = "message_events"
 Told = Callable[[int], None]
@@ -51,7 +51,7 @@ class Running:
 
     def until(self, done: Callable[[], bool]) -> None:
         """Run until ``done``, or the end, and stop."""
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + PATIENCE * 100
         try:
             while self.job.running() and not done():
                 assert time.monotonic() < deadline

@@ -17,7 +17,7 @@ from tests.spark_analytics.test_job import assert_gold_is_bronze, write
 from tests.support.spark_cluster import SparkCluster
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 #: Compilers that start soon: each of these processes lives for seconds.

@@ -23,6 +23,7 @@ from spark_analytics.settings import AnalyzeSettings
 from tests.reference.partials import partials_of
 from tests.spark_analytics.analysis import Analysis, analyse_once
 from tests.spark_analytics.events import START, Row, bronze, event
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -87,7 +88,7 @@ def load(lake: Lake) -> Iterator[None]:
 
 
 def wait_for_more(lake: Lake, analysis: Analysis, version: int) -> None:
-    deadline = time.monotonic() + 150
+    deadline = time.monotonic() + PATIENCE * 150
     while lake.version("partials") <= version:
         assert analysis.running(), analysis.log
         assert time.monotonic() < deadline, analysis.log
@@ -110,7 +111,7 @@ def test_killed_at_any_instant_under_load_it_neither_loses_nor_doubles(
     assert_gold_is_bronze(lake)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_told_to_stop_it_finishes_its_batch_and_goes_on_later_from_there(lake: Lake) -> None:
     write(lake, 0)
     analysis = Analysis(lake)
@@ -127,7 +128,7 @@ def test_told_to_stop_it_finishes_its_batch_and_goes_on_later_from_there(lake: L
     assert lake.version("partials") == version, "there was nothing new"
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_without_its_checkpoint_it_refuses_and_rebuilds_when_asked(lake: Lake) -> None:
     write(lake, 0)
     analyse_once(lake)
@@ -144,7 +145,7 @@ def test_without_its_checkpoint_it_refuses_and_rebuilds_when_asked(lake: Lake) -
     assert_gold_is_bronze(lake)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_summaries_are_added_to_what_events_tell(lake: Lake) -> None:
     [partial] = partials_of([event("enqueued", 1.0), event("received", 1.5, attempt=1)])
     extra = {"source": "test", "ingested_at": START, "ingest_date": START.date()}
@@ -174,7 +175,7 @@ def test_gold_older_than_its_checkpoint_is_refused(lake: Lake) -> None:
         run(AnalyzeSettings(), lake.root, threading.Event(), once=True)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_a_damaged_table_is_one_clear_line(lake: Lake) -> None:
     write(lake, 0)
     for file in Path(lake.path("message_events")).rglob("*.parquet"):

@@ -14,6 +14,8 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
+from tests.support.waiting import PATIENCE
+
 #: What a terminal draws with: colours, moves, modes.
 _DRAWING = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
@@ -38,7 +40,7 @@ class Terminal:
 
     def until(self, words: str, timeout: float = 100) -> str:
         """What the screen shows up to and with ``words``, without drawing; AssertionError if it never comes."""
-        wanted, deadline = words.encode(), time.monotonic() + timeout
+        wanted, deadline = words.encode(), time.monotonic() + PATIENCE * timeout
         while (found := self._unread.find(wanted)) < 0:
             assert time.monotonic() < deadline, f"{words!r} never came after {self._unread.decode(errors='replace')}"
             if select.select([self._side], [], [], 0.2)[0]:
@@ -51,7 +53,7 @@ class Terminal:
 
     def until_keys_are_signals(self, timeout: float = 100) -> None:
         """Until Ctrl-C is a signal to the program and not a key that it reads: what a person sees as "it works"."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + PATIENCE * timeout
         while not termios.tcgetattr(self._side)[3] & termios.ISIG:
             assert time.monotonic() < deadline, "the program reads keys still"
             time.sleep(0.02)

@@ -12,7 +12,7 @@ import pytest
 from collectors.kafka.source import KafkaSource
 from tests.collectors.kafka.reading import read_once, settings, using
 from tests.support.kafka import KafkaServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_broker_that_dies_leaves_unknowns_until_another_leads(brokers: tuple[K
         first.commit(group, "spread", dict.fromkeys(range(4), 2))
 
     async def work(source: KafkaSource) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE * 60
         while True:
             found = await read_once(source)
             if [found["spread", group].depth for group in groups if ("spread", group) in found] == [12] * 4:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from collectors.rabbitmq.settings import RabbitBroker
 from collectors.rabbitmq.source import RabbitSource
 from collectors.samples import METRIC_NAMES, Sample
+from tests.support.waiting import PATIENCE
 
 
 @asynccontextmanager
@@ -36,7 +37,7 @@ async def read(source: RabbitSource) -> dict[str, Sample]:
 
 async def read_until(source: RabbitSource, enough: Callable[[dict[str, Sample]], bool]) -> dict[str, Sample]:
     """The first reading that is ``enough``; a queue that is not there yet is none."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE * 20
     while True:
         found = await read(source)
         try:

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 
 from examples.redis_queue.recipe import Message, Queue
 from tests.support.redis import RedisServer
+from tests.support.waiting import PATIENCE
 
 SHARDS = ("a", "b")
 IDS = [f"message-{number}" for number in range(8)]
@@ -176,7 +177,7 @@ def test_consumers_at_once_finish_each_message_once_though_some_never_acknowledg
         threads = [threading.Thread(target=consume, args=(worker,)) for worker in range(4)]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE * 20
         while sum(done.values()) < number and time.monotonic() < deadline:
             time.sleep(0.02)
         stop.set()
