@@ -34,8 +34,9 @@ _STOP_POLL = 0.05
 def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> None:
     """Collect until ``stop`` is set, then write what is held.
 
-    UserError where the settings are wrong, another process collects the same brokers, or no broker could be reached
-    within ``connect_grace`` seconds from the start. A broker that is lost later is tried again for ever.
+    UserError where the settings are wrong, another process collects the same brokers, no broker could be reached
+    within ``connect_grace`` seconds from the start, or each of them needs the user. One of several that fails, at the
+    start or later, is tried again for ever while the others go on.
     """
     if not settings.brokers and not settings.receive.enabled:
         raise UserError("there is no broker to collect from", "list one in [[collect.brokers]]")
@@ -82,22 +83,32 @@ async def collect(
         while not stop.is_set():
             done, _ = await asyncio.wait(tasks, timeout=_STOP_POLL, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
-                task.result()  # raises what only the user, or we, can mend
+                task.result()  # raises what is a fault of ours
             if any(keeper.connected for keeper in keepers):
                 grace = float("inf")
             # What only waits for the analytics has found its broker.
             troubles = [one.trouble for one in keepers if one.trouble and not isinstance(one.trouble, LakeBehind)]
-            if troubles and time.monotonic() - started > grace:
-                raise _hopeless(troubles[0])
+            if troubles and (time.monotonic() - started > grace or _only_to_mend(keepers)):
+                raise _hopeless(troubles)
     finally:
         stopping.set()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _hopeless(trouble: SojournError) -> SojournError:
-    if isinstance(trouble, UserError):
-        return trouble
-    return UserError(str(trouble), "start it, or mend its url in [[collect.brokers]]")
+def _only_to_mend(keepers: Sequence[_Keeper]) -> bool:
+    """Whether nothing has begun, and each collector waits for its user: credentials alone may be renewed meanwhile."""
+    return all(
+        isinstance(one.trouble, UserError) and not isinstance(one.trouble, CredentialsRefused) and not one.connected
+        for one in keepers
+    )
+
+
+def _hopeless(troubles: Sequence[SojournError]) -> SojournError:
+    """What ends a run that reached nothing: what the user must mend, before what may only be away."""
+    return next(
+        (trouble for trouble in troubles if isinstance(trouble, UserError)),
+        UserError(str(troubles[0]), "start it, or mend its url in [[collect.brokers]]"),
+    )
 
 
 class _Keeper:
@@ -118,10 +129,7 @@ class _Keeper:
                 try:
                     await self.collector.open()
                     await self._steps()
-                except SojournError as error:
-                    # What the user must mend ends a run that begins; later it must not end that of the other brokers.
-                    if not (self.connected or isinstance(error, (ConnectionLost, CredentialsRefused))):
-                        raise
+                except SojournError as error:  # even what only the user can mend: the other brokers' collection goes on
                     self._report(error)
                     await self._wait(self._pause * random.uniform(0.7, 1.3))
                     self._pause = min(_LONGEST_PAUSE, 2 * self._pause)

@@ -14,7 +14,7 @@ from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.wire.cluster import Metadata, Node, metadata_request, read_metadata
 from collectors.kafka.wire.codec import Reader, Request
 from collectors.kafka.wire.groups import LIST_GROUPS, OFFSET_FETCH
-from lake.errors import UserError
+from lake.errors import SojournError, UserError
 
 #: Leaders and topics are asked for again after so many seconds, and at once when one of them moved.
 METADATA_SECONDS = 5.0
@@ -45,12 +45,12 @@ class Cluster:
         self.metadata = Metadata({}, {})
 
     def open(self) -> None:
-        """Find the cluster by any of the bootstrap addresses."""
+        """Find the cluster by any of the bootstrap addresses; what one of them lacks, another may have."""
         self.close()
         broker = self._broker
         if broker.password is not None:
             self._password = broker.password.read(f"the password of broker {broker.name!r}")
-        last: ConnectionLost | None = None
+        faults: list[SojournError] = []
         for address in broker.addresses():
             try:
                 link = Link(broker, Node(*address), self._password)
@@ -60,10 +60,9 @@ class Cluster:
                 finally:
                     link.close()
                 return
-            except ConnectionLost as error:
-                last = error
-        assert last is not None
-        raise last
+            except SojournError as error:
+                faults.append(error)
+        raise _worst(faults)
 
     def close(self) -> None:
         """Disconnect from all brokers."""
@@ -111,9 +110,11 @@ class Cluster:
                 raise ConnectionLost(f"broker {node} is not in the cluster now")
             try:
                 link = self._links[node, lane] = Link(self._broker, where, self._password)
-            except ConnectionLost as error:
+            except (
+                SojournError
+            ) as error:  # what is wrong with one node, its certificate too, ends nothing on the others
                 self._away[node] = time.monotonic() + _AWAY_SECONDS, str(error)
-                raise
+                raise ConnectionLost(str(error)) from None
             self._away.pop(node, None)
         return link
 
@@ -168,6 +169,15 @@ class Cluster:
             job = queue.popleft()
             link.send(job.request)
             under_way.append(job)
+
+
+def _worst(faults: list[SojournError]) -> SojournError:
+    """What is said where no address answers: what the user must mend, if there is such; only where that is all that is
+    wrong can waiting not help."""
+    to_mend = [fault for fault in faults if isinstance(fault, UserError)]
+    if len(to_mend) == len(faults):
+        return to_mend[0]
+    return ConnectionLost(str(to_mend[0])) if to_mend else faults[-1]
 
 
 def _check(broker: KafkaBroker, link: Link) -> None:

@@ -104,9 +104,23 @@ def test_what_the_user_must_mend_ends_no_run_that_has_begun() -> None:
     assert len(well.steps) > 10
 
 
-def test_what_the_user_must_mend_ends_a_run_that_begins() -> None:
+def test_what_the_user_must_mend_at_one_broker_keeps_no_other_from_beginning() -> None:
+    well, other = Fake(), Fake(unmended=(1, 2))
+    keep(2.5, well, other)
+    assert other.opened == 3
+    assert len(well.steps) > 10
+    assert len(other.steps) > 2
+
+
+def test_what_the_user_must_mend_at_every_broker_ends_a_run_at_once() -> None:
+    for_ever = tuple(range(1, 1000))
     with pytest.raises(UserError, match="the password cannot be read"):
-        keep(2.0, Fake(), Fake(unmended=(1,)))
+        keep(60.0, Fake(unmended=for_ever), Fake(unmended=for_ever), grace=float("inf"))
+
+
+def test_what_the_user_must_mend_is_said_before_a_broker_that_is_only_away() -> None:
+    with pytest.raises(UserError, match="the password cannot be read"):
+        keep(60.0, Fake(refuses=1000), Fake(unmended=tuple(range(1, 1000))), grace=0.5)
 
 
 def test_nothing_reached_within_the_grace_is_one_clear_line(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ class KafkaServer(ServerProcess):
         assert self._process is None, "it runs already"
         self._folder.mkdir(parents=True, exist_ok=True)
         if not self.certificate.exists():
-            _self_signed(self.certificate)
+            self_signed(self.certificate)
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
         if not (self._folder / "store").exists():
@@ -233,7 +233,7 @@ class KafkaServer(ServerProcess):
             consumer.close()
 
 
-def _self_signed(file: Path) -> None:
+def self_signed(file: Path) -> None:
     """A key and its certificate for localhost, good for a day, in one PEM file."""
     command = [str(program("openssl")), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
     command += ["-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]

@@ -1,0 +1,75 @@
+"""A cluster of which one node cannot be spoken with: what is wrong with it is that node's, and the others are read."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from socket import SHUT_RDWR, create_server
+
+import pytest
+
+from collectors.base import ConnectionLost
+from collectors.kafka.cluster import Cluster, Job
+from collectors.kafka.wire.cluster import Metadata, Node, metadata_request
+from lake.errors import UserError
+from tests.collectors.kafka.reading import settings
+from tests.support.kafka import KafkaServer, self_signed
+
+
+@pytest.fixture
+def untrusted(tmp_path: Path) -> Iterator[Node]:
+    """A node that speaks TLS with a certificate of nobody's."""
+    self_signed(tmp_path / "other.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "other.pem")
+    listener = create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):  # the listener is closed
+            while True:
+                raw, _ = listener.accept()
+                with suppress(OSError), raw:
+                    context.wrap_socket(raw, server_side=True)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield Node("localhost", listener.getsockname()[1])
+    listener.shutdown(SHUT_RDWR)
+    thread.join(20)
+    listener.close()
+
+
+def test_a_node_whose_certificate_is_not_trusted_fails_alone(kafka_server: KafkaServer, untrusted: Node) -> None:
+    trusted = {"enabled": True, "ca": kafka_server.certificate}
+    cluster = Cluster(settings(kafka_server.tls_bootstrap, tls=trusted))
+    cluster.open()
+    told: list[int] = []
+
+    def job(node: int) -> Job:
+        return Job(metadata_request(), lambda answer: told.append(node))
+
+    try:
+        sound = next(iter(cluster.metadata.nodes))
+        cluster.metadata = Metadata({**cluster.metadata.nodes, 99: untrusted}, cluster.metadata.topics)
+        for _ in range(2):  # the second time it is not even tried
+            failed = cluster.do({99: [job(99)], sound: [job(sound), job(sound)]})
+            assert failed.keys() == {99} and "not trusted" in failed[99]
+        assert told == [sound] * 4
+        assert cluster.newest(99, 3) == -1
+    finally:
+        cluster.close()
+
+
+def test_a_bootstrap_address_that_is_not_trusted_leaves_the_others(kafka_server: KafkaServer, untrusted: Node) -> None:
+    trusted = {"enabled": True, "ca": kafka_server.certificate}
+    bad = f"{untrusted.host}:{untrusted.port}"
+    cluster = Cluster(settings(f"{bad},{kafka_server.tls_bootstrap}", tls=trusted))
+    cluster.open()
+    assert cluster.metadata.nodes
+    with pytest.raises(UserError, match="not trusted"):
+        Cluster(settings(bad, tls=trusted)).open()
+    with pytest.raises(ConnectionLost, match="not trusted"):  # the other may only be away
+        Cluster(settings(f"{bad},127.0.0.1:1", tls=trusted)).open()
