@@ -9,24 +9,34 @@ from typing import Annotated
 from pydantic import BeforeValidator, PlainSerializer
 
 _PARTS = (("y", 365 * 86400), ("w", 7 * 86400), ("d", 86400), ("h", 3600), ("m", 60), ("s", 1), ("ms", 0.001))
-_PATTERN = re.compile("".join(rf"(?:(?P<{unit}>\d+){unit})?" for unit, _ in _PARTS))
+_PATTERN = re.compile("".join(rf"(?:(?P<{unit}>\d+){unit})?" for unit, _ in _PARTS), re.ASCII)
+#: Beyond this, instants cannot be reckoned with.
+LONGEST = timedelta(days=100 * 365)
 
 
 def parse_duration(value: object) -> timedelta:
     """The duration that ``value`` names; a bare number counts seconds. ValueError for anything else."""
-    if isinstance(value, timedelta):
-        duration = value
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        duration = timedelta(seconds=value)
-    elif isinstance(value, str) and value.strip() == "0":
-        duration = timedelta(0)
-    elif isinstance(value, str) and value.strip() and (match := _PATTERN.fullmatch(value.strip())):
-        duration = timedelta(seconds=sum(int(match[unit] or 0) * seconds for unit, seconds in _PARTS))
-    else:
-        raise ValueError(f"{value!r} is not a duration: write it as 30s, 5m or 1h30m")
+    try:
+        duration = _parsed(value)
+    except OverflowError:
+        duration = timedelta.max
     if duration < timedelta(0):
         raise ValueError(f"{value!r} is negative: a duration is not")
+    if duration > LONGEST:
+        raise ValueError("a duration is at most 100 years")
     return duration
+
+
+def _parsed(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return timedelta(seconds=value)
+    if isinstance(value, str) and value.strip() == "0":
+        return timedelta(0)
+    if isinstance(value, str) and value.strip() and (match := _PATTERN.fullmatch(value.strip())):
+        return timedelta(seconds=sum(int(match[unit] or 0) * seconds for unit, seconds in _PARTS))
+    raise ValueError(f"{value!r} is not a duration: write it as 30s, 5m or 1h30m")
 
 
 def format_duration(duration: timedelta) -> str:

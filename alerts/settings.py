@@ -6,13 +6,17 @@ import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from alerts.control.settings import ControlSettings
 from alerts.durations import Duration
+from alerts.notify.guard import refusal
+from alerts.notify.target import Target
 from lake.errors import UserError
+
+#: Attempts that take longer would hold a place for too long.
+LONGEST_TIMEOUT = timedelta(minutes=5)
 
 
 class ReceiverSettings(BaseModel):
@@ -30,18 +34,30 @@ class ReceiverSettings(BaseModel):
     )
     send_resolved: bool = Field(default=True, description="also tell when alerts resolve")
     match: dict[str, str] = Field(default_factory=dict, description="only alerts that carry all of these labels")
-    timeout: Duration = Field(default=timedelta(seconds=10), description="how long one attempt may take")
+    timeout: Duration = Field(default=timedelta(seconds=10), description="how long one attempt may take, at most 5m")
     retry_for: Duration = Field(
         default=timedelta(hours=24), description="how long a delivery is tried before it is given up"
     )
 
     @field_validator("url")
     @classmethod
-    def _is_http(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("the url of a receiver begins with http:// or https:// and names a host")
+    def _leads_somewhere(cls, url: str) -> str:
+        Target.of(url)
         return url
+
+    @field_validator("timeout")
+    @classmethod
+    def _ends(cls, timeout: timedelta) -> timedelta:
+        if not timedelta(0) < timeout <= LONGEST_TIMEOUT:
+            raise ValueError("a timeout is more than 0 and at most 5m")
+        return timeout
+
+    @model_validator(mode="after")
+    def _leads_outside(self) -> Self:
+        why = None if self.allow_private else refusal(Target.of(self.url))
+        if why is not None:
+            raise ValueError(f"receiver {self.name}: {why}")
+        return self
 
     @model_validator(mode="after")
     def _one_secret(self) -> Self:

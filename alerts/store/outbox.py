@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from alerts.store.database import from_us, from_us_or_none, to_us, to_us_or_none, transaction
+
+#: The oldest parcel of each of a receiver's groups, except some groups.
+_HEADS = (
+    "FROM outbox WHERE sequence IN"
+    " (SELECT MIN(sequence) FROM outbox WHERE receiver = ? AND group_key NOT IN ({}) GROUP BY group_key)"
+)
 
 DeliveryOutcome = Literal["delivered", "retry", "failed", "refused"]
 
@@ -62,26 +69,37 @@ class Outbox:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
 
-    def due(self, now: datetime, most: int = 100) -> list[Parcel]:
-        """The parcels to be tried now: of each receiver's group the oldest only, so that news arrive in order."""
+    def due(self, now: datetime, receiver: str, *, besides: Collection[str] = (), most: int = 100) -> list[Parcel]:
+        """``receiver``'s parcels to be tried now: of each group the oldest only, so that news arrive in order.
+
+        The groups in ``besides`` are left out.
+        """
         rows = self._db.execute(
-            "SELECT id, receiver, group_key, status, alerts, body, created_at, data_as_of, attempts FROM outbox"
-            " WHERE next_at <= ? AND sequence IN (SELECT MIN(sequence) FROM outbox GROUP BY receiver, group_key)"
-            " ORDER BY sequence LIMIT ?",
-            [to_us(now), most],
+            f"SELECT id, receiver, group_key, status, alerts, body, created_at, data_as_of, attempts"
+            f" {_HEADS.format(_marks(besides))} AND next_at <= ? ORDER BY sequence LIMIT ?",
+            [receiver, *besides, to_us(now), most],
         )
         return [
             Parcel(row[0], row[1], row[2], row[3], row[4], row[5], from_us(row[6]), from_us_or_none(row[7]), row[8])
             for row in rows
         ]
 
-    def next_at(self) -> datetime | None:
-        """When the next parcel falls due."""
-        row = self._db.execute(
-            "SELECT MIN(next_at) FROM outbox"
-            " WHERE sequence IN (SELECT MIN(sequence) FROM outbox GROUP BY receiver, group_key)"
-        ).fetchone()
+    def next_at(self, receiver: str, *, besides: Collection[str] = ()) -> datetime | None:
+        """When the next of ``receiver``'s parcels falls due, those of the groups in ``besides`` left out."""
+        row = self._db.execute(f"SELECT MIN(next_at) {_HEADS.format(_marks(besides))}", [receiver, *besides]).fetchone()
         return from_us_or_none(row[0])
+
+    def orphans(self, receivers: Collection[str]) -> list[Parcel]:
+        """The parcels for receivers that are none of ``receivers``."""
+        rows = self._db.execute(
+            "SELECT id, receiver, group_key, status, alerts, created_at, data_as_of, attempts FROM outbox"
+            f" WHERE receiver NOT IN ({_marks(receivers)}) ORDER BY sequence",
+            [*receivers],
+        ).fetchall()
+        return [
+            Parcel(row[0], row[1], row[2], row[3], row[4], "", from_us(row[5]), from_us_or_none(row[6]), row[7])
+            for row in rows
+        ]
 
     def waiting(self) -> int:
         """How many parcels have not arrived."""
@@ -124,3 +142,7 @@ class Outbox:
     def disabled(self) -> dict[str, str]:
         """The receivers that are gone, with the url that said so."""
         return dict(self._db.execute("SELECT receiver, url FROM disabled").fetchall())
+
+
+def _marks(values: Collection[str]) -> str:
+    return ", ".join("?" * len(values))

@@ -71,7 +71,7 @@ def test_a_round_commits_states_history_and_what_is_to_be_told_together(gold: Go
     world = World(gold, [DEAD])
     at = gold.partial(dead_lettered=2)
     assert world.round() == {"Dead": [AlertState.FIRING]}
-    (parcel,) = Outbox(world.db).due(datetime.now(UTC))
+    (parcel,) = Outbox(world.db).due(datetime.now(UTC), "pager")
     assert (parcel.receiver, parcel.status, parcel.data_as_of) == ("pager", "firing", at)
     assert world.published == 1
     assert world.db.execute("SELECT to_state, value FROM transitions").fetchall() == [("firing", 2.0)]

@@ -5,33 +5,66 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from alerts.notify.guard import is_public
-from alerts.notify.retry import LARGEST_DELAY, LARGEST_RETRY_AFTER, backoff, judge, parse_retry_after
+from alerts.notify.retry import (
+    FIRST_REFUSED_DELAY,
+    LARGEST_DELAY,
+    LARGEST_REFUSED_DELAY,
+    LARGEST_RETRY_AFTER,
+    Verdict,
+    backoff,
+    judge,
+    parse_retry_after,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("status", "outcome"),
+    ("status", "outcome", "again"),
     [
-        (200, "delivered"),
-        (204, "delivered"),
-        (301, "refused"),
-        (307, "refused"),
-        (400, "refused"),
-        (404, "refused"),
-        (408, "retry"),
-        (410, "refused"),
-        (429, "retry"),
-        (500, "retry"),
-        (503, "retry"),
-        (None, "retry"),
+        (200, "delivered", None),
+        (204, "delivered", None),
+        (301, "refused", "slowly"),
+        (307, "refused", "slowly"),
+        (401, "refused", "slowly"),
+        (403, "refused", "slowly"),
+        (404, "refused", "slowly"),
+        (400, "refused", None),
+        (413, "refused", None),
+        (422, "refused", None),
+        (410, "refused", None),
+        (408, "retry", "soon"),
+        (429, "retry", "soon"),
+        (500, "retry", "soon"),
+        (503, "retry", "soon"),
+        (None, "retry", "soon"),
     ],
 )
-def test_only_what_is_of_the_moment_is_tried_again(status: int | None, outcome: str) -> None:
+def test_what_may_change_is_tried_again_soon_or_slowly_and_what_is_about_the_body_never(
+    status: int | None, outcome: str, again: str | None
+) -> None:
     verdict = judge(status, attempts=1, age=timedelta(0), retry_for=timedelta(hours=1), retry_after=None, jitter=0.5)
     assert verdict.outcome == outcome
-    assert (verdict.retry_in is not None) == (outcome == "retry")
+    pace = {True: "slowly", False: "soon"}
+    assert (verdict.retry_in and pace[verdict.retry_in >= FIRST_REFUSED_DELAY / 2]) == again
     assert verdict.disable == (status == 410)
+
+
+def test_a_refusal_is_told_again_ever_more_slowly_and_given_up_like_any_other() -> None:
+    def verdict(attempts: int, age: timedelta = timedelta(0)) -> Verdict:
+        hours = timedelta(hours=24)
+        return judge(404, attempts=attempts, age=age, retry_for=hours, retry_after=None, jitter=1.0)
+
+    assert [verdict(n).retry_in for n in (1, 2, 3)] == [FIRST_REFUSED_DELAY * n for n in (1, 2, 4)]
+    assert verdict(1000).retry_in == LARGEST_REFUSED_DELAY
+    assert verdict(9, age=timedelta(hours=24)) == Verdict("failed")
+
+
+def test_an_address_that_may_not_be_sent_to_is_a_refusal() -> None:
+    verdict = judge(
+        None, attempts=1, age=timedelta(0), retry_for=timedelta(1), retry_after=None, jitter=1, forbidden=True
+    )
+    assert verdict == Verdict("refused", FIRST_REFUSED_DELAY)
 
 
 def test_a_parcel_is_given_up_when_it_has_been_tried_for_long_enough() -> None:
@@ -65,7 +98,20 @@ def test_retry_after_is_honoured_but_not_for_ever() -> None:
         ("Wed, 31 Dec 2025 00:00:00 GMT", 0),
         ("soon", None),
         ("-5", None),
-        ("9" * 30, 86_400),
+        ("9" * 30, 3600),
+        ("9" * 10_000, 3600),
+        ("0" * 10_000 + "7", 7),
+        ("²", None),
+        ("٣", None),
+        ("+5", None),
+        ("1_0", None),
+        ("1.5", None),
+        ("", None),
+        ("Thu, 01 Jan 2026 00:00:30", None),
+        ("Thu, 01 Jan 99999999999999999999 00:00:30 GMT", None),
+        ("Thu, 01 Jan 2026 00:00:30 +99999999999999999999", None),
+        ("Thu, 01 Jan 2026 99:00:30 GMT", None),
+        ("x" * 100_000, None),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: int | None) -> None:
@@ -92,6 +138,40 @@ def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: int | Non
         ("::ffff:10.0.0.1", False),
         ("64:ff9b::7f00:1", False),
         ("2002:7f00:1::", False),
+        ("2002:a00:1::", False),
+        ("2001:0:7f00:1::", False),
+        ("2001:0:4136:e378:8000:63bf:f5ff:fffe", False),  # Teredo of 10.0.0.1
+        ("64:ff9b::a00:1", False),
+        ("64:ff9b:1::808:808", False),
+        ("::ffff:8.8.8.8", True),
+        ("64:ff9b::808:808", True),
+        ("::", False),
+        ("::7f00:1", False),
+        ("::8.8.8.8", False),
+        ("100::1", False),
+        ("1000::1", False),
+        ("4000::1", False),
+        ("5f00::1", False),
+        ("fd00:ec2::254", False),
+        ("fec0::1", False),
+        ("ff02::1", False),
+        ("ff0e::1", False),
+        ("2001:db8::1", False),
+        ("2001:20::1", False),
+        ("3fff::1", False),
+        ("2606:2800:220:1::1%eth0", False),
+        ("192.0.0.8", False),
+        ("192.0.0.9", False),
+        ("192.88.99.1", False),
+        ("168.63.129.16", False),
+        ("198.18.0.1", False),
+        ("203.0.113.1", False),
+        ("240.0.0.1", False),
+        ("255.255.255.255", False),
+        ("2130706433", False),
+        ("0x7f.1", False),
+        ("0177.0.0.1", False),
+        ("localhost", False),
     ],
 )
 def test_only_addresses_of_the_open_internet_are_public(address: str, public: bool) -> None:

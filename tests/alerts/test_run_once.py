@@ -66,6 +66,51 @@ def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, Any], said: 
         AlertSettings.model_validate(wrong)
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://hooks.example:99999/", "port 99999"),
+        ("http://hooks.example:0/", "port 0"),
+        ("http://hooks.example:x/", "cannot be parsed"),
+        (f"https://{'a' * 70}.example/", "at most 63"),
+        (f"https://{'ü' * 70}.example/", "cannot be parsed"),
+        (f"https://{'a.' * 130}example/", "not a name"),
+        ("https://hooks..example/", "not a name"),
+        ("https://-hooks.example/", "not a name"),
+        ("https://hooks.example/\x7f", "control character"),
+        ("https://hooks.example/a b", "space"),
+        ("https://hooks.example\\@evil.example/", "backslash"),
+        ("https://hooks.example/\ud800", "cannot be parsed"),
+        ("https://[fe80::1%25eth0]/", "brackets|zone"),
+        ("https://[::1/", "cannot be parsed"),
+        ("https:///path", "names a host"),
+        (f"https://hooks.example/{'x' * 5000}", "longer than"),
+        ("http://127.0.0.1/", "not a public address"),
+        ("http://[::ffff:169.254.169.254]/", "not a public address"),
+        ("http://2130706433/", "four decimal numbers"),
+        ("http://0x7f.0.0.1/", "four decimal numbers"),
+        ("http://0177.0.0.1/", "cannot be parsed"),
+        ("http://127.1/", "four decimal numbers"),
+    ],
+)
+def test_a_url_that_nobody_can_send_to_is_refused_when_it_is_read(url: str, said: str) -> None:
+    with pytest.raises(ValidationError, match=said) as caught:
+        AlertSettings.model_validate({"receivers": [{"name": "a", "url": url}]})
+    (error,) = caught.value.errors()
+    assert "\n" not in error["msg"]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "http://127.1/", "http://[::1]:8/hook?key=1"])
+def test_a_private_address_may_be_allowed(url: str) -> None:
+    AlertSettings.model_validate({"receivers": [{"name": "a", "url": url, "allow_private": True}]})
+
+
+@pytest.mark.parametrize("timeout", ["0", "6m", "999999999999999999y"])
+def test_a_timeout_that_cannot_be_meant_is_refused(timeout: str) -> None:
+    with pytest.raises(ValidationError, match=r"timeout|100 years"):
+        AlertSettings.model_validate({"receivers": [{"name": "a", "url": "http://a", "timeout": timeout}]})
+
+
 def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(SECRET + "\n")
     receiver = {"name": "a", "url": "https://example.org", "secret_file": str(tmp_path / "key")}

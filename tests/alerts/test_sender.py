@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +44,11 @@ class Post:
         parcel = Parcel(id, receiver, group, "firing", 1, f'{{"said":"{id}"}}', datetime.now(UTC), datetime.now(UTC))
         with transaction(self.db):
             parcel.insert(self.db)
+        self.sender.wake()
+
+    def skip_the_pause(self) -> None:
+        """As if the time had come at which everything is tried again."""
+        self.db.execute("UPDATE outbox SET next_at = 0")
         self.sender.wake()
 
     def outcomes(self, count: int, timeout: float = 10) -> list[tuple[str, int, str, int | None]]:
@@ -102,12 +109,28 @@ def test_a_failure_is_retried_with_the_same_id_and_a_later_message_of_the_group_
         ]
 
 
-def test_a_request_that_can_never_succeed_is_not_repeated(path: Path, receivers: Receivers) -> None:
-    receiver = receivers((404, {}))
+def test_a_body_that_is_refused_is_not_repeated(path: Path, receivers: Receivers) -> None:
+    receiver = receivers((400, {}))
     with posting(path, to(receiver)) as post:
         post.put("msg_1")
-        assert post.outcomes(1) == [("msg_1", 1, "refused", 404)]
+        assert post.outcomes(1) == [("msg_1", 1, "refused", 400)]
         assert Outbox(post.db).waiting() == 0
+
+
+@pytest.mark.parametrize("status", [301, 401, 403, 404])
+def test_a_page_that_is_refused_is_kept_and_told_once_somebody_has_mended_the_receiver(
+    path: Path, receivers: Receivers, status: int
+) -> None:
+    receiver = receivers((status, {}))
+    with posting(path, to(receiver)) as post:
+        post.put("msg_1")
+        assert post.outcomes(1) == [("msg_1", 1, "refused", status)]
+        next_at = Outbox(post.db).next_at("pager")
+        assert next_at is not None
+        assert next_at > datetime.now(UTC) + timedelta(seconds=10), "a refusal is repeated slowly"
+        post.skip_the_pause()
+        assert [request.id for request in receiver.wait(2)] == ["msg_1", "msg_1"]
+        assert post.outcomes(2)[1:] == [("msg_1", 2, "delivered", 200)]
 
 
 def test_redirects_are_not_followed(path: Path, receivers: Receivers, receiver: WebhookReceiver) -> None:
@@ -139,15 +162,95 @@ def test_private_addresses_are_refused_unless_allowed(path: Path, receiver: Webh
         assert receiver.received == []
 
 
-def test_a_slow_receiver_delays_no_other(path: Path, receivers: Receivers) -> None:
-    slow, quick = receivers(hold=3.0), receivers()
-    with posting(path, to(slow, name="slow"), to(quick, name="quick")) as post:
-        for number in range(8):
-            post.put(f"msg_slow_{number}", "slow", f"g{number}")
-        started = time.monotonic()
-        post.put("msg_quick", "quick")
-        quick.wait(1)
-        assert time.monotonic() - started < 1
+def test_150_groups_due_for_a_hanging_receiver_starve_no_other(path: Path, receivers: Receivers) -> None:
+    hanging, healthy = receivers(hold=60.0), receivers()
+    db = connect(path)
+    with transaction(db):
+        for number in range(150):
+            parcel = Parcel(f"hang_{number}", "hanging", f"g{number}", "firing", 1, "{}", datetime.now(UTC), None)
+            parcel.insert(db)
+    with posting(path, to(hanging, name="hanging", timeout="5m"), to(healthy, name="healthy")) as post:
+        hanging.wait(4)
+        for number in range(150):
+            post.put(f"msg_{number}", "healthy", f"g{number}")
+        healthy.wait(150)
+        assert len(post.outcomes(150)) == 150
+        assert len(hanging.received) == 4, "a receiver has at most four requests at a time"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"retry-after": "²"}, {"retry-after": "9" * 5000}, {"retry-after": "Thu, 01 Jan 99999999999 00:00:00 GMT"}],
+    ids=["superscript", "5000 digits", "a year too far"],
+)
+def test_an_answer_that_makes_no_sense_is_a_failure_like_any_other(
+    path: Path, receivers: Receivers, answer: dict[str, str]
+) -> None:
+    receiver = receivers((503, answer))
+    with posting(path, to(receiver)) as post:
+        post.put("msg_1")
+        assert post.outcomes(1) == [("msg_1", 1, "retry", 503)]
+        post.skip_the_pause()
+        assert post.outcomes(2)[1:] == [("msg_1", 2, "delivered", 200)]
+
+
+@pytest.mark.parametrize("error", [ValueError("a port"), UnicodeError("label too long"), RuntimeError(), MemoryError()])
+def test_whatever_an_attempt_raises_is_recorded_and_tried_again_with_pauses(
+    path: Path, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def look_up(*_: object, **__: object) -> list[Any]:
+        raise error
+
+    url = receiver.url.replace("127.0.0.1", "hooks.example")
+    monkeypatch.setattr("alerts.notify.guard.socket.getaddrinfo", look_up)
+    with posting(path, to(receiver, url=url)) as post:
+        post.put("msg_1")
+        assert post.outcomes(1)[0] == ("msg_1", 1, "retry", None)
+        assert post.db.execute("SELECT error FROM deliveries").fetchone()[0].startswith(type(error).__name__)
+        assert len(post.outcomes(2)) < 20, "it is tried again with pauses"
+
+
+def test_what_cannot_be_written_down_is_not_repeated_without_pause(
+    path: Path, receiver: WebhookReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    with posting(path, to(receiver)) as post:
+        post.db.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON deliveries BEGIN SELECT RAISE(ABORT, 'no space is left'); END"
+        )
+        post.put("msg_1")
+        receiver.wait(2)
+        assert len(receiver.received) < 20, "it is tried again with pauses"
+        assert "could not be recorded: IntegrityError: no space is left" in caplog.text
+        post.db.execute("DROP TRIGGER full")
+        assert post.outcomes(1)[0][2:] == ("delivered", 200)
+
+
+def test_a_password_in_the_url_is_percent_decoded(path: Path, receiver: WebhookReceiver) -> None:
+    url = receiver.url.replace("http://", "http://us%40er:p%2Fw%C3%A9@")
+    with posting(path, to(receiver, url=url)) as post:
+        post.put("msg_1")
+        (request,) = receiver.wait(1)
+    known = base64.b64decode(request.headers["authorization"].removeprefix("Basic ")).decode()
+    assert (known, request.headers["host"]) == ("us@er:p/wé", receiver.url.split("/")[2])
+
+
+def test_the_address_that_was_checked_is_the_one_connected_to(
+    path: Path, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name server that gives another answer to the second question: nobody asks it."""
+    port, asked = int(receiver.url.split(":")[2].split("/")[0]), []
+
+    def look_up(host: str, *_: object, **__: object) -> list[Any]:
+        asked.append(host)
+        address = "127.0.0.1" if len(asked) == 1 else "192.0.2.1"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr("alerts.notify.guard.socket.getaddrinfo", look_up)
+    with posting(path, to(receiver, url=f"http://rebinding.example:{port}/hook")) as post:
+        post.put("msg_1")
+        (request,) = receiver.wait(1)
+    assert (request.headers["host"], asked[0]) == (f"rebinding.example:{port}", "rebinding.example")
+    assert asked.count("rebinding.example") == 1
 
 
 def test_an_answer_that_does_not_come_in_time_is_a_failure_that_is_retried(path: Path, receivers: Receivers) -> None:
