@@ -1,0 +1,203 @@
+"""Serving an application behind the front door: the listener, the loop that accepts, and the server's life."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from lake.errors import UserError
+from lake.web.address import peer_of
+from lake.web.connections import Connection, Connections
+from lake.web.front import FrontDoor
+from lake.web.policy import Limits
+from lake.web.protocol import Http
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+_GRACE_SECONDS = 2
+#: How long accepting rests where the process has no more file descriptors.
+_REST_SECONDS = 0.05
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a listener shows; PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+def listen(host: str, port: int, mend: str = "set another port; 0 takes any free one") -> socket.socket:
+    """A socket that listens at ``host``:``port`` (0: any free port). UserError, with ``mend``, if it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise UserError(f"cannot listen at {host}:{port}: {reason}", mend) from None
+    return listener
+
+
+class WebServer(uvicorn.Server):
+    """Serves ``door`` at ``listener``. UserError where the certificate is of no use.
+
+    ``await server.serve()`` until ``should_exit`` is set; :func:`served` does so in a thread.
+    """
+
+    def __init__(
+        self, door: FrontDoor, listener: socket.socket, limits: Limits, certificate: Certificate | None = None
+    ) -> None:
+        config = uvicorn.Config(
+            door,
+            log_config=None,
+            log_level=logging.ERROR,  # what a stranger sends is no reason to fill a disk
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            http=Http,
+            h11_max_incomplete_event_size=limits.header_bytes,
+            timeout_keep_alive=int(limits.idle_seconds) + 1,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            ssl_certfile=None if certificate is None else str(certificate.certificate.expanduser()),
+            ssl_keyfile=None if certificate is None else str(certificate.key.expanduser()),
+        )
+        try:
+            config.load()
+        except OSError as error:
+            raise UserError(f"the certificate cannot be used: {error}", "put right certificate and key") from None
+        super().__init__(config)
+        self._listener = listener
+        self._limits = replace(limits, connections=_affordable(limits.connections))
+        self.connections: Connections | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept."""
+        loop = asyncio.get_running_loop()
+        self.connections = Connections(self._limits, loop.time)
+        await self.lifespan.startup()
+        self.servers: list[Any] = [_Acceptor(self, self._listener, self._limits, self.connections)]
+        self.started = True
+
+    def protocol(self, place: Connection) -> Http:
+        """What serves one connection."""
+        return Http(place, self._limits, config=self.config, server_state=self.server_state, app_state={})
+
+
+class _Acceptor:
+    """Accepts, as long as there is a place; what uvicorn closes and waits for like an asyncio.Server."""
+
+    def __init__(self, server: WebServer, listener: socket.socket, limits: Limits, connections: Connections) -> None:
+        self._server = server
+        self._listener = listener
+        self._limits = limits
+        self._connections = connections
+        self._beginning: set[asyncio.Task[None]] = set()
+        listener.setblocking(False)
+        self._task = asyncio.create_task(self._accept())
+        self._task.add_done_callback(self._ended)
+
+    def close(self) -> None:
+        self._task.cancel()
+        for one in self._beginning:
+            one.cancel()
+        self._listener.close()
+
+    async def wait_closed(self) -> None:
+        await asyncio.wait({self._task, *self._beginning})
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(self._listener)
+            except OSError:  # no file descriptor is left, or the peer has gone again
+                self._connections.make_room()
+                await asyncio.sleep(_REST_SECONDS)
+                continue
+            place = self._connections.enter(peer_of(str(address[0])))
+            if place is None:
+                self._refuse(accepted)
+            else:
+                self._begin(accepted, place)
+            await asyncio.sleep(0)  # those that are connected have their turn, too
+
+    def _begin(self, accepted: socket.socket, place: Connection) -> None:
+        task = asyncio.create_task(self._hand_over(accepted, place))
+        place.drop = task.cancel
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._beginning.discard(task)
+            if task.cancelled():
+                place.leave()
+                accepted.close()
+
+        self._beginning.add(task)
+        task.add_done_callback(ended)
+
+    async def _hand_over(self, accepted: socket.socket, place: Connection) -> None:
+        """Hand the connection to its protocol, after TLS's handshake if there is to be one."""
+        loop, secure = asyncio.get_running_loop(), self._server.config.ssl
+        times: dict[str, Any] = {}
+        if secure is not None:
+            times = {
+                "ssl": secure,
+                "ssl_handshake_timeout": self._limits.header_seconds,
+                "ssl_shutdown_timeout": self._limits.linger_seconds,
+            }
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(lambda: self._server.protocol(place), accepted, **times)
+        except (OSError, ssl.SSLError, TimeoutError):
+            place.leave()
+            accepted.close()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Accepting has ended; a server that does not accept ends, too, and says why."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the server accepts no more", exc_info=error)
+            self._server.should_exit = True
+
+    def _refuse(self, accepted: socket.socket) -> None:
+        with suppress(OSError), accepted:
+            accepted.setblocking(False)
+            if self._server.config.ssl is None:
+                accepted.send(_FULL)
+
+
+@contextmanager
+def served(server: WebServer, name: str = "web") -> Iterator[None]:
+    """``server`` at work in a thread of its own, as long as the context lasts."""
+    thread = threading.Thread(target=server.run, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(_GRACE_SECONDS + 5)
+        server._listener.close()
+
+
+def _affordable(connections: int) -> int:
+    """``connections``, or as many as leave the process half of its file descriptors."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft // 2))
