@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -41,14 +42,16 @@ CREATE TABLE IF NOT EXISTS deliveries (
   group_key TEXT NOT NULL, status TEXT NOT NULL, alerts INTEGER NOT NULL, attempt INTEGER NOT NULL,
   outcome TEXT NOT NULL, status_code INTEGER, error TEXT, duration_seconds REAL, data_as_of INTEGER);
 """
+#: How long a connection waits for another's lock.
+_BUSY_SECONDS = 10.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection to the file at ``path``, made if need be. One connection belongs to one thread."""
     try:
-        connection = sqlite3.connect(path, timeout=10, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = WAL")
+        connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+        _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(_SCHEMA)
         connection.execute("INSERT OR IGNORE INTO meta VALUES ('store_id', ?)", [uuid4().hex])
@@ -58,6 +61,21 @@ def connect(path: Path) -> sqlite3.Connection:
             "move the file away: alerts then start anew, and fire again if they still hold",
         ) from error
     return connection
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch to a write-ahead log; while another connection is at it, SQLite refuses without waiting: we wait."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def life(recorder: sojourn.Recorder, collector: Collector) -> Callable[[str], Li
     """What was told of one queue: (event type, attempt, tenant, subscriber, reason) in order."""
 
     def told(queue: str) -> Life:
-        assert recorder.flush(10)
+        assert recorder.flush(60)
         return [
             (event["event_type"], *(event.get(name) for name in ("attempt", "tenant", "subscriber", "reason")))
             for event in collector.events
@@ -212,7 +212,7 @@ class TestRabbitMq:
         properties = pika.BasicProperties(delivery_mode=2)
         for _ in range(3):
             channel.basic_publish("", "same", b"", properties)
-        assert recorder.flush(10)
+        assert recorder.flush(60)
         assert len({event["message_id"] for event in collector.events}) == 3
         assert properties == pika.BasicProperties(delivery_mode=2)
 

@@ -26,7 +26,7 @@ def recorder(collector: Collector) -> Iterator[sojourn.Recorder]:
 
 
 def told(recorder: sojourn.Recorder, collector: Collector) -> list[tuple[Any, ...]]:
-    assert recorder.flush(10)
+    assert recorder.flush(60)
     return [(event["event_type"], event.get("attempt"), event.get("reason")) for event in collector.events]
 
 
@@ -222,7 +222,7 @@ def test_polls_weigh_by_the_time_they_waited(recorder: sojourn.Recorder, collect
         pass
     with pytest.raises(KeyError), recorder.poll("raised"):
         raise KeyError
-    assert recorder.flush(10)
+    assert recorder.flush(60)
     rows: dict[tuple[str, str, str | None], Counter[str]] = {}
     for row in collector.polls:
         counts = rows.setdefault((row["broker"], row["queue"], row.get("subscriber")), Counter())

@@ -309,13 +309,13 @@ limits = sojourn.Limits({api.url!r}, poll_seconds=0.2)
 while not limits.counters()["updates"]: time.sleep(0.01)
 child = os.fork()
 if child == 0:
-    deadline = time.monotonic() + PATIENCE * 10
+    deadline = time.monotonic() + 40
     while not limits.counters()["updates"] and time.monotonic() < deadline: time.sleep(0.01)
     os._exit(0 if limits.in_force() == {{("orders", "noisy"): 3}} else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     api.limit(3)
-    assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0
 
 
 def test_importing_the_client_imports_the_standard_library_alone() -> None:

@@ -112,7 +112,7 @@ def test_with_a_recorder_spans_become_events_and_polls(tracer: Make, collector: 
         producer = span("q2 send", SpanKind.PRODUCER, 1, old)
         linked = [trace.Link(producer.get_span_context())]
         span("q2 process", SpanKind.CONSUMER, 1, {**old, "messaging.operation": "process"}, links=linked)
-        assert recorder.flush(10)
+        assert recorder.flush(60)
     told = [event for event in collector.events if event["queue"] == "orders"]
     assert [(e["event_type"], e.get("attempt"), (e["occurred_at"] - at // 1000) / 1e6) for e in told] == [
         ("enqueued", None, 0),
@@ -160,7 +160,7 @@ def test_exported_spans_are_otlp_s_own_json(collector: Collector) -> None:
         recorder.failed("orders", "m1", attempt=1, occurred_at=1.7e9 + 3, subscriber="billing", reason="Timeout")
         recorder.completed("orders", "m2", attempt=1, occurred_at=1.7e9 + 5, processing_seconds=0.5)
         recorder.sidelined("orders", "m3", occurred_at=1.7e9 + 6)
-        assert recorder.flush(10)
+        assert recorder.flush(60)
     assert set(collector.paths) == {"/v1/traces"}
     found = [span for request in collector.requests for span in spans(json.dumps(request).encode())]
     assert [(span.name, span.kind) for span in found] == [
@@ -194,7 +194,7 @@ def test_what_overflows_is_reported_in_a_span_of_its_own(collector: Collector) -
         for number in range(3_000):
             recorder.enqueued("orders", f"m{number}")
         recorder.polled("orders", messages=0, waited=0.002)
-        assert recorder.flush(20)
+        assert recorder.flush(60)
     accepted = collector.requests[3:]
     found = [span for request in accepted for span in spans(json.dumps(request).encode())]
     reports = [span for span in found if span.name == "sojourn.report"]
