@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import pyarrow as pa
-import sqlglot
 
 from alerts.evaluate import Query
 from alerts.memory import Memory, MemoryQueryError
-from lake.select import tables_of
+from alerts.rules.expression import ENGINE_VIEWS
+from lake.select import check, tables_of
+from lake.tables import TABLES
+from lake.views import VIEWS
 
 #: A view is left alone for this many times as long as reading it took: rules must not starve what feeds them.
 PACE = 3.0
@@ -84,7 +86,7 @@ class ViewCache:
 
 @lru_cache(maxsize=1024)
 def _tables(sql: str) -> frozenset[str]:
-    return frozenset(tables_of(sqlglot.parse_one(sql, read="spark")))
+    return frozenset(tables_of(check(sql, {*VIEWS, *TABLES, *ENGINE_VIEWS})))
 
 
 def _is_held(name: str) -> bool:

@@ -21,7 +21,7 @@ import sqlglot
 from lake.definitions import Definitions
 from lake.errors import UserError, first_line
 from lake.now.serve import SERVED, Served
-from lake.select import check, tables_of
+from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
 from lake.tables import TABLES
 from lake.views import VIEWS, below, render
@@ -87,13 +87,15 @@ class Reader:
 
         Raises UserError for what is not such a query, or takes too long.
         """
-        statement = check(sql, {*TABLES, *VIEWS})
+        known = {*TABLES, *VIEWS}
+        statement = check(sql, known)
+        text = for_duckdb(canonical(sql, known))
         with self._lock:
             timer = threading.Timer(self._timeout, self._connection.interrupt)
             timer.start()
             try:
                 self._bring_up_to_date(tables_of(statement))
-                return self._connection.sql(statement.sql("duckdb")).to_arrow_table()
+                return self._connection.sql(text).to_arrow_table()
             except duckdb.InterruptException as error:
                 raise UserError(
                     f"the query took longer than {self._timeout:g} s", "narrow it, or use `sojourn sql`"
@@ -164,7 +166,7 @@ class Reader:
 
 @cache
 def to_duckdb(sql: str) -> str:
-    """Spark-dialect ``sql`` in DuckDB's dialect."""
+    """A view's own ``sql``, in Spark's dialect, in DuckDB's: what others ask goes through :mod:`lake.select`."""
     return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
 
 

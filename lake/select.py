@@ -1,67 +1,41 @@
-"""Read-only SQL, decided by parsing: one SELECT in Spark's dialect, over known tables, without side effects."""
+"""Read-only SQL, decided by parsing: one SELECT in Spark's dialect, over known tables, without side effects.
+
+What runs is never the text that was sent. It is read, written anew in one line without comments and hints, read again,
+and that reading is checked against allow-lists: of syntax, of functions, of tables.
+"""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ErrorLevel, SqlglotError
 
 from lake.errors import UserError, first_line
+from lake.sql.dialect import Canonical, render
+from lake.sql.functions import is_allowed_function, judgement
+from lake.sql.lexical import calls, scan
+from lake.sql.nodes import check_nodes
 
-#: Expressions that change something, or reach outside of the lake, wherever they stand in a statement.
-FORBIDDEN: tuple[type[exp.Expression], ...] = (
-    exp.Insert,
-    exp.Update,
-    exp.Delete,
-    exp.Merge,
-    exp.Create,
-    exp.Drop,
-    exp.Alter,
-    exp.Command,
-    exp.Into,
-    exp.Copy,
-    exp.Set,
-    exp.Use,
-    exp.QueryTransform,  # runs a command for each part of the rows
-)
-#: Functions of the engines that read files, the environment or run code.
-FORBIDDEN_FUNCTIONS = (
-    "read_",
-    "reflect",
-    "java_method",
-    "try_reflect",
-    "getenv",
-    "identifier",  # makes a name of text, also that of another function
-    "glob",
-    "sniff_csv",
-    "parquet_",
-    "query",
-)
+__all__ = ["canonical", "check", "check_expression", "for_duckdb", "is_allowed_function", "tables_of"]
+
+_ONE = "write one SELECT in Spark's dialect"
 
 
 def check(sql: str, allowed: Collection[str]) -> exp.Query:
-    """The parsed ``sql``, if it is one read-only query over ``allowed`` tables and views only.
+    """The canonical form of ``sql``, parsed, if it is one read-only query over ``allowed`` tables and views only.
 
     Raises UserError otherwise: not SQL, several statements, not a query, an unknown table (named with the nearest
-    known one), a table function, or a function that reaches outside.
+    known one), or a function that is not known to be harmless.
     """
-    try:
-        statements = [statement for statement in sqlglot.parse(sql, read="spark") if statement is not None]
-    except SqlglotError as error:
-        raise UserError(
-            f"not valid SQL: {first_line(error).rstrip('.')}", "write one SELECT in Spark's dialect"
-        ) from error
-    if len(statements) != 1:
-        raise UserError(f"expected one statement, found {len(statements)}", "write one SELECT in Spark's dialect")
-    statement = statements[0]
-    if not isinstance(statement, exp.Query):
-        raise UserError(f"{statement.key.upper()} is not a query", "only SELECT is allowed: the lake is read-only here")
-    _check_nodes(statement)
-    _check_tables(statement, allowed)
-    return statement
+    return _checked(sql, frozenset(allowed))[1].copy()
+
+
+def canonical(sql: str, allowed: Collection[str]) -> str:
+    """``sql`` as it may run, in Spark's dialect: rendered from what was understood and checked. Raises as check."""
+    return _checked(sql, frozenset(allowed))[0]
 
 
 def check_expression(sql: str) -> str:
@@ -69,17 +43,27 @@ def check_expression(sql: str) -> str:
 
     Raises UserError otherwise.
     """
-    statement = check(f"SELECT {sql}", ())
+    statement = _checked(f"SELECT {sql}", frozenset())[1]
     more = [name for name, value in statement.args.items() if value and name != "expressions"]
     if more or len(statement.expressions) != 1 or any(statement.expressions[0].find_all(exp.Query)):
         raise UserError(f"{sql.strip()[:80]} is not one expression", "name one column, or compute one value")
-    return str(statement.expressions[0].sql("spark"))
+    return render(statement.expressions[0])
 
 
-def is_forbidden(function: str) -> bool:
-    """Whether an engine's function of that name reads files or the environment, or runs code."""
-    name = function.lower()
-    return any(name == bad or (bad.endswith("_") and name.startswith(bad)) for bad in FORBIDDEN_FUNCTIONS)
+@lru_cache(maxsize=2048)
+def for_duckdb(text: str) -> str:
+    """``text``, which :func:`canonical` gave, in DuckDB's dialect. Raises UserError where it calls what it must not."""
+    try:
+        tree = sqlglot.parse_one(text, read="spark")
+        translated = str(tree.sql("duckdb", comments=False, unsupported_level=ErrorLevel.RAISE))
+    except (SqlglotError, RecursionError) as error:
+        raise UserError(f"only Spark can answer this: {first_line(error)}", "ask by `sojourn sql`") from error
+    known = judgement("duckdb")
+    for name in calls(translated, "duckdb"):
+        if not known.judged(name.lower()):
+            raise UserError(f"only Spark has the function {name.lower()}", "ask by `sojourn sql`")
+        known.require(name)
+    return translated
 
 
 def tables_of(query: exp.Expr) -> set[str]:
@@ -88,28 +72,36 @@ def tables_of(query: exp.Expr) -> set[str]:
     return {table.name.lower() for table in query.find_all(exp.Table)} - known
 
 
-def _check_nodes(statement: exp.Query) -> None:
-    for node in statement.walk():
-        if isinstance(node, FORBIDDEN):
-            raise UserError(
-                f"{node.key.upper()} is not allowed here", "only SELECT is allowed: the lake is read-only here"
-            )
-        if isinstance(node, exp.Func):
-            name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
-            if is_forbidden(name):
-                raise UserError(f"the function {name.lower()} is not allowed here", "it reaches outside of the lake")
+@lru_cache(maxsize=2048)
+def _checked(sql: str, allowed: frozenset[str]) -> tuple[str, exp.Query]:
+    scan(sql)
+    try:
+        text = render(_without_hints(_one_query(sql)))
+        statement = _one_query(text)
+        if render(statement) != text:
+            raise UserError("the statement can be read in several ways", "write it more plainly")
+        check_nodes(statement, allowed)
+        for name in calls(text, "spark"):
+            judgement("spark").require(name)
+    except (RecursionError, SqlglotError) as error:
+        raise UserError("the statement is nested too deeply", "name parts of it by WITH") from error
+    return text, statement
 
 
-def _check_tables(statement: exp.Query, allowed: Collection[str]) -> None:
-    ctes = {cte.alias_or_name.lower() for cte in statement.find_all(exp.CTE)}
-    for table in statement.find_all(exp.Table):
-        if not isinstance(table.this, exp.Identifier) or table.db or table.catalog:
-            raise UserError(
-                f"{table.sql('spark')} is not a view of the lake", f"use one of {', '.join(sorted(allowed))}"
-            )
-        name = table.name.lower()
-        if name in ctes or name in allowed:
-            continue
-        near = difflib.get_close_matches(name, list(allowed), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(allowed))}"
-        raise UserError(f"no view or table is named {table.name}", hint)
+def _one_query(sql: str) -> exp.Query:
+    try:
+        statements = [statement for statement in sqlglot.parse(sql, read=Canonical) if statement is not None]
+    except SqlglotError as error:
+        raise UserError(f"not valid SQL: {first_line(error).rstrip('.')}", _ONE) from error
+    if len(statements) != 1:
+        raise UserError(f"expected one statement, found {len(statements)}", _ONE)
+    statement = statements[0]
+    if not isinstance(statement, exp.Query):
+        raise UserError(f"{statement.key.upper()} is not a query", "only SELECT is allowed: the lake is read-only here")
+    return statement
+
+
+def _without_hints(statement: exp.Query) -> exp.Query:
+    for query in statement.find_all(exp.Select):
+        query.set("hint", None)
+    return statement

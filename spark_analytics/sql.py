@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from lake.errors import SojournError, UserError
 from lake.select import check, tables_of
+from lake.sql.dialect import render
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS
@@ -80,10 +81,10 @@ class Desk:
         names = tables_of(checked)
         rows = self._work_out(names)
         session = self._session.result()
-        text = spell_out_merges(checked).sql("spark") if "histogram_merge" in sql.lower() else sql
+        text = render(spell_out_merges(checked))
         try:
             self._hand_over(session, names, rows)
-            if "histogram_quantile" in sql.lower():
+            if "histogram_quantile" in text.lower():
                 register_functions(session)
             return collect(session.sql(text))
         except (PySparkException, Py4JError, OSError, pa.ArrowException) as error:

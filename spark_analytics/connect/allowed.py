@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2, catalog_pb2, commands_pb2, expressions_pb2, relations_pb2
 
 from lake.errors import UserError, first_line
-from lake.select import check, check_expression, is_forbidden
+from lake.select import canonical, check_expression, is_allowed_function
 
 #: A larger plan, of which most would be data of the client's own, is refused.
 MOST_BYTES = 64 * 1024 * 1024
@@ -138,14 +138,14 @@ def _check_expression(expression: expressions_pb2.Expression) -> None:
         return  # an optional part that is not there
     _require(kind, _EXPRESSIONS)
     called = expression.unresolved_function.function_name or expression.call_function.function_name
-    if is_forbidden(called.replace("`", "").rpartition(".")[2].strip()):
+    if called and not is_allowed_function(called):
         raise Refused(f"the function {called}")
     if kind == "expression_string":
         expression.expression_string.expression = check_expression(expression.expression_string.expression)
 
 
 def _sql(text: str, known: Collection[str]) -> str:
-    return text if _LISTINGS.fullmatch(text) else check(text, known).sql("spark")
+    return text if _LISTINGS.fullmatch(text) else canonical(text, known)
 
 
 def _require(kind: str | None, allowed: Collection[str]) -> None:
