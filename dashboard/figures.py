@@ -11,8 +11,11 @@ import plotly.graph_objects as go
 from dashboard.services.alerting import Happening
 from dashboard.services.series import OTHER, Curve, Span
 from dashboard.theme import ACTING, CALM, LOUD, MUTED
+from lake.visible import visible
 
 HEIGHT = 300
+#: The longest name in a legend.
+NAME = 60
 _SHAPES = {True: "hv", False: "linear"}
 _SIGNS = {"alert": ("▲", LOUD), "resolved": ("▽", MUTED), "action": ("◆", ACTING)}
 
@@ -42,7 +45,7 @@ def backlog(span: Span, curves: Sequence[Curve], noisy: Collection[str], marks: 
         figure.add_scatter(
             x=_times(span)[known:],
             y=curve.values[known:],
-            name=f"{curve.name} (noisy)" if loud else curve.name,
+            name=_text(curve.name, NAME) + (" (noisy)" if loud else ""),
             stackgroup="backlog",
             mode="lines",
             line={"width": 1, "color": color, "shape": "hv"},
@@ -70,7 +73,7 @@ def lines(
         figure.add_scatter(
             x=_times(span),
             y=curve.values,
-            name=line.name,
+            name=_text(line.name, NAME),
             mode="markers" if sparse else "lines",
             connectgaps=False,
             line={
@@ -86,7 +89,7 @@ def lines(
         figure.add_hline(
             y=level,
             line={"color": MUTED, "dash": "dash", "width": 1},
-            annotation={"text": words, "font": {"size": 11, "color": MUTED}, "xanchor": "right"},
+            annotation={"text": _text(words), "font": {"size": 11, "color": MUTED}, "xanchor": "right"},
             annotation_position="top right",
         )
     return figure
@@ -145,9 +148,9 @@ def _mark(figure: go.Figure, mark: Happening) -> None:
     )
 
 
-def _text(words: str) -> str:
-    """Plotly reads a little HTML in texts: what looks like a tag must not be one."""
-    return words.replace("&", "&amp;").replace("<", "&lt;")
+def _text(words: str, longest: int = 300) -> str:
+    """``words`` for plotly, which reads links and a little other HTML in each text, names in legends included."""
+    return visible(words, longest).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _times(span: Span) -> list[datetime]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lake.errors import SojournError, UserError
+from lake.visible import visible
 from sojourn.cli.options import part
 from sojourn.settings import SECTIONS, Settings
 
@@ -72,6 +73,7 @@ def shown(findings: list[Finding]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     style = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
     table = Table(box=box.SIMPLE_HEAD)
@@ -79,12 +81,8 @@ def shown(findings: list[Finding]) -> None:
         table.add_column(column, overflow="fold")
     for finding in findings:
         mark = f"[{style[finding.grade]}]{finding.grade.value}[/]"
-        table.add_row(mark, finding.subject, _plain(finding.found), _plain(finding.mend))
+        table.add_row(mark, *(Text(visible(said)) for said in (finding.subject, finding.found, finding.mend)))
     Console().print(table)
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 def _guarded(subject: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from rich.markup import escape
 from lake.errors import UserError
 from lake.files import only_one
 from lake.store import Lake
+from lake.visible import visible
 from sojourn.parts import PARTS, part_child
 from sojourn.settings import Settings
 from sojourn.supervise.supervisor import TICK_SECONDS, Event, State, Supervisor
@@ -47,12 +48,14 @@ def up(settings: Settings, config: Path | None, root: Path, without: Sequence[st
 
 
 def _say(console: Console, event: Event) -> None:
-    console.print(f"[bold]{event.child}[/]: {escape(event.text)}", style="red" if event.bad else "", soft_wrap=True)
+    console.print(
+        f"[bold]{event.child}[/]: {escape(visible(event.text))}", style="red" if event.bad else "", soft_wrap=True
+    )
 
 
 def _say_ready(console: Console, settings: Settings, root: Path, supervisor: Supervisor) -> None:
     names = ", ".join(supervisor.states())
-    console.print(f"running: {names}; lake {root}; logs {supervisor.logs}", soft_wrap=True)
+    console.print(f"running: {names}; lake {escape(str(root))}; logs {escape(str(supervisor.logs))}", soft_wrap=True)
     if "dashboard" in supervisor.states():
         from dashboard.run import address
         from dashboard.settings import DashboardSettings

@@ -18,6 +18,7 @@ from dashboard.services.keys import Row
 from dashboard.services.say import ago, clock, duration
 from dashboard.settings import DashboardSettings
 from lake.errors import SojournError
+from lake.visible import visible
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,8 @@ def _guarded(body: Callable[[Repository, list[Row], datetime], None]) -> None:
             return
         body(lake, health, now)
     except SojournError as error:
-        log.warning("the lake could not be shown: %s", error)
-        st.error(markup.plain(f"The lake could not be read: {error}"), icon=":material/error:")
+        log.warning("the lake could not be shown: %s", visible(str(error)))
+        st.html(markup.banner("The lake could not be read", str(error), quiet=False))
         st.html(markup.note("This page tries again by itself. `sojourn doctor` says more."))
 
 
@@ -76,8 +77,8 @@ def as_of_line(fresh: Freshness | None, now: datetime) -> str:
 
 def _first_steps(root: Path) -> None:
     st.title("No queue has been seen yet", anchor=False)
+    st.html(markup.note(f"The lake at {root} holds no messages and no readings. As soon as it does, they appear here."))
     st.markdown(
-        f"The lake at `{root}` holds no messages and no readings. As soon as it does, they appear here.\n\n"
         "| To … | run |\n|---|---|\n"
         "| see the whole system at work on this machine | `sojourn demo` |\n"
         "| watch your own brokers | `sojourn up -c sojourn.toml` |\n"

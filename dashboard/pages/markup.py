@@ -1,9 +1,15 @@
-"""Small pieces of HTML. Whatever comes from outside (tenants, reasons, labels) is escaped here, and only here."""
+"""Small pieces of HTML. Whatever comes from outside (tenants, reasons, labels) is escaped here, and only here.
+
+Streamlit turns addresses, ``:names:`` and arrows of Markdown into links and pictures even where they are escaped: what
+comes from outside stands in HTML, or passes :func:`plain`.
+"""
 
 from __future__ import annotations
 
+import html
+import re
+import string
 from collections.abc import Iterable, Sequence
-from html import escape
 from urllib.parse import quote
 
 from dashboard.services.alerting import AlertCard, Happening, LimitCard, severity_rank
@@ -11,6 +17,7 @@ from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
 from dashboard.services.queue import TenantLine
 from dashboard.services.say import UNKNOWN
 from dashboard.theme import style
+from lake.visible import visible
 
 _SIGNS = {
     Verdict.ACT: ("▲", "act"),
@@ -18,13 +25,36 @@ _SIGNS = {
     Verdict.UNKNOWN: ("?", ""),
     Verdict.FINE: ("✓", "fine"),
 }
-_MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]()<>#+-.!|~$:"})
+_MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in string.punctuation})
+#: Where Streamlit looks again after Markdown has been read: addresses, names of pictures, arrows.
+_READ_AGAIN = re.compile(r"(?<=:)(?=//|[\w+-]+:)|(?<=www)(?=\.)|(?<=@)|(?<=[<>~-])(?=[->=])", re.IGNORECASE)
+_JOINER = "\u2060"
+#: The longest text, and the longest name, that a page shows whole.
+TEXT, NAME = 1000, 120
 _DEEDS = {"alert": "▲", "resolved": "▽", "action": "◆"}
 
 
 def plain(text: str) -> str:
-    """``text`` for a Streamlit label or title, where Markdown would be read: every sign means itself."""
-    return text.translate(_MARKDOWN)
+    """``text`` for a Streamlit label, where Markdown would be read: every sign means itself.
+
+    An invisible joiner breaks what would be read again; a text without such things is copied as it is.
+    """
+    return _READ_AGAIN.sub(_JOINER, visible(_unbroken(text), TEXT)).translate(_MARKDOWN)
+
+
+def escape(text: str, longest: int = TEXT) -> str:
+    """``text`` as HTML that shows it, cut where it is beyond all bounds."""
+    return html.escape(visible(_unbroken(text), longest))
+
+
+def _unbroken(text: str) -> str:
+    """``text`` with spaces for the line breaks that HTML would show as such."""
+    return " ".join(text.split("\n")).strip()
+
+
+def title(text: str) -> str:
+    """The heading of a page."""
+    return f'<div class="sj"><h1>{escape(text)}</h1></div>'
 
 
 def style_sheet() -> str:
@@ -89,7 +119,7 @@ def queues(cards: Sequence[QueueCard], caption: str) -> str:
 
 
 def _queue_link(name: str) -> str:
-    return f'<a href="queue?queue={quote(name, safe="")}" target="_self">{escape(name)}</a>'
+    return f'<a href="queue?queue={quote(name, safe="")}" target="_self">{escape(name, NAME)}</a>'
 
 
 def _cell(text: str) -> str:
@@ -115,7 +145,8 @@ def _fact(item: Fact) -> str:
 def limits(cards: Sequence[LimitCard]) -> str:
     """What holds somebody back now, until when, and why."""
     items = "".join(
-        f'<li><span class="lead">◆ {escape(card.tenant)} on {escape(card.queue)}: {escape(card.limit)}</span>'
+        f'<li><span class="lead">◆ {escape(card.tenant, NAME)} on {escape(card.queue, NAME)}: '
+        f"{escape(card.limit)}</span>"
         f'<p class="num">{escape(card.expires)}</p><p class="dim">{escape(card.reason)}</p></li>'
         for card in cards
     )
@@ -161,7 +192,7 @@ def _tenant(line: TenantLine) -> str:
     shown = [escape(cell) for cell in cells]
     shown[1] += bar
     return (
-        f'<tr{rest}><th scope="row">{escape(line.tenant)}{noisy}</th>'
+        f'<tr{rest}><th scope="row">{escape(line.tenant, NAME)}{noisy}</th>'
         f"{''.join(f'<td>{cell}</td>' for cell in shown)}</tr>"
     )
 

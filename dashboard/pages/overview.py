@@ -35,7 +35,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     said = headline(cards, alerts, rules_ran=bool(transitions))
     if fresh is not None and fresh.level is Level.STALE:
         said = f"At {clock(fresh.as_of, now, seconds=True)} UTC: {said}"
-    st.title(markup.plain(said), anchor=False)
+    st.html(markup.title(said))
     st.html(markup.note(frame.as_of_line(fresh, now)))
     main, side = st.columns([2.3, 1], gap="large")
     with main:

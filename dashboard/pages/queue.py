@@ -49,7 +49,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     transitions = lake.alert_transitions()
     alerts = [card for card in alert_cards(lake.alert_states(), transitions, list(names), now) if card.queue == chosen]
     (card,) = queue_cards([row], [total] if total else [], noisy, alerts, now, names)
-    st.title(markup.plain(card.name), anchor=False)
+    st.html(markup.title(card.name))
     st.html(markup.verdict(card) + markup.queue(card))
     st.html(markup.note(frame.as_of_line(fresh, now)))
     if alerts:
@@ -72,10 +72,8 @@ def _select_queue(names: dict[QueueKey, str]) -> QueueKey | None:
     if found is not None and asked != names[found]:
         st.query_params["queue"] = names[found]
     if asked and found is None:
-        st.warning(
-            markup.plain(f"No queue is called {asked!r} here. Choose one of these {len(options)}."),
-            icon=":material/search_off:",
-        )
+        missing = f"No queue is called {asked!r} here."
+        st.html(markup.banner(missing, f"Choose one of these {len(options)}.", quiet=True))
         del st.query_params["queue"]
     by_name = {name: key for key, name in names.items()}
     name = st.selectbox("Queue", options, key="queue", bind="query-params", width=420)

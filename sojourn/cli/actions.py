@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from lake.errors import SojournError, UserError
+from lake.visible import visible
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part, settings_of
 from sojourn.cli.sql import Format
 
@@ -34,7 +35,7 @@ def list_(
     """Show the journal of actions, with inputs and reasons kept."""
     _, root = existing(config, lake)
     rows = part("lake.reader").Reader(root).query(f"SELECT {_COLUMNS} FROM actions ORDER BY at DESC LIMIT {last}")
-    sys.stdout.write(part("sojourn.cli.rows").FORMATS[format](rows))
+    part("sojourn.cli.rows").write(format, rows.schema, rows.to_batches(), sys.stdout)
 
 
 @app.command()
@@ -46,7 +47,7 @@ def revoke(
 ) -> None:
     """Take an action back now; its policy leaves that tenant alone for a while."""
     _ask(config, lake, url, f"/v1/actions/{urllib.parse.quote(action_id, safe='')}/revoke")
-    typer.echo(f"revoked: {action_id}")
+    typer.echo(f"revoked: {visible(action_id)}")
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Annotated, cast
 import typer
 
 from lake.errors import UserError
+from sojourn.cli import logs
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part, stopping
 
 #: The environment's name for the token; a file is named on the command line. The token itself never is.
@@ -33,9 +34,7 @@ def connect(
     lake: LakeOption = None,
 ) -> None:
     """Serve the views to notebooks by Spark Connect."""
-    logging.basicConfig(
-        level=os.environ.get("SOJOURN_LOG", "INFO").upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logs.start()
     logging.getLogger("py4j").setLevel(logging.ERROR)
     _, root = existing(config, lake)
     token = _token(token_file)

@@ -21,4 +21,4 @@ def limits(
     """Show the limits that are in force, with the reason for each."""
     _, root = existing(config, lake)
     rows = part("lake.reader").Reader(root).query(_QUERY)
-    sys.stdout.write(part("sojourn.cli.rows").FORMATS[format](rows))
+    part("sojourn.cli.rows").write(format, rows.schema, rows.to_batches(), sys.stdout)

@@ -10,6 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from lake.errors import SojournError
+from lake.visible import visible
 from sojourn.cli import actions, connect, demo, doctor, lab, limits, maintain, parts, replay, rules, sql, up
 
 app = typer.Typer(
@@ -66,7 +67,7 @@ def _complain(error: Exception) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     text = error.format_message() if isinstance(error, TyperException) else str(error)
-    print(f"sojourn: {' '.join(text.split())}", file=sys.stderr)
+    print(f"sojourn: {visible(' '.join(text.split()))}", file=sys.stderr)
     return getattr(error, "exit_code", 1)
 
 

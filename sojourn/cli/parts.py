@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from typing import Annotated
 
 import typer
 
+from sojourn.cli import logs
 from sojourn.cli.options import ConfigOption, LakeOption, opened, part, stopping
 
 OnceOption = Annotated[bool, typer.Option("--once", help="Work through what is there, then end.")]
@@ -16,7 +16,7 @@ OnceOption = Annotated[bool, typer.Option("--once", help="Work through what is t
 
 def collect(config: ConfigOption = None, lake: LakeOption = None) -> None:
     """Read brokers: sample their queues, tap their messages' lives, into the lake."""
-    _log()
+    logs.start()
     part("collectors.lean").spare_memory()
     run = part("collectors.run").run
     settings, root = opened(config, lake)
@@ -32,7 +32,7 @@ def analyze(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Compute gold anew from bronze.")] = False,
 ) -> None:
     """Turn records into metrics with Spark."""
-    _log()
+    logs.start()
     settings, root = opened(config, lake)
     section = settings.section("analyze", part("spark_analytics.settings").AnalyzeSettings)
     run = part("spark_analytics.run").run
@@ -42,7 +42,7 @@ def analyze(
 
 def alert(config: ConfigOption = None, lake: LakeOption = None, once: OnceOption = False) -> None:
     """Evaluate rules, send webhooks, decide and serve limits."""
-    _log()
+    logs.start()
     run = part("alerts.run").run
     settings, root = opened(config, lake)
     section = settings.section("alert", part("alerts.settings").AlertSettings)
@@ -60,9 +60,3 @@ def dashboard(config: ConfigOption = None, lake: LakeOption = None) -> None:
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(f"{command[0]} is not there")
     os.execvpe(command[0], command, env)
-
-
-def _log() -> None:
-    logging.basicConfig(
-        level=os.environ.get("SOJOURN_LOG", "INFO").upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lake.visible import visible
 from sojourn.cli.options import ConfigOption, LakeOption, opened, part
 
 
@@ -31,4 +32,4 @@ def replay(
     if report.rejected:
         typer.echo("why: sojourn sql 'SELECT source, reason, count FROM rejected_records'", err=True)
     if report.ignored:
-        typer.echo(f"fields that are no columns were left out: {', '.join(report.ignored)}", err=True)
+        typer.echo(f"fields that are no columns were left out: {visible(', '.join(report.ignored))}", err=True)

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
+
+from lake.visible import visible, visible_json, visible_lines
 
 #: A table is as wide as its widest row: it can only be drawn when all its rows are there.
 TABLE_ROWS = 10_000
@@ -44,16 +46,17 @@ def table_text(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD)
     for field in schema:
         numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
-        table.add_column(field.name, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(visible(field.name)), justify="right" if numeric else "left", overflow="fold")
     number = 0
     for values in _values(batches):
         number += 1
         if number <= TABLE_ROWS:
-            table.add_row(*map(_cell, values))
+            table.add_row(*(Text(_cell(value)) for value in values))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
     text = io.StringIO()
     console = Console(file=text, width=width, no_color=True)
@@ -88,6 +91,13 @@ WRITERS: dict[str, Writer] = {"table": table_text, "csv": csv_text, "json": json
 FORMATS: dict[str, Callable[[pa.Table], str]] = {"table": as_table, "csv": as_csv, "json": as_json}
 
 
+def write(format: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], out: IO[str]) -> None:
+    """Write rows to ``out``: to files and other programs exactly as they are, to a terminal without its commands."""
+    shown = visible_lines if out.isatty() else str
+    for text in WRITERS[format](schema, batches):
+        out.write(shown(text))
+
+
 def _values(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     """The rows as Python values, a few thousand at a time; two columns may have one name."""
     for batch in batches:
@@ -101,7 +111,7 @@ def _cell(value: Any) -> str:
         return "–"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return str(_flat(value)).replace("[", r"\[")
+    return visible(str(_flat(value)))
 
 
 def _flat(value: Any) -> Any:
@@ -114,9 +124,9 @@ def _flat(value: Any) -> Any:
 
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
+        return visible_json(json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False))
     except ValueError:  # JSON has no word for these numbers
-        return json.dumps(_with_words(value), default=_plain, ensure_ascii=False)
+        return visible_json(json.dumps(_with_words(value), default=_plain, ensure_ascii=False))
 
 
 def _with_words(value: Any) -> Any:

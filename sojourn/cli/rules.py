@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lake.visible import visible
 from sojourn.cli.options import ConfigOption, LakeOption, part, settings_of
 
 app = typer.Typer(no_args_is_help=True, help="Check rule files and run their unit tests.")
@@ -30,6 +31,6 @@ def test(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOpt
     failed = [result for result in results if not result.passed]
     for result in failed:
         for problem in result.problems:
-            typer.echo(f"✗ {result.file}: {result.name}: {problem}", err=True)
+            typer.echo(visible(f"✗ {result.file}: {result.name}: {problem}"), err=True)
     typer.echo(f"{len(results) - len(failed)} of {len(results)} tests passed")
     raise typer.Exit(1 if failed else 0)

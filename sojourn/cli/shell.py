@@ -23,6 +23,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 
 from lake.errors import SojournError
+from lake.visible import visible
 from sojourn.cli.about import columns_of, described, listed
 from sojourn.cli.rows import FORMATS
 from sojourn.cli.statements import Answer, Answering, split, write
@@ -127,7 +128,7 @@ class Shell:
                 answer = self._answered(statement)
                 write(answer, self._format, sys.stdout)
             except SojournError as error:
-                print(f"error: {' '.join(str(error).split())}")
+                print(f"error: {visible(' '.join(str(error).split()))}")
                 return
             if self._timing:
                 print(f"{time.monotonic() - started:.2f} s")

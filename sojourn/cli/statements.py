@@ -10,7 +10,7 @@ from typing import IO, Any, Protocol
 import pyarrow as pa
 
 from lake.reader import Reader
-from sojourn.cli.rows import WRITERS
+from sojourn.cli import rows
 
 #: A quoted text, a comment, or a single character: where a semicolon ends a statement is the last alone.
 _PIECE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|.", re.DOTALL)
@@ -81,8 +81,7 @@ def split(text: str) -> list[str]:
 
 def write(answer: Answer, format: str, out: IO[str]) -> None:
     """Write ``answer`` to ``out``."""
-    for text in WRITERS[format](answer.schema, answer.batches):
-        out.write(text)
+    rows.write(format, answer.schema, answer.batches, out)
 
 
 def _says_something(statement: str) -> bool:

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from lake.visible import visible
 from sojourn.demo import scenario
 
 LIVE_SECONDS = 1.0
@@ -67,7 +68,7 @@ class Screen:
 
     def say(self, sentence: str, style: str = "") -> None:
         """Print a sentence that stays."""
-        self.console.print(escape(sentence), style=style, soft_wrap=True, highlight=False)
+        self.console.print(escape(visible(sentence)), style=style, soft_wrap=True, highlight=False)
 
     @property
     def wants(self) -> bool:
@@ -94,14 +95,14 @@ def _rendered(status: Status) -> RenderableType:
     grid.add_row("backlog", f"{_number(status.held)} messages (the broker's own count)")
     grid.add_row("quiet p99", f"{_seconds(status.quiet_p99)} AgeOfFirstAttempt, all tenants but {scenario.NOISY}")
     grid.add_row("gold", f"{_seconds(status.freshness)} old")
-    grid.add_row("alerts", Text(", ".join(status.alerts) or "none", "bold red" if status.alerts else "dim"))
+    grid.add_row("alerts", Text(visible(", ".join(status.alerts)) or "none", "bold red" if status.alerts else "dim"))
     held_back = f"; {status.shed:,} messages held back" if status.shed else ""
-    limits = ", ".join(status.limits) or "none"
+    limits = visible(", ".join(status.limits)) or "none"
     grid.add_row("limits", Text(limits + held_back, "bold yellow" if status.limits else "dim"))
     parts: list[RenderableType] = [Text(), grid]
     if status.backlogs:
         parts += [Text(), _tenants(status)]
-    parts += [Text(trouble, "red") for trouble in status.troubles[-3:]]
+    parts += [Text(visible(trouble), "red") for trouble in status.troubles[-3:]]
     return Group(*parts)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,19 +43,38 @@ class _Cell:
     newest: float = 0.0
 
 
-def write_story(root: Path, *, end: datetime, seconds: int = 420, noisy_from: int = 240, seed: int = 3) -> Lake:
-    """A lake at ``root`` whose newest event is at ``end``; ``acme-7`` sends twelve times its share at the last."""
+def write_story(
+    root: Path,
+    *,
+    end: datetime,
+    seconds: int = 420,
+    noisy_from: int = 240,
+    seed: int = 3,
+    queue: str = "orders",
+    names: Mapping[str, str] | None = None,
+) -> Lake:
+    """A lake at ``root`` whose newest event is at ``end``; ``acme-7`` sends twelve times its share at the last.
+
+    ``queue`` and ``names`` are what the queue ``orders`` and the tenants are called instead.
+    """
     lake = Lake(root)
     lake.create()
     start = end - timedelta(seconds=seconds)
-    _append(lake, "partials", _partials("orders", start, seconds, noisy_from, seed))
+    named = names or {}
+    rows = _partials(queue, start, seconds, noisy_from, seed)
+    _append(lake, "partials", [{**row, "tenant": named.get(row["tenant"], row["tenant"])} for row in rows])
     _append(
         lake, "partials", _partials("emails", start, seconds, seconds + 1, seed + 1, tenants=TENANTS[1:4], share=0.5)
     )
-    _append(lake, "queue_samples", _samples(start, seconds))
+    _append(
+        lake,
+        "queue_samples",
+        [{**row, "queue": row["queue"].replace("orders", queue)} for row in _samples(start, seconds)],
+    )
     turned = start + timedelta(seconds=noisy_from)
-    _append(lake, "alert_transitions", alerts_of(turned))
-    _append(lake, "actions", actions_of(turned, end))
+    loud = named.get(NOISY, NOISY)
+    _append(lake, "alert_transitions", alerts_of(turned, queue, loud))
+    _append(lake, "actions", [{**row, "queue": queue, "tenant": loud} for row in actions_of(turned, end)])
     return lake
 
 
@@ -170,16 +189,16 @@ def _samples(start: datetime, seconds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def alerts_of(turned: datetime) -> list[dict[str, Any]]:
+def alerts_of(turned: datetime, queue: str = "orders", tenant: str = NOISY) -> list[dict[str, Any]]:
     """A watchdog, and the alert that names the noisy tenant 12 s after it turned loud."""
     labels = {
         "alertname": "TenantHoldsSharedQueue",
         "severity": "critical",
         "broker": BROKER,
-        "queue": "orders",
-        "tenant": NOISY,
+        "queue": queue,
+        "tenant": tenant,
     }
-    notes = {"summary": f"Tenant {NOISY} holds the shared queue orders while others wait"}
+    notes = {"summary": f"Tenant {tenant} holds the shared queue {queue} while others wait"}
     dog = {"alertname": "Watchdog", "severity": "none"}
     return [
         _transition(turned - timedelta(seconds=200), dog, {}, "inactive", "firing", None, "always fires"),

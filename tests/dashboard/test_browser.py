@@ -17,13 +17,25 @@ import pytest
 
 from dashboard.run import HEALTH_PATH, address, claim_port, command, environment
 from dashboard.settings import DashboardSettings
-from tests.dashboard.scene import write_story
+from tests.dashboard.scene import TENANTS, write_story
 
 pytestmark = pytest.mark.browser
 
 READY = "[data-testid=stApp][data-test-script-state=notRunning]"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HERE = ("http://127.0.0.1", "data:", "blob:")
+LINK = '<a href="http://evil.example">free money</a>'
+NAMES = (
+    LINK,
+    "http://evil.example/x",
+    "www.evil.example",
+    "<b>bold</b>",
+    "&lt;i&gt;",
+    ":smile:",
+    "pay\u202efdp",
+    "<img src=x onerror=alert(1)>",
+)
+QUEUE = "www.evil.example <img src=http://evil.example/x> a@evil.example :smile: [x](http://evil.example)"
 SHOTS = os.environ.get("SOJOURN_SCREENSHOTS")
 
 
@@ -32,6 +44,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running dashboard over a lake whose story has just ended."""
     root = tmp_path_factory.mktemp("lake")
     write_story(root, end=datetime.now(UTC))
+    yield from _served(root)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same over a lake in which nobody has a name that is meant well."""
+    root = tmp_path_factory.mktemp("hostile")
+    write_story(
+        root,
+        end=datetime.now(UTC),
+        seconds=90,
+        noisy_from=20,
+        queue=QUEUE,
+        names=dict(zip(TENANTS, NAMES, strict=True)),
+    )
+    yield from _served(root)
+
+
+def _served(root: Path) -> Iterator[str]:
     settings = claim_port(DashboardSettings(port=0, stale_after_seconds=600))
     process = subprocess.Popen(command(settings, root), env=environment(settings, root), cwd=root)
     try:
@@ -124,3 +155,30 @@ def test_a_host_name_that_is_not_ours_gets_no_page(server: str) -> None:
         "Sec-WebSocket-Key": "x3JJHMbDL1EzLkh9GBhXDw==",
     }
     assert httpx.get(f"{server}/_stcore/stream", headers=headers).status_code == 403
+
+
+def test_nobodys_name_becomes_a_link_a_picture_or_markup(hostile: str, browser: Any, tmp_path: Path) -> None:
+    page = opened(browser, hostile, height=1750)
+    page.on("dialog", lambda dialog: page.outside.append(dialog.message))
+    assert QUEUE in page.inner_text("h1")
+    links = page.get_by_role("link")
+    led = links.filter(has_text="evil.example").evaluate_all("all => all.map(one => one.href)")
+    assert len(led) == 3 and all(one.startswith(f"{hostile}/queue?queue=") for one in led)  # card, table, dead letters
+    links.filter(has_text="evil.example").first.click()
+    page.wait_for_url("**/queue?queue=*")
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 4")
+    page.wait_for_selector("table tbody th")
+    shown = [name.replace("\u202e", "\\u202e") for name in NAMES]
+    assert page.inner_text("h1") == QUEUE
+    tenants = page.locator("table tbody th").all_inner_texts()
+    assert sorted(one.removesuffix(" ▲ noisy") for one in tenants) == sorted(shown)
+    page.wait_for_selector(".legendtext")
+    legend = " ".join(page.locator(".legendtext").all_text_contents())
+    assert f"{LINK} (noisy)" in legend
+    assert page.locator(".legendtext a").count() == 0
+    for wrong in ("a[href*=evil]:not([href*='queue?'])", "a[*|href*=evil]:not([href*='queue?'])", "img[src*=evil]"):
+        assert page.locator(wrong).count() == 0, wrong
+    assert page.locator("[data-testid=stException]").count() == 0
+    shoot(page, "hostile", tmp_path)
+    assert page.outside == []
+    page.close()
