@@ -1,4 +1,4 @@
-"""The simulated world: one first-in-first-out queue that tenants share, its servers, and producers that obey limits.
+"""The simulated world: one queue that tenants share, its servers, and producers that obey limits.
 
 A discrete-event simulation: the heap holds what will happen, nothing happens in between.
 """
@@ -14,7 +14,9 @@ from itertools import count
 
 from alerts.laws import token_bucket
 from alerts.laws.token_bucket import Level, TokenBucket
+from lab.order import ArrivalOrder
 from lab.scenario import Scenario, Tenant
+from sojourn.client.fair import FairOrder
 
 
 @dataclass(slots=True)
@@ -58,14 +60,14 @@ class Account:
 class Queue:
     """Runs one scenario once. Random numbers come from one stream a purpose, so that variants see the same load."""
 
-    def __init__(self, scenario: Scenario, servers: int, seed: int) -> None:
+    def __init__(self, scenario: Scenario, servers: int, seed: int, *, fair: bool = False) -> None:
         self.now = 0.0
         self.accounts = {tenant.name: Account() for tenant in scenario.tenants}
         self.first_attempts: list[FirstAttempt] = []
         self._scenario = scenario
         self._idle = servers
         self._stopped = False
-        self._waiting: deque[Message] = deque()
+        self._waiting: FairOrder[Message] | ArrivalOrder[Message] = FairOrder() if fair else ArrivalOrder()
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._arrival_random = {tenant.name: random.Random(f"{seed}/{tenant.name}") for tenant in scenario.tenants}
@@ -169,12 +171,12 @@ class Queue:
         account.ready += 1
         account.last_arrival = self.now
         _add(account.arrivals, self.now, 1)
-        self._waiting.append(message)
+        self._waiting.put(message.tenant, message)
         self._start()
 
     def _start(self) -> None:
         while self._idle > 0 and self._waiting and not self._stopped:
-            message = self._waiting.popleft()
+            _, message = self._waiting.take()
             self._idle -= 1
             account = self.accounts[message.tenant]
             account.ready -= 1
@@ -193,6 +195,7 @@ class Queue:
         del account.backlog[id(message)]
         _add(account.completions, self.now, 1)
         account.processing[int(self.now)] = account.processing.get(int(self.now), 0.0) + message.processing
+        self._waiting.done(message.tenant, message.processing)
         self._idle += 1
         self._start()
 

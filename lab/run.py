@@ -63,7 +63,7 @@ FIGURES = {
 def simulate(scenario: Scenario, seed: int, variant: Variant | None = None) -> Result:
     """One run of ``variant`` (default: the scenario's last). The same seed brings the same messages to each variant."""
     variant = variant or scenario.variants[-1]
-    queue = Queue(scenario, variant.servers, seed)
+    queue = Queue(scenario, variant.servers, seed, fair=variant.order == "fair")
     loop = Loop(queue, scenario, variant.controlled)
     loop.start()
     queue.run()

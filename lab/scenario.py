@@ -33,11 +33,15 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run the scenario: with or without control, and on how many servers."""
+    """One way to run the scenario: with or without control, on how many servers, in which order they take messages.
+
+    ``order`` is ``arrival``, or ``fair``: by start-time fair queueing over tenants, as ``sojourn.FairConsumer`` does.
+    """
 
     name: str
     controlled: bool
     servers: int
+    order: str = "arrival"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,12 @@ def parse(document: Mapping[str, Any]) -> Scenario:
     servers = int(document.pop("servers"))
     tenants = tuple(tenant for entry in document.pop("tenants") for tenant in _tenants(entry))
     variants = document.pop(
-        "variants", [{"name": "no control", "controlled": False}, {"name": "controlled", "controlled": True}]
+        "variants",
+        [
+            {"name": "no control", "controlled": False},
+            {"name": "fair order", "order": "fair"},
+            {"name": "controlled", "controlled": True},
+        ],
     )
     scenario = Scenario(
         title=document.pop("title"),
@@ -153,6 +162,9 @@ def _checked(scenario: Scenario) -> Scenario:
         raise ValueError(f"producer is {scenario.producer!r}: a limited producer can hold or shed its messages")
     if not 0 < scenario.duration <= 1e6 or scenario.service_mean <= 0 or min(v.servers for v in scenario.variants) < 1:
         raise ValueError("duration, service time and servers must be above 0")
+    for variant in scenario.variants:
+        if variant.order not in ("arrival", "fair"):
+            raise ValueError(f"the order of {variant.name} is {variant.order!r}, not arrival or fair")
     for tenant in scenario.tenants:
         starts = [phase.at for phase in tenant.phases]
         if starts != sorted(starts) or any(phase.rate < 0 for phase in tenant.phases):

@@ -12,9 +12,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sojourn.client import Attempt, DeadlineExceeded, Decision, Limits, Poll, Recorder, Stats
+    from sojourn.client import (
+        Attempt,
+        DeadlineExceeded,
+        Decision,
+        FairConsumer,
+        FairOrder,
+        FairStats,
+        Limits,
+        Poll,
+        Recorder,
+        Stats,
+    )
 
-__all__ = ["Attempt", "DeadlineExceeded", "Decision", "Limits", "Poll", "Recorder", "Stats"]
+__all__ = [
+    "Attempt",
+    "DeadlineExceeded",
+    "Decision",
+    "FairConsumer",
+    "FairOrder",
+    "FairStats",
+    "Limits",
+    "Poll",
+    "Recorder",
+    "Stats",
+]
 
 
 def __getattr__(name: str) -> object:

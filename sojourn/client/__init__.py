@@ -16,8 +16,21 @@ from __future__ import annotations
 
 from sojourn.client.attempt import Attempt, DeadlineExceeded
 from sojourn.client.bucket import Decision
+from sojourn.client.fair import FairOrder
+from sojourn.client.fair_consumer import FairConsumer, FairStats
 from sojourn.client.limits import Limits
 from sojourn.client.polls import Poll
 from sojourn.client.recorder import Recorder, Stats
 
-__all__ = ["Attempt", "DeadlineExceeded", "Decision", "Limits", "Poll", "Recorder", "Stats"]
+__all__ = [
+    "Attempt",
+    "DeadlineExceeded",
+    "Decision",
+    "FairConsumer",
+    "FairOrder",
+    "FairStats",
+    "Limits",
+    "Poll",
+    "Recorder",
+    "Stats",
+]

@@ -130,6 +130,21 @@ def test_an_outage_drains_in_its_own_time_with_twice_the_capacity() -> None:
     assert drained == {3: pytest.approx(800, rel=0.3), 4: pytest.approx(400, rel=0.3), 6: pytest.approx(200, rel=0.3)}
 
 
+def test_a_fair_order_serves_the_quiet_as_if_alone_and_takes_no_capacity(noisy: Scenario) -> None:
+    fair = replace(FREE, name="fair", order="fair")
+    alone = replace(noisy, tenants=tuple(tenant for tenant in noisy.tenants if not tenant.suspect))
+    for seed in range(3):
+        free, ordered = simulate(noisy, seed, FREE), simulate(noisy, seed, fair)
+        assert ordered.quiet_p99 < 0.05 * free.quiet_p99
+        assert ordered.quiet_p99 < simulate(alone, seed, FREE).quiet_p99 + 3 * noisy.service_mean
+        assert ordered.completed == pytest.approx(free.completed, rel=0.01)
+
+
+def test_an_order_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="not arrival or fair"):
+        parse(document(variants=[{"name": "x", "order": "lifo"}]))
+
+
 def test_the_table_has_a_line_for_each_variant_with_intervals(tmp_path: Path) -> None:
     path = tmp_path / "short.toml"
     path.write_text(
@@ -139,7 +154,7 @@ def test_the_table_has_a_line_for_each_variant_with_intervals(tmp_path: Path) ->
     )
     table = main(str(path), seeds=2)
     assert "short" in table and "no control" in table and "controlled" in table and "±" in table
-    assert [row.variant for row in run(path, [0])] == ["no control", "controlled"]
+    assert [row.variant for row in run(path, [0])] == ["no control", "fair order", "controlled"]
 
 
 def test_the_scenarios_that_come_with_the_lab_can_be_read() -> None:

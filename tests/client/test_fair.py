@@ -1,0 +1,149 @@
+"""Start-time fair queueing: the published bounds, and what must hold whatever comes."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter, defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sojourn import FairOrder
+
+TENANTS = ("a", "b", "c", "d")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from(TENANTS)),
+        st.tuples(st.just("take"), st.none()),
+        st.tuples(st.just("done"), st.floats(0, 100, allow_nan=False)),
+    ),
+    max_size=300,
+)
+
+
+@given(STEPS, st.dictionaries(st.sampled_from(TENANTS), st.floats(0.1, 10)))
+def test_nothing_is_lost_and_a_tenants_own_order_is_kept(
+    steps: list[tuple[str, object]], weights: dict[str, float]
+) -> None:
+    order: FairOrder[int] = FairOrder(weights)
+    waiting: dict[str, list[int]] = defaultdict(list)
+    working: list[str] = []
+    for number, (step, given_) in enumerate(steps):
+        if step == "put":
+            order.put(str(given_), number)
+            waiting[str(given_)].append(number)
+        elif step == "take" and len(order):
+            tenant, item = order.take()
+            assert item == waiting[tenant].pop(0)
+            working.append(tenant)
+        elif step == "done" and working:
+            order.done(working.pop(0), float(given_))  # type: ignore[arg-type]
+        assert len(order) == sum(map(len, waiting.values()))
+        assert all(order.waiting(tenant) == len(items) for tenant, items in waiting.items())
+    while len(order):  # work-conserving: as long as one waits there is one to take
+        tenant, item = order.take()
+        assert item == waiting[tenant].pop(0)
+    assert not any(waiting.values())
+    with pytest.raises(IndexError):
+        order.take()
+
+
+@given(
+    st.lists(st.floats(0.01, 5), min_size=2, max_size=5),
+    st.lists(st.floats(0.2, 5), min_size=5, max_size=5),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=60)
+def test_busy_tenants_get_work_in_proportion_to_their_weights_within_the_published_bound(
+    means: list[float], shares: list[float], seed: int
+) -> None:
+    """Goyal, Vin, Cheng, theorem 1: |W_f/φ_f − W_m/φ_m| ≤ l_f/φ_f + l_m/φ_m over any interval in which both are busy;
+    with costs that are known only afterwards, each message may be charged wrongly by one more."""
+    draw = random.Random(seed)
+    names = [f"t{number}" for number in range(len(means))]
+    weights = dict(zip(names, shares, strict=False))
+    order: FairOrder[int] = FairOrder(weights)
+    for name in names:
+        for number in range(400):
+            order.put(name, number)
+    work, longest = dict.fromkeys(names, 0.0), dict.fromkeys(names, 1.0)  # a first message is charged 1
+    while all(order.waiting(name) for name in names):
+        tenant, _ = order.take()
+        cost = means[names.index(tenant)] * draw.uniform(0.5, 1.5)
+        order.done(tenant, cost)
+        work[tenant] += cost
+        longest[tenant] = max(longest[tenant], cost)
+        for one in names:
+            for other in names:
+                gap = abs(work[one] / weights[one] - work[other] / weights[other])
+                bound = 2 * (longest[one] / weights[one] + longest[other] / weights[other])
+                assert gap <= bound + 1e-6
+
+
+def test_a_quiet_tenants_message_overtakes_a_flood() -> None:
+    order: FairOrder[int] = FairOrder()
+    for number in range(10_000):
+        order.put("flood", number)
+    for _ in range(100):
+        order.take()
+        order.done("flood", 1.0)
+    order.put("quiet", 1)
+    assert order.take()[0] == "quiet"
+
+
+def test_who_slept_has_no_credit_for_it() -> None:
+    order: FairOrder[int] = FairOrder()
+    for number in range(1000):
+        order.put("busy", number)
+    for _ in range(500):
+        order.take()
+        order.done("busy", 1.0)
+    for number in range(1000):
+        order.put("late", number)
+    served = Counter(order.take()[0] for _ in range(100))
+    assert served == {"busy": 50, "late": 50}
+
+
+def test_a_tenant_with_long_messages_gets_as_much_time_and_fewer_messages() -> None:
+    order: FairOrder[int] = FairOrder()
+    for number in range(5000):
+        order.put("long", number)
+        order.put("short", number)
+    seconds: Counter[str] = Counter()
+    for _ in range(2000):
+        tenant, _ = order.take()
+        cost = 10 if tenant == "long" else 1
+        order.done(tenant, cost)
+        seconds[tenant] += cost
+    assert seconds["long"] == pytest.approx(seconds["short"], rel=0.05)
+
+
+def test_memory_does_not_grow_with_the_tenants_that_ever_came() -> None:
+    order: FairOrder[int] = FairOrder()
+    for number in range(20_000):
+        order.put("steady", number)
+        order.put(f"once-{number}", number)
+        for _ in range(2):
+            tenant, _ = order.take()
+            order.done(tenant, 1.0)
+    assert order.tenants < 1000
+    assert len(order._heads) < 5000
+
+
+@pytest.mark.parametrize("weight", [0, -1, math.nan, math.inf])
+def test_a_weight_is_a_number_above_0(weight: float) -> None:
+    with pytest.raises(ValueError, match="must be a number above 0"):
+        FairOrder({"a": weight})
+
+
+@pytest.mark.parametrize("cost", [math.nan, math.inf, -1.0])
+def test_a_cost_that_is_none_changes_nothing(cost: float) -> None:
+    order: FairOrder[int] = FairOrder()
+    order.put("a", 1)
+    order.put("a", 2)
+    order.take()
+    order.done("a", cost)
+    order.done("nobody", 1.0)
+    assert order.take() == ("a", 2)
