@@ -2,8 +2,8 @@
 
 Goyal, Vin, Cheng, "Start-time Fair Queueing: A Scheduling Algorithm for Integrated Services Packet Switching Networks",
 SIGCOMM 1996. A tenant's next message starts at max(virtual time, the tenant's last finish) and finishes its cost ÷
-weight later; the least start is served, and is the virtual time from then on. Whatever one tenant has waiting, another's
-message waits for about one message of each tenant that is busy.
+weight later; the least start is served, and is the virtual time from then on. Whatever one tenant has waiting,
+another's message waits for about one message of each tenant that is busy.
 """
 
 from __future__ import annotations
