@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -41,15 +42,29 @@ CREATE MACRO histogram_quantile(histogram, q) AS (
 
 #: A query that runs longer is a mistake: it would delay every rule behind it.
 DEFAULT_TIMEOUT_SECONDS = 20.0
+#: What DuckDB may hold, in MB (10⁶ bytes).
+DEFAULT_MEMORY_MB = 1000
 
 #: Views whose rows depend on the clock, not on the tables alone: never kept.
 _CLOCKED = frozenset({"limits"})
 
 
 class Reader:
-    """Queries over the lake at ``root``. Safe to share between threads: one query runs at a time."""
+    """Queries over the lake at ``root``. Safe to share between threads: one query runs at a time.
 
-    def __init__(self, root: Path | str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+    Its limits are DuckDB's: a statement can go beyond them inside one function. What strangers wrote is for
+    :class:`lake.worker.worker.Worker`. ``phase`` is told of each query when views are brought up to date for it
+    ("preparing"), and when its own text runs ("running").
+    """
+
+    def __init__(
+        self,
+        root: Path | str,
+        *,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        memory_mb: int = DEFAULT_MEMORY_MB,
+        phase: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.root = Path(root).expanduser().absolute()
         self._timeout = timeout_seconds
         self._lock = threading.Lock()
@@ -57,7 +72,8 @@ class Reader:
         self._loaded: dict[str, int] = {}
         self._kept: dict[str, tuple[int, ...]] = {}
         self._definitions = Definitions.load(self.root)
-        self._connection = _connect()
+        self._connection = connect(memory_mb)
+        self._phase = phase
         self._served: Served | None = None  # made when first asked for: most commands never ask
         self._given: dict[str, int] = {}
 
@@ -94,7 +110,9 @@ class Reader:
             timer = threading.Timer(self._timeout, self._connection.interrupt)
             timer.start()
             try:
+                self._phase("preparing")
                 self._bring_up_to_date(tables_of(statement))
+                self._phase("running")
                 return self._connection.sql(text).to_arrow_table()
             except duckdb.InterruptException as error:
                 raise UserError(
@@ -170,12 +188,14 @@ def to_duckdb(sql: str) -> str:
     return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
 
 
-def _connect() -> duckdb.DuckDBPyConnection:
+def connect(memory_mb: int) -> duckdb.DuckDBPyConnection:
+    """An empty DuckDB that reaches nothing outside, with the functions that views and rules may use."""
     connection = duckdb.connect(
         config={
             "enable_external_access": "false",
             "threads": "1",  # questions are small: a second thread costs more than it brings
-            "memory_limit": "1GB",
+            "memory_limit": f"{memory_mb}MB",
+            "temp_directory": "",  # nothing is written beside the lake
             "python_enable_replacements": "false",
         }
     )

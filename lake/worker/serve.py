@@ -1,0 +1,105 @@
+"""What the worker process does: it takes tables, and answers statements, one after the other."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from lake.errors import SojournError, UserError, first_line
+from lake.reader import Reader, connect
+from lake.worker.limits import limit, limit_cpu
+from lake.worker.wire import Closed, Late, Wire
+
+_OUT_OF_MEMORY = (MemoryError, duckdb.OutOfMemoryException)
+#: From its parent, a worker takes what it is given.
+_MOST = 1 << 40
+
+
+def serve(reads: int, writes: int) -> None:
+    """Say that we are ready, be told the lake and the limits, then answer until the parent is gone, or asks no more."""
+    wire = Wire(reads, writes, most=_MOST)
+    wire.send({"ready": True})
+    try:
+        hello, _ = wire.receive()
+        session = _Session(wire, hello)
+        limit(hello["memory_mb"])
+        idle = hello["idle_seconds"]
+        while True:
+            session.take(*wire.receive(deadline=None if idle is None else time.monotonic() + idle))
+    except (Closed, Late):
+        return
+
+
+class _Session:
+    """A reader over the lake, made when it is first asked; and a database of what was put."""
+
+    def __init__(self, wire: Wire, hello: dict[str, Any]) -> None:
+        self._wire = wire
+        self._root: str | None = hello["root"]
+        self._timeout: float = hello["timeout_seconds"]
+        self._database_mb = max(64, hello["memory_mb"] // 2)
+        self._reader: Reader | None = None
+        self._held: duckdb.DuckDBPyConnection | None = None
+
+    def take(self, request: dict[str, Any], table: pa.Table | None) -> None:
+        """Do what ``request`` says and, unless it puts a table, answer."""
+        if request["do"] == "put":
+            self._database.register(request["name"], table)
+            return
+        limit_cpu(self._timeout)
+        try:
+            header, rows = self._answer(request)
+        except Exception as error:
+            header, rows = _told(error), None
+        self._wire.send(header, rows)
+
+    def _answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | None]:
+        match request["do"]:
+            case "query":
+                return {}, self._lake.query(request["sql"])
+            case "held":
+                return {}, self._database.sql(request["sql"]).to_arrow_table()
+            case "token":
+                return {"token": self._lake.token(*request["tables"])}, None
+        raise SojournError(f"a worker cannot {request['do']}")
+
+    @property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        self._held = self._held or connect(self._database_mb)
+        return self._held
+
+    @property
+    def _lake(self) -> Reader:
+        if self._root is None:
+            raise SojournError("this worker has no lake")
+        if self._reader is None:
+            self._reader = Reader(
+                Path(self._root),
+                timeout_seconds=self._timeout,
+                memory_mb=self._database_mb,
+                phase=self._tell,
+            )
+        return self._reader
+
+    def _tell(self, phase: str) -> None:
+        if phase == "preparing":
+            limit_cpu(float(sys.maxsize >> 32))
+        else:
+            limit_cpu(self._timeout)
+        self._wire.send({"phase": phase})
+
+
+def _told(error: Exception) -> dict[str, str]:
+    """``error`` as it goes to the parent."""
+    if isinstance(error, _OUT_OF_MEMORY) or isinstance(error.__cause__, _OUT_OF_MEMORY):
+        return {"error": "memory", "what": first_line(error)}
+    if isinstance(error, UserError):
+        return {"error": "user", "what": error.what, "mend": error.mend}
+    if isinstance(error, SojournError):
+        return {"error": "fault", "what": str(error)}
+    return {"error": "user", "what": f"the query failed: {first_line(error)}", "mend": "correct the SQL"}

@@ -1,0 +1,329 @@
+"""SQL in a worker: limits hold wherever a statement spends time and memory, and a death is one statement's alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lake.errors import SojournError, UserError
+from lake.reader import Reader
+from lake.store import Lake
+from lake.tables import PARTIALS
+from lake.worker.process import SPARES, Process
+from lake.worker.wire import Closed, Late, Wire, WireError
+from lake.worker.worker import Overrun, Worker
+from tests.lake.test_reader import append, enqueued
+from tests.support.waiting import wait_until
+
+#: Endless for any machine, interruptible by nobody: one call of a scalar function for each row.
+LONG = "SELECT SUM(length(repeat(CAST(a.n AS STRING), 100000000))) AS value FROM numbers a, numbers b"
+LARGE = "SELECT size(sequence(1, 60000000)) AS value"
+NUMBERS = pa.table({"n": list(range(1000))})
+#: What no innocent statement reaches, however busy the machine.
+AMPLE = 120.0
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake for all tests here: a process takes a second to start."""
+    return tmp_path_factory.mktemp("lake")
+
+
+@pytest.fixture(scope="module")
+def worker(root: Path) -> Iterator[Worker]:
+    with Worker(root, timeout_seconds=AMPLE, memory_mb=400) as made:
+        made.put("numbers", NUMBERS)
+        yield made
+
+
+def one(table: pa.Table) -> object:
+    return table.column(0)[0].as_py()
+
+
+def test_it_answers_as_the_reader_does_and_sees_commits(worker: Worker, root: Path) -> None:
+    query = "SELECT queue, tenant, backlog, as_of FROM tenant_backlog_now"
+    append(Lake(root), enqueued(0, 3), enqueued(1, 2, "umbrella"))
+    assert worker.query(query).sort_by("tenant").equals(Reader(root).query(query).sort_by("tenant"))
+    before = worker.token("partials")
+    append(Lake(root), enqueued(2, 4))
+    assert worker.token("partials") != before
+    assert one(worker.query("SELECT SUM(backlog) AS backlog FROM tenant_backlog_now")) == 9
+
+
+def test_the_errors_of_a_statement_are_the_readers_and_cost_no_process(worker: Worker, root: Path) -> None:
+    assert worker.query("SELECT 1 AS n").num_rows == 1
+    pid = worker.pid
+    for wrong in ("SELECT nothing FROM partials", "DROP TABLE partials", "SELECT * FROM partials_"):
+        with pytest.raises(UserError) as ours:
+            worker.query(wrong)
+        with pytest.raises(UserError) as theirs:
+            Reader(root).query(wrong)
+        assert (ours.value.what, ours.value.mend) == (theirs.value.what, theirs.value.mend)
+    assert worker.pid == pid
+
+
+@pytest.mark.parametrize("sql", [LARGE, "SELECT length(repeat('x', 1000000000)) AS value"])
+def test_memory_taken_inside_a_function_is_limited_and_the_next_statement_runs(worker: Worker, sql: str) -> None:
+    with pytest.raises(Overrun, match="more than 400 MB"):
+        worker.query(sql)
+    assert one(worker.query("SELECT 1 AS n")) == 1
+
+
+def test_time_spent_inside_a_function_is_limited_and_what_was_put_is_there_again() -> None:
+    with Worker(None, timeout_seconds=1) as worker:
+        worker.put("numbers", NUMBERS)
+        # A machine may be too busy to answer an innocent statement within a second: only the bomb has to fail.
+        with pytest.raises(Overrun, match="longer than 1 s"):
+            worker.query_held(LONG, {"numbers"})
+        assert one(_until_answered(worker)) == 1000
+
+
+def _until_answered(worker: Worker) -> pa.Table:
+    def ask() -> pa.Table | None:
+        with contextlib.suppress(Overrun):
+            return worker.query_held("SELECT COUNT(*) AS n FROM numbers", {"numbers"})
+        return None
+
+    return wait_until(ask, "an answer", seconds=AMPLE)
+
+
+def test_killed_between_statements_it_is_replaced_and_nobody_notices(worker: Worker) -> None:
+    assert one(worker.query_held("SELECT COUNT(*) AS n FROM numbers", {"numbers"})) == 1000
+    killed = worker.pid
+    _kill(killed)
+    assert one(worker.query_held("SELECT SUM(n) AS n FROM numbers", {"numbers"})) == 499500
+    assert worker.pid != killed
+
+
+def test_killed_in_the_middle_of_a_statement_it_is_asked_again_once(worker: Worker) -> None:
+    worker.query_held("SELECT COUNT(*) AS n FROM numbers", {"numbers"})
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(worker.query_held, LONG.replace("100000000", "10"), {"numbers"})
+        first = worker.pid
+        assert first is not None
+        wait_until(lambda: _is_busy(first) or running.done(), "the statement runs")
+        _kill(first)
+        assert running.result(AMPLE).num_rows == 1
+        endless = pool.submit(worker.query_held, LONG, {"numbers"})
+
+        def killed_whenever_it_runs() -> bool:
+            pid = worker.pid
+            if pid is not None and _is_busy(pid):
+                _kill(pid)
+            return endless.done()
+
+        wait_until(killed_whenever_it_runs, "the statement's end", seconds=AMPLE)
+        with pytest.raises(Overrun, match="signal 9"):
+            endless.result(AMPLE)
+    assert one(worker.query_held("SELECT COUNT(*) AS n FROM numbers", {"numbers"})) == 1000
+
+
+def _state(pid: int) -> str:
+    """As ps tells it: R runs, S waits, Z has ended; X where there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
+
+
+def _kill(pid: int | None) -> None:
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _is_busy(pid: int) -> bool:
+    return _state(pid) == "R"
+
+
+def test_cancelled_from_another_thread_a_statement_ends(worker: Worker) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        endless = pool.submit(worker.query_held, LONG, {"numbers"})
+
+        def ended() -> bool:
+            worker.cancel()
+            return endless.done()
+
+        wait_until(ended, "the statement's end", seconds=AMPLE)
+        with pytest.raises(UserError, match="cancelled"):
+            endless.result(0)
+
+
+def test_closed_in_the_middle_of_a_statement_both_end(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, timeout_seconds=AMPLE)
+    worker.put("numbers", NUMBERS)
+    with ThreadPoolExecutor(1) as pool:
+        endless = pool.submit(worker.query_held, LONG, {"numbers"})
+        wait_until(lambda: worker.pid, "a process", seconds=AMPLE)
+        worker.close()
+        with pytest.raises(SojournError):
+            endless.result(AMPLE)
+    with pytest.raises(SojournError, match="closed"):
+        worker.query("SELECT 1 AS n")
+
+
+def test_many_threads_share_one_worker_while_it_is_killed_again_and_again(worker: Worker) -> None:
+    over, answered = threading.Event(), threading.Semaphore(0)
+
+    def ask(thread: int) -> list[object]:
+        answers = []
+        for _ in range(20):
+            answers.append(one(worker.query_held(f"SELECT SUM(n) + {thread} AS n FROM numbers", {"numbers"})))
+            answered.release()
+        return answers
+
+    def kill() -> None:
+        count = 0
+        while not over.is_set():
+            count += answered.acquire(timeout=0.2)
+            if count == 20:  # a statement survives one death, not two: each process may answer some
+                count = 0
+                _kill(worker.pid)
+
+    with ThreadPoolExecutor(5) as pool:
+        killing = pool.submit(kill)
+        try:
+            answers = list(pool.map(ask, range(4)))
+        finally:
+            over.set()
+        killing.result()
+    assert answers == [[499500 + thread] * 20 for thread in range(4)]
+
+
+def test_it_sees_nothing_of_its_parents_environment_writes_no_file_and_makes_no_core() -> None:
+    with Worker(None, timeout_seconds=AMPLE) as worker:
+        worker.query_held("SELECT 1 AS n", ())
+        proc = Path(f"/proc/{worker.pid}")
+        names = {line.split("=")[0] for line in (proc / "environ").read_text().split("\0") if line}
+        limits = (proc / "limits").read_text()
+    assert names <= {"PYTHONPATH", "LC_ALL", "LD_LIBRARY_PATH"} | {name for name in names if name.endswith("_THREADS")}
+    for limit in ("Max file size", "Max core file size"):
+        assert next(line for line in limits.splitlines() if line.startswith(limit)).split()[-3] == "0"
+
+
+def test_an_idle_one_ends_by_itself_and_another_answers() -> None:
+    with Worker(None, timeout_seconds=AMPLE, idle_seconds=1) as worker:
+        assert one(worker.query_held("SELECT 1 AS n", ())) == 1
+        pid = worker.pid
+        wait_until(lambda: _state(pid or 0) in "ZX", "its end", seconds=AMPLE)
+        assert one(worker.query_held("SELECT 2 AS n", ())) == 2
+
+
+def test_when_its_parent_is_killed_it_ends_whatever_it_does(tmp_path: Path) -> None:
+    code = f"""
+import threading, time
+from tests.lake.test_worker import LONG, NUMBERS
+from lake.worker.process import SPARES
+from lake.worker.worker import Worker
+worker = Worker(None)
+worker.put("numbers", NUMBERS)
+worker.query_held("SELECT 1 AS n", ())
+SPARES.refill()
+print(worker.pid, SPARES._spare.pid, flush=True)
+worker.query_held({LONG!r}, {{"numbers"}})
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    family = [int(pid) for pid in parent.stdout.readline().split()]
+    wait_until(lambda: _is_busy(family[0]), "the statement runs", seconds=AMPLE)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for pid in family:
+        wait_until(lambda pid=pid: _state(pid) in "ZX", "the end of a worker", seconds=AMPLE)  # type: ignore[misc]
+
+
+def test_a_spare_is_ready_for_the_next_and_the_dead_are_not_taken() -> None:
+    SPARES.refill()
+    first = SPARES.take()
+    SPARES.refill()
+    second = SPARES.take()
+    assert first.pid != second.pid
+    first.kill()
+    assert not first.alive
+    second.kill()
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Wire, int, int]]:
+    """A wire, and what its other side reads and writes."""
+    there, back = os.pipe(), os.pipe()
+    yield Wire(back[0], there[1], most=1 << 20), there[0], back[1]
+    for descriptor in (*there, *back):
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\0" * 11 + b"\0",
+        b"\xff" * 12,
+        b"\0\0\0\x02\0\0\0\0\0\0\0\0[]",
+        b"\0\0\0\x02\0\0\0\0\0\0\0\x08{}ARROW???",
+        b"\0\0\x80\0\0\0\0\0\0\0\0\0" + b"[" * 0x8000,
+        b"\0\0\0\x02\x7f\0\0\0\0\0\0\0{}",
+    ],
+    ids=["empty", "huge", "no object", "no arrow", "deep", "huge body"],
+)
+def test_garbage_is_refused(ends: tuple[Wire, int, int], garbage: bytes) -> None:
+    wire, _, writes = ends
+    os.write(writes, garbage)
+    with pytest.raises(WireError):
+        wire.receive(deadline=time.monotonic() + 10)
+
+
+def test_half_a_frame_is_late_and_then_closed(ends: tuple[Wire, int, int]) -> None:
+    wire, _, writes = ends
+    os.write(writes, b"\0\0")
+    with pytest.raises(Late):
+        wire.receive(deadline=time.monotonic())
+    os.close(writes)
+    with pytest.raises(Closed):
+        wire.receive()
+
+
+def test_a_frame_that_nobody_takes_is_late(ends: tuple[Wire, int, int]) -> None:
+    with pytest.raises(Late):
+        ends[0].send({}, pa.table({"a": list(range(100_000))}), deadline=time.monotonic() + 0.1)
+
+
+def test_tables_of_every_type_of_the_lake_go_through_unchanged(ends: tuple[Wire, int, int]) -> None:
+    wire, reads, writes = ends
+    other = Wire(reads, writes, most=1 << 30)
+    row = enqueued(0, 1)
+    table = pa.Table.from_pylist([row] * 5000, schema=PARTIALS.schema)
+    table = pa.concat_tables([table, table.slice(17, 100), table.slice(0, 0)])
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(wire.send, {"do": "put"}, table)
+        header, received = other.receive(deadline=time.monotonic() + AMPLE)
+        sent.result()
+    assert header == {"do": "put"}
+    assert received is not None
+    assert received.equals(table)
+
+
+def test_a_process_that_says_nonsense_is_the_statements_error_and_is_replaced(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert one(worker.query("SELECT 1 AS n")) == 1
+
+    def nonsense(self: Process, seconds: float) -> object:
+        raise WireError("a frame is larger than allowed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Process, "receive", nonsense)
+        with pytest.raises(Overrun):
+            worker.query("SELECT 1 AS n")
+    assert one(worker.query("SELECT 2 AS n")) == 2
