@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -88,6 +90,11 @@ class NetworkBroker(Broker):
         """Where ``url`` points."""
         parts = urlsplit(self.url)
         return [(parts.hostname or "", parts.port or self.default_port)]
+
+
+def matching(name: str, patterns: Iterable[str]) -> bool:
+    """Whether ``name`` is, or matches, one of the shell ``patterns`` (``*``, ``?``, ``[...]``)."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def each_once(names: list[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from collectors.broker import matching
 from collectors.nats.attach import INNER
 from collectors.nats.client import NO_STREAM, ApiError, Client
 from collectors.nats.exchange import Exchange
@@ -108,7 +109,8 @@ class NatsSource:
         name = _name(stream)
         settings = self._of(name)
         heads = {one: self._heads.of(stream, info) for one, info in consumers.items()}
-        found = samples(settings, stream, consumers, heads, named=name in self._named)
+        backlog = matching(name, self._broker.backlogs)
+        found = samples(settings, stream, consumers, heads, named=name in self._named, backlog=backlog)
         return found + subject_samples(settings, stream) if settings.subjects else found
 
     def _of(self, name: str) -> StreamSettings:

@@ -28,6 +28,8 @@ _UNTOLD = {
 #: Told of consumers alone.
 _OF_A_CONSUMER = ("delivered_total", "in_flight_limit", "visibility_timeout_seconds", "retention_margin")
 _NO_CONSUMER = "the stream has no durable consumer"
+_LOG = "no consumer reads it: a log, in which nothing waits for anybody"
+_READ_AS_A_LOG = "read by consumers that are not durable, or acknowledge nothing: a log, in which nothing waits"
 _OTHERS = "the stream's consumers are not durable, or acknowledge nothing: they are no subscribers"
 _OF_A_SUBJECT = "told for the stream and its consumers, not for each subject"
 
@@ -54,24 +56,33 @@ def samples(
     heads: Mapping[str, Head | None],
     *,
     named: bool = False,
+    backlog: bool = False,
 ) -> list[Sample]:
     """Samples from the server's answers, one for each subscriber.
 
-    ``heads``: each consumer's oldest unacknowledged message; ``named``: whether an only consumer has its name.
+    ``heads``: each consumer's oldest unacknowledged message; ``named``: whether an only consumer has its name;
+    ``backlog``: whether its messages wait also where nobody subscribes to a stream that keeps them to its limits.
     """
     state = stream["state"]
     facts = StreamFacts(stream["config"], stream["created"], state["first_seq"], state["last_seq"])
     subscribed = subscriptions(facts, consumers, named=named)
     if not subscribed:
-        return [_whole(settings, stream, consumers)]
+        waits = backlog or settings.dead_letter_for is not None or facts.config.get("retention") != "limits"
+        return [_whole(settings, stream, consumers, waits)]
     return [
         _subscriber(settings, stream, consumers[name], subscription.subscriber, heads.get(name))
         for name, subscription in subscribed.items()
     ]
 
 
-def _whole(settings: StreamSettings, stream: Mapping[str, Any], others: Mapping[str, dict[str, Any]]) -> Sample:
-    """A stream that no subscriber consumes; ``others``: consumers that are not durable, or acknowledge nothing."""
+def _whole(
+    settings: StreamSettings, stream: Mapping[str, Any], others: Mapping[str, dict[str, Any]], waits: bool
+) -> Sample:
+    """A stream that no subscriber consumes; ``others``: consumers that are not durable, or acknowledge nothing.
+
+    Where retention is by work queue or by interest, what is stored waits for somebody by definition; a stream that is
+    kept to its limits without a subscriber is a log, unless ``waits`` says otherwise.
+    """
     missing = [(name, _NO_CONSUMER) for name in _OF_A_CONSUMER]
     if others:
         missing.append(("consumers", _OTHERS))
@@ -79,11 +90,14 @@ def _whole(settings: StreamSettings, stream: Mapping[str, Any], others: Mapping[
     if held:
         missing.append(("in_flight", _OTHERS))
     state, sampled_at = stream["state"], microseconds(stream["ts"])
-    age = max(0.0, (sampled_at - microseconds(state["first_ts"])) / 1e6) if state["messages"] else 0.0
+    age: float | None = max(0.0, (sampled_at - microseconds(state["first_ts"])) / 1e6) if state["messages"] else 0.0
+    if not waits:
+        age, why = None, _READ_AS_A_LOG if others else _LOG
+        missing += [("depth", why), ("oldest_age_seconds", why)]
     return Sample(
         settings.queue_name,
         sampled_at,
-        depth=state["messages"],
+        depth=state["messages"] if waits else None,
         in_flight=None if held else 0,
         oldest_age_seconds=age,
         consumers=None if others else 0,

@@ -71,6 +71,9 @@ class NatsBroker(NetworkBroker):
     streams: tuple[Annotated[StreamSettings, BeforeValidator(named)], ...] = Field(
         default=(), description="what to sample and tap; empty: sample every stream, tap none"
     )
+    backlogs: tuple[str, ...] = Field(
+        default=(), description="patterns (*, ?) of streams whose messages wait though no consumer reads them: not logs"
+    )
     tap: TapSettings = TapSettings()
 
     @field_validator("streams")

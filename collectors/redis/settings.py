@@ -50,6 +50,9 @@ class StreamLayout(Settings):
     pending_window: int = Field(
         default=100, ge=1, le=10_000, description="pending entries of a group, the oldest, whose deliveries are read"
     )
+    backlogs: tuple[str, ...] = Field(
+        default=(), description="patterns (*, ?) of keys whose entries wait though no group reads them: not a log"
+    )
 
 
 class CeleryLayout(Settings):

@@ -1,4 +1,4 @@
-"""Streams: each consumer group is a subscriber.
+"""Streams: each consumer group is a subscriber; a stream that no group reads is a log, and nothing waits in it.
 
 The oldest unprocessed message is not the head of the stream: it is the older of the oldest pending entry and the first
 entry after the group's last delivered id. Lag is Redis' own (7.0 and later), null where it cannot know it.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from collectors.broker import matching
 from collectors.redis.layouts.base import UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
 from collectors.redis.resp import Answer, Command, Refusal, checked
 from collectors.redis.scan import Search
@@ -22,6 +23,7 @@ _NO_GROUP = {
     "delivered_total": "the stream has no consumer group",
     "redelivered_total": "the stream has no consumer group",
 }
+_LOG = "no consumer group reads it: a log, in which nothing waits for anybody"
 _NO_LAG = "Redis cannot tell the lag: entries were deleted, or the group was set to an id within the stream"
 _OLD_SERVER = "told by Redis 7.0 and later"
 _OWN_IDS = "the entries' ids are the producer's own, and not times"
@@ -76,13 +78,12 @@ class Streams:
     def queues(self) -> Iterable[tuple[str, Read]]:
         """One queue a stream."""
         return [
-            (text(key), partial(read, key, self._settings.pending_window, self._tallies.setdefault(key, {})))
-            for key in self._keys
+            (text(key), partial(read, key, self._settings, self._tallies.setdefault(key, {}))) for key in self._keys
         ]
 
 
-def read(key: bytes, window: int, tallies: dict[bytes, Tally], now: int) -> Reading:
-    """One stream: a sample for each of its groups, or one of the whole where it has none."""
+def read(key: bytes, settings: StreamLayout, tallies: dict[bytes, Tally], now: int) -> Reading:
+    """One stream: a sample for each of its groups, or one of the whole where no group reads it."""
     stream_answer, groups_answer = yield [("XINFO", "STREAM", key), ("XINFO", "GROUPS", key)]
     if _is_gone(stream_answer) or _is_gone(groups_answer):
         tallies.clear()
@@ -96,9 +97,13 @@ def read(key: bytes, window: int, tallies: dict[bytes, Tally], now: int) -> Read
     if common["published_total"] is None:
         missing["published_total"] = _OLD_SERVER
     if not groups:
+        missing |= _NO_GROUP
+        if not matching(text(key), settings.backlogs):
+            missing |= {"depth": _LOG, "oldest_age_seconds": _LOG}
+            return [Sample(**common, in_flight=0, consumers=0, unavailable=missing)]
         head = stream["first-entry"]
         oldest, why = _age(now, [head[0]] if head else [])
-        missing |= _NO_GROUP | ({"oldest_age_seconds": why} if why else {})
+        missing |= {"oldest_age_seconds": why} if why else {}
         whole = {"depth": stream["length"], "in_flight": 0, "consumers": 0, "oldest_age_seconds": oldest}
         return [Sample(**common, **whole, unavailable=missing)]
     for name in tallies.keys() - {group["name"] for group in groups}:
@@ -107,7 +112,7 @@ def read(key: bytes, window: int, tallies: dict[bytes, Tally], now: int) -> Read
     for group in groups:
         commands.append(("XRANGE", key, b"(" + group["last-delivered-id"], "+", "COUNT", 1))
         if group["pending"]:
-            commands.append(("XPENDING", key, group["name"], "-", "+", window))
+            commands.append(("XPENDING", key, group["name"], "-", "+", settings.pending_window))
     answers = iter((yield commands) if commands else [])
     samples = []
     for group in groups:

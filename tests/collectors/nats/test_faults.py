@@ -196,6 +196,22 @@ async def test_subjects_are_counted_where_it_is_asked_for(nats_server: NatsServe
     assert found == {"COUNTED": 7, "COUNTED/counted.0": 3, "COUNTED/counted.1": 2, "COUNTED/*": 2}
 
 
+async def test_a_log_has_no_depth_a_work_queue_without_a_consumer_does(
+    nats_server: NatsServer, connection: Any
+) -> None:
+    for name, retention in (("AUDIT", "limits"), ("INBOX", "limits"), ("JOBS", "workqueue")):
+        await make_stream(connection, name, retention=retention)
+        await publish(connection.jetstream(), 3, subject=name.lower())
+    reading = NatsSource(NatsBroker.model_validate({"url": nats_server.url, "backlogs": ["IN*"]}))
+    await reading.open()
+    found = by_name(await reading.read())
+    await reading.close()
+    assert {queue: sample.depth for (queue, _), sample in found.items()} == {"AUDIT": None, "INBOX": 3, "JOBS": 3}
+    log = found["AUDIT", None]
+    assert (log.oldest_age_seconds, log.consumers, log.published_total) == (None, 0, 3)
+    assert "no consumer reads it: a log" in log.unavailable["depth"]
+
+
 async def test_an_attempt_that_gets_no_answer_leaves_no_socket_open() -> None:
     closed = asyncio.Event()
 

@@ -63,15 +63,14 @@ EXPECTED: dict[str, list[dict[str, Any]]] = {
     "IDLE": [
         {
             "subscriber": None,
-            "depth": 4,
             "in_flight": 0,
-            "oldest_age_seconds": 0.303799,  # ts …22.084056 − first_ts …21.780257
             "consumers": 0,
             "published_total": 4,
             "staleness_seconds": 0.0,
             "queue_type": "limits",
             "missing": _NEVER
-            | {"delivered_total", "in_flight_limit", "visibility_timeout_seconds", "retention_margin"},
+            | {"delivered_total", "in_flight_limit", "visibility_timeout_seconds", "retention_margin"}
+            | {"depth", "oldest_age_seconds"},
         }
     ],
 }
@@ -130,6 +129,28 @@ def test_the_fullest_subjects_are_told_apart_and_the_others_together() -> None:
         ("orders.2", 3),
         ("orders.0", 2),
     ]
+
+
+@pytest.mark.parametrize(
+    ("retention", "chosen", "backlog", "depth"),
+    [
+        ("limits", {}, False, None),
+        ("limits", {}, True, 4),
+        ("limits", {"dead_letter_for": "orders"}, False, 4),
+        ("workqueue", {}, False, 4),
+        ("interest", {}, False, 4),
+    ],
+)
+def test_a_stream_without_a_subscriber_is_a_backlog_only_where_somebody_is_meant_to_come(
+    retention: str, chosen: dict[str, Any], backlog: bool, depth: int | None
+) -> None:
+    idle = RECORDED["IDLE"]["stream"]
+    idle = idle | {"config": idle["config"] | {"retention": retention}}
+    (sample,) = samples(StreamSettings(name="IDLE", **chosen), idle, {}, {}, backlog=backlog)
+    assert sample.depth == depth
+    # ts …22.084056 − first_ts …21.780257
+    assert sample.oldest_age_seconds == (None if depth is None else pytest.approx(0.303799))
+    assert all("a log" in sample.unavailable[name] for name in ("depth", "oldest_age_seconds") if depth is None)
 
 
 # --- heads
@@ -192,7 +213,7 @@ def test_a_consumer_of_some_subjects_has_the_oldest_of_those() -> None:
 def test_consumers_that_are_no_subscribers_are_not_told_as_none(policy: str, in_flight: int | None) -> None:
     idle = RECORDED["IDLE"]["stream"]
     (sample,) = samples(StreamSettings(name="IDLE"), idle, {"x": {"config": {"ack_policy": policy}}}, {})
-    assert (sample.depth, sample.in_flight, sample.consumers) == (4, in_flight, None)
+    assert (sample.depth, sample.in_flight, sample.consumers) == (None, in_flight, None)
     assert {name for name in METRIC_NAMES if getattr(sample, name) is None} - {"dead_letter_for"} == set(
         sample.unavailable
     )

@@ -184,13 +184,25 @@ async def test_redeliveries_of_a_group_are_counted_up(redis_server: RedisServer)
     assert totals == [0, 4, 4, 0]
 
 
-def test_a_stream_without_a_group_is_told_as_a_whole_and_rqs_results_are_no_queues(redis_server: RedisServer) -> None:
+def test_a_stream_that_no_group_reads_is_a_log_without_a_depth_and_rqs_results_are_no_queues(
+    redis_server: RedisServer,
+) -> None:
     with redis_server.client() as client:
-        client.xadd("events", {"a": 1})
+        for name in ("bull:mail:events", "inbox:mail"):
+            client.xadd(name, {"a": 1}, id="1600000000000-0")
         client.xadd("rq:results:1", {"a": 1})
-    found = read(redis_server, streams={})
-    assert set(found) == {("events", None)}
-    assert counts(found["events", None]) == (1, 0, 0)
+        found = read(redis_server, streams={})
+        assert set(found) == {("bull:mail:events", None), ("inbox:mail", None)}
+        log = found["bull:mail:events", None]
+        assert (log.depth, log.oldest_age_seconds, log.consumers, log.published_total) == (None, None, 0, 1)
+        assert "no consumer group reads it" in log.unavailable["depth"]
+        assert "no consumer group reads it" in log.unavailable["oldest_age_seconds"]
+        known_better = read(redis_server, streams={"backlogs": ["inbox:*"]})
+        assert known_better["bull:mail:events", None].depth is None
+        waiting = known_better["inbox:mail", None]
+        assert counts(waiting) == (1, 0, 0) and (waiting.oldest_age_seconds or 0) > 1e6
+        client.xgroup_create("bull:mail:events", "late", id="0")
+    assert counts(read(redis_server, streams={})["bull:mail:events", "late"]) == (1, 0, 0)
 
 
 def test_real_celery_tells_waiting_at_work_and_held_back_apart(redis_server: RedisServer) -> None:
