@@ -1,65 +1,78 @@
 """What a client of Spark Connect may ask: plans that only read, over the lake's tables and views by their names.
 
-Whatever is not known to be harmless is refused: so is a kind of plan that a later Spark adds, until it is named here.
-SQL inside a plan is parsed, and what was parsed stands in its place: what was checked is what runs.
+Whatever is not known to be harmless is refused: each field of each message (:mod:`spark_analytics.connect.fields`),
+each function, each name. What was understood stands in the place of what was sent: tables by their canonical names, SQL
+as it was parsed, messages as they were read. So what was checked is what runs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, TypeVar
 
 import zstandard
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
-from pyspark.sql.connect.proto import base_pb2, catalog_pb2, commands_pb2, expressions_pb2, relations_pb2
+from google.protobuf.unknown_fields import UnknownFieldSet
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
 from lake.errors import UserError, first_line
-from lake.select import canonical, check_expression, is_allowed_function
+from lake.select import canonical, check_expression
+from lake.sql.functions import judgement
+from spark_analytics.connect.fields import ALLOWED_FIELDS
+from spark_analytics.connect.schemas import check_metadata, checked_schema
+from spark_analytics.connect.settings import check_settings
 
-#: A larger plan, of which most would be data of the client's own, is refused.
+#: A larger request, of which most would be data of the client's own, is refused.
 MOST_BYTES = 64 * 1024 * 1024
+#: Messages inside one another. Python's protobuf itself reads a hundred.
+_MOST_NESTED = 120
+_MOST_PARTITIONS = 1000
 
-_READS = {
-    *("read", "project", "filter", "join", "set_op", "sort", "limit", "aggregate", "sql", "local_relation", "sample"),
-    *("offset", "deduplicate", "range", "subquery_alias", "repartition", "to_df", "with_columns_renamed"),
-    *("show_string", "drop", "tail", "with_columns", "hint", "unpivot", "to_schema", "repartition_by_expression"),
-    *("collect_metrics", "html_string", "as_of_join", "with_relations", "transpose", "lateral_join", "fill_na"),
-    *("drop_na", "replace", "summary", "crosstab", "describe", "cov", "corr", "approx_quantile", "freq_items"),
-    *("sample_by", "catalog", "cached_local_relation", "chunked_cached_local_relation"),
+#: Texts are bounded by this many characters, but for those below; 0 for no bound but the request's.
+_MOST_CHARACTERS = 4096
+_LONGER = {
+    "spark.connect.SQL.query": 64 * 1024,
+    "spark.connect.SqlCommand.sql": 64 * 1024,
+    "spark.connect.Expression.ExpressionString.expression": 64 * 1024,
+    "spark.connect.LocalRelation.schema": 64 * 1024,
+    "spark.connect.AnalyzePlanRequest.DDLParse.ddl_string": 64 * 1024,
+    "spark.connect.AnalyzePlanRequest.JsonToDDL.json_string": 64 * 1024,
+    "spark.connect.DataType.Unparsed.data_type_string": 64 * 1024,
+    "spark.connect.Expression.Literal.string": 0,
+    "spark.connect.Strings.values": 0,
 }
-_EXPRESSIONS = {
-    *("literal", "unresolved_attribute", "unresolved_function", "expression_string", "unresolved_star", "alias"),
-    *("cast", "unresolved_regex", "sort_order", "lambda_function", "window", "unresolved_extract_value"),
-    *("update_fields", "unresolved_named_lambda_variable", "call_function", "named_argument_expression"),
-    "subquery_expression",
+_MOST_TAGS = 64
+_MOST_TAG_CHARACTERS = 256
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+_IDS = {
+    *("session_id", "new_session_id", "client_observed_server_side_session_id"),
+    *("operation_id", "operation_ids", "last_response_id", "response_id"),
 }
-_CATALOG = {
-    *("current_database", "list_databases", "list_tables", "list_functions", "list_columns", "get_database"),
-    *("get_table", "get_function", "database_exists", "table_exists", "function_exists", "current_catalog"),
-    *("list_catalogs", "list_views", "is_cached"),
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
+_PATTERN = re.compile(r"[\w*|. -]{0,128}", re.ASCII)
+_HINTS = {
+    *("broadcast", "broadcastjoin", "mapjoin", "merge", "mergejoin", "shuffle_merge", "shuffle_hash"),
+    *("shuffle_replicate_nl", "coalesce", "repartition", "repartition_by_range", "rebalance"),
 }
-_ANALYSES = {
-    *("schema", "explain", "tree_string", "is_local", "is_streaming", "spark_version", "ddl_parse", "json_to_ddl"),
-    *("same_semantics", "semantic_hash", "get_storage_level"),
-}
-_CONFIG_READS = {"get", "get_with_default", "get_option", "get_all", "is_modifiable"}
-#: Settings that a client may change for itself.
-_SETTINGS = re.compile(r"spark\.sql\.(session\.timeZone|shuffle\.partitions|ansi\.enabled|execution\.arrow\..*)$")
-#: Statements that say what there is.
-_LISTINGS = re.compile(
-    r"\s*(SHOW\s+(TABLES|VIEWS)|(DESC|DESCRIBE)\s+(TABLE\s+)?\w+|SHOW\s+COLUMNS\s+(IN|FROM)\s+\w+)\s*;?\s*", re.I
+#: Statements that say what there is: what they are called, and the name that they ask for.
+_LISTING = re.compile(
+    r"\s*(?:(?P<all>SHOW\s+(?:TABLES|VIEWS))|(?P<one>DESC(?:RIBE)?(?:\s+TABLE)?|SHOW\s+COLUMNS\s+(?:IN|FROM))"
+    r"\s+(?P<name>[A-Za-z_]\w*))\s*;?\s*",
+    re.IGNORECASE | re.ASCII,
 )
-
 #: Rows of a client's own that are too many for a plan come ahead of it, under the hash of what they are.
-_OWN_ROWS = re.compile(r"cache/[0-9a-f]{64}")
+OWN_ROWS = re.compile(r"cache/([0-9a-f]{64})", re.ASCII)
+#: How Arrow's streams begin.
+ARROW = b"\xff\xff\xff\xff"
 
-_Message = TypeVar("_Message", bound=Message)
+_Request = TypeVar("_Request", bound=Message)
 
 
 class Refused(UserError):
-    """A plan that does more than ask."""
+    """A request that does more than ask."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -67,120 +80,285 @@ class Refused(UserError):
         )
 
 
-def checked_plan(request: base_pb2.ExecutePlanRequest, names: Collection[str]) -> base_pb2.ExecutePlanRequest:
-    """``request``, if it only asks about ``names``, with its SQL as it was understood. Raises UserError otherwise."""
-    return _checked(request, names)
-
-
-def checked_analysis(request: base_pb2.AnalyzePlanRequest, names: Collection[str]) -> base_pb2.AnalyzePlanRequest:
-    """``request``, if it only asks about plans that :func:`checked_plan` lets pass. Raises UserError otherwise."""
-    _require(request.WhichOneof("analyze"), _ANALYSES)
-    return _checked(request, names)
-
-
-def check_config(request: base_pb2.ConfigRequest) -> None:
-    """Raises UserError unless ``request`` reads settings, or changes those that are a client's own affair."""
-    operation = request.operation
-    kind = operation.WhichOneof("op_type")
-    if kind in _CONFIG_READS:
-        return
-    _require(kind, {"set", "unset"})
-    keys = [pair.key for pair in operation.set.pairs] if kind == "set" else list(operation.unset.keys)
-    for key in keys:
-        if not _SETTINGS.match(key):
-            raise Refused(f"changing {key}")
-
-
-def check_artifacts(request: base_pb2.AddArtifactsRequest) -> None:
-    """Raises UserError unless ``request``, one of a stream, brings rows: files, jars and code are not taken."""
-    brought = [artifact.name for artifact in request.batch.artifacts]
-    if request.HasField("begin_chunk"):
-        brought.append(request.begin_chunk.name)
-    for name in brought:
-        if not _OWN_ROWS.fullmatch(name):
-            raise Refused(f"bringing {name}")
-
-
-def _checked(request: _Message, names: Collection[str]) -> _Message:
-    _unpack(request)
-    parts = list(_messages(request))
-    aliases = {part.subquery_alias.alias.lower() for part in parts if isinstance(part, relations_pb2.Relation)}
-    known = {*names, *aliases} - {""}
-    for part in parts:
-        if isinstance(part, base_pb2.Plan):
-            _require(part.WhichOneof("op_type"), {"root", "command"})
-        elif isinstance(part, commands_pb2.Command):
-            _require(part.WhichOneof("command_type"), {"sql_command"})
-            if part.sql_command.sql:  # as clients before Spark 4 sent it
-                part.sql_command.sql = _sql(part.sql_command.sql, known)
-        elif isinstance(part, relations_pb2.Relation):
-            _check_relation(part, known)
-        elif isinstance(part, catalog_pb2.Catalog):
-            _require(part.WhichOneof("cat_type"), _CATALOG)
-        elif isinstance(part, expressions_pb2.Expression):
-            _check_expression(part)
+def read_request(kind: type[_Request], data: bytes) -> _Request:
+    """The request that ``data`` holds. Raises UserError where it is too large, nested too deeply, or damaged."""
+    if len(data) > MOST_BYTES:
+        raise Refused(f"a request of more than {MOST_BYTES >> 20} MiB")
+    try:
+        request: _Request = kind.FromString(data)
+    except DecodeError as error:
+        raise Refused("a request that is damaged, or nested more than a hundred levels deep,") from error
     return request
 
 
-def _check_relation(relation: relations_pb2.Relation, known: Collection[str]) -> None:
-    _require(relation.WhichOneof("rel_type"), _READS)
-    if relation.HasField("sql"):
-        relation.sql.query = _sql(relation.sql.query, known)
-    elif relation.HasField("read"):
-        name = relation.read.named_table.unparsed_identifier
-        if relation.read.is_streaming or name.strip("`").lower() not in known:
-            raise Refused(f"reading {name or 'files'}")
+def checked(request: _Request, names: Collection[str]) -> _Request:
+    """``request``, if it only asks about ``names``, with all of it as it was understood. Raises UserError otherwise."""
+    if not getattr(request, "session_id", "-"):
+        raise Refused("a request outside of a session")
+    try:
+        _unpack(request)
+        _visit(request, names, 0)
+    except RecursionError:
+        raise Refused("so deeply nested a request") from None
+    return request
 
 
-def _check_expression(expression: expressions_pb2.Expression) -> None:
-    kind = expression.WhichOneof("expr_type")
-    if kind is None:
-        return  # an optional part that is not there
-    _require(kind, _EXPRESSIONS)
-    called = expression.unresolved_function.function_name or expression.call_function.function_name
-    if called and not is_allowed_function(called):
-        raise Refused(f"the function {called}")
-    if kind == "expression_string":
-        expression.expression_string.expression = check_expression(expression.expression_string.expression)
+def _visit(message: Message, known: Collection[str], depth: int) -> None:
+    name = message.DESCRIPTOR.full_name
+    allowed = ALLOWED_FIELDS.get(name)
+    if depth > _MOST_NESTED:
+        raise Refused("so deeply nested a request")
+    if allowed is None or len(UnknownFieldSet(message)):
+        raise Refused(f"{_words(name)} with what this version does not know")
+    fields = message.ListFields()
+    for field, value in fields:
+        if field.name not in allowed:
+            raise Refused(_words(field.name))
+        if field.type == FieldDescriptor.TYPE_STRING:
+            _check_texts(field, [value] if isinstance(value, str) else value)
+        elif field.type == FieldDescriptor.TYPE_ENUM:
+            _check_enum(field, [value] if isinstance(value, int) else value)
+    if rule := _RULES.get(name):
+        rule(message, known)
+    for field, value in message.ListFields():
+        if field.type == FieldDescriptor.TYPE_MESSAGE:
+            scope = known
+            if name == "spark.connect.WithRelations" and field.name == "root" and value.HasField("sql"):
+                scope = {*known, *_references(message)}
+            for held in _held(field, value):
+                _visit(held, scope, depth + 1)
+
+
+def _held(field: FieldDescriptor, value: Any) -> Iterator[Message]:
+    if field.message_type.GetOptions().map_entry:
+        for key, entry in value.items():
+            _check_texts(field, [key] if isinstance(key, str) else [])
+            if isinstance(entry, Message):
+                yield entry
+            else:
+                _check_texts(field, [entry] if isinstance(entry, str) else [])
+    elif field.is_repeated:
+        yield from value
+    else:
+        yield value
+
+
+def _references(message: Any) -> set[str]:
+    """The names under which a statement may speak of the DataFrames that come with it."""
+    return {
+        reference.subquery_alias.alias.lower()
+        for reference in message.references
+        if _NAME.fullmatch(reference.subquery_alias.alias)
+    }
+
+
+def _check_texts(field: FieldDescriptor, texts: Collection[str]) -> None:
+    most = _LONGER.get(field.full_name, _MOST_CHARACTERS)
+    for text in texts:
+        if most and len(text) > most:
+            raise Refused(f"{_words(field.name)} of more than {most} characters")
+        if field.name in _IDS and text and not _UUID.fullmatch(text):
+            raise Refused(f"{_words(field.name)} that is no UUID")
+
+
+def _check_enum(field: FieldDescriptor, values: Collection[int]) -> None:
+    for value in values:
+        if value not in field.enum_type.values_by_number:
+            raise Refused(f"{_words(field.name)} that this version does not know")
+
+
+def _words(name: str) -> str:
+    return name.rpartition(".")[2].replace("_", " ")
+
+
+def _rule_execute(request: Any, known: Collection[str]) -> None:
+    if not request.HasField("plan"):
+        raise Refused("no plan")
+    for tag in request.tags:
+        if len(tag) > _MOST_TAG_CHARACTERS:
+            raise Refused("so long a tag")
+    if len(request.tags) > _MOST_TAGS:
+        raise Refused("so many tags")
+
+
+def _rule_settings(operation: Any, known: Collection[str]) -> None:
+    check_settings(operation)
+
+
+def _rule_table(table: Any, known: Collection[str]) -> None:
+    sent = table.unparsed_identifier
+    bare = sent[1:-1] if sent[:1] == sent[-1:] == "`" else sent
+    if not _NAME.fullmatch(bare) or bare.lower() not in known:
+        raise Refused(f"reading {sent[:200] or 'files'}")
+    table.unparsed_identifier = bare.lower()
+
+
+def _rule_sql(statement: Any, known: Collection[str]) -> None:
+    statement.query = _sql(statement.query, known)
+
+
+def _rule_command(command: Any, known: Collection[str]) -> None:
+    if command.sql:  # as clients before Spark 4 sent it
+        command.sql = _sql(command.sql, known)
 
 
 def _sql(text: str, known: Collection[str]) -> str:
-    return text if _LISTINGS.fullmatch(text) else canonical(text, known)
+    listing = _LISTING.fullmatch(text)
+    if listing is None:
+        return canonical(text, known)
+    if listing["all"]:
+        return " ".join(listing["all"].upper().split())
+    if (name := listing["name"].lower()) not in known:
+        raise Refused(f"reading {name}")
+    return f"{' '.join(listing['one'].upper().split())} {name}"
 
 
-def _require(kind: str | None, allowed: Collection[str]) -> None:
-    if kind not in allowed:
-        raise Refused((kind or "what this version does not know").replace("_", " "))
+def _rule_one_of(oneof: str) -> Callable[[Any, Collection[str]], None]:
+    def rule(message: Any, known: Collection[str]) -> None:
+        if message.WhichOneof(oneof) is None:
+            raise Refused("what this version does not know")
+
+    return rule
+
+
+def _rule_alias(alias: Any, known: Collection[str]) -> None:
+    check_metadata(alias.metadata)
+
+
+def _rule_field(field: Any, known: Collection[str]) -> None:
+    check_metadata(field.metadata)
+
+
+def _rule_function(call: Any, known: Collection[str]) -> None:
+    functions = judgement("spark")
+    if call.function_name not in functions.operators:
+        functions.require(call.function_name, len(call.arguments))
+
+
+def _rule_text(expression: Any, known: Collection[str]) -> None:
+    expression.expression = check_expression(expression.expression)
+
+
+def _rule_cast(cast: Any, known: Collection[str]) -> None:
+    if cast.type_str:
+        cast.type_str = checked_schema(cast.type_str)
+
+
+def _rule_unparsed(kind: Any, known: Collection[str]) -> None:
+    kind.data_type_string = checked_schema(kind.data_type_string)
+
+
+def _rule_ddl(request: Any, known: Collection[str]) -> None:
+    request.ddl_string = checked_schema(request.ddl_string)
+
+
+def _rule_json(request: Any, known: Collection[str]) -> None:
+    request.json_string = checked_schema(request.json_string)
+
+
+def _rule_rows(rows: Any, known: Collection[str]) -> None:
+    if rows.schema:
+        rows.schema = checked_schema(rows.schema)
+    if rows.data and not rows.data.startswith(ARROW):
+        raise Refused("data that is not Arrow's")
+
+
+def _rule_hashes(rows: Any, known: Collection[str]) -> None:
+    for hashed in [*rows.dataHashes, *([rows.schemaHash] if rows.schemaHash else [])]:
+        if not OWN_ROWS.fullmatch(f"cache/{hashed}"):
+            raise Refused(f"reading {hashed[:80]}")
+
+
+def _rule_artifacts(request: Any, known: Collection[str]) -> None:
+    for name in request.names:
+        if not OWN_ROWS.fullmatch(name):
+            raise Refused(f"asking for {name[:200]}")
+
+
+def _rule_hint(hint: Any, known: Collection[str]) -> None:
+    if hint.name.lower() not in _HINTS:
+        raise Refused(f"the hint {hint.name[:80]}")
+    for parameter in hint.parameters:
+        literal = parameter.literal
+        if max(literal.integer, literal.long, literal.short, literal.byte) > _MOST_PARTITIONS:
+            raise Refused(f"more than {_MOST_PARTITIONS} partitions")
+
+
+def _rule_partitions(relation: Any, known: Collection[str]) -> None:
+    if relation.num_partitions > _MOST_PARTITIONS:
+        raise Refused(f"more than {_MOST_PARTITIONS} partitions")
+
+
+def _rule_catalog(asked: Any, known: Collection[str]) -> None:
+    for field, value in asked.ListFields():
+        pattern = _PATTERN if field.name == "pattern" else _NAME
+        if not pattern.fullmatch(value):
+            raise Refused(f"asking for {value[:200]}")
+
+
+_RULES: dict[str, Callable[[Any, Collection[str]], None]] = {
+    f"spark.connect.{name}": rule
+    for name, rule in {
+        "ExecutePlanRequest": _rule_execute,
+        "AnalyzePlanRequest": _rule_one_of("analyze"),
+        "ConfigRequest.Operation": _rule_settings,
+        "Plan": _rule_one_of("op_type"),
+        "Command": _rule_one_of("command_type"),
+        "Relation": _rule_one_of("rel_type"),
+        "Catalog": _rule_one_of("cat_type"),
+        "Read": _rule_one_of("read_type"),
+        "Read.NamedTable": _rule_table,
+        "SQL": _rule_sql,
+        "SqlCommand": _rule_command,
+        "Expression.Alias": _rule_alias,
+        "Expression.UnresolvedFunction": _rule_function,
+        "CallFunction": _rule_function,
+        "Expression.ExpressionString": _rule_text,
+        "Expression.Cast": _rule_cast,
+        "DataType.Unparsed": _rule_unparsed,
+        "DataType.StructField": _rule_field,
+        "AnalyzePlanRequest.DDLParse": _rule_ddl,
+        "AnalyzePlanRequest.JsonToDDL": _rule_json,
+        "LocalRelation": _rule_rows,
+        "ChunkedCachedLocalRelation": _rule_hashes,
+        "ArtifactStatusesRequest": _rule_artifacts,
+        "Hint": _rule_hint,
+        "Range": _rule_partitions,
+        "Repartition": _rule_partitions,
+        "RepartitionByExpression": _rule_partitions,
+        **dict.fromkeys(
+            (
+                *("ListDatabases", "ListCatalogs", "ListTables", "ListViews", "ListFunctions", "ListColumns"),
+                *("GetDatabase", "GetTable", "GetFunction", "DatabaseExists", "TableExists", "FunctionExists"),
+                "IsCached",
+            ),
+            _rule_catalog,
+        ),
+    }.items()
+}
 
 
 def _unpack(request: Message) -> None:
-    """Let ``request`` hold large plans, which clients compress, as they are."""
-    for part in list(_messages(request)):
-        if isinstance(part, base_pb2.Plan) and part.HasField("compressed_operation"):
-            packed = part.compressed_operation
+    """Let ``request`` hold large plans, which clients compress, as they are; what stays packed is refused later."""
+    for plan in _plans(request):
+        if plan.HasField("compressed_operation"):
+            packed = plan.compressed_operation
             try:
-                with zstandard.ZstdDecompressor().stream_reader(packed.data) as reader:
+                with zstandard.ZstdDecompressor(max_window_size=MOST_BYTES).stream_reader(packed.data) as reader:
                     data = reader.read(MOST_BYTES + 1)
-                if len(data) > MOST_BYTES:
-                    raise Refused("so large a plan")
-                if packed.op_type == base_pb2.Plan.CompressedOperation.OP_TYPE_RELATION:
-                    part.root.CopyFrom(relations_pb2.Relation.FromString(data))
-                else:
-                    part.command.CopyFrom(commands_pb2.Command.FromString(data))
-            except (zstandard.ZstdError, DecodeError) as error:
+            except zstandard.ZstdError as error:
                 raise Refused(f"a plan that cannot be unpacked ({first_line(error)})") from error
+            if packed.op_type == base_pb2.Plan.CompressedOperation.OP_TYPE_RELATION:
+                plan.root.CopyFrom(read_request(relations_pb2.Relation, data))
+            elif packed.op_type == base_pb2.Plan.CompressedOperation.OP_TYPE_COMMAND:
+                plan.command.CopyFrom(read_request(commands_pb2.Command, data))
 
 
-def _messages(message: Message) -> Iterator[Message]:
-    """``message`` and all that it holds."""
-    yield message
-    for field, value in message.ListFields():
-        if field.type != FieldDescriptor.TYPE_MESSAGE:
-            continue
-        if field.message_type.GetOptions().map_entry:
-            of = field.message_type.fields_by_name["value"]
-            held = value.values() if of.type == FieldDescriptor.TYPE_MESSAGE else ()
-        else:
-            held = value if field.is_repeated else (value,)
-        for one in held:
-            yield from _messages(one)
+def _plans(request: Message) -> Iterator[base_pb2.Plan]:
+    """The plans of ``request``, which stand at most two levels deep."""
+    for field, value in request.ListFields():
+        if field.type == FieldDescriptor.TYPE_MESSAGE and not field.is_repeated:
+            if isinstance(value, base_pb2.Plan):
+                yield value
+            elif isinstance(request, base_pb2.AnalyzePlanRequest):
+                yield from (part for _, part in value.ListFields() if isinstance(part, base_pb2.Plan))

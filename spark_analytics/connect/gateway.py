@@ -1,32 +1,56 @@
 """The gate before Spark Connect: who has the token may ask, and what asks for more than rows is refused.
 
-Requests that can hold a plan are read and checked (:mod:`spark_analytics.connect.allowed`); the others – to attach to a
-running query again, to release or to interrupt it – pass as they are. Answers pass unread.
+The token is looked at before a message is read: a call without it ends at once, whatever it would have sent, and takes
+none of the places of those who have it. Each request is then read, checked (:mod:`spark_analytics.connect.allowed`) and
+written anew. Answers pass unread, but for settings and for what Spark tells of its errors.
 """
 
 from __future__ import annotations
 
 import hmac
+import threading
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2
 
 from lake.errors import UserError
-from spark_analytics.connect.allowed import MOST_BYTES, check_artifacts, check_config, checked_analysis, checked_plan
+from spark_analytics.connect.allowed import MOST_BYTES, checked, read_request
+from spark_analytics.connect.own_rows import OwnRows
+from spark_analytics.connect.settings import readable_answer
 
 _SERVICE = "spark.connect.SparkConnectService"
-#: Calls at once; a query that runs holds one of them.
-_MOST_CALLS = 64
-_SIZES = [("grpc.max_receive_message_length", MOST_BYTES), ("grpc.max_send_message_length", MOST_BYTES)]
+#: Calls at once of those who have the token; a query that runs holds one of them.
+MOST_CALLS = 64
+#: Threads and calls beyond them, to turn away the others.
+_TURNED_AWAY = 16
+_MOST_OPEN = 1024
+_MOST_DETAILS = 4096
+#: Milliseconds. A connection has 10 s to shake hands, a minute to ask something, and answers a ping within 20 s.
+_LIMITS = [
+    ("grpc.max_receive_message_length", MOST_BYTES),
+    ("grpc.max_send_message_length", MOST_BYTES),
+    ("grpc.max_metadata_size", 16 * 1024),
+    ("grpc.max_concurrent_streams", 2 * MOST_CALLS),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 60_000),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.max_ping_strikes", 2),
+    ("grpc.so_reuseport", 0),
+]
+_SIZES = _LIMITS[:2]
 
-Call = Callable[[Any, grpc.ServicerContext], Any]
+Call = Callable[..., Any]
 
 
 class Gateway:
     """Listens at ``address`` and asks Spark's own server at ``upstream``; it starts at once, and ends by ``close``.
+
+    ``port`` is where it listens, as the system chose it where ``address`` ends in 0.
 
     ``names`` are the tables and views that may be read; ``token`` what clients must send, None for nothing;
     ``upstream_token`` what Spark's own server asks for.
@@ -42,28 +66,35 @@ class Gateway:
         upstream_token: str,
         credentials: grpc.ServerCredentials | None = None,
     ) -> None:
-        self._token = None if token is None else f"Bearer {token}".encode()
+        self._names = frozenset(names)
         self._sent = (("authorization", f"Bearer {upstream_token}"),)
         self._channel = grpc.insecure_channel(upstream, _SIZES)
+        self._places = threading.BoundedSemaphore(MOST_CALLS)
         handlers = {
-            "ExecutePlan": self._stream("ExecutePlan", base_pb2.ExecutePlanRequest, lambda r: checked_plan(r, names)),
-            "AnalyzePlan": self._unary(
-                "AnalyzePlan", base_pb2.AnalyzePlanRequest, lambda r: checked_analysis(r, names)
-            ),
-            "Config": self._unary("Config", base_pb2.ConfigRequest, _config),
-            "ReattachExecute": self._stream("ReattachExecute"),
+            "ExecutePlan": self._handler("ExecutePlan", base_pb2.ExecutePlanRequest, many=True),
+            "ReattachExecute": self._handler("ReattachExecute", base_pb2.ReattachExecuteRequest, many=True),
+            "AnalyzePlan": self._handler("AnalyzePlan", base_pb2.AnalyzePlanRequest),
+            "Config": self._handler("Config", base_pb2.ConfigRequest, readable_answer),
+            "ArtifactStatus": self._handler("ArtifactStatus", base_pb2.ArtifactStatusesRequest),
+            "Interrupt": self._handler("Interrupt", base_pb2.InterruptRequest),
+            "ReleaseExecute": self._handler("ReleaseExecute", base_pb2.ReleaseExecuteRequest),
+            "ReleaseSession": self._handler("ReleaseSession", base_pb2.ReleaseSessionRequest),
+            "FetchErrorDetails": self._handler("FetchErrorDetails", base_pb2.FetchErrorDetailsRequest, _without_traces),
+            "CloneSession": self._handler("CloneSession", base_pb2.CloneSessionRequest),
+            "GetStatus": self._handler("GetStatus", base_pb2.GetStatusRequest),
             "AddArtifacts": self._upload(),
-            **{name: self._unary(name) for name in ("ArtifactStatus", "Interrupt", "ReleaseExecute", "ReleaseSession")},
-            **{name: self._unary(name) for name in ("FetchErrorDetails", "CloneSession", "GetStatus")},
         }
         self._server = grpc.server(
-            ThreadPoolExecutor(_MOST_CALLS, "gateway"), options=_SIZES, maximum_concurrent_rpcs=_MOST_CALLS
+            ThreadPoolExecutor(MOST_CALLS + _TURNED_AWAY, "gateway"),
+            interceptors=[_TokenFirst(token)],
+            options=_LIMITS,
+            maximum_concurrent_rpcs=_MOST_OPEN,
         )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
         if credentials is None:
-            self._server.add_insecure_port(address)
+            self.port: int = self._server.add_insecure_port(address)
         else:
-            self._server.add_secure_port(address, credentials)
+            self.port = self._server.add_secure_port(address, credentials)
         self._server.start()
 
     def close(self, grace_seconds: float = 2.0) -> None:
@@ -71,83 +102,117 @@ class Gateway:
         self._server.stop(grace_seconds).wait()
         self._channel.close()
 
-    def _unary(
-        self, name: str, request: Any = None, check: Callable[[Any], Any] | None = None
+    def _handler(
+        self,
+        name: str,
+        kind: type[Message],
+        edit: Callable[[Any, bytes], bytes] = lambda request, answer: answer,
+        *,
+        many: bool = False,
     ) -> grpc.RpcMethodHandler:
-        call = self._channel.unary_unary(f"/{_SERVICE}/{name}", request and request.SerializeToString)
+        """Of a call with one request, and one answer or ``many``.
 
-        def handle(asked: Any, context: grpc.ServicerContext) -> bytes:
-            self._admit(context)
-            try:
-                answer: bytes = call(_passed(asked, check, context), metadata=self._sent, timeout=_left(context))
-            except grpc.RpcError as error:
-                _pass_on(error, context)
-            return answer
+        To gRPC it is one of a stream of requests: else it would read the message before it asks us.
+        """
+        path = f"/{_SERVICE}/{name}"
+        call: Call = self._channel.unary_stream(path) if many else self._channel.unary_unary(path)
 
-        return grpc.unary_unary_rpc_method_handler(handle, request and request.FromString)
+        def handle(parts: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+            with _Place(self._places, context):
+                try:
+                    request = checked(read_request(kind, next(parts, b"")), self._names)
+                except UserError as error:
+                    context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+                try:
+                    answers = call(request.SerializeToString(), metadata=self._sent, timeout=_left(context))
+                    if many:
+                        context.add_callback(answers.cancel)
+                        yield from answers
+                    else:
+                        yield edit(request, answers)
+                except grpc.RpcError as error:
+                    _pass_on(error, context)
 
-    def _stream(
-        self, name: str, request: Any = None, check: Callable[[Any], Any] | None = None
-    ) -> grpc.RpcMethodHandler:
-        call = self._channel.unary_stream(f"/{_SERVICE}/{name}", request and request.SerializeToString)
-
-        def handle(asked: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
-            self._admit(context)
-            answers = call(_passed(asked, check, context), metadata=self._sent, timeout=_left(context))
-            context.add_callback(answers.cancel)
-            try:
-                yield from answers
-            except grpc.RpcError as error:
-                _pass_on(error, context)
-
-        return grpc.unary_stream_rpc_method_handler(handle, request and request.FromString)
+        return grpc.stream_stream_rpc_method_handler(handle)
 
     def _upload(self) -> grpc.RpcMethodHandler:
-        request = base_pb2.AddArtifactsRequest
-        call = self._channel.stream_unary(f"/{_SERVICE}/AddArtifacts", request.SerializeToString)
+        call: Call = self._channel.stream_unary(f"/{_SERVICE}/AddArtifacts")
 
-        def handle(parts: Iterator[base_pb2.AddArtifactsRequest], context: grpc.ServicerContext) -> bytes:
-            self._admit(context)
+        def handle(parts: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             refusals: list[UserError] = []
+            rows = OwnRows()
 
-            def passed() -> Iterator[base_pb2.AddArtifactsRequest]:
+            def passed() -> Iterator[bytes]:
                 for part in parts:
                     try:
-                        check_artifacts(part)
+                        request = checked(read_request(base_pb2.AddArtifactsRequest, part), self._names)
+                        rows.check(request)
                     except UserError as error:
                         refusals.append(error)
                         return
-                    yield part
+                    yield request.SerializeToString()
 
-            try:
-                answer: bytes = call(passed(), metadata=self._sent, timeout=_left(context))
-            except grpc.RpcError as error:
-                if not refusals:
-                    _pass_on(error, context)
-            for refusal in refusals:
-                context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refusal))
-            return answer
+            with _Place(self._places, context):
+                answer = b""
+                try:
+                    answer = call(passed(), metadata=self._sent, timeout=_left(context))
+                except grpc.RpcError as error:
+                    if not refusals:
+                        _pass_on(error, context)
+                for refusal in refusals:
+                    context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refusal))
+                yield answer
 
-        return grpc.stream_unary_rpc_method_handler(handle, request.FromString)
-
-    def _admit(self, context: grpc.ServicerContext) -> None:
-        if self._token is None:
-            return
-        sent = dict(context.invocation_metadata()).get("authorization", "")
-        if not hmac.compare_digest(sent.encode() if isinstance(sent, str) else sent, self._token):
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is missing, or another")
+        return grpc.stream_stream_rpc_method_handler(handle)
 
 
-def _passed(asked: Any, check: Callable[[Any], Any] | None, context: grpc.ServicerContext) -> Any:
-    try:
-        return asked if check is None else check(asked)
-    except UserError as error:
-        return context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))  # raises
+class _TokenFirst(grpc.ServerInterceptor):  # type: ignore[misc]
+    """Turns calls without the token away, of which nothing but the head has been read."""
+
+    def __init__(self, token: str | None) -> None:
+        self._token = None if token is None else f"Bearer {token}".encode()
+
+    def intercept_service(
+        self, continuation: Callable[[Any], grpc.RpcMethodHandler], details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler:
+        """What gRPC asks before each call."""
+        if self._token is not None:
+            sent = dict(details.invocation_metadata).get("authorization", b"")
+            if not hmac.compare_digest(sent.encode() if isinstance(sent, str) else sent, self._token):
+                return _TURN_AWAY
+        return continuation(details)
 
 
-def _config(request: base_pb2.ConfigRequest) -> base_pb2.ConfigRequest:
-    check_config(request)
-    return request
+def _turn_away(parts: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+    context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is missing, or another")
+    yield b""  # never: abort raises
+
+
+_TURN_AWAY = grpc.stream_stream_rpc_method_handler(_turn_away)
+
+
+class _Place:
+    """One of the places for calls, for as long as the block lasts; refused if none is free."""
+
+    def __init__(self, places: threading.BoundedSemaphore, context: grpc.ServicerContext) -> None:
+        self._places = places
+        self._context = context
+
+    def __enter__(self) -> None:
+        if not self._places.acquire(blocking=False):
+            self._context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MOST_CALLS} calls are running: try again later")
+
+    def __exit__(self, *_: object) -> None:
+        self._places.release()
+
+
+def _without_traces(request: Message, answer: bytes) -> bytes:
+    """What pyspark makes its exceptions of, without the server's stack."""
+    response = base_pb2.FetchErrorDetailsResponse.FromString(answer)
+    for error in response.errors:
+        error.ClearField("stack_trace")
+        error.message = error.message[:_MOST_DETAILS]
+    return bytes(response.SerializeToString())
 
 
 def _left(context: grpc.ServicerContext) -> float | None:
@@ -160,4 +225,4 @@ def _pass_on(error: grpc.RpcError, context: grpc.ServicerContext) -> None:
     """End the call as Spark's server ended it, with the details that pyspark makes its exceptions of."""
     assert isinstance(error, grpc.Call)
     context.set_trailing_metadata(tuple(error.trailing_metadata() or ()))
-    context.abort(error.code(), error.details() or "")
+    context.abort(error.code(), (error.details() or "")[:_MOST_DETAILS])

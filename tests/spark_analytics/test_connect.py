@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pyarrow as pa
 import pytest
+from pyspark.sql.connect.proto import base_pb2
 
 from lake.errors import UserError
 from lake.store import Lake
@@ -119,16 +121,15 @@ def test_without_the_token_nobody_is_let_in(port: int) -> None:
 
 def test_the_gateway_speaks_tls_and_says_that_spark_is_away(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
-    free, nobody = free_ports(2)
     credentials = Tls(made.certificate, made.key).credentials()
-    address = f"127.0.0.1:{free}"
-    gateway = Gateway(address, f"127.0.0.1:{nobody}", (), token=TOKEN, upstream_token="inner", credentials=credentials)
+    gateway = Gateway("127.0.0.1:0", "127.0.0.1:1", (), token=TOKEN, upstream_token="inner", credentials=credentials)
+    request = base_pb2.ReleaseSessionRequest(session_id=str(uuid.uuid4())).SerializeToString()
     trusted = grpc.ssl_channel_credentials(made.ca.read_bytes())
-    with grpc.secure_channel(f"localhost:{free}", trusted) as channel:
+    with grpc.secure_channel(f"localhost:{gateway.port}", trusted) as channel:
         ask = channel.unary_unary("/spark.connect.SparkConnectService/ReleaseSession")
         for token, code in ((TOKEN, grpc.StatusCode.UNAVAILABLE), ("x", grpc.StatusCode.UNAUTHENTICATED)):
             with pytest.raises(grpc.RpcError) as refused:
-                ask(b"", metadata=[("authorization", f"Bearer {token}")], timeout=20)
+                ask(request, metadata=[("authorization", f"Bearer {token}")], timeout=20)
             assert refused.value.code() is code
     gateway.close()
     with pytest.raises(UserError, match="cannot be read"):

@@ -1,0 +1,80 @@
+"""The gate's own door: who has no token holds no place, whatever he sends or keeps back."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from pyspark.sql.connect.proto import base_pb2
+
+from spark_analytics.connect.gateway import MOST_CALLS, Gateway
+from tests.security.plan_parts import SESSION
+
+TOKEN = "only-for-this-test"
+SERVICE = "/spark.connect.SparkConnectService"
+BEARER = [("authorization", f"Bearer {TOKEN}")]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A gate behind which nobody is."""
+    gateway = Gateway("127.0.0.1:0", "127.0.0.1:1", (), token=TOKEN, upstream_token="inner")
+    yield gateway.port
+    gateway.close(0)
+
+
+def released(channel: grpc.Channel) -> grpc.StatusCode:
+    """What a client with the token is told: UNAVAILABLE, once it has come through to where nobody is."""
+    request = base_pb2.ReleaseSessionRequest(session_id=str(uuid.uuid4())).SerializeToString()
+    with pytest.raises(grpc.RpcError) as told:
+        channel.unary_unary(f"{SERVICE}/ReleaseSession")(request, metadata=BEARER, timeout=60)
+    code: grpc.StatusCode = told.value.code()
+    return code
+
+
+def test_calls_without_the_token_end_before_they_have_sent_anything_and_lock_nobody_out(port: int) -> None:
+    done = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        done.wait()
+        yield from ()
+
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for method in ("ExecutePlan", "AddArtifacts", "ReleaseSession"):
+            ask = channel.stream_stream(f"{SERVICE}/{method}")
+            hanging = [ask(nothing(), timeout=60) for _ in range(MOST_CALLS)]
+            assert released(channel) is grpc.StatusCode.UNAVAILABLE
+            assert {call.code() for call in hanging} == {grpc.StatusCode.UNAUTHENTICATED}
+        done.set()
+
+
+def test_a_message_is_not_read_before_the_token(port: int) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for metadata, code in (
+            ([], grpc.StatusCode.UNAUTHENTICATED),
+            ([("authorization", f"Bearer {TOKEN} ")], grpc.StatusCode.UNAUTHENTICATED),
+            ([("authorization", TOKEN)], grpc.StatusCode.UNAUTHENTICATED),
+            (BEARER, grpc.StatusCode.PERMISSION_DENIED),
+        ):
+            with pytest.raises(grpc.RpcError) as told:
+                channel.unary_unary(f"{SERVICE}/ExecutePlan")(b"\xff no message", metadata=metadata, timeout=60)
+            assert told.value.code() is code
+
+
+def test_the_places_of_clients_come_back_however_a_call_ends(port: int) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for _ in range(MOST_CALLS + 1):
+            with pytest.raises(grpc.RpcError) as told:
+                channel.unary_unary(f"{SERVICE}/ExecutePlan")(b"\xff", metadata=BEARER, timeout=60)
+            assert told.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert released(channel) is grpc.StatusCode.UNAVAILABLE
+
+
+def test_calls_that_are_not_known_are_refused_with_the_token_too(port: int) -> None:
+    request = base_pb2.ReleaseSessionRequest(session_id=SESSION).SerializeToString()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel, pytest.raises(grpc.RpcError) as told:
+        channel.unary_unary(f"{SERVICE}/AnythingElse")(request, metadata=BEARER, timeout=60)
+    assert told.value.code() is grpc.StatusCode.UNIMPLEMENTED
