@@ -55,7 +55,9 @@ SAMPLE_METRICS: tuple[Metric, ...] = (
     _count("depth", "Messages that wait to be received"),
     _count("in_flight", "Messages received and not yet acknowledged"),
     _count("delayed", "Messages that may not be received yet"),
-    _seconds("oldest_age_seconds", "Age of the oldest message that is not acknowledged"),
+    _seconds(
+        "oldest_age_seconds", "Age of the oldest message that is due and not acknowledged; `delayed` are left out"
+    ),
     _count("consumers", "Consumers attached", "consumers"),
     _total("polls_total", "Polls made by consumers", "polls"),
     _total("empty_polls_total", "Polls that brought nothing, weighted by how long they waited", "polls"),

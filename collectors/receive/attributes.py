@@ -81,6 +81,12 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "`enqueued_at`, unix seconds (clock `broker`)",
     ),
     Attribute(
+        "due",
+        "text",
+        ("sojourn.due_at", "celery.eta"),
+        "when a message may first be received, unix **nanoseconds** or ISO 8601; see *Scheduled messages*",
+    ),
+    Attribute(
         "attempt",
         "integer",
         (
@@ -107,7 +113,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
 )
 
 #: Facts that differ from message to message: not worth remembering.
-_SINGLE = frozenset({"message_id", "offset", "enqueued_ns", "summaries", "polls"})
+_SINGLE = frozenset({"message_id", "offset", "enqueued_ns", "due", "summaries", "polls"})
 #: Facts that are whole lists, as long as a request may be.
 REPORTED = frozenset({"summaries", "polls"})
 #: Attribute name → (the fact; its place among the fact's names; whether it is a number; whether it differs from message

@@ -8,6 +8,7 @@ from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from collectors.moments import moment
 from collectors.receive.attributes import OUTCOMES
 from collectors.receive.lean import OTHER, Attributes, DecodeError
 from collectors.receive.routes import Route
@@ -69,6 +70,17 @@ def enqueued_at(found: dict[str, Any]) -> tuple[int | None, str]:
     if seconds is not None and 0 < seconds < LATEST // 10**9:
         return seconds * 1_000_000, "broker"
     return None, "producer"
+
+
+def due_at(found: dict[str, Any]) -> int | None:
+    """Microseconds of the time before which nobody may receive the message; None where it is not scheduled."""
+    told = found.get("due")
+    if told is None:
+        return None
+    if told.isascii() and told.isdigit():
+        return int(told) // 1000 if len(told) < 19 or int(told) < LATEST else None
+    read = moment(told)
+    return None if read is None or not 0 < read < LATEST // 1000 else round(read)
 
 
 def status(encoded: bytes) -> Any:

@@ -261,17 +261,31 @@ class SpanReader:
                 if enqueued_at is None:
                     enqueued_at, clock = sent.enqueued_at, sent.clock
         start, end = span.start, span.end
-        head = (route.broker, route.queue, subscriber, tenant, message_id, attempt, enqueued_at)
+        head = (route.broker, route.queue, subscriber, tenant, message_id, attempt)
         took = None
         if route.role == "process":
-            told.rows.append(
-                ("received", *head, start // 1000, None, priority, span.worker, None, clock, context, RECEIVED, salt)
-            )
+            # An ending keeps the time with which the message joined the backlog, whoever knew of its schedule then.
+            waits_since, of = _not_before(facts.due_at(found), enqueued_at, clock)
+            tail = (priority, span.worker, None, of, context, RECEIVED, salt)
+            told.rows.append(("received", *head, waits_since, start // 1000, None, *tail))
             if end >= start and span.ending in ("completed", "failed"):
                 took = (end - start) / 1e9
         ended = max(start, end) // 1000
         told.rows.append(
-            (span.ending, *head, ended, took, priority, span.worker, span.reason, clock, context, ENDED, salt)
+            (
+                span.ending,
+                *head,
+                enqueued_at,
+                ended,
+                took,
+                priority,
+                span.worker,
+                span.reason,
+                clock,
+                context,
+                ENDED,
+                salt,
+            )
         )
 
     def _remembered(self, route: Route, tie: bytes | None, explicit: str | None) -> Sent | None:
@@ -314,10 +328,16 @@ def _poll(span: _Span) -> Poll:
 
 def _learn(sent: Sent, span: _Span, context: bytes, message_id: str, count: int) -> None:
     """Fill in what a send span tells of its message."""
-    enqueued_at, sent.clock = facts.enqueued_at(span.found)
-    sent.enqueued_at = span.start // 1000 if enqueued_at is None else enqueued_at
+    enqueued_at, clock = facts.enqueued_at(span.found)
+    enqueued_at = span.start // 1000 if enqueued_at is None else enqueued_at
+    sent.enqueued_at, sent.clock = _not_before(facts.due_at(span.found), enqueued_at, clock)
     sent.context, sent.message_id, sent.count, sent.known = context, message_id, count, True
     sent.tenant, sent.priority = span.found.get("tenant"), facts.priority(span.found)
+
+
+def _not_before(due: int | None, sent: int | None, clock: str) -> tuple[int | None, str]:
+    """Since when a message waits, and by whose clock: since it was sent, or since it is due where that is later."""
+    return (due, "producer") if due is not None and (sent is None or due > sent) else (sent, clock)
 
 
 def _enqueued(sent: Sent, span: _Span, name: str, context: bytes, letter: bytes, salt: bytes) -> Row:

@@ -3,7 +3,7 @@
 A worker takes a message by RPOP, puts it into the hash ``unacked`` with its exchange and routing key, and deletes it
 there by the acknowledgement. Messages with an ETA, retries among them, are taken at once and held back by the worker:
 they stand in ``unacked`` and are **delayed**, not in flight; in a list they are delayed, not waiting. Celery's messages
-carry no time of enqueueing; one header, which producers add, tells it.
+carry no time of enqueueing; one header, which producers add, tells it. What has an ETA waits from its ETA on.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from collectors.moments import moment
 from collectors.redis.layouts.base import UNREADABLE, UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
 from collectors.redis.resp import Command, Refusal, checked
 from collectors.redis.scan import Search
@@ -22,8 +22,6 @@ from collectors.redis.settings import CeleryLayout
 from collectors.samples import Sample
 
 _BINDING = "_kombu.binding."
-#: Seconds since 1970, in the year 5138: a larger number counts something smaller.
-_LATEST = 1e11
 #: The most that the hash of unacknowledged messages may take to be read each cycle: a larger one comes too late.
 _MOST_BYTES = 8 << 20
 _UNTOLD = UNTOLD_ANYWHERE | {
@@ -47,28 +45,14 @@ class Census:
         """Count one message as kombu wrote it."""
         headers = message.get("headers") if isinstance(message, dict) else None
         headers = headers if isinstance(headers, dict) else {}
-        eta = moment(headers.get("eta"))
-        if eta is not None and eta > now:
+        due = moment(headers.get("eta"))  # Celery writes a countdown, and a retry's backoff, as an ETA
+        if due is not None and due > now:
             self.delayed += 1
             return
         self.ready += 1
-        enqueued = moment(headers.get(header))
-        if enqueued is not None:
-            self.since.append(enqueued)
-
-
-def moment(value: Any) -> float | None:
-    """Microseconds since 1970 from seconds or from ISO 8601 (UTC where it names no zone); None for anything else.
-
-    Milliseconds are taken for none: they would lie in the future, where a message that waits has no age.
-    """
-    try:
-        if isinstance(value, str):
-            read = datetime.fromisoformat(value)
-            return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1e6
-        return float(value) * 1e6 if isinstance(value, (int, float)) and 0 <= value < _LATEST else None
-    except (ValueError, OverflowError):
-        return None
+        times = [time for time in (moment(headers.get(header)), due) if time is not None]
+        if times:
+            self.since.append(max(times))
 
 
 class Celery:
@@ -141,18 +125,16 @@ def read(name: str, settings: CeleryLayout, unacked: Census, unacked_unread: str
         for step in settings.priority_steps
     ]
     lengths = checked((yield [("LLEN", key) for key in lists]))
-    commands: list[Command] = []
     whole = sum(lengths) <= settings.read_at_most
-    for key, length in zip(lists, lengths, strict=True):
-        if length:
-            commands.append(("LRANGE", key, 0 if whole else -1, -1))  # the last is the next to be taken
+    filled = [key for key, length in zip(lists, lengths, strict=True) if length]
     waiting = Census()
-    for messages in checked((yield commands)) if commands else ():
-        for raw in messages:
-            try:
-                waiting.add(json.loads(raw), settings.enqueued_at_header, now)
-            except UNREADABLE:
-                waiting.ready += 1
+    # The last of a list is the next to be taken.
+    commands: list[Command] = [("LRANGE", key, 0 if whole else -1, -1) for key in filled]
+    heads = checked((yield commands)) if commands else ()
+    _take(waiting, heads, settings, now)
+    if not whole and waiting.delayed:  # behind what is not due yet stands what is
+        waiting, window = Census(), max(1, settings.read_at_most // len(filled))
+        _take(waiting, checked((yield [("LRANGE", key, -window, -1) for key in filled])), settings, now)
     missing = dict(_UNTOLD)
     depth, delayed, in_flight = sum(lengths), None, None
     if whole:
@@ -169,8 +151,14 @@ def read(name: str, settings: CeleryLayout, unacked: Census, unacked_unread: str
     oldest = age(now, min(since)) if since else None
     if oldest is None and not depth and in_flight == 0:
         oldest = 0.0
+    elif oldest is None and waiting.delayed and not waiting.ready:
+        missing["oldest_age_seconds"] = (
+            f"the next {waiting.delayed} messages are not due yet, and no more are looked into"
+        )
     elif oldest is None:
-        missing["oldest_age_seconds"] = f"no message here has a time in the header {settings.enqueued_at_header!r}"
+        missing["oldest_age_seconds"] = (
+            f"no message here has an ETA, or a time in the header {settings.enqueued_at_header!r}"
+        )
     return [
         Sample(
             name,
@@ -183,3 +171,13 @@ def read(name: str, settings: CeleryLayout, unacked: Census, unacked_unread: str
             unavailable=missing,
         )
     ]
+
+
+def _take(census: Census, lists: Iterable[Iterable[bytes]], settings: CeleryLayout, now: int) -> None:
+    """Count what some lists hold; what is no message that Celery wrote waits as well."""
+    for messages in lists:
+        for raw in messages:
+            try:
+                census.add(json.loads(raw), settings.enqueued_at_header, now)
+            except UNREADABLE:
+                census.ready += 1

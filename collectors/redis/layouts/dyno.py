@@ -35,7 +35,6 @@ _UNTOLD = UNTOLD_ANYWHERE | {
 _UNTOLD_IN_FLIGHT = _UNTOLD | {
     "oldest_age_seconds": "all messages are in flight, and their scores are deadlines: the time of the push is not kept"
 }
-_UNTOLD_DELAYED = _UNTOLD | {"oldest_age_seconds": "all messages are delayed: their scores are due times"}
 
 
 @dataclass(slots=True)
@@ -175,10 +174,8 @@ def read(name: str, shards: tuple[Shard, ...], now: int) -> Reading:
     if oldest is None:
         if in_flight:
             missing = _UNTOLD_IN_FLIGHT
-        elif delayed:
-            missing = _UNTOLD_DELAYED
         else:
-            oldest = 0.0
+            oldest = 0.0  # what is not due yet waits for nobody
     return [
         Sample(
             name,

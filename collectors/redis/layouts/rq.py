@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from collectors.moments import moment
 from collectors.redis.layouts.base import UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
-from collectors.redis.layouts.celery import moment
 from collectors.redis.resp import checked
 from collectors.redis.scan import Search
 from collectors.redis.settings import RqLayout

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.collectors.receive.support import add, context, named, read, reader, request_of
+from tests.collectors.receive.support import BEGIN, add, context, named, read, reader, request_of
 
 ONE = context(1, 1)
+#: Two minutes after the beginning, as Celery writes an ETA.
+DUE = datetime.fromtimestamp(BEGIN / 1e9 + 120, UTC).isoformat()
 
 
 def _told(*spans: tuple[Any, ...]) -> list[tuple[Any, ...]]:
@@ -104,6 +107,35 @@ def _told(*spans: tuple[Any, ...]) -> list[tuple[Any, ...]]:
             [("settle", 3, {"messaging__message__id": "m", "messaging__operation__name": "nack"})],
             [("failed", "m", None, None, 1)],
             id="a nack is a failure",
+        ),
+        pytest.param(
+            [("send", 1), ("process", 2, {"links": [(1, 1)], "at": 123_000, "celery__eta": DUE})],
+            [("enqueued", ONE, None, 0, 0), ("received", ONE, 1, 120_000, 123_000), ("completed", ONE, 1, 0, 123_001)],
+            id="a message with an ETA has waited since then; its end takes it from where its send span put it",
+        ),
+        pytest.param(
+            [("send", 1, {"celery__eta": DUE}), ("process", 2, {"links": [(1, 1)], "at": 123_000, "celery__eta": DUE})],
+            [
+                ("enqueued", ONE, None, 120_000, 0),
+                ("received", ONE, 1, 120_000, 123_000),
+                ("completed", ONE, 1, 120_000, 123_001),
+            ],
+            id="a send span that tells the ETA is never the oldest before it is due",
+        ),
+        pytest.param(
+            [("send", 1, {"sojourn__due_at": BEGIN + 2_000_000})],
+            [("enqueued", ONE, None, 2, 0)],
+            id="a due time of our own counts in nanoseconds",
+        ),
+        pytest.param(
+            [("send", 1), ("process", 2, {"links": [(1, 1)], "at": 5, "celery__eta": "2020-01-01T00:00:00"})],
+            [("enqueued", ONE, None, 0, 0), ("received", ONE, 1, 0, 5), ("completed", ONE, 1, 0, 6)],
+            id="an ETA in the past makes nothing older than it is",
+        ),
+        pytest.param(
+            [("send", 1, {"celery__eta": "tomorrow"}), ("send", 2, {"sojourn__due_at": "9" * 30})],
+            [("enqueued", ONE, None, 0, 0), ("enqueued", context(1, 2), None, 0, 0)],
+            id="a due time that is none is as if it were not there",
         ),
         pytest.param([("settle", 3)], [], id="a settlement of nobody knows what tells nothing"),
         pytest.param(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from examples.redis_queue.recipe import Queue
 from tests.collectors.redis import making
 from tests.collectors.redis.reading import counts, named, read, source
 from tests.support.redis import RedisServer, prepare
+from tests.support.waiting import wait_until
 
 
 def since(sample: Sample, then: float) -> Any:
@@ -62,7 +65,9 @@ def test_a_redelivered_message_keeps_its_age_by_the_index_and_starts_anew_withou
     assert exact - since_its_deadline >= 0.5 - 0.2
 
 
-def test_in_flight_or_delayed_alone_have_no_known_age_by_the_recipe_and_none_of_zero(redis_server: RedisServer) -> None:
+def test_messages_that_are_all_in_flight_have_no_known_age_and_those_that_are_not_due_have_none(
+    redis_server: RedisServer,
+) -> None:
     now = time.time() * 1000
     with redis_server.client() as client:
         client.zadd("app.UNACK.{taken.a}.0", {"m": now + 60_000})
@@ -70,7 +75,7 @@ def test_in_flight_or_delayed_alone_have_no_known_age_by_the_recipe_and_none_of_
     found = read(redis_server, dyno={"prefix": "app"})
     for name, numbers in {"taken": (0, 1, 0), "later": (0, 0, 1)}.items():
         assert counts(found[name, None]) == numbers
-        assert found[name, None].oldest_age_seconds is None
+    assert (found["taken", None].oldest_age_seconds, found["later", None].oldest_age_seconds) == (None, 0.0)
 
 
 def test_both_key_shapes_of_the_library_are_read_with_all_their_buckets(redis_server: RedisServer) -> None:
@@ -215,6 +220,35 @@ def test_real_celery_tells_waiting_at_work_and_held_back_apart(redis_server: Red
     assert counts(found["mail", None]) == (1, 0, 0)
     assert found["mail", None].oldest_age_seconds is None
     assert counts(few["celery", None]) == (5, 1, None)
+
+
+def test_a_celery_task_with_an_eta_or_countdown_waits_from_then_on_however_long_ago_it_was_sent(
+    redis_server: RedisServer,
+) -> None:
+    eta = datetime.now(UTC) + timedelta(seconds=1)
+    with making.app.connection_for_write(redis_server.url) as connection:
+        sent = {"enqueued_at": time.time() - 120}
+        making.slow.apply_async(queue="mail", eta=eta, headers=sent, connection=connection)
+        making.slow.apply_async(queue="later", countdown=600, headers=sent, connection=connection)
+    wait_until(lambda: datetime.now(UTC) > eta, "the task to be due")
+    found = read(redis_server, celery={})
+    assert counts(found["mail", None]) == (1, 0, 0)
+    assert found["mail", None].oldest_age_seconds == since(found["mail", None], eta.timestamp())
+    assert counts(found["later", None]) == (0, 0, 1)
+    assert found["later", None].oldest_age_seconds == 0.0
+
+
+def test_behind_tasks_that_are_not_due_the_oldest_that_is_due_tells_the_age(redis_server: RedisServer) -> None:
+    then = time.time() - 50
+    with redis_server.client() as client:
+        ready = json.dumps({"headers": {"enqueued_at": then}})
+        later = json.dumps({"headers": {"enqueued_at": then - 500, "eta": "2999-01-01T00:00:00+00:00"}})
+        client.rpush("mail", *[ready] * 50, *[later] * 7)  # the last is the next to be taken
+    found = read(redis_server, celery={"queues": ["mail"], "read_at_most": 10})["mail", None]
+    assert found.oldest_age_seconds == since(found, then)
+    few = read(redis_server, celery={"queues": ["mail"], "read_at_most": 5})["mail", None]
+    assert (few.depth, few.oldest_age_seconds) == (57, None)
+    assert "not due yet" in few.unavailable["oldest_age_seconds"]
 
 
 def test_real_rq_tells_its_queue_its_registries_and_its_dead_letters(redis_server: RedisServer) -> None:
