@@ -15,7 +15,7 @@ from alerts.models import RuleEvaluation, fingerprint
 from alerts.rules.expression import VALUE
 from alerts.rules.model import NoData, Rule
 from alerts.state import Row, RuleError, Tracked, Transition, resume, step
-from lake.errors import SojournError
+from lake.errors import SojournError, first_line
 from lake.views import below
 
 Query = Callable[[str], pa.Table]
@@ -77,11 +77,14 @@ class Identities:
 def evaluate(
     rule: Rule, memory: RuleMemory, query: Query, freshness: Freshness, now: datetime, identities: Identities
 ) -> Outcome:
-    """Evaluate ``rule`` at wall clock ``now``. A failure changes no state; stale data follow the rule's ``no_data``."""
+    """Evaluate ``rule`` at wall clock ``now``. A failure changes no state; stale data follow the rule's ``no_data``.
+
+    Whatever is raised, by the query or by what it returned, is the error of this rule: no other must suffer from it.
+    """
     data_rule = reads_lake(rule)
     stale = data_rule and freshness.stale
-    time = _evaluation_time(rule, memory, freshness, now) if data_rule and not stale else now
     try:
+        time = _evaluation_time(rule, memory, freshness, now) if data_rule and not stale else now
         if stale and rule.no_data is NoData.KEEP:
             return _outcome(rule, memory, freshness, now, stale=True)
         if memory.restored and memory.evaluated_to is not None:
@@ -96,6 +99,9 @@ def evaluate(
             alerts, transitions = _step_no_data(rule, memory.alerts, time)
     except SojournError as error:
         return _outcome(rule, memory, freshness, now, stale=stale, error=str(error))
+    except Exception as error:
+        what = f"{type(error).__name__}: {first_line(error)}"
+        return _outcome(rule, memory, freshness, now, stale=stale, error=what)
     remembered = RuleMemory(alerts, time)
     return _outcome(rule, remembered, freshness, now, stale=stale, transitions=transitions)
 
@@ -119,8 +125,8 @@ def rows_of(table: pa.Table, rule: Rule, identities: Identities) -> list[Row]:
     extra_at = [i for i in range(len(names)) if i not in label_at and names[i] != VALUE]
     values = _numbers(table.column(names.index(VALUE)))
     label_names = [names[i] for i in label_at]
-    labels = _transposed([table.column(i) for i in label_at], table.num_rows)
-    extras = _transposed([_plain(table.column(i)) for i in extra_at], table.num_rows)
+    labels = _transposed([table.column(i).to_pylist() for i in label_at], table.num_rows)
+    extras = _transposed([_plain(names[i], table.column(i)) for i in extra_at], table.num_rows)
     extra_names = [names[i] for i in extra_at]
     rows = []
     for value, label_values, extra in zip(values, labels, extras, strict=True):
@@ -138,22 +144,28 @@ def _is_text(type_: pa.DataType) -> bool:
     )
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Decimals, which SQL makes of literals and sums, as the floats that templates can reckon with."""
-    return column.cast(pa.float64()) if types.is_decimal(column.type) else column
+def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:
+    """What templates can reckon with: decimals, which SQL makes of literals and sums, as floats."""
+    try:
+        return list((column.cast(pa.float64()) if types.is_decimal(column.type) else column).to_pylist())
+    except (OverflowError, ValueError) as error:  # infinity, and other instants that no calendar has
+        raise RuleError(f"column {name} cannot be read: {error}") from error
 
 
 def _numbers(column: pa.ChunkedArray) -> list[float | None]:
-    if _is_text(column.type) or types.is_temporal(column.type) or types.is_nested(column.type):
+    if not any(is_number(column.type) for is_number in _NUMBERS):
         raise RuleError(f"value must be a number, but is {column.type}")
     numbers = [None if value is None else float(value) for value in column.to_pylist()]
     return [None if number is not None and math.isnan(number) else number for number in numbers]
 
 
-def _transposed(columns: Sequence[pa.ChunkedArray], count: int) -> Iterable[tuple[Any, ...]]:
+_NUMBERS = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+
+
+def _transposed(columns: Sequence[Sequence[Any]], count: int) -> Iterable[tuple[Any, ...]]:
     if not columns:
         return [()] * count
-    return zip(*(column.to_pylist() for column in columns), strict=True)
+    return zip(*columns, strict=True)
 
 
 def _evaluation_time(rule: Rule, memory: RuleMemory, freshness: Freshness, now: datetime) -> datetime:

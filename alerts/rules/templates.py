@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from jinja2 import ChainableUndefined, Template, TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Template, TemplateSyntaxError
 
-from lake.errors import UserError
+from alerts.rules.sandbox import LONGEST_TEMPLATE, LONGEST_TEXT, Sandbox, rendered
+from lake.errors import UserError, first_line
 
 
 def humanize(value: float | None) -> str:
@@ -42,25 +42,32 @@ def humanize_percentage(ratio: float | None) -> str:
     return "unknown" if ratio is None else f"{ratio * 100:.4g}%"
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(undefined=ChainableUndefined, autoescape=False)
-    for function in (humanize, humanize_duration, humanize_percentage):
-        environment.filters[function.__name__] = function
-    return environment
-
-
-_ENVIRONMENT = _environment()
+#: What a template may name.
+NAMES = ("labels", "value", "row")
+_SANDBOX = Sandbox(
+    NAMES,
+    {
+        "humanize": humanize,
+        "humanize_duration": humanize_duration,
+        "humanize_percentage": humanize_percentage,
+    },
+)
+_LONGEST_ERROR = 300
 
 
 @lru_cache(maxsize=4096)
 def compiled(text: str) -> Template:
-    """The template in ``text``; UserError if it is not one."""
+    """The template in ``text``; UserError, with its line, if it is not one or may do more than fill a text in."""
+    if len(text) > LONGEST_TEMPLATE:
+        raise UserError(f"a template has at most {LONGEST_TEMPLATE} characters, not {len(text)}", "shorten it")
     try:
-        return _ENVIRONMENT.from_string(text)
-    except TemplateError as error:
-        raise UserError(
-            f"template {text!r} is not valid: {error}", "write {{ labels.tenant }} or {{ value }}"
-        ) from error
+        return _SANDBOX.from_string(text)
+    except TemplateSyntaxError as error:
+        why = f"line {error.lineno}: {error.message}"
+    except Exception as error:  # the parser and Python's compiler say in several ways that it is nested too deeply
+        why = first_line(error)
+    shown = text if len(text) <= 80 else f"{text[:80]}…"
+    raise UserError(f"template {shown!r} is not valid: {why}", "write {{ labels.tenant }} or {{ value }}")
 
 
 def render(text: str, labels: Mapping[str, str], value: float | None, row: Mapping[str, object]) -> str:
@@ -68,9 +75,10 @@ def render(text: str, labels: Mapping[str, str], value: float | None, row: Mappi
     if "{" not in text:
         return text
     try:
-        return compiled(text).render(labels=dict(labels), value=value, row=dict(row))
+        known = {name: label[:LONGEST_TEXT] for name, label in labels.items()}
+        return rendered(compiled(text), {"labels": known, "value": value, "row": dict(row)})
     except Exception as error:  # a template may raise whatever it likes
-        return f"<error expanding template: {error}>"
+        return f"<error expanding template: {first_line(error)[:_LONGEST_ERROR]}>"
 
 
 class Annotations(Mapping[str, str]):

@@ -123,6 +123,22 @@ def test_one_broken_rule_leaves_the_others_alone_and_is_told_of(gold: GoldLake) 
     assert (twice_now.ok, "same labels" in (twice_now.error or "")) == (False, True)
 
 
+def test_no_rule_stops_the_engine_whatever_its_query_raises_or_returns(
+    gold: GoldLake, caplog: pytest.LogCaptureFixture
+) -> None:
+    binary = rule("Binary", "SELECT queue, CAST(queue AS BINARY) AS value FROM partials")
+    far = rule("Far", "SELECT queue, 1 AS value, CAST('infinity' AS TIMESTAMP) AS at FROM partials")
+    failing = rule("RuleFailing", "SELECT rule, failing_seconds AS value FROM rule_health WHERE NOT ok")
+    world = World(gold, [binary, far, DEAD, failing])
+    gold.partial(dead_lettered=1)
+    for _ in range(3):
+        states = world.round()
+        assert (states["Binary"], states["Far"], states["Dead"]) == ([], [], [AlertState.FIRING])
+        assert states["RuleFailing"] == [AlertState.FIRING] * 2
+    said = [record.getMessage() for record in caplog.records if "of group g:" in record.getMessage()]
+    assert len(said) == 2, "each is said once"
+
+
 def test_data_that_stops_resolves_nothing(gold: GoldLake) -> None:
     stale = rule("StaleData", "SELECT broker, age_seconds AS value FROM data_freshness WHERE stale")
     world = World(gold, [DEAD, stale])

@@ -60,11 +60,24 @@ def test_a_new_value_is_the_same_alert() -> None:
     "broken",
     [
         UserError("the lake is away"),
+        RuntimeError("of the engine below"),
+        MemoryError(),
+        RecursionError("too deep"),
+        table(queue=["a"], value=[b"binary"]),
+        table(queue=["a"], value=pa.array([1], pa.timestamp("us"))),
+        table(queue=["a"], value=pa.array([1], pa.duration("us"))),
+        table(queue=["a"], value=[1], at=pa.array([2**63 - 1], pa.timestamp("us", "UTC"))),
+        table(queue=["a"], value=[1], day=pa.array([2**31 - 1], pa.date32())),
+        table(queue=["a"], value=[1], nested=pa.array([{"day": 2**31 - 1}], pa.struct([("day", pa.date32())]))),
         table(queue=["a", "a"], value=[1, 2]),
         table(queue=["a"], value=["many"]),
         table(queue=["a"]),
     ],
-    ids=["query fails", "same labels twice", "value is text", "no value"],
+    ids=[
+        *("query fails", "anything fails", "no memory", "recursion", "value is binary", "value is an instant"),
+        *("value is a duration", "infinite instant", "infinite day", "infinite day inside", "same labels twice"),
+        *("value is text", "no value"),
+    ],
 )
 def test_an_evaluation_that_fails_changes_nothing_and_says_why(broken: pa.Table | Exception) -> None:
     before = run(ONE)
