@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+from collectors.texts import loads
 
 METRIC_ACK = "$JS.EVENT.METRIC.CONSUMER.ACK."
 ADVISORY = "$JS.EVENT.ADVISORY.CONSUMER."
@@ -214,8 +215,8 @@ def _second(text: str) -> int:
 
 def _json(data: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(data)
-    except ValueError as error:
+        body = loads(data)
+    except (ValueError, RecursionError) as error:
         raise Malformed(f"not JSON: {error}") from None
     if not isinstance(body, dict):
         raise Malformed("not a JSON object")

@@ -114,7 +114,8 @@ class BatchReader:
                     told[index] = self._spans.sends(parse(request.body))
                     batch.answers.append(Answer(Code.OK))
             except (decode.Malformed, events.Malformed) as malformed:
-                batch.answers.append(Answer(Code.INVALID_ARGUMENT, str(malformed)))
+                status = 413 if isinstance(malformed, events.TooMany) else None
+                batch.answers.append(Answer(Code.INVALID_ARGUMENT, str(malformed), status=status))
                 batch.refuse(str(malformed), decode.shown_bytes(request.body))
         rows: list[Row] = []
         polls: list[Poll] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any
 
 from google.protobuf import json_format
@@ -13,6 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from collectors.receive.lean import LeanRequest
 from collectors.records import RAW_LIMIT
+from collectors.texts import loads
 
 _IDS = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"})
 
@@ -32,7 +32,7 @@ def protobuf(body: bytes) -> Any:
 def as_json(body: bytes) -> Any:
     """The same from OTLP's JSON, in which ids are hexadecimal; Malformed."""
     try:
-        request = json.loads(body)
+        request = loads(body)
         whole = json_format.ParseDict(_with_ids(request), ExportTraceServiceRequest(), ignore_unknown_fields=True)
         return LeanRequest.FromString(whole.SerializeToString())
     except (ValueError, TypeError, RecursionError, AttributeError, json_format.ParseError):

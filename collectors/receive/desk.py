@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 
 from collectors.receive.inbox import Answer, Format, Inbox, Request
 from collectors.receive.status import Code
@@ -15,16 +14,9 @@ RETRY_SECONDS = 1
 class Desk:
     """Belongs to the doors' event loop."""
 
-    def __init__(self, inbox: Inbox, token: str | None, answer_seconds: float) -> None:
+    def __init__(self, inbox: Inbox, answer_seconds: float) -> None:
         self._inbox = inbox
-        self._token = None if token is None else f"Bearer {token}".encode()
         self._seconds = answer_seconds
-
-    def admits(self, authorization: str | None) -> bool:
-        """Whether the header says what it must; takes as long for a wrong token as for a right one."""
-        if self._token is None:
-            return True
-        return hmac.compare_digest((authorization or "").encode("utf-8", "replace"), self._token)
 
     async def hand_in(self, format: Format, body: bytes) -> Answer:
         """The answer to a request, once it is durable, or refused."""

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
 import threading
 from typing import Any
 
 import grpc
-import uvicorn
 
 from collectors.receive.desk import Desk
-from collectors.receive.rpc import handler
+from collectors.receive.rpc import handler, options
 from collectors.receive.settings import ReceiveSettings
-from collectors.receive.web import application
+from collectors.receive.web import front_door
 from lake.errors import UserError
+from lake.web.policy import Policy
+from lake.web.server import Certificate, WebServer, listen
 
 _START_SECONDS = 10.0
 _GRACE_SECONDS = 2.0
+_MEND = "set other ports in [collect.receive], or grpc_port or http_port to 0"
 
 
 class Doors:
     """Open until :meth:`close`; UserError at :meth:`open` where a port is taken or a certificate of no use."""
 
-    def __init__(self, settings: ReceiveSettings, desk: Desk) -> None:
+    def __init__(self, settings: ReceiveSettings, policy: Policy, desk: Desk) -> None:
         self._settings = settings
+        self._policy = policy
         self._desk = desk
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -67,7 +68,7 @@ class Doors:
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         settings = self._settings
-        rpc = await _open_rpc(settings, settings.grpc_port, self._desk) if settings.grpc_port else None
+        rpc = await _open_rpc(settings, settings.grpc_port, self._policy, self._desk) if settings.grpc_port else None
         try:
             if not settings.http_port:
                 self._ready.set()
@@ -79,24 +80,10 @@ class Doors:
                 await rpc.stop(_GRACE_SECONDS)
 
     async def _serve_web(self, settings: ReceiveSettings, port: int) -> None:
-        listener = _listener(settings.host, port)
-        tls = settings.tls
-        config = uvicorn.Config(
-            application(self._desk, settings.max_request_bytes),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            limit_concurrency=2 * settings.max_pending + 100,
-            timeout_graceful_shutdown=int(_GRACE_SECONDS),
-            ssl_certfile=None if tls is None else str(tls.certificate.expanduser()),
-            ssl_keyfile=None if tls is None else str(tls.key.expanduser()),
-        )
-        try:
-            config.load()
-        except OSError as error:
-            raise _useless_certificate(error) from None
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve([listener]))
+        listener = listen(settings.host, port, _MEND)
+        tls = None if settings.tls is None else Certificate(settings.tls.certificate, settings.tls.key)
+        server = WebServer(front_door(self._desk, self._policy), listener, self._policy.limits, tls)
+        serving = asyncio.create_task(server.serve())
         assert self._closing is not None
         closing = asyncio.create_task(self._closing.wait())
         self._ready.set()  # what comes before the server is up waits at the listener
@@ -106,15 +93,12 @@ class Doors:
         await serving
 
 
-async def _open_rpc(settings: ReceiveSettings, port: int, desk: Desk) -> Any:
+async def _open_rpc(settings: ReceiveSettings, port: int, policy: Policy, desk: Desk) -> Any:
     server = grpc.aio.server(
-        options=[
-            ("grpc.max_receive_message_length", settings.max_request_bytes),
-            ("grpc.so_reuseport", 0),
-        ],
+        options=options(settings),
         maximum_concurrent_rpcs=2 * settings.max_pending + 100,
     )
-    server.add_generic_rpc_handlers((handler(desk),))
+    server.add_generic_rpc_handlers((handler(desk, settings, policy.token),))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"{host}:{port}"
     try:
@@ -132,23 +116,8 @@ async def _open_rpc(settings: ReceiveSettings, port: int, desk: Desk) -> Any:
     return server
 
 
-def _listener(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        reason = "in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-        raise _taken(host, port, reason) from None
-    return listener
-
-
 def _taken(host: str, port: int, reason: str) -> UserError:
-    mend = "set other ports in [collect.receive], or grpc_port or http_port to 0"
-    return UserError(f"the receiver cannot listen on {host}:{port}: {reason}", mend)
+    return UserError(f"cannot listen at {host}:{port}: {reason}", _MEND)
 
 
 def _useless_certificate(error: OSError) -> UserError:

@@ -5,7 +5,6 @@ The wire format stands in docs/otlp.md. Whole requests are refused (Malformed) o
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from collectors.receive.polls import PollCount
 from collectors.receive.rows import Row
 from collectors.receive.summaries import summary
 from collectors.receive.values import Bad, count, text, whole, within
+from collectors.texts import loads
 from lake.tables import EVENT_TYPES
 
 VERSION = 1
@@ -25,8 +25,12 @@ _INT32 = 2**31
 _CLOCKS = (None, "broker", "producer")
 
 
-class Malformed(ValueError):
+class Malformed(Exception):
     """A request that is none, or none of this version."""
+
+
+class TooMany(Malformed):
+    """A request that tells of more than one may."""
 
 
 @dataclass(slots=True)
@@ -50,12 +54,14 @@ class Sent:
 def read(body: bytes, most: int) -> Sent:
     """The request in ``body``, of at most ``most`` events; Malformed."""
     try:
-        request = json.loads(body)
+        request = loads(body)
         if not isinstance(request, dict) or request.get("version") != VERSION:
             raise Malformed(f"a request is an object with version {VERSION}")
         lists = [request.get(name) or [] for name in ("events", "summaries", "polls")]
-        if not all(isinstance(one, list) for one in lists) or sum(map(len, lists)) > most:
-            raise Malformed(f"events, summaries and polls are lists of at most {most} in all")
+        if not all(isinstance(one, list) for one in lists):
+            raise Malformed("events, summaries and polls are lists")
+        if sum(map(len, lists)) > most:
+            raise TooMany(f"too many events: a request holds at most {most}, with summaries and polls")
         sent = Sent(
             text(request.get("sender"), "sender"),
             whole(request.get("sequence"), "sequence", 0, 2**62),
@@ -74,7 +80,7 @@ def read(body: bytes, most: int) -> Sent:
 def report(summaries: str, polls: str, conflated: int, most: int) -> Sent:
     """What the client's span ``sojourn.report`` holds, JSON in its attributes; Malformed."""
     try:
-        lists = [json.loads(text) if text else [] for text in (summaries, polls)]
+        lists = [loads(text) if text else [] for text in (summaries, polls)]
     except (ValueError, RecursionError):
         raise Malformed("sojourn.summaries and sojourn.polls are JSON") from None
     if not all(isinstance(one, list) for one in lists) or sum(map(len, lists)) > most or conflated < 0:

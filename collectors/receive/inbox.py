@@ -15,13 +15,17 @@ Format = Literal["protobuf", "json", "events"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the sender is told. ``rejected`` counts spans refused of an OTLP request; ``body`` answers the client."""
+    """What the sender is told. ``rejected`` counts spans refused of an OTLP request; ``body`` answers the client.
+
+    ``status`` is HTTP's where the code alone does not say it.
+    """
 
     code: Code
     message: str = ""
     rejected: int = 0
     body: bytes = b""
     retry_seconds: int | None = None
+    status: int | None = None
 
 
 @dataclass(slots=True, eq=False)

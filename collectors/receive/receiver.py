@@ -18,6 +18,7 @@ from collectors.receive.memory import Memory
 from collectors.receive.refill import recall_polls, refill
 from collectors.receive.spans import SpanReader
 from collectors.receive.status import Code
+from collectors.receive.web import policy_of
 from collectors.thread import Threads
 from lake.errors import SojournError, first_line
 from lake.store import LakeError
@@ -55,7 +56,8 @@ class Receiver:
             settings = self._settings
             token = None if settings.token is None else settings.token.read("the receiver's token")
             await self._recall()
-            doors = Doors(settings, Desk(self._inbox, token, settings.answer_seconds))
+            policy = policy_of(settings, token)
+            doors = Doors(settings, policy, Desk(self._inbox, settings.answer_seconds))
             await asyncio.to_thread(doors.open)
             self._doors = doors
             self._inbox.open()

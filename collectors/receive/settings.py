@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
 from collectors.broker import Settings
 from lake.secret import Secret
+from lake.web.address import is_loopback
 
 _MIB = 1024 * 1024
 
@@ -29,6 +29,9 @@ class ReceiveSettings(Settings):
     grpc_port: int = Field(default=4317, ge=0, le=65535, description="OTLP/gRPC; 0: not offered")
     http_port: int = Field(default=4318, ge=0, le=65535, description="OTLP/HTTP and the client's events; 0: not")
     token: Secret | None = Field(default=None, description="what senders give as 'Authorization: Bearer …'")
+    hosts: tuple[str, ...] = Field(
+        default=(), description="names in URLs of senders besides the loopback's, addresses and 'host'"
+    )
     tls: ReceiveTls | None = None
     names: dict[str, str] = Field(
         default_factory=dict, description="messaging.system of spans → the broker's name in records"
@@ -37,6 +40,12 @@ class ReceiveSettings(Settings):
     max_spans: int = Field(default=50_000, ge=1, description="messages that one request may tell of")
     max_pending_bytes: int = Field(default=64 * _MIB, ge=1024, description="of requests that are not answered yet")
     max_pending: int = Field(default=1_000, ge=1, description="requests that are not answered yet")
+    max_connections: int = Field(
+        default=1_000, ge=4, description="of HTTP; a quarter is kept for peers that have sent a proper request lately"
+    )
+    header_seconds: float = Field(default=10.0, gt=0, description="in which a request's headers must come")
+    body_seconds: float = Field(default=30.0, gt=0, description="in which its body must follow")
+    idle_seconds: float = Field(default=15.0, gt=0, description="that a connection may wait for its next request")
     answer_seconds: float = Field(default=30.0, gt=0, description="after which a request is told to come again")
     horizon_seconds: float = Field(default=900.0, gt=0, description="how long a repeated event is known as such")
     horizon_events: int = Field(default=4_000_000, ge=1000, le=8_000_000, description="and how many events, at most")
@@ -44,19 +53,10 @@ class ReceiveSettings(Settings):
 
     @model_validator(mode="after")
     def _guarded(self) -> ReceiveSettings:
-        if self.token is None and not _is_loopback(self.host):
+        if self.token is None and not is_loopback(self.host):
             raise ValueError('a host other than the loopback needs token = { env = "NAME" } or { file = "path" }')
         if not self.grpc_port and not self.http_port:
             raise ValueError("set grpc_port, http_port or both")
         if self.max_pending_bytes < self.max_request_bytes:
             raise ValueError("max_pending_bytes must hold one request of max_request_bytes")
         return self
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -1,24 +1,26 @@
-"""The HTTP door: OTLP/HTTP at ``/v1/traces``, the client's events at ``/v1/events``."""
+"""OTLP/HTTP at ``/v1/traces`` and the client's events at ``/v1/events``, behind the front door of :mod:`lake.web`."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from collectors.receive.desk import Desk
 from collectors.receive.inbox import Answer, Format
+from collectors.receive.settings import ReceiveSettings
 from collectors.receive.status import Code, encoded
+from lake.web.front import FrontDoor
+from lake.web.policy import JSON, Entrance, Limits, Policy, Refusal, content_type
 
-_PROTOBUF, _JSON = "application/x-protobuf", "application/json"
-_FORMATS: dict[str, Format] = {_PROTOBUF: "protobuf", _JSON: "json"}
+PROTOBUF = "application/x-protobuf"
+_FORMATS: dict[str, Format] = {PROTOBUF: "protobuf", JSON: "json"}
 _HTTP = {
     Code.OK: 200,
     Code.INVALID_ARGUMENT: 400,
@@ -27,59 +29,76 @@ _HTTP = {
     Code.RESOURCE_EXHAUSTED: 429,
     Code.UNAVAILABLE: 503,
 }
-#: A body that has not come after so many seconds does not come.
-_BODY_SECONDS = 30.0
+_CODES = {
+    401: Code.UNAUTHENTICATED,
+    403: Code.PERMISSION_DENIED,
+    408: Code.UNAVAILABLE,
+    413: Code.RESOURCE_EXHAUSTED,
+    429: Code.RESOURCE_EXHAUSTED,
+}
+_ENTRANCES = {
+    "/v1/traces": Entrance(frozenset({PROTOBUF, JSON})),
+    "/v1/events": Entrance(frozenset({JSON})),
+}
+#: What is answered elsewhere, whatever is sent there.
+_ELSEWHERE = Entrance(frozenset({PROTOBUF, JSON}))
 
 
-class _Refused(Exception):
-    """A request that is refused before anything reads it."""
+def policy_of(settings: ReceiveSettings, token: str | None) -> Policy:
+    """Who may send, and how much; UserError where others than this machine's could without a token."""
+    return Policy(
+        host=settings.host,
+        token=token,
+        names=settings.hosts,
+        entrances={**_ENTRANCES, "/": _ELSEWHERE},
+        limits=limits_of(settings),
+        refusal=_refused,
+    ).guarded("[collect.receive]")
 
-    def __init__(self, status: int, code: Code, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
+
+def limits_of(settings: ReceiveSettings) -> Limits:
+    """The front door's limits."""
+    return Limits(
+        header_seconds=settings.header_seconds,
+        body_seconds=settings.body_seconds,
+        idle_seconds=settings.idle_seconds,
+        body_bytes=settings.max_request_bytes,
+        bytes_in_flight=settings.max_pending_bytes,
+        connections=settings.max_connections,
+        unknown_peer_connections=max(1, settings.max_connections // 4),
+        reserved_connections=settings.max_connections // 4,
+    )
 
 
-def application(desk: Desk, most_bytes: int) -> Starlette:
-    """The ASGI application; bodies of more than ``most_bytes``, packed or unpacked, are refused while they come."""
+def front_door(desk: Desk, policy: Policy) -> FrontDoor:
+    """The ASGI application."""
 
-    def door(handle: Callable[[Request, bytes], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            try:
-                if not desk.admits(request.headers.get("authorization")):
-                    raise _Refused(401, Code.UNAUTHENTICATED, "the bearer token is missing or wrong")
-                return await handle(request, await _body(request, most_bytes))
-            except _Refused as refused:
-                return _refusal(_content_type(request), refused.status, refused.code, str(refused))
-
-        return endpoint
-
-    async def traces(request: Request, body: bytes) -> Response:
-        kind = _content_type(request)
-        format = _FORMATS.get(kind)
-        if format is None:
-            raise _Refused(415, Code.INVALID_ARGUMENT, f"the content type is {_PROTOBUF} or {_JSON}")
-        answer = await desk.hand_in(format, body)
+    async def traces(request: Request) -> Response:
+        kind = content_type(request.scope["headers"])
+        if kind not in _FORMATS:
+            return _refusal(kind, 415, Code.INVALID_ARGUMENT, f"the content type is {' or '.join(_FORMATS)}")
+        answer = await desk.hand_in(_FORMATS[kind], await request.body())
         if answer.code is not Code.OK:
             return _answered(kind, answer)
-        if kind == _JSON:
+        if kind == JSON:
             partial = {"rejectedSpans": str(answer.rejected), "errorMessage": answer.message}
             return JSONResponse({"partialSuccess": partial} if answer.rejected else {})
-        return Response(success(answer).SerializeToString(), media_type=_PROTOBUF)
+        return Response(success(answer).SerializeToString(), media_type=PROTOBUF)
 
-    async def events(request: Request, body: bytes) -> Response:
-        answer = await desk.hand_in("events", body)
-        return _answered(_JSON, answer) if answer.code is not Code.OK else Response(answer.body, media_type=_JSON)
+    async def events(request: Request) -> Response:
+        answer = await desk.hand_in("events", await request.body())
+        return _answered(JSON, answer) if answer.code is not Code.OK else Response(answer.body, media_type=JSON)
 
     async def elsewhere(request: Request) -> Response:
         message = "the receiver takes /v1/traces and /v1/events alone"
-        return _refusal(_content_type(request), 404, Code.NOT_FOUND, message)
+        return _refusal(content_type(request.scope["headers"]), 404, Code.NOT_FOUND, message)
 
-    routes = [
-        Route("/v1/traces", door(traces), methods=["POST"]),
-        Route("/v1/events", door(events), methods=["POST"]),
+    routes: Sequence[Route] = [
+        Route("/v1/traces", traces, methods=["POST"]),
+        Route("/v1/events", events, methods=["POST"]),
         Route("/{path:path}", elsewhere, methods=["GET", "POST", "PUT"]),
     ]
-    return Starlette(routes=routes)
+    return FrontDoor(Starlette(routes=routes), policy)
 
 
 def success(answer: Answer) -> ExportTraceServiceResponse:
@@ -91,54 +110,26 @@ def success(answer: Answer) -> ExportTraceServiceResponse:
     return response
 
 
-def _content_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-async def _body(request: Request, most: int) -> bytes:
-    """The body, unpacked; refused as soon as it is too long."""
-    announced = request.headers.get("content-length", "")
-    if announced.isascii() and announced.isdigit() and int(announced) > most:
-        raise _too_long(most)
-    packing = request.headers.get("content-encoding", "identity").strip().lower()
-    if packing not in ("identity", "gzip", ""):
-        raise _Refused(415, Code.INVALID_ARGUMENT, "the content encoding is gzip or none")
-    chunks: list[bytes] = []
-    came = length = 0
-    unpacking = zlib.decompressobj(wbits=31) if packing == "gzip" else None
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            async for chunk in request.stream():
-                came += len(chunk)
-                if unpacking is not None and chunk:
-                    chunk = unpacking.decompress(chunk, most + 1 - length)
-                length += len(chunk)
-                if length > most or came > most:
-                    raise _too_long(most)
-                chunks.append(chunk)
-    except TimeoutError:
-        raise _Refused(408, Code.UNAVAILABLE, "the body did not come in time") from None
-    except (zlib.error, ClientDisconnect):
-        raise _Refused(400, Code.INVALID_ARGUMENT, "the body is not gzip, or not whole") from None
-    if unpacking is not None and (not unpacking.eof or unpacking.unused_data):
-        raise _Refused(400, Code.INVALID_ARGUMENT, "the body is not gzip, not whole, or more than one member")
-    return b"".join(chunks)
-
-
-def _too_long(most: int) -> _Refused:
-    return _Refused(413, Code.RESOURCE_EXHAUSTED, f"a request has at most {most} bytes, packed or unpacked")
-
-
 def _answered(kind: str, answer: Answer) -> Response:
-    return _refusal(kind, _HTTP[answer.code], answer.code, answer.message, answer.retry_seconds)
+    status = answer.status or _HTTP[answer.code]
+    headers = {} if answer.retry_seconds is None else {"Retry-After": str(answer.retry_seconds)}
+    return _refusal(kind, status, answer.code, answer.message, answer.retry_seconds, headers)
 
 
-def _refusal(kind: str, status: int, code: Code, message: str, retry_seconds: int | None = None) -> Response:
+def _refused(scope: Scope, refusal: Refusal) -> Response:
+    code = _CODES.get(refusal.status, Code.INVALID_ARGUMENT)
+    return _refusal(content_type(scope["headers"]), refusal.status, code, refusal.message, refusal.retry_seconds)
+
+
+def _refusal(
+    kind: str,
+    status: int,
+    code: Code,
+    message: str,
+    retry_seconds: int | None = None,
+    headers: dict[str, str] | None = None,
+) -> Response:
     """A Status in the sender's own encoding, as OTLP/HTTP asks for."""
-    headers = {} if retry_seconds is None else {"Retry-After": str(retry_seconds)}
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if kind == _PROTOBUF:
-        return Response(encoded(code, message, retry_seconds), status, headers, media_type=_PROTOBUF)
-    text = json.dumps({"code": int(code), "message": message})
-    return Response(text, status, headers, media_type=_JSON)
+    if kind == PROTOBUF:
+        return Response(encoded(code, message, retry_seconds), status, headers, media_type=PROTOBUF)
+    return Response(json.dumps({"code": int(code), "message": message}), status, headers, media_type=JSON)

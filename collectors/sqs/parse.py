@@ -5,7 +5,6 @@ The names are those of the Amazon SQS API Reference (GetQueueAttributes, ListQue
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from collectors.samples import Sample
 from collectors.sqs.answers import Refusal
 from collectors.sqs.cloudwatch import FIELDS, Told
 from collectors.sqs.settings import SqsBroker
+from collectors.texts import loads
 
 #: What is asked of each queue. Not FifoQueue, which a standard queue refuses: a FIFO queue's name ends with .fifo.
 ATTRIBUTES = (
@@ -69,7 +69,7 @@ def attributes(answer: Mapping[str, Any]) -> dict[str, Any] | Refusal:
 def dead_letter_queue(attributes: Mapping[str, Any]) -> str | None:
     """The queue that takes what fails too often, by the redrive policy; None where there is none."""
     try:
-        target = json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"]
+        target = loads(attributes["RedrivePolicy"])["deadLetterTargetArn"]
     except (KeyError, TypeError, ValueError):
         return None
     return queue_name(target) if isinstance(target, str) else None

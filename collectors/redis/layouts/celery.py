@@ -8,7 +8,6 @@ carry no time of enqueueing; one header, which producers add, tells it. What has
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +19,7 @@ from collectors.redis.resp import Command, Refusal, checked
 from collectors.redis.scan import Search
 from collectors.redis.settings import CeleryLayout
 from collectors.samples import Sample
+from collectors.texts import loads
 
 _BINDING = "_kombu.binding."
 #: The most that the hash of unacknowledged messages may take to be read each cycle: a larger one comes too late.
@@ -104,7 +104,7 @@ class Celery:
     def _count(self, entry: bytes, now: int) -> None:
         """One unacknowledged message: [message, exchange, routing key]."""
         try:
-            message, exchange, routing_key = json.loads(entry)
+            message, exchange, routing_key = loads(entry)
             queue = self._bound.get((exchange, routing_key), routing_key)
         except UNREADABLE:
             self._unacked_unread = "an unacknowledged message cannot be read"
@@ -178,6 +178,6 @@ def _take(census: Census, lists: Iterable[Iterable[bytes]], settings: CeleryLayo
     for messages in lists:
         for raw in messages:
             try:
-                census.add(json.loads(raw), settings.enqueued_at_header, now)
+                census.add(loads(raw), settings.enqueued_at_header, now)
             except UNREADABLE:
                 census.ready += 1

@@ -30,6 +30,7 @@ from lake.errors import UserError
 from tests.collectors.receive.support import Receiving, receiving, request_of, settings, some
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
+JSON = {"content-type": "application/json"}
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
@@ -132,8 +133,10 @@ def test_an_oversized_request_is_refused_packed_or_not(receiver: Receiving) -> N
         ("/v1/traces", b"x", {**PROTOBUF, "content-encoding": "gzip"}, 400),
         ("/v1/traces", gzip.compress(b"") + gzip.compress(b"x"), {**PROTOBUF, "content-encoding": "gzip"}, 400),
         ("/v1/traces", b"x", {**PROTOBUF, "content-encoding": "br"}, 415),
-        ("/v1/events", b"[]", {}, 400),
-        ("/v1/events", b"[" * 100_000, {}, 400),
+        ("/v1/events", b"[]", JSON, 400),
+        ("/v1/events", b"[" * 100_000, JSON, 400),
+        ("/v1/events", b"{}", {}, 415),
+        ("/v1/events", b"{}", {"content-type": "text/plain"}, 415),
     ],
 )
 def test_what_is_not_served_is_answered_clearly(
