@@ -59,6 +59,7 @@ class CeleryLayout(Settings):
     """Celery's lists, one for each queue and priority, and its hash of unacknowledged messages."""
 
     queues: tuple[str, ...] = Field(default=(), description="names of queues; empty: those that Celery has bound")
+    plumbing: bool = Field(default=False, description="sample Celery's own queues, too: pidbox, replies and events")
     key_prefix: str = Field(default="", description="Celery's global_keyprefix")
     unacked_key: str = Field(default="unacked", min_length=1, description="Celery's unacked_key")
     separator: str = Field(default="\x06\x16", min_length=1, description="Celery's sep, between queue and priority")

@@ -75,15 +75,13 @@ class RedisSource:
             await self._prepare(layout.prepare(self._client.now()))
         except (Refusal, *UNREADABLE) as error:
             why = str(error) if isinstance(error, Refusal) else f"what is kept cannot be read: {type(error).__name__}"
+            if getattr(self._broker, name) is None:
+                why += f" (name the layouts that this server holds, and {name} is left alone)"
             known = [queue for queue, _ in layout.queues()]
-            return [unread(queue, self._client.now(), why) for queue in known or self._configured(name)]
+            return [unread(queue, self._client.now(), why) for queue in known or [name]]
         for some in _batches(layout.queues(), _AT_ONCE):
             samples += await self._read_batch(some)
         return samples
-
-    def _configured(self, layout: str) -> list[str]:
-        """The layout's name in place of its queues' names, where the user asked for it."""
-        return [layout] if getattr(self._broker, layout) is not None else []
 
     async def _prepare(self, preparing: Preparing) -> None:
         commands = next(preparing, None)

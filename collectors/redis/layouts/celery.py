@@ -8,7 +8,8 @@ carry no time of enqueueing; one header, which producers add, tells it. What has
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,6 +23,9 @@ from collectors.samples import Sample
 from collectors.texts import loads
 
 _BINDING = "_kombu.binding."
+#: Exchanges through which Celery talks to itself: remote control, its replies, events.
+_PLUMBING = re.compile(r"(.*\.)?pidbox|celeryev")
+_PLUMBING_QUEUE = re.compile(r".*\.pidbox|celeryev\..*")
 #: The most that the hash of unacknowledged messages may take to be read each cycle: a larger one comes too late.
 _MOST_BYTES = 8 << 20
 _UNTOLD = UNTOLD_ANYWHERE | {
@@ -55,15 +59,38 @@ class Census:
             self.since.append(max(times))
 
 
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One queue's claim to the messages of an exchange; ``words``: of a topic's pattern, None for a plain key."""
+
+    key: str
+    words: tuple[str, ...] | None
+    queue: str
+
+    def takes(self, routing_key: str) -> bool:
+        """Whether a message with this routing key goes to the queue, as kombu has it: ``#`` is one word or more."""
+        if self.words is None:
+            return self.key == routing_key
+        given = routing_key.split(".")
+        reached = {0}
+        for word in self.words:
+            if word == "#":
+                reached = set(range(min(reached) + 1, len(given) + 1)) if reached else set()
+            else:
+                reached = {at + 1 for at in reached if at < len(given) and word in ("*", given[at])}
+        return len(given) in reached
+
+
 class Celery:
     """The listed queues, or those that Celery has bound."""
 
     def __init__(self, settings: CeleryLayout) -> None:
         self._settings = settings
-        self._bindings: list[bytes] = []
-        self._bound: dict[tuple[str, str], str] = {}
+        self._keys: list[bytes] = []
+        self._bindings: dict[str, list[Binding]] = {}
+        self._unread: dict[str, str] = {}  # exchange → why its bindings cannot be read
         self._unacked: dict[str, Census] = {}
-        self._unacked_unread: str | None = None
+        self._unacked_unread: dict[str | None, str] = {}  # queue, or None for all of them → why
 
     def search(self) -> Search | None:
         """The sets in which kombu keeps what is bound to an exchange."""
@@ -71,51 +98,99 @@ class Celery:
 
     def take(self, keys: frozenset[bytes], now: int) -> None:
         """One set an exchange."""
-        self._bindings = sorted(keys)
+        self._keys = sorted(keys)
 
     def prepare(self, now: int) -> Preparing:
         """The bindings, which name the queues; then the unacknowledged messages of them all."""
-        settings, self._unacked, self._unacked_unread = self._settings, {}, None
+        settings, self._unacked, self._unacked_unread = self._settings, {}, {}
         unacked = settings.key_prefix + settings.unacked_key
         *members, held, size = yield [
-            *(("SMEMBERS", key) for key in self._bindings),
+            *(("SMEMBERS", key) for key in self._keys),
             ("HLEN", unacked),
             ("MEMORY", "USAGE", unacked),  # estimated from a few entries; a user who may not ask goes without
         ]
-        self._bound = {}
-        for key, found in zip(self._bindings, members, strict=True):
-            if not isinstance(found, Refusal):
-                exchange = text(key)[len(settings.key_prefix) + len(_BINDING) :]
-                for member in found:
-                    routing_key, pattern, queue = [*text(member).split(settings.separator), "", ""][:3]
-                    if queue and not pattern and routing_key:  # a direct binding: fanouts and topics are Celery's own
-                        self._bound[exchange, routing_key] = queue
+        self._bindings, self._unread = {}, {}
+        begin = len(settings.key_prefix) + len(_BINDING)
+        for key, found in zip(self._keys, members, strict=True):
+            self._bound_to(text(key)[begin:], found)
         if isinstance(held, Refusal):
-            self._unacked_unread = str(held)
+            self._unacked_unread[None] = str(held)
         elif held > 10 * settings.read_at_most:
-            self._unacked_unread = f"{unacked!r} holds {held} messages of all queues: too many to look into each"
+            self._unacked_unread[None] = f"{unacked!r} holds {held} messages of all queues: too many to look into each"
         elif isinstance(size, int) and size > _MOST_BYTES:
-            self._unacked_unread = f"{unacked!r} holds about {size >> 20} MiB: too much to look into each message"
+            why = f"{unacked!r} holds about {size >> 20} MiB: too much to look into each message"
+            self._unacked_unread[None] = why
         elif held:
             (entries,) = checked((yield [("HVALS", unacked)]))
-            for entry in entries:
-                self._count(entry, now)
+            messages = [told for told in map(self._message, entries) if told is not None]
+            exchanges = sorted({exchange for _, exchange, _ in messages} - {"", *self._bindings, *self._unread})
+            if exchanges:  # queues were listed, or the search has not come by yet
+                sets = yield [("SMEMBERS", f"{settings.key_prefix}{_BINDING}{exchange}") for exchange in exchanges]
+                for exchange, found in zip(exchanges, sets, strict=True):
+                    self._bound_to(exchange, found)
+            for message, exchange, routing_key in messages:
+                self._count(message, exchange, routing_key, now)
 
-    def _count(self, entry: bytes, now: int) -> None:
+    def _bound_to(self, exchange: str, members: Any) -> None:
+        """What is bound to an exchange: its routing key, a topic's pattern, and the queue."""
+        if isinstance(members, Refusal):
+            self._unread[exchange] = f"what is bound to exchange {exchange!r} cannot be read: {members}"
+            return
+        bindings = self._bindings[exchange] = []
+        for member in members:
+            key, pattern, queue = [*text(member).split(self._settings.separator), "", ""][:3]
+            if queue and key:  # a fanout's messages stand in no list
+                bindings.append(Binding(key, tuple(key.split(".")) if pattern else None, queue))
+
+    def _message(self, entry: bytes) -> tuple[Any, str, str] | None:
         """One unacknowledged message: [message, exchange, routing key]."""
         try:
             message, exchange, routing_key = loads(entry)
-            queue = self._bound.get((exchange, routing_key), routing_key)
+            if not isinstance(routing_key, str) or not isinstance(exchange, str | None):
+                raise TypeError("names are texts")
+            return message, exchange or "", routing_key
         except UNREADABLE:
-            self._unacked_unread = "an unacknowledged message cannot be read"
+            self._unacked_unread[None] = "an unacknowledged message cannot be read"
+            return None
+
+    def _count(self, message: Any, exchange: str, routing_key: str, now: int) -> None:
+        """A message is its queue's; where several queues took a copy each, nobody tells whose this one is."""
+        if exchange in self._unread:
+            self._unacked_unread[None] = self._unread[exchange]
             return
+        queues = {binding.queue for binding in self._bindings.get(exchange, ()) if binding.takes(routing_key)}
+        if len(queues) > 1:
+            why = (
+                f"several queues took what exchange {exchange!r} was sent for {routing_key!r}: whose it is, is not told"
+            )
+            self._unacked_unread |= dict.fromkeys(queues, why)
+            return
+        (queue,) = queues or {routing_key}
         self._unacked.setdefault(queue, Census()).add(message, self._settings.enqueued_at_header, now)
 
     def queues(self) -> Iterable[tuple[str, Read]]:
-        """Each queue with what stands unacknowledged of it."""
-        names = self._settings.queues or sorted(set(self._bound.values()))
-        why = self._unacked_unread
-        return [(name, partial(read, name, self._settings, self._unacked.get(name, Census()), why)) for name in names]
+        """Each queue with what stands unacknowledged of it, and each exchange whose queues cannot be named."""
+        chosen = {name: exchange for exchange, of in self._bindings.items() for name in self._names(exchange, of)}
+        names = self._settings.queues or sorted(chosen)
+        found: list[tuple[str, Read]] = []
+        for name in names:
+            why = self._unacked_unread.get(None) or self._unacked_unread.get(name)
+            found.append((name, partial(read, name, self._settings, self._unacked.get(name, Census()), why)))
+        if not self._settings.queues:
+            found += [(name, partial(_refused, why)) for name, why in self._unread.items() if name not in chosen]
+        return found
+
+    def _names(self, exchange: str, bindings: list[Binding]) -> Iterator[str]:
+        for binding in bindings:
+            inner = _PLUMBING.fullmatch(exchange) or _PLUMBING_QUEUE.fullmatch(binding.queue)
+            if self._settings.plumbing or not inner:
+                yield binding.queue
+
+
+def _refused(why: str, now: int) -> Reading:
+    """An exchange whose bindings may not be read: that there are queues is known, and nothing else."""
+    yield from ()
+    raise Refusal(why)
 
 
 def read(name: str, settings: CeleryLayout, unacked: Census, unacked_unread: str | None, now: int) -> Reading:

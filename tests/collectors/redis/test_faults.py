@@ -104,6 +104,20 @@ def test_a_key_that_we_may_not_read_spoils_its_own_queue_alone(own_redis: RedisS
         assert "NOPERM" in found[refused, None].unavailable["depth"]
 
 
+def test_what_a_search_for_every_layout_may_not_read_is_told_and_not_left_out(own_redis: RedisServer) -> None:
+    with own_redis.client() as client:
+        client.sadd("rq:queues", "rq:queue:mail")
+        client.sadd("_kombu.binding.tasks", "tasks\x06\x16\x06\x16tasks")
+        rules = ["on", "nopass", "%R~app.*", "+@read", "+time", "+client"]
+        client.execute_command("ACL", "SETUSER", "sojourn", *rules)
+    found = read(own_redis, user="sojourn")
+    assert {queue for queue, _ in found} == {"rq", "tasks"}
+    for sample in found.values():
+        assert not was_read(sample)
+        assert "NOPERM" in sample.unavailable["depth"]
+    assert "name the layouts" in found["rq", None].unavailable["depth"]
+
+
 def test_the_permissions_that_the_manual_lists_suffice(own_redis: RedisServer) -> None:
     manual = (Path(__file__).parents[3] / "docs" / "brokers" / "redis.md").read_text()
     (rule,) = [line for line in manual.splitlines() if line.startswith("ACL SETUSER sojourn")]

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from kombu import Exchange
+from kombu import Queue as KombuQueue
 
 from collectors.samples import Sample
 from examples.redis_queue.recipe import Queue
@@ -236,6 +238,35 @@ def test_a_celery_task_with_an_eta_or_countdown_waits_from_then_on_however_long_
     assert found["mail", None].oldest_age_seconds == since(found["mail", None], eta.timestamp())
     assert counts(found["later", None]) == (0, 0, 1)
     assert found["later", None].oldest_age_seconds == 0.0
+
+
+def test_celery_queues_bound_by_a_topics_pattern_are_told_and_celerys_own_are_not(redis_server: RedisServer) -> None:
+    topic = Exchange("news", type="topic")
+    bound = [KombuQueue("eu", topic, routing_key="news.eu.*"), KombuQueue("plain", topic, routing_key="news.us")]
+    bound += [KombuQueue(f"both-{name}", Exchange("twice"), routing_key="twice") for name in "ab"]
+    with making.app.connection_for_write(redis_server.url) as connection:
+        mailbox = making.app.control.mailbox(connection).get_reply_queue()
+        events = KombuQueue("celeryev.1", Exchange("celeryev", type="topic"), routing_key="#")
+        for queue in (*bound, mailbox, events):
+            queue(connection.default_channel).declare()
+        with connection.Producer() as producer:
+            for key in ("news.eu.fr", "news.eu.de", "news.us", "news.eu.fr.paris"):
+                producer.publish({}, exchange=topic, routing_key=key)
+            producer.publish({}, exchange="twice", routing_key="twice")
+        channel = connection.channel()
+        for name in ("eu", "both-a"):
+            assert channel.basic_get(name)
+        found = read(redis_server, celery={})
+        listed = read(redis_server, celery={"queues": ["eu", "both-b"]})
+        with_plumbing = read(redis_server, celery={"plumbing": True})
+        channel.close()
+    assert {queue for queue, _ in found} == {"eu", "plain", "both-a", "both-b"}
+    assert {queue for queue, _ in with_plumbing} == {"celeryev.1", mailbox.name, *(queue for queue, _ in found)}
+    for one in (found, listed):
+        assert counts(one["eu", None]) == (1, 1, 0)
+        assert counts(one["both-b", None]) == (1, None, None)
+        assert "whose it is" in one["both-b", None].unavailable["in_flight"]
+    assert counts(found["plain", None]) == (1, 0, 0)
 
 
 def test_behind_tasks_that_are_not_due_the_oldest_that_is_due_tells_the_age(redis_server: RedisServer) -> None:
