@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import hmac
-import logging
-import os
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from alerts.engine import Snapshot
 from alerts.models import AlertInstance
 from alerts.notify.payload import iso
-from lake.errors import UserError
+from alerts.settings import AlertSettings
+from lake.web.front import FrontDoor
+from lake.web.policy import Entrance, Limits, Policy
+
+#: Nothing that this API takes is longer.
+MOST_BODY_BYTES = 64 * 1024
+#: Connections for people and their tools beside those of the producers that wait.
+SPARE_CONNECTIONS = 500
 
 
-def application(snapshot: Callable[[], Snapshot], control: ASGIApp, token: str | None) -> ASGIApp:
-    """The whole HTTP side of the alert process; with ``token``, only for those who bring it.
-
-    ``control`` guards itself: it may have a token of its own.
-    """
+def application(snapshot: Callable[[], Snapshot], control: ASGIApp) -> ASGIApp:
+    """The whole HTTP side of the alert process, to be put behind its :func:`door`."""
 
     async def healthy(_: Request) -> PlainTextResponse:
         return PlainTextResponse("OK")
@@ -46,7 +44,7 @@ def application(snapshot: Callable[[], Snapshot], control: ASGIApp, token: str |
     return Starlette(
         routes=[
             Route("/-/healthy", healthy),
-            Mount("/api/v2", app=BearerToken(ours, token) if token else ours),
+            Mount("/api/v2", app=ours),
             Mount("/", app=control),
         ]
     )
@@ -67,40 +65,25 @@ def alert_json(alert: AlertInstance, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-class BearerToken:
-    """Lets requests through that carry the token, compared in constant time."""
+def door(app: ASGIApp, settings: AlertSettings, token: str | None, control_token: str | None) -> FrontDoor:
+    """``app`` behind the rules of its listener; UserError where others could come without a token.
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app = app
-        self._expected = f"Bearer {token}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        if hmac.compare_digest(given, self._expected):
-            await self._app(scope, receive, send)
-            return
-        refusal = JSONResponse({"error": "a bearer token is needed"}, 401, {"www-authenticate": "Bearer"})
-        await refusal(scope, receive, send)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens at ``host``:``port`` (0 = any free port). UserError if it cannot."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise UserError(
-            f"cannot listen at {host}:{port}: {os.strerror(error.errno) if error.errno else error}",
-            "set another port under [alert]; 0 takes any free one",
-        ) from error
-    listener.listen(128)
-    return listener
+    The limits API may have a token of its own. Producers poll it, each holding a connection for as long as it waits.
+    """
+    limits = Limits(
+        body_bytes=MOST_BODY_BYTES,
+        bytes_in_flight=16 * MOST_BODY_BYTES,
+        connections=settings.control.max_waiters + SPARE_CONNECTIONS,
+        unknown_peer_connections=settings.control.max_waiters,
+    )
+    policy = Policy(
+        host=settings.host,
+        token=token,
+        names=settings.names,
+        entrances={"/-/healthy": Entrance(open=True), "/v1/": Entrance(token=control_token)},
+        limits=limits,
+    )
+    return FrontDoor(app, policy.guarded("[alert]"))
 
 
 def url_of(listener: socket.socket) -> str:
@@ -108,20 +91,3 @@ def url_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-@contextmanager
-def served(app: ASGIApp, listener: socket.socket) -> Iterator[None]:
-    """Serve ``app`` at ``listener`` from a thread of its own, as long as the context lasts."""
-    config = uvicorn.Config(
-        app, log_level=logging.WARNING, access_log=False, lifespan="off", timeout_graceful_shutdown=1, log_config=None
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="alert-api", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join(5)
-        listener.close()

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import alerts.control
-from alerts.api import application, listen, served, url_of
+from alerts.api import application, door, url_of
 from alerts.engine import Engine
 from alerts.freshness import FreshnessProbe
 from alerts.notify.sender import Sender
@@ -27,6 +27,7 @@ from lake.errors import SojournError, UserError
 from lake.files import only_one, write_atomically
 from lake.reader import Reader
 from lake.store import Lake
+from lake.web.server import WebServer, listen, served
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,9 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
         token = settings.token()
         control = alerts.control.build(settings.control, lake.root, lake.state_path("control", "_").parent, token=token)
         stack.callback(control.close)
-        listener = listen(settings.host, settings.port)
+        front = door(application(lambda: engine.snapshot, control.app), settings, token, control.token)
+        listener = listen(settings.host, settings.port, "set another port under [alert]; 0 takes any free one")
+        stack.callback(listener.close)
         url = url_of(listener)
         reader = Reader(lake.root)
         engine = Engine(
@@ -78,7 +81,7 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
             settings.external_url or url,
         )
         stack.callback(lambda: engine.close(datetime.now(UTC)))
-        stack.enter_context(served(application(lambda: engine.snapshot, control.app, token), listener))
+        stack.enter_context(served(WebServer(front, listener, front.limits), "alert-api"))
         stack.callback(control.wake)  # long polls would hold up the server's end
         stack.enter_context(_address_told(lake.state_path("run", "alerts.json"), url))
         stack.enter_context(_exporting(store, lake.root))

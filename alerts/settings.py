@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, Self
@@ -14,6 +15,7 @@ from alerts.durations import Duration
 from alerts.notify.guard import refusal
 from alerts.notify.target import Target
 from lake.errors import UserError
+from lake.web.address import authority, is_loopback
 
 #: Attempts that take longer would hold a place for too long.
 LONGEST_TIMEOUT = timedelta(minutes=5)
@@ -119,7 +121,12 @@ class AlertSettings(BaseModel):
         default=timedelta(milliseconds=250), description="shortest time between the starts of two evaluations"
     )
     stale_after: Duration = Field(default=timedelta(seconds=60), description="data older than this is stale")
-    host: str = Field(default="127.0.0.1", description="address of the limits and alerts API")
+    host: str = Field(
+        default="127.0.0.1", description="address of the limits and alerts API; any but the loopback's needs a token"
+    )
+    hosts: tuple[str, ...] = Field(
+        default=(), description="names by which others reach it, beside external_url's, its address and the loopback's"
+    )
     port: int = Field(
         default=9095, ge=0, le=65535, description="its port; 0 = any free one, told in state/run/alerts.json"
     )
@@ -131,6 +138,19 @@ class AlertSettings(BaseModel):
     route: RouteSettings = Field(default_factory=RouteSettings, description="how alerts become notifications")
     control: ControlSettings = Field(default_factory=ControlSettings, description="what may be acted on")
 
+    @field_validator("external_url")
+    @classmethod
+    def _is_a_page(cls, url: str | None) -> str | None:
+        if url is not None and _host_of(url) is None:
+            raise ValueError("external_url is http:// or https://, a host, and a path if need be")
+        return url
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The host names that requests may be addressed to, beside the address and the loopback's."""
+        host = _host_of(self.external_url or "")
+        return self.hosts if host is None else (*self.hosts, host)
+
     @model_validator(mode="after")
     def _receivers_are_known(self) -> Self:
         names = [receiver.name for receiver in self.receivers]
@@ -138,6 +158,8 @@ class AlertSettings(BaseModel):
             raise ValueError("two receivers have the same name")
         if self.route.watchdog is not None and self.route.watchdog not in names:
             raise ValueError(f"route.watchdog names {self.route.watchdog!r}, which is not a receiver")
+        if self.token_env is None and not is_loopback(self.host):
+            raise ValueError("a host other than the loopback needs token_env, the name of an environment variable")
         return self
 
     def token(self) -> str | None:
@@ -148,3 +170,9 @@ class AlertSettings(BaseModel):
         if not value:
             raise UserError(f"the environment variable {self.token_env} is not set", "set it to the API's bearer token")
         return value
+
+
+def _host_of(url: str) -> str | None:
+    scheme, _, rest = url.partition("://")
+    parts = authority(re.split("[/?#]", rest, maxsplit=1)[0])
+    return parts[0] if parts is not None and scheme in ("http", "https") else None

@@ -21,10 +21,11 @@ from lake.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A controller and the ASGI app that serves what it decides."""
+    """A controller and the ASGI app that serves what it decides, to those who bring ``token`` if there is one."""
 
     controller: Controller
     app: Starlette
+    token: str | None
     board: Board
     state: State
 
@@ -51,7 +52,7 @@ def build(settings: ControlSettings, lake_root: Path, state_dir: Path, *, token:
     target_seconds = Definitions.load(lake_root).target_seconds
     journal = Journal(state, lake_root)
     controller = Controller(settings, target_seconds, state, journal, actuators, state_dir)
-    return Control(controller, make_app(board, controller, token), board, state)
+    return Control(controller, make_app(board, controller), token, board, state)
 
 
 def _token(settings: ControlSettings) -> str | None:

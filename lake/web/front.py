@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lake.web.body import BodyReader, Gone, announced
 from lake.web.budget import Holding
-from lake.web.policy import Policy, Refusal, check_content_type, content_type
+from lake.web.policy import Limits, Policy, Refusal, check_content_type, content_type
 
 #: Where the scope holds the connection's :class:`~lake.web.connections.Connection`, if there is one.
 CONNECTION = "sojourn.connection"
@@ -22,6 +22,11 @@ class FrontDoor:
         self._app = app
         self._policy = policy
         self._bodies = BodyReader(policy.limits)
+
+    @property
+    def limits(self) -> Limits:
+        """What its listener may cost."""
+        return self._policy.limits
 
     @property
     def bytes_in_flight(self) -> tuple[int, int]:

@@ -69,7 +69,7 @@ def _ask(config: Path | None, lake: Path | None, url: str | None, path: str) -> 
     settings = settings_of(config)
     section = settings.section("alert", part("alerts.settings").AlertSettings)
     base = url or _told_address(settings.lake_root(lake)) or f"http://{section.host}:{section.port}"
-    request = urllib.request.Request(base.rstrip("/") + path, method="POST", data=b"")
+    request = urllib.request.Request(base.rstrip("/") + path, method="POST")
     if token := section.token():
         request.add_header("Authorization", f"Bearer {token}")
     try:

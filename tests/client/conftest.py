@@ -16,6 +16,8 @@ import uvicorn
 
 from alerts.control.api import make_app
 from alerts.control.board import Board, ServedLimit
+from lake.web.front import FrontDoor
+from lake.web.policy import Policy
 from sojourn.client import sender as sending
 from tests.client.collector import Collector, collecting
 from tests.support.waiting import PATIENCE
@@ -26,7 +28,8 @@ class Api:
 
     def __init__(self, token: str | None = None) -> None:
         self.board = Board()
-        self._app = make_app(self.board, SimpleNamespace(paused=False), token)  # type: ignore[arg-type]
+        app = make_app(self.board, SimpleNamespace(paused=False))  # type: ignore[arg-type]
+        self._app = FrontDoor(app, Policy(token=token))
         self._port = 0
         self._server: uvicorn.Server | None = None
         self.start()

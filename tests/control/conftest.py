@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,14 +13,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-import uvicorn
 
+from alerts.api import door, url_of
 from alerts.control import Control, build
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.models import AlertInstance, AlertState, RuleEvaluation, fingerprint
+from alerts.settings import AlertSettings
 from lake.reader import to_duckdb
 from lake.store import Lake
 from lake.tables import PARTIALS, TIMESTAMP
+from lake.web.server import WebServer, listen, served
 
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -191,22 +191,14 @@ def start(world: World, tmp_path: Path) -> Iterator[Callable[..., Loop]]:
 
 @pytest.fixture
 def serve() -> Callable[..., Any]:
-    """Serves an ASGI app over real HTTP on a free loopback port; the context's value is its address."""
-    return served
+    """Serves a control part's API as the alert process does, on a free port; the context's value is its address."""
+    return serving
 
 
 @contextmanager
-def served(app: Any) -> Iterator[str]:
-    server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(10)
+def serving(control: Control) -> Iterator[str]:
+    settings = AlertSettings()
+    front = door(control.app, settings, control.token, control.token)
+    listener = listen(settings.host, 0)
+    with served(WebServer(front, listener, front.limits)):
+        yield url_of(listener)

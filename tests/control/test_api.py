@@ -25,7 +25,7 @@ def loop(start: Start) -> Any:
 
 def test_a_limit_in_force_is_served_in_the_wire_format_and_a_known_one_is_304(loop: Any, serve: Serve) -> None:
     loop.step("t0")
-    with serve(loop.control.app) as url, httpx.Client(base_url=url) as http:
+    with serve(loop.control) as url, httpx.Client(base_url=url) as http:
         answer = http.get("/v1/limits")
         body = answer.json()
         assert answer.headers["etag"] == f'"{body["version"]}"'
@@ -38,7 +38,7 @@ def test_a_limit_in_force_is_served_in_the_wire_format_and_a_known_one_is_304(lo
 
 
 def test_a_long_poll_is_answered_when_something_changes(loop: Any, serve: Serve) -> None:
-    with serve(loop.control.app) as url, httpx.Client(base_url=url, timeout=20) as http:
+    with serve(loop.control) as url, httpx.Client(base_url=url, timeout=20) as http:
         etag = http.get("/v1/limits").headers["etag"]
         later = threading.Timer(0.2, loop.step, ("t0",))
         later.start()
@@ -48,7 +48,7 @@ def test_a_long_poll_is_answered_when_something_changes(loop: Any, serve: Serve)
 
 
 def test_a_long_poll_without_change_ends_in_304(loop: Any, serve: Serve) -> None:
-    with serve(loop.control.app) as url, httpx.Client(base_url=url) as http:
+    with serve(loop.control) as url, httpx.Client(base_url=url) as http:
         etag = http.get("/v1/limits").headers["etag"]
         assert http.get("/v1/limits?wait=0.05", headers={"If-None-Match": etag}).status_code == 304
 
@@ -58,13 +58,13 @@ def test_a_limit_whose_lease_has_ended_is_not_served_even_if_nobody_steps(loop: 
     loop.step("t0")
     assert loop.control.board.snapshot.limits
     time.sleep(0.25)
-    with serve(loop.control.app) as url:
+    with serve(loop.control) as url:
         assert httpx.get(f"{url}/v1/limits").json()["limits"] == []
 
 
 def test_more_pollers_than_max_waiters_are_answered_at_once_and_asked_to_wait(start: Start, serve: Serve) -> None:
     loop = start(max_waiters=1)
-    with serve(loop.control.app) as url, httpx.Client(base_url=url, timeout=20) as http:
+    with serve(loop.control) as url, httpx.Client(base_url=url, timeout=20) as http:
         etag = {"If-None-Match": http.get("/v1/limits").headers["etag"]}
         waiting = threading.Thread(
             target=httpx.get, args=(f"{url}/v1/limits?wait=20",), kwargs={"headers": etag, "timeout": 30}
@@ -81,7 +81,7 @@ def test_more_pollers_than_max_waiters_are_answered_at_once_and_asked_to_wait(st
 
 def test_operators_list_revoke_pause_and_resume(loop: Any, serve: Serve) -> None:
     loop.step("t0")
-    with serve(loop.control.app) as url, httpx.Client(base_url=url) as http:
+    with serve(loop.control) as url, httpx.Client(base_url=url) as http:
         listed = http.get("/v1/actions").json()
         assert (listed["paused"], listed["actions"][0]["decision"]) == (False, "throttle")
         action_id = listed["actions"][0]["action_id"]
@@ -96,7 +96,7 @@ def test_operators_list_revoke_pause_and_resume(loop: Any, serve: Serve) -> None
 
 def test_with_a_token_every_request_needs_it(start: Start, serve: Serve) -> None:
     loop = start(token="s3cret")
-    with serve(loop.control.app) as url, httpx.Client(base_url=url) as http:
+    with serve(loop.control) as url, httpx.Client(base_url=url) as http:
         for bad in (
             {},
             {"Authorization": "Bearer wrong"},
@@ -111,17 +111,29 @@ def test_with_a_token_every_request_needs_it(start: Start, serve: Serve) -> None
         assert http.post("/v1/pause", headers=good).status_code == 200
 
 
-@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "https://evil.example"}, {"Origin": "null"}])
-def test_without_a_token_a_web_page_cannot_pull_the_kill_switch(
-    loop: Any, serve: Serve, headers: dict[str, str]
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "[::1"}, 400),
+        ({"Host": "a b"}, 400),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://[evil"}, 400),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_a_web_page_can_neither_pull_the_kill_switch_nor_read(
+    loop: Any, serve: Serve, headers: dict[str, str], status: int
 ) -> None:
-    with serve(loop.control.app) as url:
-        assert httpx.post(f"{url}/v1/pause", headers=headers).status_code == 403
+    with serve(loop.control) as url:
+        assert httpx.post(f"{url}/v1/pause", headers=headers).status_code == status
+        assert httpx.get(f"{url}/v1/limits", headers=headers).status_code == status
     assert not loop.control.controller.paused
 
 
 @pytest.mark.parametrize("query", ["wait=nan", "wait=-1", "wait=x", "wait="])
 def test_a_wait_that_makes_no_sense_is_no_wait(loop: Any, serve: Serve, query: str) -> None:
-    with serve(loop.control.app) as url, httpx.Client(base_url=url) as http:
+    with serve(loop.control) as url, httpx.Client(base_url=url) as http:
         etag = http.get("/v1/limits").headers["etag"]
         assert http.get(f"/v1/limits?{query}", headers={"If-None-Match": etag}).status_code == 304

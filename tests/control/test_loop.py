@@ -27,7 +27,7 @@ def test_a_noisy_producer_is_held_to_its_share_alone_and_set_free_again(
 ) -> None:
     loop = start(lease_seconds=600)
     loop.world.now = datetime.now(UTC)
-    with serve(loop.control.app) as url, sojourn.Limits(url, broker="nats") as limits:
+    with serve(loop.control) as url, sojourn.Limits(url, broker="nats") as limits:
         until(lambda: limits.counters()["updates"] == 1)
         assert sent(limits, "t0", 1000) == 1000
         loop.step("t0")
@@ -44,7 +44,7 @@ def test_a_noisy_producer_is_held_to_its_share_alone_and_set_free_again(
 def test_a_dry_run_never_reaches_a_producer(start: Callable[..., Any], serve: Callable[..., Any]) -> None:
     loop = start(dry_run=True)
     loop.world.now = datetime.now(UTC)
-    with serve(loop.control.app) as url, sojourn.Limits(url, poll_seconds=0.05) as limits:
+    with serve(loop.control) as url, sojourn.Limits(url, poll_seconds=0.05) as limits:
         loop.step("t0")
         assert loop.decisions() == ["throttle"]
         polls = limits.counters()["polls"]
