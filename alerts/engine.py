@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from alerts.freshness import FreshnessProbe
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
 from alerts.notify.payload import alertmanager, encoded
 from alerts.notify.plan import Decision, Entry, Notice, Reason, plan
+from alerts.overruns import Overruns
 from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.model import Rule
 from alerts.settings import AlertSettings
@@ -27,6 +29,7 @@ from lake.definitions import Definitions
 from lake.select import check
 from lake.tables import TABLES
 from lake.views import VIEWS
+from lake.worker.worker import Overrun
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +62,7 @@ class Engine:
         states: States,
         probe: FreshnessProbe,
         query: Query,
+        views: ViewCache,
         definitions: Callable[[], Definitions],
         published: Callable[[], None],
         external_url: str,
@@ -71,7 +75,8 @@ class Engine:
         self._definitions = definitions
         self._published = published
         self._external_url = external_url
-        self._views = ViewCache(query)
+        self._views = views
+        self._overruns = Overruns()
         self._identities = {rule.key: Identities() for rule in rules}
         self._evaluations: dict[tuple[str, str], RuleEvaluation] = {}
         self._failing_since: dict[tuple[str, str], datetime] = {}
@@ -105,7 +110,7 @@ class Engine:
         self._views.put("data_freshness", table)
         definitions = self._definitions()
         due = [rule for rule in self._rules if is_due(rule, self._last_evaluated(rule), now)]
-        due.sort(key=lambda rule: (not reads_lake(rule), self._views.cost(rule.tables), sorted(rule.tables)))
+        due.sort(key=self._order)
         self.behind, has_read = False, False
         for (_, tables), rules in groupby(due, key=lambda rule: (reads_lake(rule), rule.tables)):
             must_read = not freshness.stale and self._views.outdated(tables)
@@ -123,6 +128,21 @@ class Engine:
         self._states.commit(now, None, memories=self._memories)
         self._views.close()
 
+    def _order(self, rule: Rule) -> tuple[Any, ...]:
+        """What overran goes last, so that it delays nobody."""
+        return rule.key in self._overruns, not reads_lake(rule), self._views.cost(rule.tables), sorted(rule.tables)
+
+    def _answer(self, rule: Rule, sql: str, now: datetime) -> pa.Table:
+        """The rows of ``rule``; an Overrun is noted, and raised again without asking as long as the rule rests."""
+        self._overruns.check(rule.key, now)
+        self._views.refresh(rule.tables)
+        try:
+            rows = self._views.query(sql)
+        except Overrun as error:
+            raise self._overruns.note(rule.key, error, now) from error
+        self._overruns.forgive(rule.key)
+        return rows
+
     def _last_evaluated(self, rule: Rule) -> datetime | None:
         last = self._evaluations.get(rule.key)
         return last.evaluated_at if last else None
@@ -136,9 +156,8 @@ class Engine:
             memory = self._memories.get(rule.key, RuleMemory())
             sql = bound(rule.expr, freshness.watermark or now, definitions)
 
-            def query(_: str, sql: str = sql, tables: frozenset[str] = rule.tables) -> pa.Table:
-                self._views.refresh(tables)
-                return self._views.query(sql)
+            def query(_: str, rule: Rule = rule, sql: str = sql) -> pa.Table:
+                return self._answer(rule, sql, now)
 
             outcome = evaluate(rule, memory, query, freshness, now, self._identities[rule.key])
             if memory.restored and not outcome.memory.restored:

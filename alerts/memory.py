@@ -1,14 +1,15 @@
-"""Rule expressions over Arrow tables in memory: for the rules of a round, and for rule tests."""
+"""Rule expressions over Arrow tables in memory: for rule tests, and for trying out what a rule says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import duckdb
 import pyarrow as pa
 
-from lake.errors import SojournError, first_line
-from lake.select import canonical, for_duckdb
+from alerts.aside import rule_worker
+from lake.errors import SojournError, UserError
+from lake.select import canonical, check, for_duckdb, tables_of
+from lake.worker.worker import Overrun
 
 
 class MemoryQueryError(SojournError):
@@ -16,37 +17,30 @@ class MemoryQueryError(SojournError):
 
 
 class Memory:
-    """A private, empty DuckDB that reads the Arrow tables it is given, and nothing else.
-
-    One ``Memory`` belongs to one thread.
-    """
+    """Arrow tables by name, and answers from them; the SQL runs where it can be killed."""
 
     def __init__(self) -> None:
-        self._connection = duckdb.connect(
-            ":memory:", config={"threads": 1, "enable_external_access": False, "memory_limit": "512MB"}
-        )
-        self._connection.execute("SET TimeZone = 'UTC'")
-        self._names: frozenset[str] = frozenset()
+        self._tables: dict[str, pa.Table] = {}
 
     def put(self, tables: Mapping[str, pa.Table]) -> None:
         """Make ``tables`` readable under their names; a table of the same name is replaced."""
-        for name, table in tables.items():
-            self._connection.register(name, table)
-        self._names |= {name.lower() for name in tables}
+        self._tables.update({name.lower(): table for name, table in tables.items()})
 
     def query(self, sql: str) -> pa.Table:
         """The rows of ``sql``, a SELECT in Spark's dialect over what was put here.
 
-        MemoryQueryError if it cannot be run; UserError if it is no such SELECT: what runs was checked here.
+        MemoryQueryError if it cannot be run; UserError if it is no such SELECT: what runs was checked here. Overrun if
+        it goes beyond its limits.
         """
-        text = for_duckdb(canonical(sql, self._names))
+        text = for_duckdb(canonical(sql, self._tables))
+        read = {name: self._tables[name] for name in tables_of(check(sql, self._tables))}
         try:
-            result = self._connection.sql(text).to_arrow_table()
-        except duckdb.Error as error:
-            raise MemoryQueryError(first_line(error)) from error
-        assert isinstance(result, pa.Table)
-        return result
+            return rule_worker().query_over(read, text)
+        except Overrun:
+            raise
+        except UserError as error:
+            raise MemoryQueryError(error.what) from error
 
     def close(self) -> None:
         """Let go of everything."""
-        self._connection.close()
+        self._tables.clear()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import alerts.control
 from alerts.api import application, door, url_of
+from alerts.aside import RULE_SECONDS, rule_worker
 from alerts.engine import Engine
 from alerts.freshness import FreshnessProbe
 from alerts.notify.sender import Sender
@@ -22,18 +23,22 @@ from alerts.rules.loader import load_rules
 from alerts.settings import AlertSettings
 from alerts.store import Exporter, States, connect
 from alerts.store.export import export_quietly
+from alerts.views_cache import ViewCache
 from lake.definitions import Definitions
 from lake.errors import SojournError, UserError
 from lake.files import only_one, write_atomically
 from lake.reader import Reader
 from lake.store import Lake
 from lake.web.server import WebServer, listen, served
+from lake.worker.worker import Worker
 
 log = logging.getLogger(__name__)
 
 #: How often the lake is asked whether there is something new; a look costs a directory look-up a table.
 POLL_SECONDS = 0.05
 EXPORT_SECONDS = 0.5
+#: A process that reads history ends after so many seconds in which no rule asked for any.
+HISTORY_IDLE = 600.0
 #: The tables whose growth can change what a rule sees.
 WATCHED = ("partials", "marks", "gaps", "queue_samples")
 
@@ -70,12 +75,18 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
         stack.callback(listener.close)
         url = url_of(listener)
         reader = Reader(lake.root)
+        worker = rule_worker()
+        if not once:
+            worker.keep_spare()
+        history = Worker(lake.root, timeout_seconds=RULE_SECONDS, spare=not once, idle_seconds=HISTORY_IDLE)
+        stack.callback(history.close)
         engine = Engine(
             rules,
             settings,
             States(database),
             FreshnessProbe(lake, settings.stale_after),
             reader.query,
+            ViewCache(reader.query, worker, history.query),
             lambda: Definitions.load(lake.root),
             sender.wake,
             settings.external_url or url,

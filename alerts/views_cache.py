@@ -9,29 +9,38 @@ from functools import lru_cache
 import pyarrow as pa
 
 from alerts.evaluate import Query
-from alerts.memory import Memory, MemoryQueryError
 from alerts.rules.expression import ENGINE_VIEWS
-from lake.select import check, tables_of
+from lake.select import canonical, check, for_duckdb, tables_of
 from lake.tables import TABLES
 from lake.views import VIEWS
+from lake.worker.worker import Worker
 
 #: A view is left alone for this many times as long as reading it took: rules must not starve what feeds them.
 PACE = 3.0
+#: A view of a row or two that a built-in rule reads: held as well, so that it costs no process that reads history.
+_SMALL = frozenset({"open_gaps"})
+_KNOWN = frozenset({*VIEWS, *TABLES, *ENGINE_VIEWS})
 
 
 class ViewCache:
-    """Answers queries from views held in memory, and asks the lake for everything else. Belongs to one thread."""
+    """Answers queries from views held in memory, and asks the lake for everything else. Belongs to one thread.
 
-    def __init__(self, query: Query) -> None:
+    ``query`` reads the views themselves. What rules say of them runs in ``worker``; what they ask of tables and history
+    is answered by ``history``, which should be another process: the end of one must not cost the other what it read.
+    """
+
+    def __init__(self, query: Query, worker: Worker, history: Query) -> None:
         self._query = query
-        self._memory = Memory()
+        self._worker = worker
+        self._history = history
+        self._held: dict[str, pa.Table] = {}
         self._outdated: dict[str, bool] = {}  # by the name of what is held
         self._costs: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
 
     def put(self, name: str, table: pa.Table) -> None:
         """Hold ``table`` under ``name``."""
-        self._memory.put({name: table})
+        self._held[name] = table
         self._outdated[name] = False
 
     def outdate(self) -> None:
@@ -54,7 +63,7 @@ class ViewCache:
     def refresh(self, tables: Iterable[str]) -> None:
         """Read those views among ``tables`` again that are out of date."""
         for name in sorted(tables):
-            if _is_held(name) and self._outdated.get(name, True):
+            if (_is_held(name) or name in _SMALL) and self._outdated.get(name, True):
                 started = time.monotonic()
                 try:
                     self.put(name, self._query(f"SELECT * FROM {name}"))
@@ -64,16 +73,11 @@ class ViewCache:
 
     def query(self, sql: str) -> pa.Table:
         """The rows of the checked SELECT ``sql``, over views as they were last read."""
-        tables = _tables(sql)
-        if not all(name in self._outdated or _is_held(name) for name in tables):
-            return self._query(sql)
-        self.refresh(tables - self._outdated.keys())
-        try:
-            return self._memory.query(sql)
-        except MemoryQueryError:
-            if not all(_is_held(name) for name in tables):
-                raise
-            return self._query(sql)  # a function that only the lake's reader knows, as those for histograms
+        text, tables = _understood(sql)
+        if not all(name in self._held or name in _SMALL or _is_held(name) for name in tables):
+            return self._history(sql)
+        self.refresh(tables - self._held.keys())
+        return self._worker.query_over({name: self._held[name] for name in tables}, text)
 
     def cost(self, tables: Iterable[str]) -> float:
         """What reading ``tables`` took last time: cheap rules go first, so that nobody waits for the dear ones."""
@@ -81,12 +85,13 @@ class ViewCache:
 
     def close(self) -> None:
         """Let go of everything."""
-        self._memory.close()
+        self._held.clear()
 
 
 @lru_cache(maxsize=1024)
-def _tables(sql: str) -> frozenset[str]:
-    return frozenset(tables_of(check(sql, {*VIEWS, *TABLES, *ENGINE_VIEWS})))
+def _understood(sql: str) -> tuple[str, frozenset[str]]:
+    """``sql`` as DuckDB may run it, and the views that it reads."""
+    return for_duckdb(canonical(sql, _KNOWN)), frozenset(tables_of(check(sql, _KNOWN)))
 
 
 def _is_held(name: str) -> bool:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -40,6 +41,7 @@ class Process:
             bufsize=0,
             start_new_session=True,
         )
+        self._end = weakref.finalize(self, _end, self._popen)  # also when nobody refers to it any more
 
     @property
     def pid(self) -> int:
@@ -76,12 +78,17 @@ class Process:
 
     def kill(self) -> int:
         """End it at once; its exit code, negative for a signal."""
-        self.interrupt()
-        code = self._popen.wait()
-        for pipe in (self._popen.stdin, self._popen.stdout):
-            if pipe is not None:
-                pipe.close()
-        return code
+        self._end()
+        return self._popen.wait()
+
+
+def _end(popen: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        popen.kill()
+    popen.wait()
+    for pipe in (popen.stdin, popen.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 class Spares:

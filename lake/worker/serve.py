@@ -62,7 +62,7 @@ class _Session:
         match request["do"]:
             case "query":
                 return {}, self._lake.query(request["sql"])
-            case "held":
+            case "over":
                 return {}, self._database.sql(request["sql"]).to_arrow_table()
             case "token":
                 return {"token": self._lake.token(*request["tables"])}, None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
-from collections.abc import Collection, Iterator
+import weakref
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,11 @@ class Overrun(UserError):
 
 
 class Worker:
-    """Read-only SQL over the lake at ``root`` (None: over held tables alone), in a process of its own.
+    """Read-only SQL over the lake at ``root`` (None: over given tables alone), in a process of its own.
 
     Safe to share between threads: one statement runs at a time. The process is started when first needed. When it dies,
-    by its limits or from outside, the next statement runs in another; tables that were put are put there again. With
-    ``spare`` another one is kept ready meanwhile; with ``idle_seconds`` the process ends when nobody asks for so long.
+    by its limits or from outside, the next statement runs in another, and tables go there again. With ``spare`` another
+    one is kept ready meanwhile; with ``idle_seconds`` the process ends when nobody asks for so long.
     """
 
     def __init__(
@@ -59,9 +59,7 @@ class Worker:
         self._lock = threading.Lock()
         self._process: Process | None = None
         self._answered = 0  # by this process
-        self._generations = itertools.count()
-        self._held: dict[str, tuple[int, pa.Table]] = {}
-        self._sent: dict[str, int] = {}
+        self._sent: dict[str, weakref.ref[pa.Table]] = {}  # what it has, by name
         self._cancelled = False
         self._closed = False
 
@@ -82,27 +80,24 @@ class Worker:
 
         Raises UserError for what is not such a query, Overrun for one that goes beyond its limits.
         """
-        return self._run({"do": "query", "sql": sql}, ())
+        return self._run({"do": "query", "sql": sql}, {})
 
-    def query_held(self, sql: str, tables: Collection[str]) -> pa.Table:
-        """The rows of ``sql``, a checked SELECT in DuckDB's dialect, over ``tables`` that were put.
+    def query_over(self, tables: Mapping[str, pa.Table], sql: str) -> pa.Table:
+        """The rows of ``sql``, a checked SELECT in DuckDB's dialect, over ``tables`` by name.
 
+        The process keeps the tables: the same ones cost nothing the next time.
         Raises UserError where it cannot be run, Overrun where it goes beyond its limits.
         """
-        return self._run({"do": "held", "sql": sql}, tables)
+        return self._run({"do": "over", "sql": sql}, tables)
 
     def token(self, *tables: str) -> tuple[int, ...]:
         """The versions of ``tables``, as :meth:`lake.reader.Reader.token`."""
         with self._lock:
-            return tuple(self._tried({"do": "token", "tables": tables}, ())[0]["token"])
+            return tuple(self._tried({"do": "token", "tables": tables}, {})[0]["token"])
 
-    def put(self, name: str, table: pa.Table) -> None:
-        """Hold ``table`` under ``name``; it goes to the process with the first statement that reads it."""
-        self._held[name] = next(self._generations), table
-
-    def forget(self, name: str) -> None:
-        """Hold the table ``name`` no longer."""
-        self._held.pop(name, None)
+    def keep_spare(self) -> None:
+        """From now on, keep another process ready."""
+        self._spare = True
 
     def cancel(self) -> None:
         """End the statement that runs; from another thread."""
@@ -117,16 +112,15 @@ class Worker:
         self.cancel()
         with self._lock:
             self._end()
-            self._held.clear()
 
-    def _run(self, request: dict[str, Any], tables: Collection[str]) -> pa.Table:
+    def _run(self, request: dict[str, Any], tables: Mapping[str, pa.Table]) -> pa.Table:
         with self._lock:
             table = self._tried(request, tables)[1]
         if self._spare:
             SPARES.refill()
         return table
 
-    def _tried(self, request: dict[str, Any], tables: Collection[str]) -> tuple[dict[str, Any], pa.Table | None]:
+    def _tried(self, request: dict[str, Any], tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], pa.Table | None]:
         """The answer; asked a second time, in a fresh process, where the first one's end may not be its fault: killed
         from outside, or full of what was asked before."""
         self._cancelled = False
@@ -171,12 +165,15 @@ class Worker:
             self._process = process
         return not self._answered
 
-    def _ask(self, request: dict[str, Any], tables: Collection[str]) -> tuple[dict[str, Any], pa.Table | None]:
+    def _ask(self, request: dict[str, Any], tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], pa.Table | None]:
         process = self._process
         assert process is not None
         with self._ended_unless_answered():
-            for name in tables:
-                self._send(process, name)
+            for name, table in tables.items():
+                known = self._sent.get(name)
+                if known is None or known() is not table:
+                    process.send({"do": "put", "name": name}, table)
+                    self._sent[name] = weakref.ref(table)
             process.send(request)
             patience = self._timeout + GRACE_SECONDS
             for seconds in (patience, PREPARE_SECONDS, patience):
@@ -184,19 +181,11 @@ class Worker:
                 if "phase" not in reply[0]:
                     break
         self._answered += 1
-        header, table = reply
+        header, rows = reply
         _raise(header)
-        if table is None and request["do"] != "token":
+        if rows is None and request["do"] != "token":
             raise WireError("an answer without rows")
         return reply
-
-    def _send(self, process: Process, name: str) -> None:
-        if name not in self._held:
-            raise UserError(f"no table {name} is held", "put it first")
-        generation, table = self._held[name]
-        if self._sent.get(name) != generation:
-            process.send({"do": "put", "name": name}, table)
-            self._sent[name] = generation
 
     @contextlib.contextmanager
     def _ended_unless_answered(self) -> Iterator[None]:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
+from alerts.aside import rule_worker
 from alerts.engine import Engine
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertState
+from alerts.overruns import FIRST_REST, LONGEST_REST, Overruns
 from alerts.rules.expression import checked
 from alerts.rules.model import Rule
 from alerts.settings import AlertSettings
 from alerts.store import Exporter, Outbox, States, connect
+from alerts.views_cache import ViewCache
 from lake.definitions import Definitions
 from lake.errors import UserError
 from lake.reader import Reader
 from lake.store import Lake
+from lake.worker.worker import Overrun, Worker
 from tests.alerts.helpers import GoldLake
 
 SETTINGS = AlertSettings.model_validate({"receivers": [{"name": "pager", "url": "https://example.org/"}]})
@@ -43,6 +47,7 @@ class World:
     gold: GoldLake
     rules: list[Rule]
     published: int = 0
+    worker: Worker = field(default_factory=rule_worker)
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.gold.root)
@@ -53,7 +58,15 @@ class World:
         probe = FreshnessProbe(Lake(self.gold.root), timedelta(seconds=60))
         query = self.reader.query
         self.engine = Engine(
-            self.rules, SETTINGS, States(self.db), probe, query, Definitions, self.publish, "http://sojourn"
+            self.rules,
+            SETTINGS,
+            States(self.db),
+            probe,
+            query,
+            ViewCache(query, self.worker, query),
+            Definitions,
+            self.publish,
+            "http://sojourn",
         )
 
     def publish(self) -> None:
@@ -220,3 +233,52 @@ def test_policies_read_what_the_rules_saw(gold: GoldLake) -> None:
     assert world.engine.query("SELECT COUNT(*) AS n FROM partials").to_pylist() == [{"n": 2}]
     with pytest.raises(UserError):
         world.engine.query("DROP TABLE partials")
+
+
+#: Harmless over empty views, where it is tried out; gigabytes for each row of a real one.
+BOMB = "SELECT queue, length(repeat(queue, 400000000)) AS value FROM queue_health_now"
+FAR = "SELECT broker, queue, backlog + {number} AS value FROM tenant_backlog_now"
+
+
+def test_a_rule_that_goes_beyond_its_limits_fails_alone_and_the_others_are_evaluated_in_its_round(
+    gold: GoldLake,
+) -> None:
+    healthy = [rule(f"Healthy{number}", FAR.format(number=number)) for number in range(9)]
+    failing = rule("RuleFailing", "SELECT rule, failing_seconds AS value FROM rule_health WHERE NOT ok")
+    with Worker(None, timeout_seconds=120, memory_mb=300) as worker:
+        world = World(gold, [*healthy[:4], rule("Bomb", BOMB), *healthy[4:], failing], worker=worker)
+        gold.partial(enqueued=1)
+        now = datetime.now(UTC)
+        assert world.round(now) == {"Bomb": []} | {r.name: [AlertState.FIRING] for r in [*healthy, failing]}
+        (said,) = (e.error for e in world.engine.snapshot.evaluations if not e.ok)
+        assert said is not None
+        assert "more than 300 MB" in said
+        assert "tried again after" in said
+        died = worker.pid
+        world.round(now)
+        assert worker.pid == died, "it rests"
+        world.round(now + 4 * FIRST_REST)
+        assert worker.pid != died, "it is tried again"
+        assert [e.rule for e in world.engine.snapshot.evaluations if not e.ok] == ["Bomb"]
+
+
+def test_a_rule_rests_longer_after_each_overrun_up_to_a_limit_and_is_forgiven_at_once() -> None:
+    overruns, key, now = Overruns(), ("g", "r"), datetime(2026, 1, 1, tzinfo=UTC)
+    rests = []
+    for _ in range(40):
+        overruns.check(key, now)
+        overruns.note(key, Overrun("too long"), now)
+        start = now
+        while True:
+            now += timedelta(seconds=5)
+            try:
+                overruns.check(key, now)
+            except Overrun:
+                continue
+            break
+        rests.append(now - start)
+    assert rests[:3] == [FIRST_REST, 2 * FIRST_REST, 4 * FIRST_REST]
+    assert rests[-1] == LONGEST_REST
+    overruns.forgive(key)
+    assert key not in overruns
+    overruns.check(key, now)

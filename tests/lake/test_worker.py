@@ -29,7 +29,7 @@ from tests.support.waiting import wait_until
 #: Endless for any machine, interruptible by nobody: one call of a scalar function for each row.
 LONG = "SELECT SUM(length(repeat(CAST(a.n AS STRING), 100000000))) AS value FROM numbers a, numbers b"
 LARGE = "SELECT size(sequence(1, 60000000)) AS value"
-NUMBERS = pa.table({"n": list(range(1000))})
+OVER = {"numbers": pa.table({"n": list(range(1000))})}
 #: What no innocent statement reaches, however busy the machine.
 AMPLE = 120.0
 
@@ -43,7 +43,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def worker(root: Path) -> Iterator[Worker]:
     with Worker(root, timeout_seconds=AMPLE, memory_mb=400) as made:
-        made.put("numbers", NUMBERS)
         yield made
 
 
@@ -82,40 +81,39 @@ def test_memory_taken_inside_a_function_is_limited_and_the_next_statement_runs(w
 
 def test_time_spent_inside_a_function_is_limited_and_what_was_put_is_there_again() -> None:
     with Worker(None, timeout_seconds=1) as worker:
-        worker.put("numbers", NUMBERS)
         # A machine may be too busy to answer an innocent statement within a second: only the bomb has to fail.
         with pytest.raises(Overrun, match="longer than 1 s"):
-            worker.query_held(LONG, {"numbers"})
+            worker.query_over(OVER, LONG)
         assert one(_until_answered(worker)) == 1000
 
 
 def _until_answered(worker: Worker) -> pa.Table:
     def ask() -> pa.Table | None:
         with contextlib.suppress(Overrun):
-            return worker.query_held("SELECT COUNT(*) AS n FROM numbers", {"numbers"})
+            return worker.query_over(OVER, "SELECT COUNT(*) AS n FROM numbers")
         return None
 
     return wait_until(ask, "an answer", seconds=AMPLE)
 
 
 def test_killed_between_statements_it_is_replaced_and_nobody_notices(worker: Worker) -> None:
-    assert one(worker.query_held("SELECT COUNT(*) AS n FROM numbers", {"numbers"})) == 1000
+    assert one(worker.query_over(OVER, "SELECT COUNT(*) AS n FROM numbers")) == 1000
     killed = worker.pid
     _kill(killed)
-    assert one(worker.query_held("SELECT SUM(n) AS n FROM numbers", {"numbers"})) == 499500
+    assert one(worker.query_over(OVER, "SELECT SUM(n) AS n FROM numbers")) == 499500
     assert worker.pid != killed
 
 
 def test_killed_in_the_middle_of_a_statement_it_is_asked_again_once(worker: Worker) -> None:
-    worker.query_held("SELECT COUNT(*) AS n FROM numbers", {"numbers"})
+    worker.query_over(OVER, "SELECT COUNT(*) AS n FROM numbers")
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(worker.query_held, LONG.replace("100000000", "10"), {"numbers"})
+        running = pool.submit(worker.query_over, OVER, LONG.replace("100000000", "10"))
         first = worker.pid
         assert first is not None
         wait_until(lambda: _is_busy(first) or running.done(), "the statement runs")
         _kill(first)
         assert running.result(AMPLE).num_rows == 1
-        endless = pool.submit(worker.query_held, LONG, {"numbers"})
+        endless = pool.submit(worker.query_over, OVER, LONG)
 
         def killed_whenever_it_runs() -> bool:
             pid = worker.pid
@@ -126,7 +124,7 @@ def test_killed_in_the_middle_of_a_statement_it_is_asked_again_once(worker: Work
         wait_until(killed_whenever_it_runs, "the statement's end", seconds=AMPLE)
         with pytest.raises(Overrun, match="signal 9"):
             endless.result(AMPLE)
-    assert one(worker.query_held("SELECT COUNT(*) AS n FROM numbers", {"numbers"})) == 1000
+    assert one(worker.query_over(OVER, "SELECT COUNT(*) AS n FROM numbers")) == 1000
 
 
 def _state(pid: int) -> str:
@@ -149,7 +147,7 @@ def _is_busy(pid: int) -> bool:
 
 def test_cancelled_from_another_thread_a_statement_ends(worker: Worker) -> None:
     with ThreadPoolExecutor(1) as pool:
-        endless = pool.submit(worker.query_held, LONG, {"numbers"})
+        endless = pool.submit(worker.query_over, OVER, LONG)
 
         def ended() -> bool:
             worker.cancel()
@@ -162,9 +160,8 @@ def test_cancelled_from_another_thread_a_statement_ends(worker: Worker) -> None:
 
 def test_closed_in_the_middle_of_a_statement_both_end(tmp_path: Path) -> None:
     worker = Worker(tmp_path, timeout_seconds=AMPLE)
-    worker.put("numbers", NUMBERS)
     with ThreadPoolExecutor(1) as pool:
-        endless = pool.submit(worker.query_held, LONG, {"numbers"})
+        endless = pool.submit(worker.query_over, OVER, LONG)
         wait_until(lambda: worker.pid, "a process", seconds=AMPLE)
         worker.close()
         with pytest.raises(SojournError):
@@ -179,7 +176,7 @@ def test_many_threads_share_one_worker_while_it_is_killed_again_and_again(worker
     def ask(thread: int) -> list[object]:
         answers = []
         for _ in range(20):
-            answers.append(one(worker.query_held(f"SELECT SUM(n) + {thread} AS n FROM numbers", {"numbers"})))
+            answers.append(one(worker.query_over(OVER, f"SELECT SUM(n) + {thread} AS n FROM numbers")))
             answered.release()
         return answers
 
@@ -203,7 +200,7 @@ def test_many_threads_share_one_worker_while_it_is_killed_again_and_again(worker
 
 def test_it_sees_nothing_of_its_parents_environment_writes_no_file_and_makes_no_core() -> None:
     with Worker(None, timeout_seconds=AMPLE) as worker:
-        worker.query_held("SELECT 1 AS n", ())
+        worker.query_over({}, "SELECT 1 AS n")
         proc = Path(f"/proc/{worker.pid}")
         names = {line.split("=")[0] for line in (proc / "environ").read_text().split("\0") if line}
         limits = (proc / "limits").read_text()
@@ -214,24 +211,23 @@ def test_it_sees_nothing_of_its_parents_environment_writes_no_file_and_makes_no_
 
 def test_an_idle_one_ends_by_itself_and_another_answers() -> None:
     with Worker(None, timeout_seconds=AMPLE, idle_seconds=1) as worker:
-        assert one(worker.query_held("SELECT 1 AS n", ())) == 1
+        assert one(worker.query_over({}, "SELECT 1 AS n")) == 1
         pid = worker.pid
         wait_until(lambda: _state(pid or 0) in "ZX", "its end", seconds=AMPLE)
-        assert one(worker.query_held("SELECT 2 AS n", ())) == 2
+        assert one(worker.query_over({}, "SELECT 2 AS n")) == 2
 
 
 def test_when_its_parent_is_killed_it_ends_whatever_it_does(tmp_path: Path) -> None:
     code = f"""
 import threading, time
-from tests.lake.test_worker import LONG, NUMBERS
+from tests.lake.test_worker import LONG, OVER
 from lake.worker.process import SPARES
 from lake.worker.worker import Worker
 worker = Worker(None)
-worker.put("numbers", NUMBERS)
-worker.query_held("SELECT 1 AS n", ())
+worker.query_over({{}}, "SELECT 1 AS n")
 SPARES.refill()
 print(worker.pid, SPARES._spare.pid, flush=True)
-worker.query_held({LONG!r}, {{"numbers"}})
+worker.query_over(OVER, {LONG!r})
 """
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
