@@ -23,8 +23,8 @@ from dashboard.services.freshness import Heartbeats
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.series import Span
 from lake.definitions import Definitions
-from lake.reader import Reader
 from lake.tables import TABLES
+from lake.worker.worker import Worker
 
 #: For how long the lake's versions are believed unchanged; also how often the links of the chain are felt for.
 BELIEVED_SECONDS = 1.0
@@ -167,8 +167,9 @@ class Pace:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _reader(root: str) -> Reader:
-    return Reader(Path(root))
+def _worker(root: str) -> Worker:
+    """Pages read in a process of their own: what one of them asks neither holds up nor ends the dashboard."""
+    return Worker(Path(root))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -178,12 +179,12 @@ def _pace(root: str, tense: str) -> Pace:
 
 @st.cache_data(ttl=BELIEVED_SECONDS, max_entries=4, show_spinner=False)
 def _token(root: str) -> tuple[Any, ...]:
-    return _reader(root).token()
+    return _worker(root).token()
 
 
 @st.cache_data(ttl=300, max_entries=_KEPT_RESULTS, show_spinner=False)
 def _rows(root: str, token: tuple[Any, ...], sql: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = _reader(root).query(sql).to_pylist(maps_as_pydicts="lossy")
+    rows: list[dict[str, Any]] = _worker(root).query(sql).to_pylist(maps_as_pydicts="lossy")
     return rows
 
 

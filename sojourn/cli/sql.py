@@ -83,7 +83,11 @@ def _answering(root: Path, as_of: list[str], engine: Engine, ahead: object) -> I
     if engine is Engine.READER:
         if as_of:
             raise UserError("--engine reader knows the newest state alone", "leave out --engine for --as-of")
-        yield part("sojourn.cli.statements").ByReader(root)
+        reader = part("sojourn.cli.statements").ByReader(root)
+        try:
+            yield reader
+        finally:
+            reader.close()
         return
     spark = part("spark_analytics.sql")
     moment = part("spark_analytics.moment").moment(as_of, lake, datetime.now(UTC)) if as_of else None

@@ -9,7 +9,7 @@ from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
-from lake.reader import Reader
+from lake.worker.worker import Worker
 from sojourn.cli import rows
 
 #: A quoted text, a comment, or a single character: where a semicolon ends a statement is the last alone.
@@ -43,17 +43,22 @@ class Answering(Protocol):
 
 
 class ByReader:
-    """Answers by the JVM-free reader: Spark's dialect, without Spark."""
+    """Answers by the JVM-free reader, in a process that can be killed: Spark's dialect, without Spark."""
 
     def __init__(self, root: Path) -> None:
-        self._reader = Reader(root)
+        self._worker = Worker(root, spare=False)
 
     def answer(self, sql: str) -> Answer:
-        """As :meth:`lake.reader.Reader.query`."""
-        return _Table(self._reader.query(sql))
+        """As :meth:`lake.worker.worker.Worker.query`."""
+        return _Table(self._worker.query(sql))
 
     def cancel(self) -> None:
-        """The reader ends by itself, after its time limit."""
+        """End the statement that runs."""
+        self._worker.cancel()
+
+    def close(self) -> None:
+        """End the process."""
+        self._worker.close()
 
 
 class _Table:
