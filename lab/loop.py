@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from alerts.laws.throttle import Alert, Kind, Limit, Observation, Verdict, decide
+from alerts.laws.throttle import Alert, Harm, Kind, Limit, Observation, Verdict, decide
 from lab.queue import Account, Queue
 from lab.scenario import Scenario
 
@@ -25,6 +25,7 @@ class Watch:
     quiet_ticks: int = GONE_AFTER
     firing: bool = False
     limit: Limit | None = None
+    harm: Harm | None = None
 
 
 @dataclass(slots=True)
@@ -68,9 +69,10 @@ class Loop:
         others_wait = any(other.ready > 0 for key, other in accounts.items() if key != name)
         by_flight = account.in_flight >= NOISY_IN_FLIGHT and account.in_flight > threshold * in_flight
         by_work = worked[name] > threshold * sum(worked.values())
-        if not account.backlog or now - account.last_arrival >= QUIET_AFTER:
+        enters = (by_flight or by_work) and others_wait
+        if not account.backlog or now - account.last_arrival >= QUIET_AFTER or (account.ready == 0 and not enters):
             watch.noisy = False
-        elif (by_flight or by_work) and others_wait:
+        elif enters:
             watch.noisy = True
         watch.noisy_ticks = watch.noisy_ticks + 1 if watch.noisy else 0
         watch.quiet_ticks = 0 if watch.noisy else watch.quiet_ticks + 1
@@ -81,7 +83,8 @@ class Loop:
         if watch.limit is not None and watch.limit.valid_until <= now:
             watch.limit = None
         alert = Alert.ACTIVE if watch.firing else Alert.GONE
-        verdict = decide(terms, self._observe(name, limited), watch.limit, alert, now)
+        verdict = decide(terms, self._observe(name, limited), watch.limit, alert, now, watch.harm)
+        watch.harm = verdict.harm
         if verdict.kind not in (Kind.WAIT, Kind.HOLD):
             self.verdicts.append((now, name, verdict))
         before, watch.limit = watch.limit, verdict.limit
@@ -97,6 +100,8 @@ class Loop:
         elapsed = min(window, now)
         noisy = {key for key, watch in self.watches.items() if watch.noisy}
         oldest = _oldest(accounts, now)
+        recent = min(RECENT_SECONDS, now)
+        arrivals = {key: _sum(account.arrivals, now, RECENT_SECONDS) / recent for key, account in accounts.items()}
         return Observation(
             data_age_seconds=self.scenario.lag_seconds,
             sample_age_seconds=self.scenario.lag_seconds,
@@ -109,7 +114,9 @@ class Loop:
             active_tenants=sum(
                 1 for account in accounts.values() if account.backlog or _sum(account.arrivals, now, window)
             ),
-            arrival_rate=_sum(accounts[name].arrivals, now, RECENT_SECONDS) / min(RECENT_SECONDS, now),
+            arrival_rate=arrivals[name],
+            others_rate=sum(arrivals.values()) - arrivals[name],
+            finish_rate=sum(_sum(account.completions, now, RECENT_SECONDS) for account in accounts.values()) / recent,
         )
 
 

@@ -20,7 +20,7 @@ from alerts.control.observe import Query, observe
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.control.standing import Entry, Key, Standing
 from alerts.control.state import State
-from alerts.laws.throttle import Kind, Limit, Observation, decide
+from alerts.laws.throttle import Harm, Kind, Limit, Observation, decide
 from alerts.models import RuleEvaluation
 from lake.errors import SojournError
 
@@ -55,6 +55,8 @@ class Controller:
         self._observed_at = 0.0
         #: The code for which each was refused last: the same again is no news.
         self._refused: dict[Key, str] = {}
+        #: Whom quiet tenants were seen to suffer from, and who is not limited: harm is believed at the second look.
+        self._harm: dict[Key, Harm] = {}
         self._standings = state.standings()
         self._blocked = state.blocked()
         self._drop(self._outdated(), "revoke", "the policy's settings changed", datetime.now(UTC))
@@ -87,9 +89,11 @@ class Controller:
         self._journal.flush()
 
     def revoke(self, action_id: str, now: datetime) -> bool:
-        """Lift the limit of ``action_id`` at once and keep its policy off that tenant; False if it is not in force."""
+        """Lift the limit of ``action_id`` at once, and those that other policies have put on the same tenant of the
+        same queue, and keep these policies off it; False if it is not in force."""
         with self._lock:
-            found = {key: standing for key, standing in self._standings.items() if standing.action_id == action_id}
+            targets = {key.target for key, standing in self._standings.items() if standing.action_id == action_id}
+            found = {key: standing for key, standing in self._standings.items() if key.target in targets}
             until = {key: now.timestamp() + self._policies[key.policy].revoke_seconds for key in found}
             self._drop(found, "revoke", "revoked by the operator", now, until)
             self._blocked |= until
@@ -165,7 +169,11 @@ class Controller:
     ) -> None:
         key, standing = candidate.key, before.get(candidate.key)
         policy, limit = self._policies[key.policy], standing.limit if standing else None
-        verdict = decide(self._terms[key.policy], seen, limit, candidate.alert, now.timestamp())
+        verdict = decide(self._terms[key.policy], seen, limit, candidate.alert, now.timestamp(), self._harm.get(key))
+        if verdict.harm is None:
+            self._harm.pop(key, None)
+        else:
+            self._harm[key] = verdict.harm
         entry = rows.decided(policy, candidate, seen, standing, verdict, now)
         if verdict.kind is Kind.SKIP:
             entries += self._newly_refused(key, verdict.code, entry)
@@ -267,6 +275,7 @@ class Controller:
             entries += self._newly_refused(key, item.code, entry)
             current.add(key)
         self._refused = {key: code for key, code in self._refused.items() if key in current}
+        self._harm = {key: harm for key, harm in self._harm.items() if key in current}
         return entries
 
 

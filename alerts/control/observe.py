@@ -1,4 +1,4 @@
-"""What the metrics say about the queues and tenants that may be acted on: three small SELECTs, one observation each."""
+"""What the metrics say about the queues and tenants that may be acted on: four small SELECTs, one observation each."""
 
 from __future__ import annotations
 
@@ -30,19 +30,27 @@ def observe(query: Query, targets: Iterable[Target], now: datetime, recent_secon
     health = _by_queue(query(_health_sql(targets)))
     as_of = {queue[0]: max(row["as_of"] for row in rows) for queue, rows in tenants.items() if rows}
     arrivals: dict[Target, float] = {}
+    flows: dict[tuple[str, str], _Row] = {}
     if as_of:
         for row in query(_arrivals_sql(targets, as_of, recent_seconds)).to_pylist():
             arrivals[Target(row["broker"], row["queue"], row["tenant"])] = row["enqueued"] / recent_seconds
+        flows = {key: rows[0] for key, rows in _by_queue(query(_flows_sql(targets, as_of, recent_seconds))).items()}
     observations = {}
     for target in targets:
         queue = (target.broker, target.queue)
         backlogs = [row["backlog"] for row in tenants.get(queue, ())]
         if backlogs and None not in backlogs and health.get(queue):  # unknown while history is incomplete
-            observations[target] = _observation(tenants[queue], health[queue], arrivals.get(target, 0.0), now)
+            arrival = arrivals.get(target, 0.0)
+            flow = flows.get(queue, {"enqueued": 0.0, "finished": 0.0})
+            rates = (arrival, max(0.0, flow["enqueued"] / recent_seconds - arrival), flow["finished"] / recent_seconds)
+            observations[target] = _observation(tenants[queue], health[queue], rates, now)
     return observations
 
 
-def _observation(tenants: list[_Row], health: list[_Row], arrival_rate: float, now: datetime) -> Observation:
+def _observation(
+    tenants: list[_Row], health: list[_Row], rates: tuple[float, float, float], now: datetime
+) -> Observation:
+    """``rates`` are the tenant's arrivals, the others', and what is finished of the queue, a second."""
     # With several subscribers each must be trustworthy and calm, and the slowest one sets the share.
     slowest = min(tenants, key=lambda row: row["completion_rate"] / max(1, row["active_tenants"]))
     data_age = (now - min(row["as_of"] for row in tenants)).total_seconds()
@@ -57,7 +65,9 @@ def _observation(tenants: list[_Row], health: list[_Row], arrival_rate: float, n
         calm=all(row["mode"] == "fast" for row in health),
         completion_rate=slowest["completion_rate"],
         active_tenants=int(slowest["active_tenants"]),
-        arrival_rate=arrival_rate,
+        arrival_rate=rates[0],
+        others_rate=rates[1],
+        finish_rate=rates[2],
     )
 
 
@@ -91,7 +101,26 @@ def _health_sql(targets: Sequence[Target]) -> str:
 
 
 def _arrivals_sql(targets: Sequence[Target], as_of: dict[str, datetime], recent_seconds: int) -> str:
-    # Whole seconds before the newest one, which is still filling.
+    return f"""
+        SELECT broker, queue, tenant, CAST(SUM(enqueued) AS DOUBLE) AS enqueued FROM partials
+        WHERE ({_recent(as_of, recent_seconds)}) AND ({_any_of(targets)}) GROUP BY broker, queue, tenant"""
+
+
+def _flows_sql(targets: Sequence[Target], as_of: dict[str, datetime], recent_seconds: int) -> str:
+    # Of several subscribers the slowest one counts: its consumers are who a tenant could keep busy.
+    return f"""
+        SELECT broker, queue, SUM(enqueued) AS enqueued,
+          COALESCE(MIN(CASE WHEN finished > 0 THEN finished END), 0.0) AS finished
+        FROM (
+          SELECT broker, queue, subscriber, CAST(SUM(enqueued) AS DOUBLE) AS enqueued,
+            CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished
+          FROM partials WHERE ({_recent(as_of, recent_seconds)}) AND ({_any_queue_of(targets)})
+          GROUP BY broker, queue, subscriber
+        ) GROUP BY broker, queue"""
+
+
+def _recent(as_of: dict[str, datetime], recent_seconds: int) -> str:
+    """The whole seconds before the newest one of each broker, which is still filling."""
     spans = []
     for broker, newest in sorted(as_of.items()):
         end = int(newest.timestamp())
@@ -99,9 +128,7 @@ def _arrivals_sql(targets: Sequence[Target], as_of: dict[str, datetime], recent_
             f"(broker = {_literal(broker)} AND bucket_start >= timestamp_micros({(end - recent_seconds) * _MICROS})"
             f" AND bucket_start < timestamp_micros({end * _MICROS}))"
         )
-    return f"""
-        SELECT broker, queue, tenant, CAST(SUM(enqueued) AS DOUBLE) AS enqueued FROM partials
-        WHERE ({" OR ".join(spans)}) AND ({_any_of(targets)}) GROUP BY broker, queue, tenant"""
+    return " OR ".join(spans)
 
 
 def _any_of(targets: Sequence[Target]) -> str:

@@ -43,7 +43,7 @@ class PolicySettings(BaseModel):
         default=0.25, ge=0, description="released when the limit exceeds the tenant's arrivals by this part of them"
     )
     drain_seconds: float = Field(
-        default=300.0, gt=0, description="aimd: a backlog should be on its way to be gone by then"
+        default=60.0, gt=0, description="a limit leaves room for the backlog to be gone by then"
     )
     hold_seconds: float = Field(
         default=300.0, ge=0, description="how long a limit outlives its alert while the queue is not calm"

@@ -1,5 +1,11 @@
 """When to limit a tenant, by how much, for how long, and when to let go: one decision at a time.
 
+The first limit needs harm, seen twice: quiet tenants that wait longer than the target, while consumers work as fast as
+they did. Large is no offence. A tenant is entitled to its max-min share: what the others leave of the queue's
+throughput, at least an equal part of it (Bertsekas, Gallager, "Data Networks", 6.5.2). Within it, it is limited only
+where the backlog does not shrink by itself, which a tenant of costly messages brings about. Once nobody suffers, a
+limit that is used up rises: no server is to idle while messages are held.
+
 What drives a limit that is in force is chosen so that the limit's own doing cannot drive it further:
 
 * *Congestion* is the oldest age of the **quiet** tenants, the throttled ones left out, above the target. A message
@@ -23,6 +29,15 @@ from alerts.laws.bounds import Bounds, Step
 
 #: Below this many messages a ratio of two counts, taken a moment apart, says nothing.
 SMALL_BACKLOG = 20
+#: Harm is believed at a second look, at least so many seconds after the first.
+CONFIRM_SECONDS = 1.0
+#: An event can seem to come from the future by so much, clocks being what they are (seconds); beyond, no age is known.
+CLOCK_TOLERANCE = 5.0
+#: Consumers that finish less than this part of what they did have slowed down, or stopped; that did less than this part
+#: of what they finish now, are on their way back. Neither is a tenant's doing, nor tells what a share is.
+STEADY = 0.8
+#: A limit counts as used up from this part of it on.
+USED_UP = 0.8
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
 CONFIRMATIONS = 2
 
@@ -65,7 +80,7 @@ class Terms:
     rate: float | None = None
     share: float = 1.0
     release_margin: float = 0.25
-    drain_seconds: float = 300.0
+    drain_seconds: float = 60.0
     hold_seconds: float = 300.0
     effect_seconds: float = 15.0
 
@@ -74,8 +89,9 @@ class Terms:
 class Observation:
     """A queue and one tenant of it, as the metrics show them. None is unknown, never zero.
 
-    ``backlog``, ``completion_rate`` and ``active_tenants`` are the whole queue's, ``arrival_rate`` the tenant's over
-    the last seconds; ``quiet_age_seconds`` is 0 where no quiet tenant waits.
+    ``backlog``, ``completion_rate`` and ``active_tenants`` are the whole queue's. ``arrival_rate`` is the tenant's over
+    the last seconds, ``others_rate`` that of all others together, ``finish_rate`` what consumers finished of the queue
+    in them. ``quiet_age_seconds`` is 0 where no quiet tenant waits.
     """
 
     data_age_seconds: float | None
@@ -88,6 +104,18 @@ class Observation:
     completion_rate: float
     active_tenants: int
     arrival_rate: float
+    others_rate: float
+    finish_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """Since when quiet tenants are seen to wait longer than the target, and the queue's backlog then; at the last look
+    consumers finished ``finish_rate`` a second."""
+
+    since: float
+    backlog: float
+    finish_rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +144,27 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A decision: ``limit`` is what is in force afterwards (None: pass-through), ``code`` the reason's stable name."""
+    """A decision: ``limit`` is what is in force afterwards (None: pass-through), ``code`` the reason's stable name.
+
+    ``harm`` is to be handed to the next decision about the tenant as long as there is no limit.
+    """
 
     kind: Kind
     limit: Limit | None
     code: str
     reason: str
+    harm: Harm | None = None
 
 
-def decide(terms: Terms, seen: Observation | None, current: Limit | None, alert: Alert, now: float) -> Verdict:
-    """What to do about one tenant at ``now``. Deterministic; changes nothing."""
+def decide(
+    terms: Terms,
+    seen: Observation | None,
+    current: Limit | None,
+    alert: Alert,
+    now: float,
+    harm: Harm | None = None,
+) -> Verdict:
+    """What to do about one tenant at ``now``; ``harm`` is the last verdict's. Deterministic; changes nothing."""
     if alert is Alert.UNKNOWN:
         return Verdict(Kind.SKIP, current, "alert_unknown", "the rule could not be evaluated on fresh data")
     if current is None and alert is Alert.GONE:
@@ -135,7 +174,7 @@ def decide(terms: Terms, seen: Observation | None, current: Limit | None, alert:
         code, reason = fault or ("no_data", "the queue is not in the metrics")
         return Verdict(Kind.SKIP, current, code, reason)
     if current is None:
-        return _first(terms, seen, now)
+        return _first(terms, seen, harm, now)
     current = replace(current, obeyed=_obeyed(terms, seen, current, now))
     if alert is Alert.ACTIVE:
         return _while_active(terms, seen, current, now)
@@ -148,6 +187,8 @@ def untrusted(terms: Terms, seen: Observation | None) -> tuple[str, str] | None:
         return "no_data", "the queue is not in the metrics"
     if seen.data_age_seconds is None or seen.data_age_seconds > terms.max_staleness_seconds:
         return "stale_data", f"the newest event is {_seconds(seen.data_age_seconds)} old"
+    if seen.data_age_seconds < -CLOCK_TOLERANCE or (seen.sample_age_seconds or 0.0) < -CLOCK_TOLERANCE:
+        return "future_data", f"the newest event is {-seen.data_age_seconds:.0f} s ahead of this clock: no age is known"
     if seen.depth is None or seen.sample_age_seconds is None:
         return "no_sample", "the broker's own count is missing: events cannot be checked against it"
     if seen.sample_age_seconds > terms.max_staleness_seconds:
@@ -166,41 +207,74 @@ def untrusted(terms: Terms, seen: Observation | None) -> tuple[str, str] | None:
 
 
 def base_rate(terms: Terms, seen: Observation) -> float | None:
-    """The rate a tenant is entitled to: the one set, or its fair share of what the queue completes; None if unknown."""
+    """What a tenant is entitled to: the rate set, or its max-min share of what the queue finishes; None if unknown."""
     if terms.rate is not None:
         return terms.rate
-    if seen.active_tenants < 1 or seen.completion_rate <= 0:
+    throughput = max(seen.completion_rate, seen.finish_rate)
+    if seen.active_tenants < 1 or throughput <= 0:
         return None
-    return terms.share * seen.completion_rate / seen.active_tenants
+    return terms.share * max(throughput / seen.active_tenants, throughput - seen.others_rate)
 
 
-def _first(terms: Terms, seen: Observation, now: float) -> Verdict:
+def relief_rate(terms: Terms, seen: Observation, base: float) -> float:
+    """What of ``base`` is left for the tenant while the backlog shall be gone in ``drain_seconds``; an equal share at
+    the least: draining takes λ + backlog ÷ T, and the others' λ is not the tenant's to give."""
+    if terms.rate is not None or seen.active_tenants < 1:
+        return base
+    equal = terms.share * max(seen.completion_rate, seen.finish_rate) / seen.active_tenants
+    return max(min(base, equal), base - seen.backlog / terms.drain_seconds)
+
+
+def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Verdict:
+    """The first limit, if somebody suffers and the tenant is why; each doubt is a reason to leave it alone."""
+    if not _suffers(terms, seen):
+        reason = f"nobody suffers: quiet tenants wait {seen.quiet_age_seconds:.3g} s of {terms.target_seconds:g} s"
+        return Verdict(Kind.SKIP, None, "no_harm", reason)
     base = base_rate(terms, seen)
-    if base is None:
-        return Verdict(
-            Kind.SKIP, None, "no_base", "nothing completes: there is no rate to share, consumers are at fault"
-        )
+    if base is None or seen.finish_rate <= 0:
+        return Verdict(Kind.SKIP, None, "no_base", "nothing completes: consumers are at fault, not a tenant")
+    if seen.finish_rate < STEADY * seen.completion_rate:
+        reason = f"consumers finish {seen.finish_rate:.3g}/s, {seen.completion_rate:.3g}/s before: no tenant slows them"
+        return Verdict(Kind.SKIP, None, "consumers_slow", reason)
     if seen.arrival_rate <= 0:
         return Verdict(Kind.SKIP, None, "sends_nothing", "the tenant sends nothing now: a limit would change nothing")
+    before, harm = harm, Harm(harm.since, harm.backlog, seen.finish_rate) if harm else _harm(seen, now)
+    waits = f"quiet tenants wait {seen.quiet_age_seconds:.3g} s"
+    if before is None or now - harm.since < CONFIRM_SECONDS:
+        return Verdict(Kind.WAIT, None, "unconfirmed", f"{waits}, seen once", harm)
+    if before.finish_rate < STEADY * seen.finish_rate:
+        reason = f"{waits}; consumers come back, from {before.finish_rate:.3g}/s to {seen.finish_rate:.3g}/s"
+        return Verdict(Kind.WAIT, None, "consumers_return", reason, _harm(seen, now))
+    within_share = terms.law != "inverse_backlog" and seen.arrival_rate <= base
+    if within_share and (
+        terms.law != "aimd" or now - harm.since < terms.cooldown_seconds or seen.backlog < harm.backlog
+    ):
+        reason = f"{waits}, but {seen.arrival_rate:g}/s is within the share of {base:.3g}/s, and the backlog is watched"
+        return Verdict(Kind.SKIP, None, "within_share", reason, harm)
     step = _first_limit(terms, seen, base)
     limit = Limit(step.limit, base, now, now + terms.lease_seconds, seen.arrival_rate)
-    return Verdict(Kind.THROTTLE, limit, "alert", step.reason)
+    return Verdict(Kind.THROTTLE, limit, "alert", f"{waits}; {step.reason}")
+
+
+def _harm(seen: Observation, now: float) -> Harm:
+    return Harm(now, seen.backlog, seen.finish_rate)
 
 
 def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:
+    """The share, as far as one step from what the tenant sends may go; a costly tenant within it loses its part."""
+    sends = f"sends {seen.arrival_rate:g}/s"
     if terms.law == "inverse_backlog":
-        return _inverse(terms, seen, base)
-    origin = (
-        "the rate set"
-        if terms.rate is not None
-        else (f"the fair share of {seen.completion_rate:g}/s among {seen.active_tenants} tenants")
-    )
-    if terms.law == "aimd" and seen.arrival_rate <= base:
-        # A tenant can weigh on others by the cost of its messages, not their number: then its share is no cut at all.
+        wanted = _inverse(terms, seen, base)
+        return Step(terms.bounds.step(seen.arrival_rate, wanted.limit), f"{sends}; {wanted.reason}")
+    throughput = max(seen.completion_rate, seen.finish_rate)
+    origin = "the rate set" if terms.rate is not None else f"its share of {throughput:.3g}/s: others ask for "
+    origin += "" if terms.rate is not None else f"{seen.others_rate:.3g}/s, {seen.active_tenants} tenants are active"
+    if seen.arrival_rate <= base:
         cut = aimd.adapt(seen.arrival_rate, congested=True, priority=terms.priority, bounds=terms.bounds)
-        return Step(cut.limit, f"sends {seen.arrival_rate:g}/s, within {origin}; {cut.reason}")
-    limit = terms.bounds.within(base)
-    return Step(limit, f"sends {seen.arrival_rate:g}/s; limited to {limit:g}/s, {origin}")
+        return Step(cut.limit, f"{sends}, within {origin}, and the backlog grows; {cut.reason}")
+    wanted = relief_rate(terms, seen, base)
+    limit = terms.bounds.step(seen.arrival_rate, wanted)
+    return Step(limit, f"{sends}; limited to {limit:.4g}/s towards {wanted:.4g}/s, {origin}")
 
 
 def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
@@ -208,14 +282,20 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
         return _renew(terms, current, now, "cooldown", "the last change has not had its time to act")
     returned = not current.alert_active
     watch = _watched(terms, seen, current.watch, now)
-    current = replace(current, alert_active=True, gone_since=None, watch=watch)
+    current = replace(current, alert_active=True, gone_since=None, watch=watch, base=_base_now(terms, seen, current))
     if current.obeyed is False:
         return _renew(terms, current, now, "not_obeyed", "the limit is not obeyed: lowering it would change nothing")
     if terms.law == "inverse_backlog":
         wanted = _inverse(terms, seen, current.base)
         step = Step(terms.bounds.step(current.rate, wanted.limit), wanted.reason)
-    elif terms.law == "aimd" and (returned or _not_relieved(current.watch)):
+    elif _suffers(terms, seen) and (goal := relief_rate(terms, seen, current.base)) < current.rate:
+        step = Step(terms.bounds.step(current.rate, goal), f"towards its share, {goal:.4g}/s while the backlog drains")
+    elif terms.law == "aimd" and ((returned and _suffers(terms, seen)) or _not_relieved(current.watch)):
         step = aimd.adapt(current.rate, congested=True, priority=terms.priority, bounds=terms.bounds)
+    elif seen.calm and not _suffers(terms, seen) and _is_unused(terms, seen, current):
+        return _unused(seen, current)
+    elif terms.law == "aimd" and seen.calm and not _suffers(terms, seen) and _is_used_up(seen, current):
+        step = aimd.adapt(current.rate, congested=False, priority=terms.priority, bounds=terms.bounds)
     else:
         return _renew(terms, current, now, "acting", "the alert is active and the limit acts on it")
     if step.limit < current.rate:
@@ -236,9 +316,8 @@ def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> 
         return _renew(terms, current, now, "not_calm", "the alert is gone, the queue is not calm yet")
     if now - current.changed_at < terms.cooldown_seconds:
         return _renew(terms, current, now, "cooldown", "the last change has not had its time to act")
-    if current.rate >= seen.arrival_rate * (1 + terms.release_margin):
-        reason = f"the tenant asks for {seen.arrival_rate:g}/s of the {current.rate:g}/s that it may send"
-        return Verdict(Kind.RELEASE, None, "unused", reason)
+    if _is_unused(terms, seen, current):
+        return _unused(seen, current)
     step = aimd.adapt(current.rate, congested=False, priority=terms.priority, bounds=terms.bounds)
     if step.limit >= terms.bounds.ceiling:
         return Verdict(Kind.RELEASE, None, "ceiling", f"the limit reached its ceiling of {terms.bounds.ceiling:g}/s")
@@ -254,12 +333,36 @@ def _watched(terms: Terms, seen: Observation, watch: Watch | None, now: float) -
     if elapsed < terms.cooldown_seconds:
         return watch
     due = watch.backlog * max(0.0, 1 - elapsed / terms.drain_seconds)
-    slow = seen.quiet_age_seconds > terms.target_seconds and seen.backlog > due
+    slow = _suffers(terms, seen) and seen.backlog > due and seen.finish_rate > 0
     return Watch(seen.backlog, now, watch.strikes + 1 if slow else 0)
 
 
 def _not_relieved(watch: Watch | None) -> bool:
     return watch is not None and watch.strikes >= CONFIRMATIONS
+
+
+def _base_now(terms: Terms, seen: Observation, current: Limit) -> float:
+    """The share as it is now; while nobody waits, what is finished is what is asked for, and tells of no capacity."""
+    busy = _suffers(terms, seen) and seen.finish_rate >= STEADY * seen.completion_rate
+    return (base_rate(terms, seen) if busy else None) or current.base
+
+
+def _suffers(terms: Terms, seen: Observation) -> bool:
+    return seen.quiet_age_seconds > terms.target_seconds
+
+
+def _is_used_up(seen: Observation, current: Limit) -> bool:
+    """Whether the tenant sends about all that it may: servers may idle for its limit."""
+    return seen.arrival_rate >= USED_UP * current.rate
+
+
+def _is_unused(terms: Terms, seen: Observation, current: Limit) -> bool:
+    return current.rate >= seen.arrival_rate * (1 + terms.release_margin)
+
+
+def _unused(seen: Observation, current: Limit) -> Verdict:
+    reason = f"the tenant asks for {seen.arrival_rate:g}/s of the {current.rate:g}/s that it may send"
+    return Verdict(Kind.RELEASE, None, "unused", reason)
 
 
 def _obeyed(terms: Terms, seen: Observation, current: Limit, now: float) -> bool | None:

@@ -51,7 +51,11 @@ _HEALTH = pa.schema(
         ("mode", pa.string()),
     ]
 )
-_PARTIALS = pa.schema([PARTIALS.schema.field(n) for n in ("broker", "queue", "tenant", "bucket_start", "enqueued")])
+_PARTIAL_COLUMNS = (
+    *("broker", "queue", "subscriber", "tenant", "bucket_start"),
+    *("enqueued", "completed", "dead_lettered", "expired", "sidelined"),
+)
+_PARTIALS = pa.schema([PARTIALS.schema.field(name) for name in _PARTIAL_COLUMNS])
 
 
 @cache
@@ -72,6 +76,7 @@ class World:
     backlog: int = 520
     mode: str = "backlogged"
     coverage: float | None = 0.97
+    finished: int = 10  # of each tenant, a second
     staleness: float = 0.5
     lag: timedelta = timedelta(seconds=0.4)
     queries: int = 0
@@ -105,8 +110,9 @@ class World:
         second = as_of.replace(microsecond=0)
         partials = [
             {
-                "broker": "nats", "queue": "orders", "tenant": f"t{i}",
+                "broker": "nats", "queue": "orders", "subscriber": "", "tenant": f"t{i}",
                 "bucket_start": second - timedelta(seconds=back), "enqueued": self.noisy_rate if i == 0 else 10,
+                "completed": self.finished, "dead_lettered": 0, "expired": 0, "sidelined": 0,
             }
             for back in range(12)
             for i in range(8)
@@ -144,6 +150,12 @@ class Loop:
     def step(self, *tenants: str, **changes: Any) -> None:
         self.control.controller.step(self.world.now, [self.world.evaluation(*tenants, **changes)], self.world.query)
 
+    def throttle(self, *tenants: str, **changes: Any) -> None:
+        """The two looks that a first limit needs."""
+        self.step(*tenants, **changes)
+        self.world.advance(1)
+        self.step(*tenants, **changes)
+
     def run(self, seconds: int, *tenants: str) -> None:
         for _ in range(seconds):
             self.world.advance(1)
@@ -164,7 +176,7 @@ class Loop:
 
 POLICY: dict[str, Any] = {
     "name": "fair-share", "dry_run": False, "cooldown_seconds": 5, "lease_seconds": 15, "target_seconds": 10,
-    "effect_seconds": 6,
+    "effect_seconds": 6, "max_step": 1.0,
 }  # fmt: skip
 
 

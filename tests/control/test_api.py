@@ -24,7 +24,7 @@ def loop(start: Start) -> Any:
 
 
 def test_a_limit_in_force_is_served_in_the_wire_format_and_a_known_one_is_304(loop: Any, serve: Serve) -> None:
-    loop.step("t0")
+    loop.throttle("t0")
     with serve(loop.control) as url, httpx.Client(base_url=url) as http:
         answer = http.get("/v1/limits")
         body = answer.json()
@@ -40,7 +40,7 @@ def test_a_limit_in_force_is_served_in_the_wire_format_and_a_known_one_is_304(lo
 def test_a_long_poll_is_answered_when_something_changes(loop: Any, serve: Serve) -> None:
     with serve(loop.control) as url, httpx.Client(base_url=url, timeout=20) as http:
         etag = http.get("/v1/limits").headers["etag"]
-        later = threading.Timer(0.2, loop.step, ("t0",))
+        later = threading.Timer(0.2, loop.throttle, ("t0",))
         later.start()
         answer = http.get("/v1/limits?wait=15", headers={"If-None-Match": etag})
         later.join()
@@ -54,8 +54,8 @@ def test_a_long_poll_without_change_ends_in_304(loop: Any, serve: Serve) -> None
 
 
 def test_a_limit_whose_lease_has_ended_is_not_served_even_if_nobody_steps(loop: Any, serve: Serve) -> None:
-    loop.world.advance(-599.8)
-    loop.step("t0")
+    loop.world.advance(-600.8)
+    loop.throttle("t0")
     assert loop.control.board.snapshot.limits
     time.sleep(0.25)
     with serve(loop.control) as url:
@@ -80,7 +80,7 @@ def test_more_pollers_than_max_waiters_are_answered_at_once_and_asked_to_wait(st
 
 
 def test_operators_list_revoke_pause_and_resume(loop: Any, serve: Serve) -> None:
-    loop.step("t0")
+    loop.throttle("t0")
     with serve(loop.control) as url, httpx.Client(base_url=url) as http:
         listed = http.get("/v1/actions").json()
         assert (listed["paused"], listed["actions"][0]["decision"]) == (False, "throttle")

@@ -21,7 +21,7 @@ Start = Callable[..., Any]
 
 def test_only_the_tenant_that_the_alert_names_is_limited_to_its_fair_share(start: Start) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     assert loop.served() == {"t0": 10.0}
     (row,) = loop.journal()
     assert (row["decision"], row["outcome"], row["tenant"], row["before"], row["after"]) == (
@@ -30,7 +30,7 @@ def test_only_the_tenant_that_the_alert_names_is_limited_to_its_fair_share(start
     assert row["valid_until"] == loop.world.now + timedelta(seconds=15)
     inputs = dict(row["inputs"])
     assert (inputs["active_tenants"], inputs["completion_rate"], inputs["arrival_rate"]) == ("8", "80", "120")
-    assert "fair share" in row["reason"]
+    assert "its share of 80/s" in row["reason"]
 
 
 def test_without_an_alert_nothing_is_asked_and_nothing_is_done(start: Start) -> None:
@@ -49,7 +49,7 @@ def test_a_pending_alert_is_no_reason_to_act(start: Start) -> None:
 
 def test_the_whole_life_of_a_limit_throttle_renew_relax_release(start: Start) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     loop.world.noisy_rate = 10
     for _ in range(20):
         loop.world.backlog -= 20
@@ -70,7 +70,7 @@ def test_the_whole_life_of_a_limit_throttle_renew_relax_release(start: Start) ->
 
 def test_a_limit_of_a_dry_run_is_journaled_and_never_served(start: Start) -> None:
     loop = start(dry_run=True)
-    loop.step("t0")
+    loop.throttle("t0")
     loop.run(10, "t0")
     assert set(loop.trace) == {None}
     rows = loop.journal()
@@ -96,7 +96,7 @@ def test_untrusted_data_is_refused_once_with_its_reason_and_the_lease_runs_out(
     start: Start, change: dict[str, Any], code: str
 ) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     for name, value in change.items():
         setattr(loop.world, name, value)
     loop.run(20, "t0")
@@ -114,7 +114,7 @@ def test_a_rule_that_failed_or_is_stale_neither_acts_nor_relaxes(
     start: Start, trouble: dict[str, Any], named: tuple[str, ...]
 ) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     loop.world.calm()
     loop.world.advance(6)
     loop.step(*named, **trouble)
@@ -127,7 +127,7 @@ def test_a_rule_that_failed_or_is_stale_neither_acts_nor_relaxes(
 
 def test_metrics_that_cannot_be_read_leave_all_as_it_is(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     loop.world.fails = SojournError("no lake")
     loop.run(10, "t0")
     assert loop.served() == {"t0": 10.0}
@@ -147,20 +147,20 @@ def test_an_alert_that_names_no_tenant_is_refused_once(start: Start, labels: dic
     loop = start()
     for _ in range(3):
         loop.world.advance(1)
-        loop.step(alerts=(loop.world.alert(labels),))
+        loop.throttle(alerts=(loop.world.alert(labels),))
     (row,) = loop.journal()
     assert (row["decision"], dict(row["inputs"])["code"]) == ("skip", code)
 
 
 def test_a_policy_that_is_not_declared_is_refused_by_name(start: Start) -> None:
     loop = start()
-    loop.step("t0", actions=("no-such",))
+    loop.throttle("t0", actions=("no-such",))
     (row,) = loop.journal()
     assert row["policy"] == "no-such" and "no-such" in row["reason"]
 
 
 def test_no_more_than_max_limits_tenants_are_limited(start: Start) -> None:
-    loop = start(max_limits=2)
+    loop = start(max_limits=2, share=0.1)
     for _ in range(3):
         loop.world.advance(1)
         loop.step("t0", "t1", "t2", "t3")
@@ -171,7 +171,7 @@ def test_no_more_than_max_limits_tenants_are_limited(start: Start) -> None:
 
 def test_limits_survive_a_restart_with_their_leases(start: Start) -> None:
     first = start()
-    first.step("t0")
+    first.throttle("t0")
     until = first.control.board.snapshot.limits[0].valid_until
     first.control.close()
     second = start()
@@ -185,7 +185,7 @@ def test_limits_survive_a_restart_with_their_leases(start: Start) -> None:
 
 def test_after_a_restart_a_rule_not_yet_evaluated_is_no_alert_gone(start: Start) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     loop.control.close()
     loop = start()
     loop.world.calm()
@@ -196,7 +196,7 @@ def test_after_a_restart_a_rule_not_yet_evaluated_is_no_alert_gone(start: Start)
 
 def test_a_policy_put_on_trial_lifts_what_it_had_in_force(start: Start) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     loop.control.close()
     loop = start(dry_run=True)
     assert loop.served() == {}
@@ -204,7 +204,7 @@ def test_a_policy_put_on_trial_lifts_what_it_had_in_force(start: Start) -> None:
 
 def test_the_operators_revoke_lifts_a_limit_and_keeps_the_policy_off_over_a_restart(start: Start) -> None:
     loop = start(revoke_seconds=30)
-    loop.step("t0")
+    loop.throttle("t0")
     action_id = loop.journal()[0]["action_id"]
     loop.world.advance(1)
     assert loop.control.controller.revoke(action_id, loop.world.now)
@@ -223,7 +223,7 @@ def test_the_operators_revoke_lifts_a_limit_and_keeps_the_policy_off_over_a_rest
 
 def test_the_kill_switch_lifts_all_and_outlives_a_restart(start: Start) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     loop.world.advance(1)
     loop.control.controller.pause(loop.world.now)
     assert loop.served() == {}
@@ -233,13 +233,13 @@ def test_the_kill_switch_lifts_all_and_outlives_a_restart(start: Start) -> None:
     assert loop.served() == {}
     assert loop.decisions() == ["throttle", "revoke"]
     loop.control.controller.resume()
-    loop.run(1, "t0")
+    loop.run(2, "t0")
     assert loop.served() == {"t0": 10.0}
 
 
 def test_the_kill_switch_is_a_file_that_works_by_hand(start: Start) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     (loop.control.state.path.parent / "paused").touch()
     loop.run(1, "t0")
     assert loop.served() == {}
@@ -249,7 +249,7 @@ def test_a_limit_that_producers_ignore_is_journaled_as_without_effect_once(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     with caplog.at_level(logging.INFO):
         loop.run(20, "t0")  # arrivals stay at 120/s
     without = [row for row in loop.journal() if "no effect" in row["reason"]]
@@ -259,7 +259,7 @@ def test_a_limit_that_producers_ignore_is_journaled_as_without_effect_once(
 
 def test_an_operator_who_revokes_while_metrics_are_read_wins(start: Start) -> None:
     loop = start()
-    loop.step("t0")
+    loop.throttle("t0")
     action_id = loop.journal()[0]["action_id"]
     loop.world.advance(8)
 
@@ -282,29 +282,37 @@ def test_an_actuator_that_fails_is_journaled_as_failed_and_tried_again(
         raise SojournError("unreachable")
 
     monkeypatch.setattr(LimitsApi, "enforce", failing)
-    loop.step("t0")
+    loop.throttle("t0")
     (row,) = loop.journal()
     assert row["outcome"] == "failed" and "unreachable" in row["reason"]
     assert loop.control.controller.standings == {}
     monkeypatch.setattr(LimitsApi, "enforce", enforce)
-    loop.run(1, "t0")
+    loop.run(2, "t0")
     assert loop.served() == {"t0": 10.0}
 
 
 def test_names_with_quotes_and_backslashes_are_data(start: Start) -> None:
     loop = start()
-    loop.step("t0", "'; DROP TABLE partials --", "back\\slash'")
+    loop.throttle("t0", "'; DROP TABLE partials --", "back\\slash'")
     assert loop.served() == {"t0": 10.0}
 
 
 def test_two_policies_serve_the_stricter_limit(start: Start, tmp_path: Any) -> None:
     settings = ControlSettings(
         policies=tuple(
-            PolicySettings(name=f"p{rate}", kind="rate_limit", rate=rate, dry_run=False) for rate in (50, 20)
+            PolicySettings(
+                name=f"p{rate}", kind="rate_limit", rate=rate, dry_run=False, max_step=1.0, target_seconds=10
+            )
+            for rate in (50, 20)
         )
     )
     control = build(settings, tmp_path / "lake", tmp_path / "other")
     world = start().world
-    control.controller.step(world.now, [world.evaluation("t0", actions=("p50", "p20"))], world.query)
+    for _ in range(2):
+        control.controller.step(world.now, [world.evaluation("t0", actions=("p50", "p20"))], world.query)
+        world.advance(1)
     assert [limit.rate for limit in control.board.snapshot.limits] == [20]
+    (action,) = {row.action_id for row in control.controller.recent(10) if row.policy == "p20"}
+    assert control.controller.revoke(action, world.now)
+    assert control.board.snapshot.limits == ()  # not the other policy's either
     control.close()

@@ -57,7 +57,7 @@ def test_a_crash_between_the_lakes_commit_and_our_note_of_it_doubles_no_row(
     loop = start()
     monkeypatch.setattr(State, "flushed", lambda self, up_to: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        loop.step("t0")
+        loop.throttle("t0")
     monkeypatch.undo()
     assert loop.decisions() == ["throttle"]
     loop.control.close()
@@ -74,7 +74,7 @@ def test_rows_wait_while_the_lake_takes_none_and_arrive_once(start: Start, monke
         raise LakeError("the disk is full")
 
     monkeypatch.setattr(Lake, "append", refuse)
-    loop.step("t0")
+    loop.throttle("t0")
     assert loop.served() == {"t0": 10.0}
     monkeypatch.undo()
     assert loop.journal() == []
@@ -86,7 +86,7 @@ def test_rows_wait_while_the_lake_takes_none_and_arrive_once(start: Start, monke
 def test_nothing_acts_when_its_record_cannot_be_kept(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = start()
     monkeypatch.setattr(Journal, "full", lambda self: True)
-    loop.step("t0")
+    loop.throttle("t0")
     assert loop.served() == {}
 
 
@@ -94,12 +94,12 @@ def test_what_cannot_be_remembered_is_not_put_in_force(start: Start, caplog: pyt
     loop = start()
     with sqlite3.connect(loop.control.state.path) as other:
         other.execute("CREATE TRIGGER full BEFORE INSERT ON standings BEGIN SELECT RAISE(FAIL, 'disk is full'); END")
-    loop.step("t0")
+    loop.throttle("t0")
     assert (loop.served(), loop.control.controller.standings, loop.journal()) == ({}, {}, [])
     assert "disk is full" in caplog.text
     with sqlite3.connect(loop.control.state.path) as other:
         other.execute("DROP TRIGGER full")
-    loop.run(1, "t0")
+    loop.run(2, "t0")
     assert loop.served() == {"t0": 10.0}
 
 

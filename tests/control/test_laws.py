@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from alerts.laws import aimd, inverse_backlog
 from alerts.laws.bounds import Bounds
-from alerts.laws.throttle import Alert, Kind, Limit, Observation, Terms, Verdict, decide, untrusted
+from alerts.laws.throttle import (
+    Alert,
+    Harm,
+    Kind,
+    Limit,
+    Observation,
+    Terms,
+    Verdict,
+    base_rate,
+    decide,
+    relief_rate,
+    untrusted,
+)
 from alerts.laws.token_bucket import TokenBucket, full, take
 from sojourn.client.bucket import Bucket
 
@@ -122,21 +134,77 @@ NOISY = Observation(
     completion_rate=80.0,
     active_tenants=8,
     arrival_rate=120.0,
+    others_rate=70.0,
+    finish_rate=80.0,
 )
+HARM = Harm(since=90.0, backlog=500, finish_rate=80.0)
 CALM = replace(NOISY, depth=3, backlog=5, quiet_age_seconds=0.2, calm=True, arrival_rate=10.0)
 IN_FORCE = Limit(rate=10, base=10, changed_at=100, valid_until=115, arrival_before=120)
 
 
 def test_a_noisy_tenant_is_limited_to_its_fair_share() -> None:
-    verdict = decide(TERMS, NOISY, None, Alert.ACTIVE, 100.0)
+    verdict = decide(replace(TERMS, bounds=Bounds(1, 1000, 1.0)), NOISY, None, Alert.ACTIVE, 100.0, HARM)
     assert verdict.kind is Kind.THROTTLE
     assert verdict.limit == Limit(rate=10, base=10, changed_at=100, valid_until=115, arrival_before=120)
-    assert "fair share" in verdict.reason
+    assert "share of 80/s" in verdict.reason
 
 
-def test_a_tenant_within_its_share_that_is_noisy_by_its_cost_is_cut_by_its_priority() -> None:
-    verdict = decide(TERMS, replace(NOISY, arrival_rate=8.0), None, Alert.ACTIVE, 100.0)
+def test_the_first_limit_is_one_step_from_what_the_tenant_sends_and_the_next_ones_go_on() -> None:
+    verdict = decide(TERMS, NOISY, None, Alert.ACTIVE, 100.0, HARM)
+    assert verdict.limit is not None and (verdict.limit.rate, verdict.limit.base) == (60, 10)
+    obeyed = replace(NOISY, arrival_rate=60.0)
+    again = decide(TERMS, obeyed, verdict.limit, Alert.ACTIVE, 106.0)
+    assert again.kind is Kind.THROTTLE and again.limit is not None and again.limit.rate == 30
+
+
+def test_a_share_is_what_the_others_leave_less_what_draining_takes() -> None:
+    seen = replace(NOISY, finish_rate=120.0, others_rate=70.0, backlog=600.0)
+    assert base_rate(TERMS, seen) == 50
+    assert relief_rate(TERMS, seen, 50) == 40
+    assert relief_rate(TERMS, replace(seen, backlog=1e6), 50) == 15  # an equal share at the least
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        (replace(NOISY, quiet_age_seconds=9.9), "no_harm"),
+        (replace(NOISY, finish_rate=0.0), "no_base"),
+        (replace(NOISY, finish_rate=50.0), "consumers_slow"),
+        (replace(NOISY, finish_rate=200.0), "consumers_return"),
+        (replace(NOISY, arrival_rate=0.0), "sends_nothing"),
+        (replace(NOISY, arrival_rate=9.0, backlog=499.0), "within_share"),
+    ],
+)
+def test_who_harms_nobody_is_left_alone(seen: Observation, code: str) -> None:
+    verdict = decide(TERMS, seen, None, Alert.ACTIVE, 100.0, HARM)
+    assert (verdict.code, verdict.limit) == (code, None)
+
+
+def test_harm_is_believed_when_it_is_seen_twice() -> None:
+    once = decide(TERMS, NOISY, None, Alert.ACTIVE, 100.0)
+    assert (once.kind, once.code) == (Kind.WAIT, "unconfirmed")
+    assert decide(TERMS, NOISY, None, Alert.ACTIVE, 100.5, once.harm).code == "unconfirmed"
+    assert decide(TERMS, NOISY, None, Alert.ACTIVE, 101.0, once.harm).kind is Kind.THROTTLE
+
+
+def test_a_tenant_within_its_share_is_limited_where_the_backlog_grows_all_the_same() -> None:
+    costly = replace(NOISY, arrival_rate=8.0, backlog=600)
+    verdict = decide(TERMS, costly, None, Alert.ACTIVE, 100.0, HARM)
     assert verdict.limit is not None and verdict.limit.rate == pytest.approx(8 * 0.6)
+    early = decide(TERMS, costly, None, Alert.ACTIVE, 94.0, HARM)
+    assert early.code == "within_share"
+
+
+def test_a_limit_that_is_used_up_rises_once_nobody_suffers_though_the_alert_lasts() -> None:
+    verdict = decide(TERMS, replace(CALM, arrival_rate=10.0), IN_FORCE, Alert.ACTIVE, 106.0)
+    assert verdict.kind is Kind.RELAX and verdict.limit is not None and verdict.limit.rate == 15
+    unused = decide(TERMS, replace(CALM, arrival_rate=2.0), IN_FORCE, Alert.ACTIVE, 106.0)
+    assert (unused.kind, unused.code) == (Kind.RELEASE, "unused")
+
+
+def test_consumers_that_stop_lower_no_limit() -> None:
+    stopped = [replace(NOISY, arrival_rate=10, backlog=520 + 80 * s, finish_rate=0.0) for s in range(60)]
+    assert Kind.THROTTLE not in [verdict.kind for verdict in rounds(stopped)]
 
 
 @pytest.mark.parametrize(
@@ -145,6 +213,8 @@ def test_a_tenant_within_its_share_that_is_noisy_by_its_cost_is_cut_by_its_prior
         (None, "no_data"),
         (replace(NOISY, data_age_seconds=16.0), "stale_data"),
         (replace(NOISY, data_age_seconds=None), "stale_data"),
+        (replace(NOISY, data_age_seconds=-6.0), "future_data"),
+        (replace(NOISY, sample_age_seconds=-6.0), "future_data"),
         (replace(NOISY, depth=None), "no_sample"),
         (replace(NOISY, sample_age_seconds=None), "no_sample"),
         (replace(NOISY, sample_age_seconds=20.0), "stale_sample"),
@@ -223,7 +293,7 @@ def test_an_alert_that_comes_back_lowers_the_limit_at_once() -> None:
     relaxed = replace(IN_FORCE, rate=40.0, alert_active=False, gone_since=90.0)
     verdict = decide(TERMS, NOISY, relaxed, Alert.ACTIVE, 106.0)
     assert verdict.kind is Kind.THROTTLE
-    assert verdict.limit is not None and verdict.limit.rate == pytest.approx(24.0)
+    assert verdict.limit is not None and verdict.limit.rate == 20
 
 
 def test_an_alert_that_comes_back_within_the_cooldown_lowers_the_limit_after_it() -> None:
@@ -262,6 +332,8 @@ observations = st.builds(
     completion_rate=st.floats(0, 1e5),
     active_tenants=st.integers(0, 100),
     arrival_rate=st.floats(0, 1e5),
+    others_rate=st.floats(0, 1e5),
+    finish_rate=st.floats(0, 1e5),
 )
 
 
@@ -274,13 +346,19 @@ def test_whatever_happens_limits_keep_bounds_steps_and_leases(
 ) -> None:
     terms = replace(TERMS, law=law)
     limit: Limit | None = None
+    harm: Harm | None = None
     now = 1000.0
     for gap, seen, alert in history:
         now += gap
         if limit is not None and limit.valid_until <= now:
             limit = None
-        verdict = decide(terms, seen, limit, alert, now)
-        assert verdict == decide(terms, seen, limit, alert, now)
+        verdict = decide(terms, seen, limit, alert, now, harm)
+        assert verdict == decide(terms, seen, limit, alert, now, harm)
+        if verdict.kind is Kind.THROTTLE and limit is None:
+            assert seen is not None and verdict.limit is not None
+            assert harm is not None and now - harm.since >= 1 and seen.quiet_age_seconds > terms.target_seconds
+            assert verdict.limit.rate >= terms.bounds.within((1 - terms.bounds.max_step) * seen.arrival_rate) - 1e-9
+        harm = verdict.harm
         assert verdict.reason and verdict.code
         if verdict.limit is not None:
             assert terms.bounds.floor <= verdict.limit.rate <= terms.bounds.ceiling

@@ -30,7 +30,7 @@ def test_a_noisy_producer_is_held_to_its_share_alone_and_set_free_again(
     with serve(loop.control) as url, sojourn.Limits(url, broker="nats") as limits:
         until(lambda: limits.counters()["updates"] == 1)
         assert sent(limits, "t0", 1000) == 1000
-        loop.step("t0")
+        loop.throttle("t0")
         until(limits.in_force)
         assert limits.in_force() == {("orders", "t0"): 10.0}
         assert sent(limits, "t0", 1000) < 1000  # the burst, and what trickles in meanwhile
@@ -45,7 +45,7 @@ def test_a_dry_run_never_reaches_a_producer(start: Callable[..., Any], serve: Ca
     loop = start(dry_run=True)
     loop.world.now = datetime.now(UTC)
     with serve(loop.control) as url, sojourn.Limits(url, poll_seconds=0.05) as limits:
-        loop.step("t0")
+        loop.throttle("t0")
         assert loop.decisions() == ["throttle"]
         polls = limits.counters()["polls"]
         until(lambda: limits.counters()["polls"] >= polls + 3)
