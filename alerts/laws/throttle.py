@@ -272,9 +272,9 @@ def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:
     if seen.arrival_rate <= base:
         cut = aimd.adapt(seen.arrival_rate, congested=True, priority=terms.priority, bounds=terms.bounds)
         return Step(cut.limit, f"{sends}, within {origin}, and the backlog grows; {cut.reason}")
-    wanted = relief_rate(terms, seen, base)
-    limit = terms.bounds.step(seen.arrival_rate, wanted)
-    return Step(limit, f"{sends}; limited to {limit:.4g}/s towards {wanted:.4g}/s, {origin}")
+    goal = relief_rate(terms, seen, base)
+    limit = terms.bounds.step(seen.arrival_rate, goal)
+    return Step(limit, f"{sends}; limited to {limit:.4g}/s towards {goal:.4g}/s, {origin}")
 
 
 def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
