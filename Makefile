@@ -11,7 +11,7 @@ STAMP := $(VENV)/.sojourn-setup
 JOBS ?= 2
 LOCKS := requirements-build.lock requirements.lock
 
-.PHONY: help setup jars lock demo test check format docs clean
+.PHONY: help setup jars lock demo test check format docs fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -54,6 +54,9 @@ lock: $(STAMP) ## resolve pyproject.toml anew into the lock files
 bench-%: $(STAMP) ## a benchmark of benchmarks/: one JSON object a line
 	@test -f benchmarks/$*.py || { echo "no benchmark $*: benchmarks/$*.py is not there" >&2; exit 2; }
 	@$(BIN)/python benchmarks/$*.py $(ARGS)
+
+fuzz: $(STAMP) jars ## hostile statements and requests at the real doors; ARGS="--statements 100000 --requests 100000 --seed 1"
+	@$(BIN)/python -m tests.security.fuzz $(ARGS)
 
 clean: ## remove the virtual environment and the tools' caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info build dist

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lake.errors import UserError
-from lake.select import check, check_expression, tables_of
+from lake.select import canonical, check, check_expression, for_duckdb, tables_of
 
 VIEWS = {"tenant_backlog_now", "queue_health"}
 
@@ -89,3 +89,11 @@ def test_an_expression_is_let_through_as_it_was_understood(sql: str) -> None:
 def test_what_is_more_than_an_expression_is_refused(sql: str) -> None:
     with pytest.raises(UserError):
         check_expression(sql)
+
+
+@pytest.mark.parametrize("call", ["date_trunc()", "upper(date_trunc())", "substring()", "transform(1)", "nvl2()"])
+def test_a_call_that_cannot_be_carried_over_is_a_clear_refusal(call: str) -> None:
+    try:
+        for_duckdb(canonical(f"SELECT {call} FROM partials", {"partials"}))
+    except UserError as error:
+        assert str(error)

@@ -1,0 +1,60 @@
+"""A short run of the fuzzer, with a seed that stays: what ``make fuzz`` does at length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lake.store import Lake
+from tests.security.fuzz.asking import ask
+from tests.security.fuzz.figures import Findings
+from tests.security.fuzz.judging import strange
+from tests.security.fuzz.knocking import knock
+from tests.security.fuzz.requests import request
+from tests.security.fuzz.statements import statement
+
+
+def test_two_thousand_hostile_statements_have_no_effect_and_end_nothing(tmp_path: Path) -> None:
+    findings = Findings()
+    Lake(tmp_path / "lake").create()
+    ask(findings, 2000, 10, tmp_path, (), jobs=1, parsed=0, run=40)
+    assert findings.faults == []
+    assert findings.figures["statements_checked"][0] == 2000
+    assert 200 < findings.figures["statements_accepted"][0] < 1800  # it knows both sides of the line
+
+
+@pytest.mark.slow
+def test_a_thousand_hostile_requests_have_no_effect_and_end_nothing(tmp_path: Path) -> None:
+    findings = Findings()
+    knock(findings, 1000, 10, tmp_path)
+    assert findings.faults == []
+    assert findings.figures["requests_answered_200"][0] > 100
+    assert findings.figures["requests_legitimate_kept"][0] == 5
+
+
+def test_a_seed_makes_the_same_statements_and_requests_again() -> None:
+    assert [statement(3, n, "m") for n in range(50)] == [statement(3, n, "m") for n in range(50)]
+    assert [request(3, n) for n in range(50)] == [request(3, n) for n in range(50)]
+    assert statement(3, 1, "m") != statement(4, 1, "m")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1 -- x",
+        "SELECT /*+ x */ 1",
+        "SELECT reflect('a')",
+        "SELECT 1; SELECT 2",
+        "SELECT * FROM `text`.`/etc/passwd`",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT ${x}",
+        "SELECT ﬂoor(1)",
+    ],
+)
+def test_the_fuzzers_own_eye_sees_what_a_check_might_miss(text: str) -> None:
+    assert strange(text)
+
+
+def test_the_fuzzers_own_eye_lets_honest_statements_be() -> None:
+    assert strange("SELECT `a`, sum(`x`) FROM `partials` AS `p` WHERE `q` = '-- /* ${x}; reflect(1)'") == ""
