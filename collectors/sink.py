@@ -23,6 +23,7 @@ from collectors.bronze import Bronze
 from collectors.buffer import STEP_BITS, Batch
 from collectors.records import Rejected, events_table, now_us, rejected_table
 from lake.errors import UserError
+from lake.files import private
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ def _file_name(app_id: str) -> str:
 
 def _write(path: Path, table: pa.Table) -> None:
     draft = path.with_name(f".{path.name}")
-    with draft.open("wb") as file:
+    with open(draft, "wb", opener=private) as file:
         with pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
         file.flush()

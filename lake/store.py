@@ -16,6 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from lake.checksum import Checksums
 from lake.errors import SojournError, UserError, first_line
+from lake.files import close_to_others, private_folder
 from lake.staged import Staged
 from lake.tables import TABLES, TIMESTAMP, TableSpec
 
@@ -54,10 +55,12 @@ class Lake:
         return self.root / _spec(name).path
 
     def state_path(self, *parts: str) -> Path:
-        """A place for what is not a table: checkpoints, locks, databases. Its folder is made."""
-        path = self.root.joinpath("state", *parts)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
+        """A place for what is not a table: checkpoints, locks, databases. Its folder is made, for the owner alone."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        folder = private_folder(self.root / "state")
+        for part in parts[:-1]:
+            folder = private_folder(folder / part)
+        return folder.joinpath(*parts[-1:])
 
     def create(self) -> None:
         """Make the root folder and every table that is not there yet."""
@@ -67,6 +70,7 @@ class Lake:
             raise UserError(
                 f"cannot make the lake's folder {self.root}: {error.strerror}", "choose another with --lake"
             ) from error
+        close_to_others(self.root / "state")
         for name in TABLES:
             self.ensure(name)
 

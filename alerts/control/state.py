@@ -21,6 +21,7 @@ from typing import Any
 from alerts.control.standing import Entry, Key, Standing, Target
 from alerts.laws.throttle import Limit, Watch
 from lake.errors import SojournError, UserError
+from lake.files import private_file, private_folder
 
 log = logging.getLogger(__name__)
 
@@ -50,18 +51,18 @@ class State:
     """The store below ``folder``. Safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / FILE_NAME
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        self.path = private_folder(folder) / FILE_NAME
         self._lock = threading.Lock()
         try:
-            self._db = sqlite3.connect(self.path, check_same_thread=False, timeout=10)
+            self._db = sqlite3.connect(private_file(self.path), check_same_thread=False, timeout=10)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_SCHEMA)
             self._db.execute("INSERT OR IGNORE INTO meta VALUES ('instance', ?)", (uuid.uuid4().hex,))
             self._db.commit()
             (self.instance,) = self._db.execute("SELECT value FROM meta WHERE name = 'instance'").fetchone()
-        except sqlite3.DatabaseError as error:
+        except (OSError, sqlite3.DatabaseError) as error:
             raise UserError(
                 f"the controller's state {self.path} cannot be used: {error}",
                 "move the file away: limits in force end with their leases, the journal stays in the lake",

@@ -12,6 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from lake.errors import UserError
+from lake.files import private_file
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -50,12 +51,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def connect(path: Path) -> sqlite3.Connection:
     """A connection to the file at ``path``, made if need be. One connection belongs to one thread."""
     try:
-        connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+        connection = sqlite3.connect(private_file(path), timeout=_BUSY_SECONDS, isolation_level=None)
         _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(_SCHEMA)
         connection.execute("INSERT OR IGNORE INTO meta VALUES ('store_id', ?)", [uuid4().hex])
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         raise UserError(
             f"{path} cannot be used: {error}",
             "move the file away: alerts then start anew, and fire again if they still hold",

@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lake.files import private
+
 GUARD = Path(__file__).with_name("guard.py")
 
 #: A log grows to this many bytes, then becomes ``NAME.log.1`` and starts anew.
@@ -30,7 +32,7 @@ class Process:
         self._ended_at: float | None = None
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log_start = log.stat().st_size if log.exists() else 0
-        with log.open("ab") as output:
+        with open(log, "ab", opener=private) as output:
             self._popen = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), *command],
                 stdin=subprocess.DEVNULL,
