@@ -7,7 +7,7 @@ A test file gives rows of views over time and the alerts that must stand at give
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,9 +96,12 @@ class TestResult:
         return not self.problems
 
 
-def check(paths: Sequence[Path], *, builtin: bool) -> tuple[Rule, ...]:
-    """The rules of ``paths``, if all are valid; UserError says what is wrong with the first that is not."""
-    return load_rules(paths, builtin=builtin)
+def check(paths: Sequence[Path], *, builtin: bool, actions: Collection[str] | None = None) -> tuple[Rule, ...]:
+    """The rules of ``paths``, if all are valid; UserError says what is wrong with the first that is not.
+
+    ``actions``: the policies that rules may name; None = any.
+    """
+    return load_rules(paths, builtin=builtin, actions=actions)
 
 
 def test(paths: Sequence[Path]) -> list[TestResult]:

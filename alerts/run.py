@@ -58,7 +58,8 @@ def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once
 
 
 def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once: bool) -> None:
-    rules = load_rules(settings.rules, builtin=settings.builtin)
+    actions = [policy.name for policy in settings.control.policies]
+    rules = load_rules(settings.rules, builtin=settings.builtin, actions=actions)
     lake = Lake(lake_root)
     lake.create()
     with ExitStack() as stack:

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from alerts.rules.expression import checked
 from alerts.rules.model import GroupEntry, Rule, RuleEntry, RuleFile
 from alerts.rules.templates import compiled
+from alerts.rules.yaml_file import Document, read
 from lake.errors import UserError
 
 M = TypeVar("M", bound=BaseModel)
 
 BUILTIN = Path(str(files("alerts.rules"))) / "builtin"
 TEST_SUFFIX = "_test.yml"
-MAX_BYTES = 4 << 20
 
 
-def load_rules(paths: Sequence[Path], *, builtin: bool) -> tuple[Rule, ...]:
-    """The rules of all files in ``paths`` (files, or folders of ``*.yml``), the built-in ones first."""
+def load_rules(paths: Sequence[Path], *, builtin: bool, actions: Collection[str] | None = None) -> tuple[Rule, ...]:
+    """The rules of all files in ``paths`` (files, or folders of ``*.yml``), the built-in ones first.
+
+    ``actions``: the policies that rules may name; None = any. The built-in rules may name one that was taken out.
+    """
     rules: dict[tuple[str, str], Rule] = {}
-    for file in rule_files(([BUILTIN] if builtin else []) + list(paths)):
-        for rule in load_file(file):
+    shipped = rule_files([BUILTIN]) if builtin else []
+    for file in [*shipped, *rule_files(paths)]:
+        for rule in load_file(file, None if file in shipped else actions):
             if (other := rules.get(rule.key)) is not None:
                 raise UserError(
                     f"{file}: rule {rule.name} of group {rule.group} is already in {other.source}",
@@ -52,45 +55,42 @@ def rule_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def load_file(path: Path) -> list[Rule]:
-    """The rules of one file, checked. UserError names file, rule and what to mend."""
-    content = validated(path, RuleFile, {(): RuleFile, ("groups",): GroupEntry, ("groups", "rules"): RuleEntry})
-    return [_rule(path, group, entry) for group in content.groups for entry in group.rules]
+def load_file(path: Path, actions: Collection[str] | None = None) -> list[Rule]:
+    """The rules of one file, checked, their actions against ``actions`` too. UserError names file, place and rule."""
+    document = read(path)
+    levels: dict[tuple[str, ...], type[BaseModel]] = {
+        (): RuleFile,
+        ("groups",): GroupEntry,
+        ("groups", "rules"): RuleEntry,
+    }
+    content = _validated(document, RuleFile, levels)
+    return [
+        _rule(document, (i, j), group, entry, actions)
+        for i, group in enumerate(content.groups)
+        for j, entry in enumerate(group.rules)
+    ]
 
 
 def validated(path: Path, model: type[M], levels: Mapping[tuple[str, ...], type[BaseModel]]) -> M:
     """The YAML file at ``path`` as a ``model``; ``levels``: which model stands at which keys, to name the nearest."""
-    content = _yaml(path)
+    return _validated(read(path), model, levels)
+
+
+def _validated(document: Document, model: type[M], levels: Mapping[tuple[str, ...], type[BaseModel]]) -> M:
     try:
-        return model.model_validate(content)
+        return model.model_validate(document.content)
     except ValidationError as error:
-        raise _explained(path, content, error, levels) from None
-
-
-def _yaml(path: Path) -> Any:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{path} is larger than {MAX_BYTES >> 20} MiB", "split it into several files")
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}", "correct the path or its permissions") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text", "save it as UTF-8") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "it cannot be parsed"
-        raise UserError(
-            f"{path}{where}: not valid YAML: {problem}", "correct the indentation or quoting there"
-        ) from error
+        raise _explained(document, error, levels) from None
 
 
 def _explained(
-    path: Path, content: Any, error: ValidationError, levels: Mapping[tuple[str, ...], type[BaseModel]]
+    document: Document, error: ValidationError, levels: Mapping[tuple[str, ...], type[BaseModel]]
 ) -> UserError:
-    first = error.errors()[0]
-    loc = first["loc"]
-    where = f"{path}: {_named(content, loc)}" if content is not None else f"{path} is empty: "
+    errors = error.errors(include_url=False, include_input=False)
+    # A misspelt key often leaves another one missing: the misspelling is what to mend.
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    loc, content = first["loc"], document.content
+    where = f"{document.place(loc)}: {_named(content, loc)}" if content is not None else f"{document.path} is empty: "
     if first["type"] == "extra_forbidden":
         level = levels.get(tuple(str(part) for part in loc[:-1] if isinstance(part, str)))
         known = [field.alias or name for name, field in level.model_fields.items()] if level else []
@@ -118,13 +118,21 @@ def _named(content: Any, loc: tuple[int | str, ...]) -> str:
     return f"{' / '.join(names)}: " if names else ""
 
 
-def _rule(path: Path, group: GroupEntry, entry: RuleEntry) -> Rule:
+def _rule(
+    document: Document, at: tuple[int, int], group: GroupEntry, entry: RuleEntry, actions: Collection[str] | None
+) -> Rule:
+    place: tuple[int | str, ...] = ("groups", at[0], "rules", at[1])
     try:
+        here = (*place, "expr")
         tables = checked(entry.expr)
-        for text in entry.annotations.values():
+        for name, text in entry.annotations.items():
+            here = (*place, "annotations", name)
             compiled(text)
+        here = (*place, "actions")
+        for action in entry.actions:
+            _check_action(action, actions)
     except UserError as error:
-        raise UserError(f"{path}: {group.name} / {entry.alert}: {error.what}", error.mend) from error
+        raise UserError(f"{document.place(here)}: {group.name} / {entry.alert}: {error.what}", error.mend) from error
     return Rule(
         group=group.name,
         name=entry.alert,
@@ -139,5 +147,12 @@ def _rule(path: Path, group: GroupEntry, entry: RuleEntry) -> Rule:
         query_offset=group.query_offset,
         limit=group.limit,
         tables=tables,
-        source=str(path),
+        source=str(document.path),
     )
+
+
+def _check_action(action: str, known: Collection[str] | None) -> None:
+    if known is not None and action not in known:
+        near = difflib.get_close_matches(action, known, n=1)
+        mend = f"is it {near[0]!r}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
+        raise UserError(f"no policy is called {action!r}", f"{mend}; policies stand under [[alert.control.policies]]")

@@ -20,7 +20,9 @@ def check(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOp
     """Say what is wrong with rule files, or that nothing is."""
     settings = settings_of(config).section("alert", part("alerts.settings").AlertSettings)
     paths = files or list(settings.rules)
-    rules = part("alerts.check").check(paths, builtin=not files and settings.builtin)
+    rules = part("alerts.check").check(
+        paths, builtin=not files and settings.builtin, actions=[policy.name for policy in settings.control.policies]
+    )
     typer.echo(f"{len(rules)} rules, all valid")
 
 

@@ -72,7 +72,8 @@ def test_an_unknown_key_names_file_rule_and_nearest_key(tmp_path: Path) -> None:
         ("severity: page", "sever-ity: page", "labels"),
         ("{{ value }}", "{{ value", "template"),
         ("no_data: alert", "no_data: shrug", "no_data"),
-        ("- alert: Behind", "- alrt: Behind", "'alert' is missing"),
+        ("- alert: Behind", "- alrt: Behind", "did you mean 'alert'"),
+        ("- alert: Behind\n       ", "-", "'alert' is missing"),
         ("    limit: 10", "   limit: 10", "not valid YAML"),
     ],
 )
@@ -80,6 +81,52 @@ def test_what_is_wrong_with_a_rule_is_said_in_one_line(tmp_path: Path, before: s
     error = failure(tmp_path, GOOD.replace(before, after))
     assert said in str(error)
     assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("for: 1h30m", "for: 1h\n        for: 2h", "line 11, column 9: the key 'for' is there twice, first in line 10"),
+        ("team: payments}", "team: a, team: b}", "line 6, column 23: the key 'team' is there twice, first in line 6"),
+        ("keep_firing_for", "keep_firing", "line 11, column 9: mine / Behind: unknown key 'keep_firing'"),
+        ("labels.queue", "lables.queue", "line 13, column 23: mine / Behind: template"),
+        ("labels.queue", "lables.queue", "unknown name 'lables', did you mean 'labels'?"),
+        ("FROM queue_health_now", "FROM queue_helth_now", "line 9, column 9: mine / Behind"),
+        ("[throttle-noisy]", "[throttle-noisey]", "line 15, column 9: mine / Behind: no policy is called"),
+        ("[throttle-noisy]", "[throttle-noisey]", "is it 'throttle-noisy'?"),
+        ("{severity: page}", "{severity: 2026-99-99}", "line 12, column 28: cannot be read: month must be in 1..12"),
+        ("{severity: page}", f"{{severity: {'1' * 5000}}}", "line 12, column 28: cannot be read"),
+        ("{severity: page}", '{severity: "\\ud800"}', "line 12, column 28: a text holds half a character"),
+        ("{severity: page}", f"{'[' * 5000}", "nested too deeply"),
+        ("{severity: page}", "&a [*a]", "line 12, column 17: it holds itself"),
+        ("{severity: page}", "!!python/object/apply:os.system [id]", "not valid YAML"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_line_and_column(
+    tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    assert GOOD.count(before) == 1
+    with pytest.raises(UserError) as caught:
+        load_rules([written(tmp_path, GOOD.replace(before, after))], builtin=False, actions=["throttle-noisy"])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_few_lines_of_aliases_do_not_become_a_billion_entries(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    assert "aliases written out" in str(failure(tmp_path, "\n".join(lines)))
+
+
+def test_aliases_and_merged_keys_may_be_used(tmp_path: Path) -> None:
+    text = GOOD.replace("labels: {team: payments}", "labels: &team {team: payments}")
+    text = text.replace("labels: {severity: page}", "labels: {<<: *team, severity: page, team: own}")
+    (rule,) = load_rules([written(tmp_path, text)], builtin=False)
+    assert rule.labels == {"team": "own", "severity": "page"}
+
+
+def test_built_in_rules_may_name_a_policy_that_was_taken_out() -> None:
+    assert load_rules([], builtin=True, actions=[])
 
 
 def test_an_empty_or_absent_file_is_a_clear_error(tmp_path: Path) -> None:
