@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections import deque
 from typing import Any
 
 import grpc
@@ -20,34 +21,47 @@ _STALLED_SECONDS = 1.0
 
 
 class Reading:
-    """The messages that are being read at once, at most ``most``: gRPC keeps what has come of each.
+    """The messages that are being read at once, at most ``most``: gRPC keeps what has come of each. Others wait unread.
 
-    Where all places are taken, the message that has been read the longest gives up its own, once it has had a while.
+    Where one waits, the message that has been read the longest gives up its place, once it has had a while.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._since: dict[asyncio.Timeout, float] = {}  # the oldest first
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     def __len__(self) -> int:
         return len(self._since)
 
-    def begin(self, seconds: float) -> asyncio.Timeout | None:
-        """A time-out to read a message within; None: there is no place."""
-        now = asyncio.get_running_loop().time()
-        if len(self._since) >= self._most:
-            oldest, since = next(iter(self._since.items()))
-            if now - since < _STALLED_SECONDS:
-                return None
-            del self._since[oldest]
-            oldest.reschedule(now)
+    async def begin(self, seconds: float) -> asyncio.Timeout:
+        """A time-out to read a message within; TimeoutError where there is no place in ``seconds``."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(seconds):
+            while len(self._since) >= self._most:
+                oldest, since = next(iter(self._since.items()))
+                left = since + _STALLED_SECONDS - loop.time()
+                if left <= 0:
+                    del self._since[oldest]
+                    oldest.reschedule(loop.time())
+                    break
+                place = loop.create_future()
+                self._waiting.append(place)
+                await asyncio.wait({place}, timeout=left)
+                if not place.done():
+                    self._waiting.remove(place)
         waiting = asyncio.timeout(seconds)
-        self._since[waiting] = now
+        self._since[waiting] = loop.time()
         return waiting
 
     def end(self, waiting: asyncio.Timeout) -> None:
         """It was read, or will not be."""
         self._since.pop(waiting, None)
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                break
 
 
 def handler(desk: Desk, settings: ReceiveSettings, token: str | None) -> Any:
@@ -57,28 +71,26 @@ def handler(desk: Desk, settings: ReceiveSettings, token: str | None) -> Any:
     the token. On the wire both are the same.
     """
     expected = None if token is None else f"Bearer {token}".encode()
-    reading = Reading(max(4, settings.max_pending_bytes // settings.max_request_bytes))
+    reading = Reading(max(8, settings.max_pending_bytes // settings.max_request_bytes))
 
-    async def export(requests: Any, context: Any) -> bytes:
+    async def export(_: Any, context: Any) -> bytes:
         told = [value for name, value in context.invocation_metadata() or () if name.lower() == "authorization"]
         if expected is not None and not _same(told, expected):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the bearer token is missing or wrong")
-        waiting = reading.begin(settings.body_seconds)
-        if waiting is None:
-            await _refuse(context, Code.UNAVAILABLE, "too many messages are on their way", RETRY_SECONDS)
-            raise AssertionError("abort raises")
-        body: bytes | None = None
         try:
-            async with waiting:
-                body = await anext(aiter(requests), None)
+            waiting = await reading.begin(settings.body_seconds)
+            try:
+                async with waiting:
+                    # Not from ``requests``: a generator that is left halfway keeps its message until cycles are sought.
+                    read = await context.read()
+            finally:
+                reading.end(waiting)
         except TimeoutError:
             await _refuse(context, Code.UNAVAILABLE, "the message did not come in time", RETRY_SECONDS)
-        finally:
-            reading.end(waiting)
-        if body is None:
+            raise AssertionError("abort raises") from None
+        if not isinstance(read, bytes):
             await _refuse(context, Code.INVALID_ARGUMENT, "a request is one message")
-            raise AssertionError("abort raises")
-        answer = await desk.hand_in("protobuf", body)
+        answer = await desk.hand_in("protobuf", read)
         if answer.code is not Code.OK:
             await _refuse(context, answer.code, answer.message, answer.retry_seconds)
         response: bytes = success(answer).SerializeToString()
@@ -92,13 +104,12 @@ def options(settings: ReceiveSettings) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", settings.max_request_bytes),
         ("grpc.so_reuseport", 0),
-        ("grpc.max_concurrent_streams", 100),
+        ("grpc.max_concurrent_streams", settings.max_pending),
         ("grpc.max_metadata_size", 8 * 1024),
         ("grpc.absolute_max_metadata_size", 16 * 1024),
         ("grpc.server_handshake_timeout_ms", int(settings.header_seconds * 1000)),
         ("grpc.max_connection_idle_ms", int(max(1.0, settings.idle_seconds) * 1000)),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
-        ("grpc.http2.bdp_probe", 0),  # what is not read yet stays within its window of 64 KiB
     ]
 
 
