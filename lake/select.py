@@ -80,6 +80,8 @@ def _checked(sql: str, allowed: frozenset[str]) -> tuple[str, exp.Query]:
         statement = _one_query(text)
         if render(statement) != text:
             raise UserError("the statement can be read in several ways", "write it more plainly")
+        if "${" in text:  # Spark would put a variable's value there, of its settings or its environment
+            raise UserError("a name holds ${", "leave it out")
         check_nodes(statement, allowed)
         for name in calls(text, "spark"):
             judgement("spark").require(name)

@@ -73,6 +73,7 @@ def cluster_settings() -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalogImplementation": "in-memory",  # no metastore_db, no derby.log in the user's folder
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.variable.substitute": "false",  # else ${env:NAME} in a statement is replaced by the value
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.databricks.delta.snapshotPartitions": "1",  # 50 by default: tasks that cost more than the state
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # we keep no state that an empty batch could close

@@ -97,3 +97,9 @@ def test_a_call_that_cannot_be_carried_over_is_a_clear_refusal(call: str) -> Non
         for_duckdb(canonical(f"SELECT {call} FROM partials", {"partials"}))
     except UserError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1 AS `${env:HOME}`", "WITH `${x}` AS (SELECT 1) SELECT * FROM `${x}`"])
+def test_no_name_holds_a_variable_that_spark_would_put_a_value_for(sql: str) -> None:
+    with pytest.raises(UserError, match=r"\$\{"):
+        canonical(sql, VIEWS)

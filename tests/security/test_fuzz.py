@@ -57,4 +57,4 @@ def test_the_fuzzers_own_eye_sees_what_a_check_might_miss(text: str) -> None:
 
 
 def test_the_fuzzers_own_eye_lets_honest_statements_be() -> None:
-    assert strange("SELECT `a`, sum(`x`) FROM `partials` AS `p` WHERE `q` = '-- /* ${x}; reflect(1)'") == ""
+    assert strange("SELECT `a`, sum(`x`) FROM `partials` AS `p` WHERE `q` = '-- /* {x}; reflect(1)'") == ""

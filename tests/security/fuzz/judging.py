@@ -60,6 +60,8 @@ def called(text: str) -> list[str]:
 def strange(text: str) -> str:
     """What a canonical text holds that it must not, found without any parser of SQL; empty if nothing."""
     outside = _QUOTED.sub("Q", text)
+    if "${" in text:
+        return "holds a variable"
     if found := _STRANGE.search(outside):
         return f"holds {found.group()!r} outside of quotes"
     for name in called(text):

@@ -29,6 +29,8 @@ HOSTILE = (
     "getvariable('x')",
     "query('SELECT 1')",
     "'${env:SOJOURN_FUZZ_SECRET}'",
+    "1 AS `${env:SOJOURN_FUZZ_SECRET}`",
+    "`${spark.driver.host}`",
     "${env:SOJOURN_FUZZ_SECRET}",
     "${spark.driver.host}",
     "{{ secret }}",
