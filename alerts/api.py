@@ -74,7 +74,7 @@ def door(app: ASGIApp, settings: AlertSettings, token: str | None, control_token
         body_bytes=MOST_BODY_BYTES,
         bytes_in_flight=16 * MOST_BODY_BYTES,
         connections=settings.control.max_waiters + SPARE_CONNECTIONS,
-        unknown_peer_connections=settings.control.max_waiters,
+        unknown_peer_connections=settings.control.max_waiters + SPARE_CONNECTIONS // 4,
     )
     policy = Policy(
         host=settings.host,

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from lake.catalogue import OWN_METRICS, Metric
-from lake.errors import UserError
+from lake.web.address import is_loopback
+from lake.web.front import FrontDoor
+from lake.web.policy import Entrance, Limits, Policy
+from lake.web.server import WebServer, listen
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +78,26 @@ class SelfMetrics:
 
         Prometheus text, or OpenMetrics for those who ask for it.
         """
-        try:
-            server, _ = start_http_server(port, addr=host, registry=self.registry)
-        except OSError as error:
-            raise UserError(
-                f"{host}:{port} cannot be used for the collectors' metrics: {error.strerror}",
-                "set another collect.metrics_port or metrics_host",
-            ) from None
-        log.info("metrics on http://%s:%s/metrics", host, server.server_port)
-        return int(server.server_port)
+        front = _door(self.registry, host)
+        listener = listen(host, port, "set another collect.metrics_port or metrics_host")
+        port = int(listener.getsockname()[1])
+        threading.Thread(
+            target=WebServer(front, listener, front.limits).run, name="collect-metrics", daemon=True
+        ).start()
+        log.info("metrics on http://%s:%s/metrics", host, port)
+        return port
+
+
+def _door(registry: CollectorRegistry, host: str) -> FrontDoor:
+    """The metrics behind the rules of their listener: no token; at the loopback under no name but its own."""
+
+    async def metrics(request: Request) -> Response:
+        encode, kind = choose_encoder(request.headers.get("accept", ""))
+        names = request.query_params.getlist("name[]")
+        chosen = registry.restricted_registry(names) if names else registry
+        return Response(await run_in_threadpool(encode, chosen), media_type=kind)
+
+    app = Starlette(routes=[Route("/{path:path}", metrics)], middleware=[Middleware(GZipMiddleware)])
+    limits = Limits(body_bytes=0, bytes_in_flight=1, connections=100, unknown_peer_connections=50)
+    policy = Policy(host, entrances={"/": Entrance(open=True)}, limits=limits, any_name=not is_loopback(host))
+    return FrontDoor(app, policy)

@@ -70,7 +70,8 @@ class Entrance:
 @dataclass(frozen=True)
 class Policy:
     """The rules of one listener, bound to ``host``. ``names`` are the host names by which it is reached from elsewhere,
-    ``origins`` the web pages that may ask it; ``entrances`` are paths, a prefix where they end in ``/``."""
+    ``origins`` the web pages that may ask it; ``entrances`` are paths, a prefix where they end in ``/``. With
+    ``any_name`` it answers under whatever name: others reach it anyway, and may see what it says."""
 
     host: str = "127.0.0.1"
     token: str | None = None
@@ -79,6 +80,7 @@ class Policy:
     entrances: Mapping[str, Entrance] = field(default_factory=dict)
     limits: Limits = Limits()
     refusal: Callable[[Scope, Refusal], Response] = in_json
+    any_name: bool = False
 
     def guarded(self, section: str) -> Policy:
         """Itself; UserError where others than this machine's could come without a token, or a name is none.
@@ -129,7 +131,7 @@ class Policy:
         if parts is None:
             raise Refusal(400, "the Host header is malformed")
         name = parts[0]
-        if is_loopback(name) or name in {one.lower().rstrip(".") for one in (*self.names, self.host)}:
+        if self.any_name or is_loopback(name) or name in {one.lower().rstrip(".") for one in (*self.names, self.host)}:
             return parts
         # An address cannot be rebound: a page that has it as its origin came from there.
         if is_address(name) and not is_loopback(self.host):

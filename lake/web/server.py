@@ -87,7 +87,10 @@ class WebServer(uvicorn.Server):
             raise UserError(f"the certificate cannot be used: {error}", "put right certificate and key") from None
         super().__init__(config)
         self._listener = listener
-        self._limits = replace(limits, connections=_affordable(limits.connections))
+        connections = _affordable(limits.connections)
+        # Where there are few, the reserve must not be all of them.
+        reserved = min(limits.reserved_connections, connections // 4)
+        self._limits = replace(limits, connections=connections, reserved_connections=reserved)
         self.connections: Connections | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -6,6 +6,7 @@ import re
 import urllib.request
 from typing import Any
 
+import httpx
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -168,3 +169,30 @@ def test_events_in_summaries_are_counted_too(lake: Lake, metrics: SelfMetrics) -
     tally = Tally(lake, metrics.messages, most_series=100)
     tally.append("event_summaries", summary_rows("orders", ["a", "a", "b"]))
     assert counted(metrics) == {("orders", "a", "enqueued"): 2, ("orders", "b", "enqueued"): 1}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "[::1"}, 400),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Accept": "\xff\xfe"}, 200),
+    ],
+)
+def test_a_web_page_cannot_read_the_metrics_of_this_machine(
+    metrics: SelfMetrics, headers: dict[str, str], status: int
+) -> None:
+    port = metrics.serve("127.0.0.1", 0)
+    raw = {name: value.encode("latin-1") for name, value in headers.items()}
+    assert httpx.get(f"http://127.0.0.1:{port}/metrics", headers=raw).status_code == status
+
+
+def test_where_others_scrape_the_metrics_they_may_call_it_what_they_like(metrics: SelfMetrics) -> None:
+    port = metrics.serve("0.0.0.0", 0)
+    answer = httpx.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": "sojourn-collect:9464"})
+    assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip")
+    assert "sojourn_collector_success" in answer.text
+    few = httpx.get(f"http://127.0.0.1:{port}/metrics?name[]=sojourn_collector_success", headers={"Host": "x"})
+    assert len(few.text) < len(answer.text)

@@ -166,6 +166,11 @@ def test_idle_connections_keep_nobody_out() -> None:
         assert one.server.connections is not None and len(one.server.connections) <= 40
 
 
+def test_a_listener_of_few_connections_keeps_most_of_them_for_newcomers() -> None:
+    with serving(Limits(connections=8)) as one:
+        assert b"200 OK" in one.answer(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+
+
 def test_where_every_connection_is_at_work_the_next_is_told_to_come_again() -> None:
     limits = Limits(connections=3, unknown_peer_connections=3, reserved_connections=0)
     with serving(limits) as one, ExitStack() as stack:
