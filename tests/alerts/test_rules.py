@@ -129,6 +129,16 @@ def test_built_in_rules_may_name_a_policy_that_was_taken_out() -> None:
     assert load_rules([], builtin=True, actions=[])
 
 
+def test_a_rule_that_asks_for_the_whole_memory_is_an_error_of_that_rule_when_it_is_checked(tmp_path: Path) -> None:
+    bomb = "SELECT size(sequence(1, 400000000)) AS value"
+    path = tmp_path / "rules.yml"
+    path.write_text(GOOD.replace("SELECT queue, depth AS value FROM queue_health_now WHERE depth > 100", bomb))
+    with pytest.raises(UserError, match=r"needed more than \d+ MB"):
+        load_rules([path], builtin=False)
+    path.write_text(GOOD)
+    assert len(load_rules([path], builtin=False)) == 1
+
+
 def test_an_empty_or_absent_file_is_a_clear_error(tmp_path: Path) -> None:
     assert "empty" in str(failure(tmp_path, ""))
     with pytest.raises(UserError, match="there is no rule file"):

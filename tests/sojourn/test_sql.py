@@ -95,6 +95,8 @@ def test_the_reader_answers_without_java(filled: Lake, tmp_path: Path) -> None:
         (("SELECT 1 FROM limits", "--as-of", "2999-01-01T00:00:00Z"), "in the future"),
         (("SELECT 1 FROM limits", "--as-of", "partials@77"), "has no version 77 – versions in its log: 0 to 1"),
         (("SELECT 1 FROM limits", "--as-of", "-1h", "--engine", "reader"), "knows the newest state alone"),
+        (("SELECT length(repeat('x', 1000000000000)) AS n", "--engine", "reader"), "the query"),
+        (("SELECT size(sequence(1, 400000000)) AS n", "--engine", "reader"), "needed more than 2048 MB of memory"),
         (("SELECT 1 FROM limits", "--output", "/nowhere/rows"), "/nowhere/rows cannot be written"),
     ],
 )
