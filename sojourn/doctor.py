@@ -61,6 +61,7 @@ def examine(settings: Settings, root: Path) -> list[Finding]:
         ("brokers", lambda: _brokers(settings)),
         ("Java", _java),
         ("Spark's jars", _jars),
+        ("confinement", _confinement),
         ("ports", lambda: _ports(settings)),
         ("clock", lambda: _clock(settings)),
     ):
@@ -184,6 +185,14 @@ def _jars() -> Iterator[Finding]:
         yield Finding("Spark's jars", Grade.WARN, found, "`make jars` fetches them, as the first start will")
     else:
         yield Finding("Spark's jars", Grade.OK, f"all {len(declared)} in {cache}")
+
+
+def _confinement() -> Iterator[Finding]:
+    """What keeps others' SQL in its place, should it pass the checks before it."""
+    confinement = part("spark_analytics.runtime.confinement")
+    version = part("spark_analytics.runtime.confined").landlock_version()
+    grade = Grade.OK if version else Grade.WARN
+    yield Finding("others' SQL", grade, confinement.described(version), "" if version else confinement.FIX)
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:

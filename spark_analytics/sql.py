@@ -25,7 +25,7 @@ from spark_analytics.faults import explained, first_line, quieten
 from spark_analytics.histograms import spell_out_merges
 from spark_analytics.moment import Moment
 from spark_analytics.results import Result, collect
-from spark_analytics.runtime.launch import Launch
+from spark_analytics.runtime.launch import Launch, begin
 from spark_analytics.runtime.session import abandon, build_session
 from spark_analytics.small import Small, hand_over
 from spark_analytics.views import register, register_functions
@@ -72,7 +72,7 @@ class Desk:
         self._there: dict[str, object] = {}
         self._cancelled_at: float | None = None
         self._threads = ThreadPoolExecutor(1, "spark-session")
-        self._session: Future[SparkSession] = self._threads.submit(_open, ahead)
+        self._session: Future[SparkSession] = self._threads.submit(_open, lake, ahead)
 
     def answer(self, sql: str) -> Result:
         """The rows of one SELECT. UserError, in one line, for what is no such query."""
@@ -119,7 +119,7 @@ class Desk:
             time.sleep(0.05)
         abandon()
         self._there.clear()
-        self._session = self._threads.submit(_open, None)
+        self._session = self._threads.submit(_open, self._lake, None)
 
     def close(self) -> None:
         """Nothing is asked any more."""
@@ -164,7 +164,8 @@ def query(lake_root: Path, sql: str) -> pa.Table:
         desk.close()
 
 
-def _open(ahead: Launch | None) -> SparkSession:
+def _open(lake: Lake, ahead: Launch | None) -> SparkSession:
+    ahead = ahead or begin(lake=lake.root)  # without what surrounds us: see spark_analytics.runtime.confinement
     session = build_session("sojourn-sql", conf=_CONF, quick_start=True, ahead=ahead)
     quieten(session)
     return session

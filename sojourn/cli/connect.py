@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -12,6 +13,8 @@ import typer
 from lake.errors import UserError
 from sojourn.cli import logs
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part, stopping
+
+log = logging.getLogger(__name__)
 
 #: The environment's name for the token; a file is named on the command line. The token itself never is.
 TOKEN = "SOJOURN_CONNECT_TOKEN"
@@ -29,6 +32,9 @@ def connect(
         Path | None, typer.Option("--certificate", help="A certificate in PEM, with its chain: speak TLS.")
     ] = None,
     key: Annotated[Path | None, typer.Option("--key", help="The certificate's private key, in PEM.")] = None,
+    unconfined: Annotated[
+        bool, typer.Option("--unconfined", help="Let Spark's Java process see and write what this user may.")
+    ] = False,
     refresh: Annotated[float, typer.Option("--refresh", min=0.1, help="Seconds between looks for new rows.")] = 5.0,
     config: ConfigOption = None,
     lake: LakeOption = None,
@@ -43,8 +49,12 @@ def connect(
     if (certificate is None) is not (key is None):
         raise UserError("TLS needs a certificate and its key", "give both --certificate and --key, or neither")
     tls = serving.Tls(certificate, key) if certificate else None
+    confined = _confined(unconfined)
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)  # a connection is one, until it has idled for a minute
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     with stopping() as stop:
-        endpoint = serving.Endpoint(part("lake.store").Lake(root), host=host, port=port, token=token, tls=tls)
+        lake_there = part("lake.store").Lake(root)
+        endpoint = serving.Endpoint(lake_there, host=host, port=port, token=token, tls=tls, confined=confined)
         try:
             asked = [*(["use_ssl=true"] if tls else []), *(["token=…"] if token else [])]
             address = "/;".join([f"sc://{_shown(host)}:{port}", *([";".join(asked)] if asked else [])])
@@ -52,6 +62,16 @@ def connect(
             endpoint.serve(stop, refresh)
         finally:
             endpoint.close()
+
+
+def _confined(unconfined: bool) -> bool:
+    """Whether the kernel confines the Java process; UserError for root where it cannot and nobody asked for that."""
+    confinement = part("spark_analytics.runtime.confinement")
+    version = part("spark_analytics.runtime.confined").landlock_version()
+    confined = bool(confinement.must_be_confined(version, root=os.geteuid() == 0, unconfined=unconfined))
+    if not confined:
+        log.warning("Spark's Java process is not confined: it may read and write whatever this user may")
+    return confined
 
 
 def _token(file: Path | None) -> str | None:

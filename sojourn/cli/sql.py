@@ -59,7 +59,7 @@ def sql(
     _, root = existing(config, lake)
     logging.getLogger().addHandler(logging.NullHandler())  # what a library logs, we tell in one line
     # Java needs a second to come up: it begins before Python has loaded the rest.
-    ahead = None if engine is Engine.READER else part("spark_analytics.runtime.launch").begin()
+    ahead = None if engine is Engine.READER else part("spark_analytics.runtime.launch").begin(lake=root)
     try:
         statements = part("sojourn.cli.statements")
         with _answering(root, as_of or [], engine, ahead) as answering:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import ipaddress
 import logging
-import secrets
 import shutil
 import socket
 import tempfile
@@ -23,15 +22,16 @@ import grpc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from lake.errors import SojournError, UserError
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS
 from spark_analytics.connect.gateway import Gateway
+from spark_analytics.connect.inside import serve_inside
 from spark_analytics.faults import explained, quieten
 from spark_analytics.histograms import QUANTILE_FUNCTION
+from spark_analytics.runtime.launch import begin
 from spark_analytics.runtime.session import build_session
 from spark_analytics.small import Small
 from spark_analytics.views import register
@@ -41,6 +41,11 @@ log = logging.getLogger(__name__)
 DEFAULT_PORT = 15002
 #: Editions of a view's rows that are kept: a query that began before a refresh reads the older one to its end.
 _EDITIONS = 3
+_CONF = {
+    "spark.sql.variable.substitute": "false",  # ${env:…} in a statement would be replaced after it was checked
+    "spark.sql.connect.serverStacktrace.enabled": "false",
+    "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,39 +64,48 @@ class Tls:
 
 
 class Endpoint:
-    """A Spark Connect server over ``lake``. Raises UserError where it may not, or cannot, listen at ``host``."""
+    """A Spark Connect server over ``lake``, its Java process ``confined`` by the kernel.
+
+    Raises UserError where it may not, or cannot, listen at ``host``, and where it cannot be confined.
+    """
 
     def __init__(
-        self, lake: Lake, *, host: str, port: int, token: str | None, tls: Tls | None = None, memory: str = "2g"
+        self,
+        lake: Lake,
+        *,
+        host: str,
+        port: int,
+        token: str | None,
+        tls: Tls | None = None,
+        memory: str = "2g",
+        confined: bool = False,
     ) -> None:
         check_address(host, port, token)
         credentials = tls and tls.credentials()
         lake.create()
         self._lake = lake
         self._small = Small(lake)
-        self._rows = Path(tempfile.mkdtemp(prefix="sojourn-connect-"))
-        atexit.register(shutil.rmtree, self._rows, ignore_errors=True)
         self._editions: dict[str, int] = {}
         self._tokens: dict[str, object] = {}
-        inner_token = secrets.token_urlsafe(32)
-        conf = {
-            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-            "spark.connect.grpc.binding.address": "127.0.0.1",
-            "spark.connect.grpc.binding.port": "0",  # any that is free
-            "spark.connect.grpc.port.maxRetries": "0",
-            "spark.connect.authenticate.token": inner_token,
-            "spark.driver.memory": memory,
-        }
-        # A quick start passes settings to Java over a socket: a token does not stand in the list of processes.
-        self._session = build_session("sojourn-connect", conf=conf, quick_start=True)
+        self._java = begin(memory, lake=lake.root, confined=confined)
+        if self._java is None and confined:
+            raise UserError(
+                "Spark is configured by its own scripts' variables, which start it unconfined",
+                "unset SPARK_CONF_DIR, SPARK_SUBMIT_OPTS, PYSPARK_SUBMIT_ARGS and the like, or give --unconfined",
+            )
+        self._rows = Path(tempfile.mkdtemp(prefix="views-", dir=self._java.folder if self._java else None))
+        atexit.register(shutil.rmtree, self._rows, ignore_errors=True)
+        conf = _CONF | {"spark.driver.memory": memory}
+        self._session = build_session("sojourn-connect", conf=conf, quick_start=True, ahead=self._java)
         quieten(self._session)
         for name in TABLES:
             self._define(name, f"delta.`{lake.path(name)}`")
         self._session.sql(QUANTILE_FUNCTION.replace("TEMPORARY ", ""))
         self.refresh()
+        inner_port, inner_token = serve_inside(self._session)
         self._gateway = Gateway(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-            f"127.0.0.1:{_port_of(self._session)}",
+            f"127.0.0.1:{inner_port}",
             {*TABLES, *(view.name for view in VIEWS.values() if view.public)},
             token=token,
             upstream_token=inner_token,
@@ -128,6 +142,8 @@ class Endpoint:
         self._gateway.close()
         self._session.stop()
         shutil.rmtree(self._rows, ignore_errors=True)
+        if self._java is not None:
+            self._java.close()
 
     def _by_reader(self, name: str) -> bool:
         try:
@@ -178,10 +194,3 @@ def check_address(host: str, port: int, token: str | None) -> None:
             listener.bind(address[4])
         except OSError as error:
             raise UserError(f"cannot listen at {host}:{port}: {error.strerror}", "choose another --port") from error
-
-
-def _port_of(session: SparkSession) -> int:
-    """The port at which Spark's own server listens."""
-    assert session.sparkContext._jvm is not None
-    services = session.sparkContext._jvm.org.apache.spark.sql.connect.service
-    return int(getattr(getattr(services, "SparkConnectService$"), "MODULE$").localPort())

@@ -6,6 +6,7 @@ each time, so it is asked for once and kept; later starts call Java at once.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
@@ -19,8 +20,10 @@ from pathlib import Path
 from types import TracebackType
 
 from lake.errors import SojournError
-from spark_analytics.runtime.archive import archive_flags
+from spark_analytics.runtime.archive import TRAINING, archive_flags
 from spark_analytics.runtime.cache import cache_root, keep_text
+from spark_analytics.runtime.confined import landlock_version
+from spark_analytics.runtime.confinement import bare_environment, confined_command
 from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import ensure_java
 from spark_analytics.runtime.options import prepare_environment, session_settings
@@ -35,15 +38,29 @@ MEMORY = "2g"
 
 
 class Launch:
-    """One Java process on its way up. It ends by itself when this process does, or when it is closed."""
+    """One Java process on its way up. It ends by itself when this process does, or when it is closed.
 
-    def __init__(self, command: list[str], environ: Mapping[str, str]) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="sojourn-java-"))
-        self._told = self._folder / "port"
+    With ``lake`` it is one that runs others' SQL: its environment is bare, its temporary files go to ``folder``, and
+    with ``confined`` it sees nothing but the two.
+    """
+
+    def __init__(
+        self, command: list[str], environ: Mapping[str, str], *, lake: Path | None = None, confined: bool = False
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="sojourn-java-"))
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
+        self.confined = lake is not None and confined
+        self._told = self.folder / "gateway" / "port"
+        self._told.parent.mkdir()
+        self._reached = False
         flags = archive_flags(command, environ)
         self.from_archive = bool(flags)
+        if lake is not None:
+            environ = bare_environment(environ, self.folder)
+            flags += [f"-Djava.io.tmpdir={self.folder}", "-XX:-UsePerfData"]  # whose file would be elsewhere
+        command = [command[0], *flags, *command[1:]]
         self.process = subprocess.Popen(
-            [command[0], *flags, *command[1:]],
+            confined_command(command, lake, self.folder) if lake is not None and confined else command,
             stdin=subprocess.PIPE,  # Java ends when this pipe does
             env={**environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told)},
             process_group=0,  # Ctrl-C is for us: Java is told what to cancel
@@ -58,18 +75,19 @@ class Launch:
                     raise SojournError("its Java process ended before it could be reached")
                 time.sleep(0.01)
             content = self._told.read_bytes()
+            self._reached = True
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self._told.parent, ignore_errors=True)
         port, length = struct.unpack_from("!ii", content)
         return port, content[8 : 8 + length].decode()
 
     def close(self) -> None:
         """Let the process end; it cleans up behind itself, which nobody has to wait for."""
-        if self._folder.exists():  # nobody ever spoke to it
+        if not self._reached:  # nobody ever spoke to it
             self.process.kill()
         if self.process.stdin is not None:
             self.process.stdin.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Launch:
         return self
@@ -80,13 +98,18 @@ class Launch:
         self.close()
 
 
-def begin(memory: str = MEMORY) -> Launch | None:
+def begin(memory: str = MEMORY, *, lake: Path | None = None, confined: bool | None = None) -> Launch | None:
     """Begin Java for a quick local session, to be handed to ``build_session`` later. Imports nothing of Spark.
 
-    None where only Spark's own scripts can start it. Raises UserError where jars or Java are missing.
+    With ``lake``, for others' SQL over it: ``confined`` where the kernel can (the default), or as is said. None where
+    only Spark's own scripts can start it. Raises UserError where jars or Java are missing.
     """
     command = quick_command(memory)
-    return None if command is None else Launch(command, os.environ)
+    if confined is None:
+        confined = landlock_version() > 0
+    if TRAINING in os.environ:  # it writes the archive, of our own statements
+        lake = None
+    return None if command is None else Launch(command, os.environ, lake=lake, confined=confined)
 
 
 def quick_command(memory: str = MEMORY) -> list[str] | None:

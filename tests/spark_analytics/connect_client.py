@@ -7,7 +7,15 @@ from typing import Any
 
 import grpc
 import pyarrow as pa
+from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2
+
+_CALLS = {
+    "ExecutePlanRequest": "ExecutePlan",
+    "AnalyzePlanRequest": "AnalyzePlan",
+    "ConfigRequest": "Config",
+    "AddArtifactsRequest": "AddArtifacts",
+}
 
 
 class Client:
@@ -33,6 +41,13 @@ class Client:
             if response.HasField("arrow_batch"):
                 rows += pa.ipc.open_stream(response.arrow_batch.data).read_all().to_pylist()
         return rows
+
+    def send(self, request: Message) -> None:
+        """``request`` as it is, to the call that it is for; grpc.RpcError for what the server refuses."""
+        path = f"/spark.connect.SparkConnectService/{_CALLS[type(request).__name__]}"
+        ask = self._channel.stream_stream(path)
+        for _ in ask(iter([request.SerializeToString()]), metadata=self._metadata, timeout=100):
+            pass
 
     def close(self) -> None:
         self._channel.close()

@@ -30,6 +30,8 @@ def main(address: str) -> None:
         "quantile": spark.sql("SELECT histogram_quantile(flatten(collect_list(histogram)), 0.5) AS p FROM attempt_age")
         .first()
         .p,
+        "secrets": sorted(key for key in spark.conf.getAll if "token" in key.lower() or key == "spark.master"),
+        "alias": health.alias("text.`/etc/passwd`").count(),
         "mistake": _refusal(lambda: spark.sql("SELECT nothing FROM partials").collect()),
     }
     attempts: dict[str, Callable[[], Any]] = {
@@ -41,6 +43,12 @@ def main(address: str) -> None:
         "drop": lambda: spark.sql("DROP VIEW limits"),
         "catalogue": lambda: spark.catalog.dropTempView("limits"),
         "setting": lambda: spark.conf.set("spark.sql.catalog.mine", "org.example.Catalog"),
+        "token": lambda: spark.conf.get("spark.connect.authenticate.token"),
+        "token or nothing": lambda: spark.conf.get("spark.connect.authenticate.token", "nothing"),
+        "alias of a file": lambda: health.alias("text.`/etc/passwd`").join(spark.table("text.`/etc/passwd`")).count(),
+        "view": lambda: health.createOrReplaceTempView("mine"),
+        "option": lambda: spark.read.option("path", "/etc/passwd").table("partials").collect(),
+        "class": lambda: spark.createDataFrame([], '{"type": "udt", "class": "java.util.Random"}').count(),
         "artifact": lambda: spark.addArtifacts(__file__, file=True),
         "code": lambda: health.selectExpr("reflect('java.lang.System', 'exit', 0)").collect(),
         "command": lambda: spark.sql("SELECT TRANSFORM(queue) USING 'cat' AS (line) FROM partials").collect(),

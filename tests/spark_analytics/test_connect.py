@@ -23,6 +23,7 @@ from lake.views import VIEWS
 from spark_analytics.connect import Tls, check_address
 from spark_analytics.connect.gateway import Gateway
 from tests.reference.partials import partials_of
+from tests.security.plans import HOSTILE_PLANS, MARKER
 from tests.spark_analytics.connect_client import Client
 from tests.spark_analytics.events import event
 from tests.support.certificates import make_certificates
@@ -102,9 +103,27 @@ def test_pyspark_s_own_client_asks_what_it_likes_and_does_nothing_else(lake: Lak
     assert (told["methods"], told["own rows"], told["many own rows"], told["quantile"]) == (1, 1, 200_000, None)
     assert told["tables"] == sorted({*TABLES, *(view.name for view in VIEWS.values() if view.public)})
     assert "UNRESOLVED_COLUMN" in told["mistake"]
+    assert (told["secrets"], told["alias"]) == ([], 1)
     for name, refusal in notebook["refused"].items():
         assert refusal is not None and "PERMISSION_DENIED" in refusal, (name, refusal)
     assert not notebook["written"]
+    assert {name: lake.version(name) for name in TABLES} == before
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_no_hostile_plan_comes_through_and_none_leaves_a_trace(lake: Lake, port: int) -> None:
+    Path(MARKER).unlink(missing_ok=True)
+    before = {name: lake.version(name) for name in TABLES}
+    client = Client(port, TOKEN)
+    for name, build in HOSTILE_PLANS.items():
+        with pytest.raises(grpc.RpcError) as refused:
+            client.send(build())
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED, name
+        assert "root:x" not in (refused.value.details() or ""), name
+    assert client.sql("SELECT 1 AS one") == [{"one": 1}]
+    client.close()
+    assert not Path(MARKER).exists()
     assert {name: lake.version(name) for name in TABLES} == before
 
 

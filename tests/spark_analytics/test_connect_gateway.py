@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import grpc
 import pytest
@@ -49,6 +51,14 @@ def test_calls_without_the_token_end_before_they_have_sent_anything_and_lock_nob
             assert released(channel) is grpc.StatusCode.UNAVAILABLE
             assert {call.code() for call in hanging} == {grpc.StatusCode.UNAUTHENTICATED}
         done.set()
+
+
+def test_connections_that_say_nothing_lock_nobody_out(port: int) -> None:
+    with ExitStack() as silent:
+        for _ in range(3 * MOST_CALLS):
+            silent.enter_context(socket.create_connection(("127.0.0.1", port)))
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            assert released(channel) is grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_message_is_not_read_before_the_token(port: int) -> None:
