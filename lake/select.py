@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.errors import ErrorLevel, ParseError, TokenError, UnsupportedError
 
 from lake.errors import UserError, first_line
 from lake.sql.dialect import Canonical, render
@@ -69,7 +69,8 @@ def for_duckdb(text: str) -> str:
 def tables_of(query: exp.Expr) -> set[str]:
     """The names of the tables and views that ``query`` reads, its own WITH clauses left out."""
     known = {cte.alias_or_name.lower() for cte in query.find_all(exp.CTE)}
-    return {table.name.lower() for table in query.find_all(exp.Table)} - known
+    tables = (table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier))
+    return {table.name.lower() for table in tables} - known
 
 
 @lru_cache(maxsize=2048)
@@ -85,22 +86,36 @@ def _checked(sql: str, allowed: frozenset[str]) -> tuple[str, exp.Query]:
         check_nodes(statement, allowed)
         for name in calls(text, "spark"):
             judgement("spark").require(name)
-    except (RecursionError, SqlglotError) as error:
+    except UnsupportedError as error:
+        raise UserError(f"Spark has no such thing: {first_line(error).rstrip('.')}", _ONE) from error
+    except (RecursionError, TokenError) as error:  # the tokenizer reports a lack of stack as its own error
         raise UserError("the statement is nested too deeply", "name parts of it by WITH") from error
+    except UserError:
+        raise
+    except Exception as error:  # sqlglot trips in many ways over what is no SQL
+        raise UserError(f"not understood: {first_line(error)[:80]}", _ONE) from error
     return text, statement
 
 
 def _one_query(sql: str) -> exp.Query:
     try:
         statements = [statement for statement in sqlglot.parse(sql, read=Canonical) if statement is not None]
-    except SqlglotError as error:
-        raise UserError(f"not valid SQL: {first_line(error).rstrip('.')}", _ONE) from error
+    except ParseError as error:
+        raise UserError(f"not valid SQL{_place(error)}", _ONE) from error
     if len(statements) != 1:
         raise UserError(f"expected one statement, found {len(statements)}", _ONE)
     statement = statements[0]
     if not isinstance(statement, exp.Query):
         raise UserError(f"{statement.key.upper()} is not a query", "only SELECT is allowed: the lake is read-only here")
     return statement
+
+
+def _place(error: ParseError) -> str:
+    """Where in the statement sqlglot stopped."""
+    if not error.errors:
+        return ""
+    at = error.errors[0]
+    return f" near {str(at['highlight'])[:40]!r} (line {at['line']}, column {at['col']})"
 
 
 def _without_hints(statement: exp.Query) -> exp.Query:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, TypeGuard
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.helper import seq_get
 from sqlglot.parsers.spark import SparkParser
@@ -34,6 +35,9 @@ class _Parser(SparkParser):
 
 
 class _Generator(SparkGenerator):
+    # A WITH clause stays where it stands.
+    EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+
     def anonymous_sql(self, expression: exp.Anonymous) -> str:
         first = seq_get(expression.expressions, 0)
         if expression.name.lower() in _WITH_UNIT and len(expression.expressions) == 3 and _is_unit(first):
@@ -58,5 +62,12 @@ class Canonical(Spark):
 
 
 def render(tree: exp.Expr) -> str:
-    """``tree`` as text for Spark: in one line, without comments, every name in quotes."""
-    return str(tree.sql(Canonical, identify=True, comments=False, normalize_functions=False))
+    """``tree`` as text for Spark: in one line, without comments, every name in quotes.
+
+    Raises sqlglot's UnsupportedError for what Spark does not have.
+    """
+    return str(
+        tree.sql(
+            Canonical, identify=True, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.RAISE
+        )
+    )

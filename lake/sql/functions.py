@@ -47,8 +47,8 @@ class Judgement:
     def _fix(self, name: str) -> str:
         if (reason := self.reason(name)) is not None:
             return reason
-        near = difflib.get_close_matches(name, self.allowed, n=1)
-        return f"did you mean {near[0]}?" if near else "use one that docs/views.md or Spark's manual of SQL names"
+        near = difflib.get_close_matches(name, self.allowed, n=1, cutoff=0.75)
+        return f"did you mean {near[0]}?" if near else "Spark's manual of SQL lists its functions"
 
 
 def is_allowed_function(name: str) -> bool:
@@ -62,8 +62,8 @@ def judgement(engine: str) -> Judgement:
     """What is known of the functions of ``engine``: spark or duckdb."""
     content = tomllib.loads(resources.files("lake.sql").joinpath("functions.toml").read_text(encoding="utf-8"))[engine]
     return Judgement(
-        frozenset([*content["allowed"], *content["own"]]),
+        frozenset(name.lower() for name in (*content["allowed"], *content["own"])),
         frozenset(content.get("operators", ())),
-        {pattern: reason for reason, patterns in content["refused"].items() for pattern in patterns},
+        {pattern.lower(): reason for reason, patterns in content["refused"].items() for pattern in patterns},
         content.get("most_arguments", {}),
     )

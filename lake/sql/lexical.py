@@ -24,6 +24,7 @@ _SENT = re.compile(
     r"|(?P<comment>--[^\n]*|/\*.*?\*/)"
     r"|(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
     r"|(?P<quoted>`[^`]+`)"
+    r"|(?P<open>/\*)"
     r"|(?P<word>[A-Za-z_]\w*)"
     r"|(?P<number>\d[\w.]*|\.\d\w*)"
     r"|(?P<sign>[-+*/%<>=!~|&^.,()\[\];:])"
@@ -35,7 +36,9 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = frozenset("\\'\"nrt")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 _PREFIXES = frozenset("rxbneuq")
-_NOUN = "write one SELECT in Spark's dialect"
+_QUERIES = frozenset(("SELECT", "WITH", "FROM", "VALUES", "("))
+_KINDS = {"text": "text", "quoted": "`"}
+_ONE = "write one SELECT in Spark's dialect"
 
 
 def scan(sql: str) -> None:
@@ -44,7 +47,7 @@ def scan(sql: str) -> None:
         raise UserError(f"the statement has more than {MOST_CHARACTERS // 1024} KiB", "ask for less at a time")
     if found := _CONTROL.search(sql):
         raise UserError(f"the statement holds the character U+{ord(found.group()):04X}", "leave it out")
-    depth = tokens = signs = 0
+    depth = tokens = signs = ended = 0
     before, before_end = "", -1
     for match in _SENT.finditer(sql):
         kind, piece = match.lastgroup, match.group()
@@ -53,23 +56,34 @@ def scan(sql: str) -> None:
         if kind == "comment":
             _check_comment(piece)
             continue
-        tokens += 1
-        if kind == "odd":
+        word = piece.upper()
+        tokens += word != ";"
+        ended += word == ";" and tokens > 0
+        if kind in ("odd", "open"):
             _refuse(piece)
+        if tokens == 1 and word not in (*_QUERIES, ";"):
+            raise UserError(f"{word[:40]} is not a query", "only SELECT is allowed: the lake is read-only here")
+        if ended and word != ";":
+            raise UserError("expected one statement, found several", _ONE)
+        if "${" in piece:
+            raise UserError("the statement holds ${", "write concat('$', '{…')")
+        if kind == "quoted" and before == "`" and before_end == match.start():
+            raise UserError("a name holds a backtick", "leave it out")
         if kind == "text":
             _check_text(piece)
             if before == "text":
                 raise UserError("texts stand one behind the other", "write \\' for a quote inside a text, or concat")
             if before in _PREFIXES and before_end == match.start():
                 raise UserError(f"the text {before}{piece[:20]} has a prefix", "write it as a plain text in quotes")
-        word = piece.upper()
         depth += (word in ("(", "[", "CASE")) - (word in (")", "]", "END"))
         signs = signs + 1 if word in ("-", "+", "~", "!", "NOT") else 0
         if depth > MOST_NESTED or signs > MOST_SIGNS:
             raise UserError(f"the statement is nested more than {MOST_NESTED} levels deep", "name parts of it by WITH")
         if tokens > MOST_TOKENS:
             raise UserError(f"the statement has more than {MOST_TOKENS:,} words and signs", "ask for less at a time")
-        before, before_end = ("text" if kind == "text" else piece.lower()), match.end()
+        before, before_end = _KINDS.get(str(kind)) or piece.lower(), match.end()
+    if tokens == 0:
+        raise UserError("expected one statement, found none", _ONE)
 
 
 def _check_comment(piece: str) -> None:
@@ -83,16 +97,14 @@ def _check_text(piece: str) -> None:
     for letter in _ESCAPE.findall(piece):
         if letter not in _ESCAPES:
             raise UserError(f"the escape \\{letter} in a text is read in several ways", "write \\\\ for a backslash")
-    if "${" in piece:
-        raise UserError("a text holds ${", "write concat('$', '{…')")
 
 
 def _refuse(piece: str) -> None:
-    if piece in "'\"`/":
-        raise UserError(f"not valid SQL: {piece} is not closed", _NOUN)
+    if piece in ("'", '"', "`", "/*"):
+        raise UserError(f"not valid SQL: {piece} is not closed", _ONE)
     if piece in "?{}$":
         raise UserError(f"parameters ({piece}) have no values here", "write the value itself")
-    raise UserError(f"not valid SQL: {piece} (U+{ord(piece):04X}) outside of quotes", _NOUN)
+    raise UserError(f"not valid SQL: {piece} (U+{ord(piece):04X}) outside of quotes", _ONE)
 
 
 _SPARK = re.compile(
@@ -135,7 +147,7 @@ def calls(sql: str, engine: str) -> Iterator[str]:
     while place < len(sql):
         match = lexer.match(sql, place)
         if match is None:
-            raise UserError(f"not understood: {sql[place : place + 40]}", _NOUN)
+            raise UserError(f"not understood: {sql[place : place + 40]}", _ONE)
         kind, piece = str(match.lastgroup), match.group()
         # AS name(columns) stands in quotes in Spark's text.
         named = naming and (engine == "duckdb" or called == "`")

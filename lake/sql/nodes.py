@@ -47,6 +47,12 @@ _MODIFIERS = (
     *("pivots", "sample", "version", "when", "only", "partition", "hints", "joins", "laterals", "rows_from"),
     *("ordinality", "changes", "format", "pattern", "index"),
 )
+_GENERATORS = frozenset(
+    (
+        *("explode", "explode_outer", "posexplode", "posexplode_outer"),
+        *("inline", "inline_outer", "stack", "json_tuple"),
+    )
+)
 #: Functions that may stand for a table.
 _TABLE_FUNCTIONS = frozenset({"range"})
 #: Names that Spark takes for functions without parentheses, or for the place of a file, where no column has them.
@@ -72,13 +78,14 @@ def _check_node(node: exp.Expr) -> None:
     if isinstance(node, exp.Placeholder | exp.Parameter):
         raise UserError("parameters have no values here", "write the value itself")
     if type(node) not in _ALLOWED:
-        raise UserError(f"{node.key.upper()} is not allowed here", "only SELECT is allowed: the lake is read-only here")
+        raise UserError(f"{node.key.upper()} is not allowed here", "write one plain SELECT over the views")
     if isinstance(node, exp.Anonymous):
         if not isinstance(node.this, str) or isinstance(node.parent, exp.Dot):
             raise UserError("a function is called by a quoted or qualified name", "call functions by plain names")
         judgement("spark").require(node.this, len(node.expressions))
     elif isinstance(node, exp.Lateral):
-        if not isinstance(node.this, exp.Subquery | exp.Anonymous):
+        generates = isinstance(node.this, exp.Anonymous) and str(node.this.this).lower() in _GENERATORS
+        if not generates and not isinstance(node.this, exp.Subquery):
             raise UserError("LATERAL is not allowed here", "write LATERAL VIEW explode(…), or LATERAL (SELECT …)")
     elif isinstance(node, exp.Select) and not node.expressions:
         raise UserError("nothing is selected", "write SELECT and what you want to see")
@@ -91,17 +98,17 @@ def _check_node(node: exp.Expr) -> None:
 def _check_table(table: exp.Table, allowed: Collection[str]) -> None:
     written = render(table)
     if any(table.args.get(modifier) for modifier in _MODIFIERS):
-        raise UserError(f"{written} is more than a table", "name the table alone")
+        raise UserError(f"{written[:80]} is more than a table", "name the table alone")
     if isinstance(table.this, exp.Anonymous) and str(table.this.this).lower() in _TABLE_FUNCTIONS:
         return
     if not isinstance(table.this, exp.Identifier) or table.db or table.catalog:
-        raise UserError(f"{written} is not a view of the lake", f"use one of {', '.join(sorted(allowed))}")
+        raise UserError(f"{written[:80]} is not a view of the lake", f"use one of {', '.join(sorted(allowed))}")
     name = table.name.lower()
     if table.name.isascii() and (name in allowed or _is_named_above(table, name)):
         return
     near = difflib.get_close_matches(name, list(allowed), n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(allowed))}"
-    raise UserError(f"no view or table is named {table.name}", hint)
+    raise UserError(f"no view or table is named {table.name[:80]}", hint)
 
 
 def _is_named_above(table: exp.Table, name: str) -> bool:

@@ -65,7 +65,7 @@ def test_an_unknown_key_names_file_rule_and_nearest_key(tmp_path: Path) -> None:
     [
         ("FROM queue_health_now", "FROM queue_helth_now", "did you mean queue_health_now"),
         ("WHERE depth > 100", "WHERE dept > 100", "dept"),
-        ("SELECT queue, depth AS value", "DROP TABLE partials; SELECT 1 AS value", "one statement"),
+        ("SELECT queue, depth AS value", "DROP TABLE partials; SELECT 1 AS value", "not a query"),
         ("SELECT queue, depth AS value", "SELECT queue, depth", "no column named value"),
         ("FROM queue_health_now", "FROM read_csv('/etc/passwd')", "read_csv"),
         ("1h30m", "soon", "not a duration"),

@@ -83,7 +83,8 @@ def test_quantiles_can_be_grouped_and_an_empty_histogram_has_none(filled: Path) 
         ("SELECT nope FROM partials", "nope"),
         ("SELECT 1 / 0 AS x FROM partials", "(?i)zero"),
         ("DROP TABLE partials", "only SELECT"),
-        ("SELECT nope(broker) FROM partials", "the query failed"),
+        ("SELECT conut(broker) FROM partials", "did you mean count"),
+        ("SELECT sqrt(broker, 1) FROM partials", "the query failed"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(filled: Path, sql: str, told: str) -> None:
@@ -99,9 +100,9 @@ def test_a_large_result_waits_in_a_file_and_comes_out_in_order(
     frame = spark.range(0, 50_000, 1, 4).selectExpr("id", "CAST(id AS STRING) AS name").orderBy("id")
     result = collect(frame, held_bytes=1000)
     assert result.rows == 50_000
-    assert [path.suffix for path in tmp_path.iterdir()] == [".arrow"]
+    assert [path.suffix for path in tmp_path.glob("sojourn-sql-*")] == [".arrow"]
     assert result.table().column("id").to_pylist() == list(range(50_000))
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("sojourn-sql-*")) == []
     assert collect(frame.limit(0)).table().schema.names == ["id", "name"]
 
 
