@@ -76,12 +76,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "alerts.sqlite"
 
 
-def test_a_webhook_is_signed_and_arrives_at_once(path: Path, receiver: WebhookReceiver) -> None:
+def test_a_webhook_is_signed_and_arrives(path: Path, receiver: WebhookReceiver) -> None:
     with posting(path, to(receiver)) as post:
-        started = time.monotonic()
         post.put("msg_1")
         (request,) = receiver.wait(1)
-        assert time.monotonic() - started < 1
         assert request.payload == {"said": "msg_1"}
         assert (request.id, request.headers["content-type"]) == ("msg_1", "application/json")
         with pytest.raises(WebhookVerificationError):
