@@ -35,8 +35,9 @@ NO_STREAM, NO_CONSUMER, NO_MESSAGE = 10059, 10014, 10037
 def no_jetstream(broker: NatsBroker) -> UserError:
     """Nobody serves the API's subjects."""
     return UserError(
-        f"broker {broker.name!r} at {broker.url} has no JetStream for this account",
-        "start the server with -js, or use an account that has it",
+        f"broker {broker.name!r} at {broker.url} has no JetStream for this account"
+        + (f" in domain {broker.domain!r}" if broker.domain else ""),
+        "start the server with -js, or use an account (and a domain) that has it",
     )
 
 
@@ -63,6 +64,10 @@ def _options(broker: NatsBroker) -> dict[str, Any]:
         held = credentials.read(broker.credentials.read(what), what)
         options["user_jwt_cb"] = held.jwt.encode
         options["signature_cb"] = lambda nonce: base64.b64encode(credentials.sign(held.seed, nonce.encode()))
+    if broker.nkey is not None:
+        what = f"the nkey of broker {broker.name!r}"
+        key = credentials.nkey(broker.nkey.read(what), what)
+        options["signature_cb"] = lambda nonce: base64.b64encode(credentials.sign(key.seed, nonce.encode()))
     return options
 
 
@@ -74,18 +79,38 @@ class Client:
         self._purpose = purpose
         self._connection: Connection | None = None
         self._last_error: Exception | None = None
+        self._urls = list(broker.urls)  # the one that answered last stands first
 
     async def open(self, timeout: float = 3.0) -> None:
-        """Connect; ConnectionLost if nobody answers, CredentialsRefused or UserError if we are not served."""
+        """Connect to the first server that answers, each within ``timeout`` seconds.
+
+        ConnectionLost if none answers, CredentialsRefused or UserError if we are not served.
+        """
+        lost: list[ConnectionLost] = []
+        for url in list(self._urls):
+            try:
+                await self._open(url, timeout)
+            except ConnectionLost as error:
+                lost.append(error)
+            else:
+                self._urls.remove(url)
+                self._urls.insert(0, url)
+                return
+        raise lost[0] if len(lost) == 1 else ConnectionLost("; ".join(map(str, lost)))
+
+    async def _open(self, url: str, timeout: float) -> None:
         await self.close()
         broker = self.broker
         options = _options(broker)
         connection: Connection = Connection() if options.get("tls") is None else _OverTls()
+        if broker.nkey is not None:
+            what = f"the nkey of broker {broker.name!r}"
+            connection._public_nkey = credentials.nkey(broker.nkey.read(what), what).public  # the library has no option
         self._last_error = None
         try:
             await asyncio.wait_for(
                 connection.connect(
-                    broker.url,
+                    url,
                     name=f"sojourn {self._purpose}",
                     allow_reconnect=False,
                     connect_timeout=max(1, round(timeout)),
@@ -100,20 +125,20 @@ class Client:
             self._connection = connection
             await self.close()
             if isinstance(error, (Error, OSError, TimeoutError, ValueError)):
-                raise self._explained(told) from None
+                raise self._explained(told, url) from None
             raise
         self._connection = connection
 
     async def _note(self, error: Exception) -> None:
         self._last_error = error
 
-    def _explained(self, error: BaseException) -> SojournError:
-        name, url = self.broker.name, self.broker.url
+    def _explained(self, error: BaseException, url: str) -> SojournError:
+        name = self.broker.name
         text = str(error).lower()
         if isinstance(error, AuthorizationError) or "authorization" in text or "authentication" in text:
             return CredentialsRefused(
                 f"broker {name!r} at {url} refuses the credentials",
-                "check user, password, token or credentials in [[collect.brokers]]",
+                "check user, password, token, nkey or credentials in [[collect.brokers]]",
             )
         why = str(error).strip() or type(error).__name__
         return ConnectionLost(f"broker {name!r} at {url} cannot be reached: {why}")
@@ -155,7 +180,7 @@ class Client:
         """The answer of JetStream's API; ApiError where it refuses, ConnectionLost where it does not answer."""
         payload = b"" if body is None else json.dumps(body).encode()
         try:
-            reply = await self.connection.request(f"$JS.API.{subject}", payload, timeout=timeout)
+            reply = await self.connection.request(f"{self.broker.api}.{subject}", payload, timeout=timeout)
         except NoRespondersError:
             raise no_jetstream(self.broker) from None
         except (Error, OSError, TimeoutError) as error:

@@ -15,6 +15,7 @@ from nacl.signing import SigningKey
 from lake.errors import UserError
 
 _PARTS = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s*(\S+)\s*-{3,}END \1-{3,}")
+_USER = 20 << 3
 _JWT, _SEED = "NATS USER JWT", "USER NKEY SEED"
 
 
@@ -34,6 +35,23 @@ def read(text: str, what: str) -> Credentials:
         raise UserError(
             f"{what} are no NATS credentials", f"give a .creds file: a {_JWT} and a {_SEED}, as nsc writes them"
         ) from None
+
+
+class Nkey(NamedTuple):
+    """A user's key: as the server names it, and the 32 bytes of its seed."""
+
+    public: str
+    seed: bytes
+
+
+def nkey(text: str, what: str) -> Nkey:
+    """The key whose seed ``text`` is; UserError, which names ``what`` and never the content, if it is none."""
+    try:
+        seed = _seed(text.strip())
+    except (ValueError, binascii.Error):
+        raise UserError(f"{what} is no seed of a user's nkey", "give what nsc or nk wrote: it begins with SU") from None
+    raw = bytes([_USER]) + public_key(seed)
+    return Nkey(base64.b32encode(raw + binascii.crc_hqx(raw, 0).to_bytes(2, "little")).decode().rstrip("="), seed)
 
 
 def _seed(text: str) -> bytes:

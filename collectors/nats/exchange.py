@@ -62,7 +62,7 @@ class Exchange:
                     self._waiting[sent] = subject
                     payload = b"" if body is None else json.dumps(body).encode()
                     reply = f"{self._inbox}.{self._round}.{sent}"
-                    await connection.publish(f"$JS.API.{subject}", payload, reply=reply)
+                    await connection.publish(f"{self._client.broker.api}.{subject}", payload, reply=reply)
                     sent += 1
                 await asyncio.wait_for(self._heard.wait(), SILENCE)
             except (Error, OSError, TimeoutError) as error:

@@ -113,7 +113,7 @@ class Reader:
             inbox = f"{self._inbox}.{self._requests}"
             self._pulls[inbox] = PULL
             request = json.dumps({"batch": PULL, "expires": int(_PULL_EXPIRES * 1e9)}).encode()
-            subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
+            subject = f"{self._client.broker.api}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
             try:
                 await self._client.connection.publish(subject, request, reply=inbox)
             except (Error, OSError) as error:

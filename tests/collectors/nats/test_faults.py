@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from collectors.nats.exchange import Answer, Exchange
 from collectors.nats.sampler import NatsSource
 from collectors.nats.settings import NatsBroker
 from collectors.samples import Sample, was_read
+from lake.errors import UserError
 from tests.collectors.support import api, connect, make_consumer, make_stream, publish
 from tests.support.nats import NatsServer
 
@@ -210,6 +212,39 @@ async def test_a_log_has_no_depth_a_work_queue_without_a_consumer_does(
     log = found["AUDIT", None]
     assert (log.oldest_age_seconds, log.consumers, log.published_total) == (None, 0, 3)
     assert "no consumer reads it: a log" in log.unavailable["depth"]
+
+
+async def test_where_a_server_is_away_the_next_of_the_list_is_read_and_a_domain_by_its_own_api(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("jetstream { domain: edge }")
+    servers = [NatsServer(tmp_path / name, "-c", str(tmp_path / "config")) for name in ("a", "b")]
+    urls = [server.url for server in servers]
+    reading = NatsSource(NatsBroker.model_validate({"url": urls[0], "servers": urls[1:], "domain": "edge"}))
+    try:
+        for server in servers:
+            server.start()
+            made = await connect(server.url)
+            await make_stream(made, f"AT-{urls.index(server.url)}")
+            await made.close()
+        await reading.open()
+        assert [sample.queue for sample in await reading.read()] == ["AT-0"]
+        servers[0].kill()
+        with pytest.raises(ConnectionLost):
+            for _ in range(200):
+                await reading.read()
+                await asyncio.sleep(0.05)
+        await reading.open()
+        assert [sample.queue for sample in await reading.read()] == ["AT-1"]
+        elsewhere = NatsSource(NatsBroker.model_validate({"url": urls[1], "domain": "other"}))
+        with pytest.raises(UserError, match="no JetStream for this account in domain 'other'"):
+            await elsewhere.open()
+        await elsewhere.close()
+        servers[1].kill()
+        with pytest.raises(ConnectionLost, match=f"{urls[1]}.*{urls[0]}"):
+            await reading.open()
+    finally:
+        await reading.close()
+        for server in servers:
+            server.stop()
 
 
 async def test_an_attempt_that_gets_no_answer_leaves_no_socket_open() -> None:

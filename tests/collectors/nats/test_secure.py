@@ -184,6 +184,21 @@ def test_what_is_no_credentials_file_is_one_clear_line_without_its_content(text:
     assert not text or text not in str(raised.value)
 
 
+async def test_a_users_nkey_is_let_in_and_anothers_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = os.urandom(32), os.urandom(32)
+    (tmp_path / "config").write_text(f"authorization {{ users = [ {{ nkey: {key(_USER, ours)} }} ] }}")
+    monkeypatch.setenv("MQ_NKEY", written_seed(_USER, ours))
+    monkeypatch.setenv("MQ_OTHER", written_seed(_USER, theirs))
+    with NatsServer(tmp_path / "nats", "-c", str(tmp_path / "config")) as server:
+        assert await read(broker(server.url, nkey={"env": "MQ_NKEY"})) == []
+        with pytest.raises(CredentialsRefused):
+            await Client(broker(server.url, nkey={"env": "MQ_OTHER"}), "test").open()
+    monkeypatch.setenv("MQ_NKEY", "SUAXX")
+    with pytest.raises(UserError, match="is no seed") as raised:
+        await Client(broker("nats://127.0.0.1:1", nkey={"env": "MQ_NKEY"}), "test").open()
+    assert "SUAXX" not in str(raised.value)
+
+
 def test_signatures_are_those_of_the_methods_own_examples() -> None:
     seed = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")
     assert credentials.public_key(seed).hex() == "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"
