@@ -32,10 +32,15 @@ def measure(scale: float) -> Iterator[Figure]:
             asked = [(text, _views(tables, count)) for text, tables in _rules()]
             held = {name: table for _, views in asked for name, table in views.items()}
             asked = [(text, {name: held[name] for name in views}) for text, views in asked]
-            inside = _inside(asked)
             anew = {name: (lambda t=table: pa.table(t.columns, schema=t.schema)) for name, table in held.items()}
-            known = _median(lambda asked=asked: _ask(worker, asked, {}))
-            fresh = _median(lambda asked=asked, anew=anew: _ask(worker, asked, {n: make() for n, make in anew.items()}))
+            with connect(512) as connection:
+                for name, table in held.items():
+                    connection.register(name, table)
+                inside, known, fresh = _medians(
+                    lambda asked=asked, one=connection: [one.sql(text).to_arrow_table() for text, _ in asked],
+                    lambda asked=asked: _ask(worker, asked, {}),
+                    lambda asked=asked, anew=anew: _ask(worker, asked, {n: make() for n, make in anew.items()}),
+                )
             yield Figure(f"rules_round_ms_known_views_{count}", known * 1000, "ms", inside * 1000)
             yield Figure(f"rules_round_ms_changed_views_{count}", fresh * 1000, "ms", inside * 1000)
         yield Figure("worker_back_seconds_with_spare", _restart(worker, spare=True), "s")
@@ -73,21 +78,15 @@ def _ask(worker: Worker, asked: list[tuple[str, dict[str, pa.Table]]], anew: dic
         worker.query_over({name: anew.get(name, table) for name, table in views.items()}, text)
 
 
-def _inside(asked: list[tuple[str, dict[str, pa.Table]]]) -> float:
-    with connect(512) as connection:
-        for _, views in asked:
-            for name, table in views.items():
-                connection.register(name, table)
-        return _median(lambda: [connection.sql(text).to_arrow_table() for text, _ in asked])
-
-
-def _median(what: Callable[[], object]) -> float:
-    took = []
+def _medians(*each: Callable[[], object]) -> list[float]:
+    """In turn, so that what else the machine does meets all of them alike."""
+    took: list[list[float]] = [[] for _ in each]
     for _ in range(ROUNDS):
-        started = time.perf_counter()
-        what()
-        took.append(time.perf_counter() - started)
-    return statistics.median(took)
+        for what, times in zip(each, took, strict=True):
+            started = time.perf_counter()
+            what()
+            times.append(time.perf_counter() - started)
+    return [statistics.median(times) for times in took]
 
 
 def _restart(worker: Worker, *, spare: bool) -> float:
