@@ -24,6 +24,7 @@ from lake.views import VIEWS
 from spark_analytics.faults import explained, first_line, quieten
 from spark_analytics.histograms import spell_out_merges
 from spark_analytics.moment import Moment
+from spark_analytics.plans import check_plan
 from spark_analytics.results import Result, collect
 from spark_analytics.runtime.launch import Launch, begin
 from spark_analytics.runtime.session import abandon, build_session
@@ -86,6 +87,7 @@ class Desk:
             self._hand_over(session, names, rows)
             if "histogram_quantile" in text.lower():
                 register_functions(session)
+            check_plan(session, text, {*TABLES, *VIEWS})
             return collect(session.sql(text))
         except (PySparkException, Py4JError, OSError, pa.ArrowException) as error:
             raise self._ended(error, session) from error

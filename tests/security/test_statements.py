@@ -11,12 +11,13 @@ import pytest
 
 from alerts.memory import Memory, MemoryQueryError
 from alerts.rules.expression import checked
-from lake.errors import UserError
+from lake.errors import SojournError, UserError
 from lake.reader import Reader
 from lake.select import canonical, check_expression, for_duckdb
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS
+from spark_analytics.sql import Desk
 from tests.security.statements import CONTENT, SECRET, STATEMENTS, VARIABLE, placed
 
 NAMES = {*TABLES, *VIEWS}
@@ -97,6 +98,18 @@ def test_rules_do_and_tell_nothing(places: tuple[Path, Path]) -> None:
                 text = str(error)
             assert_harmless(text, places[0])
     memory.close()
+
+
+@pytest.mark.spark
+def test_the_prompt_and_files_do_and_tell_nothing(spark: object, lake: Lake, places: tuple[Path, Path]) -> None:
+    desk = Desk(lake)
+    for _, sql in STATEMENTS:
+        try:
+            text = str(desk.answer(placed(sql, *places)).table().to_pylist())
+        except SojournError as error:
+            text = str(error)
+        assert_harmless(text, places[0])
+    desk.close()
 
 
 @pytest.mark.parametrize(
