@@ -51,6 +51,7 @@ class Client:
     def __init__(self, broker: RabbitBroker) -> None:
         self._broker = broker
         self._http: httpx.Client | None = None
+        self._urls = list(broker.urls)  # the one that answered last stands first
         #: Seconds by which the node's clock is ahead of ours, where they differ by more than its clock tells.
         self.clock_ahead = 0.0
 
@@ -131,12 +132,28 @@ class Client:
         return found
 
     def _management(self, path: str, query: dict[str, str], timeout: float | None = None) -> Any:
-        url = f"{self._broker.url}/api/{path}" + (f"?{urlencode(query, safe=',')}" if query else "")
-        body = self._get(url, timeout=timeout)
+        body = self._anywhere(f"/api/{path}" + (f"?{urlencode(query, safe=',')}" if query else ""), timeout)
         try:
             return from_json(body)
         except ValueError as error:
             raise self._bad(f"the management API's {path} is no JSON: {first_line(error)}") from None
+
+    def _anywhere(self, what: str, timeout: float | None) -> bytes:
+        """The answer of the first node that can be reached."""
+        lost: ConnectionLost | None = None
+        for url in list(self._urls):
+            try:
+                body = self._get(url + what, timeout=timeout)
+            except BadAnswer:
+                raise  # it answers: what is wrong is wrong everywhere
+            except ConnectionLost as error:
+                lost = lost or error
+                continue
+            self._urls.remove(url)
+            self._urls.insert(0, url)
+            return body
+        assert lost is not None
+        raise lost
 
     def _get(self, url: str, *, auth: Any = httpx.USE_CLIENT_DEFAULT, timeout: float | None = None) -> bytes:
         if self._http is None:

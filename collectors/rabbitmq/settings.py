@@ -27,12 +27,16 @@ class RabbitBroker(NetworkBroker):
     kind: Literal["rabbitmq"] = "rabbitmq"
     name: str = Field(default="rabbitmq", min_length=1)
     url: str = Field(default="http://127.0.0.1:15672", description="the management API")
+    servers: tuple[str, ...] = Field(
+        default=(), description="the management API at further nodes of the cluster, asked where one is away"
+    )
     amqp_url: str | None = Field(
         default=None, description="amqp://host:port/vhost or amqps://…: where the publish-latency probe connects"
     )
     metrics_urls: tuple[str, ...] = Field(
         default=(),
-        description="rabbitmq_prometheus of every node, each tells its own queues; port 15692 at url's host unless set",
+        description="rabbitmq_prometheus of every node, each tells its own queues; "
+        "port 15692 at the hosts of url and servers unless set",
     )
     api: Literal["auto", "management", "prometheus"] = Field(
         default="auto", description="what is read each cycle; auto: management while it costs little, else prometheus"
@@ -46,6 +50,9 @@ class RabbitBroker(NetworkBroker):
         description="the node's collect_statistics_interval in seconds; queues are read twice in it, not more often",
     )
     vhosts: tuple[str, ...] = Field(default=(), description="virtual hosts to watch; empty: all that the user may see")
+    exclude: tuple[str, ...] = Field(
+        default=(), description="patterns (*, ?) of queues, as Sojourn names them, to leave out"
+    )
     timeout: float = Field(default=10.0, ge=0.5, description="seconds that one answer may take")
     probe: ProbeSettings = ProbeSettings()
 
@@ -54,7 +61,7 @@ class RabbitBroker(NetworkBroker):
     def _http(cls, url: str) -> str:
         return _of_scheme(url, "http", "https").rstrip("/")
 
-    @field_validator("metrics_urls")
+    @field_validator("metrics_urls", "servers")
     @classmethod
     def _metrics(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
         each_once(list(urls))
@@ -74,7 +81,7 @@ class RabbitBroker(NetworkBroker):
     @model_validator(mode="after")
     def _secured(self) -> RabbitBroker:
         if self.tls.enabled:
-            for url in (self.url, self.amqp_url):
+            for url in (*self.urls, self.amqp_url):
                 if url is not None and not urlsplit(url).scheme.endswith("s"):
                     raise ValueError(f"tls is enabled and {url} is not: give https:// and amqps://")
         if (self.user is None) != (self.password is None):
@@ -82,9 +89,14 @@ class RabbitBroker(NetworkBroker):
         return self
 
     @property
+    def urls(self) -> tuple[str, ...]:
+        """The management API at every node that is named, the first first."""
+        return tuple(dict.fromkeys((self.url, *self.servers)))
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """The Prometheus endpoints to read."""
-        return self.metrics_urls or (f"http://{_host(self.url)}:{_METRICS_PORT}",)
+        return self.metrics_urls or tuple(dict.fromkeys(f"http://{_host(url)}:{_METRICS_PORT}" for url in self.urls))
 
     @property
     def amqp_vhost(self) -> str:
@@ -93,7 +105,7 @@ class RabbitBroker(NetworkBroker):
 
     def addresses(self) -> list[tuple[str, int]]:
         """The management API, unless it is not read, and AMQP where there is a probe."""
-        found = super().addresses() if self.api != "prometheus" else []
+        found = [_address(url, self.default_port) for url in self.urls] if self.api != "prometheus" else []
         if self.api == "prometheus" or self.metrics_urls:
             found += [_address(url, _METRICS_PORT) for url in self.metrics]
         if self.amqp_url is not None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from collectors.broker import matching
 from collectors.sqs import parse, trouble
 from collectors.sqs.answers import Refusal, content
 from collectors.sqs.client import Channel, Unanswered
@@ -38,7 +39,7 @@ def addresses(broker: SqsBroker, channel: Channel, *, attempts: int) -> list[str
         found.update(dict.fromkeys(some))
         if token is None:
             break
-    return list(found)
+    return [address for address in found if not matching(address.rsplit("/", 1)[-1], broker.exclude)]
 
 
 def _page(broker: SqsBroker, channel: Channel, asked: Mapping[str, Any], attempts: int) -> dict[str, Any] | None:

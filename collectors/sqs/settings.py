@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -37,9 +39,17 @@ class SqsBroker(Broker):
 
     kind: Literal["sqs"] = "sqs"
     name: str = Field(default="sqs", min_length=1)
-    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]+$")
+    region: str = Field(
+        default_factory=lambda: _region(os.environ),
+        validate_default=True,
+        pattern=r"^[a-z0-9-]+$",
+        description="else what AWS_REGION or AWS_DEFAULT_REGION name, else us-east-1",
+    )
     endpoint: str | None = Field(default=None, description="another server than Amazon's; only then may it be http")
     prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,80}$", description="watch the queues so named alone")
+    exclude: tuple[str, ...] = Field(
+        default=(), description="patterns (*, ?) of queues to leave out: nothing is asked, or billed, of them"
+    )
     profile: str | None = Field(default=None, description="profile of the AWS configuration to take credentials from")
     access_key_id: Secret | None = None
     secret_access_key: Secret | None = None
@@ -94,6 +104,10 @@ class SqsBroker(Broker):
         urls = [self.url, self.cloudwatch_url] if self.cloudwatch.enabled else [self.url]
         found = [urlsplit(url) for url in urls]
         return [(parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)) for parts in found]
+
+
+def _region(environment: Mapping[str, str]) -> str:
+    return environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
 def _http(url: str) -> str:

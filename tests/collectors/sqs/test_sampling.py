@@ -35,6 +35,23 @@ async def test_every_null_has_its_reason(elasticmq: ElasticMq) -> None:
     assert "CloudWatch" in sample.unavailable["oldest_age_seconds"]
 
 
+async def test_queues_that_a_pattern_excludes_are_left_out(elasticmq: ElasticMq) -> None:
+    for name in ("left-orders", "left-tmp-1", "left-tmp-2"):
+        elasticmq.make(name)
+    assert set(await read_once(broker(elasticmq.url, "left-", exclude=["left-tmp-*"]))) == {"left-orders"}
+
+
+def test_the_region_is_the_environments_where_none_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    told = [broker("https://sqs.example").region]
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    told.append(broker("https://sqs.example").region)
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    told += [broker("https://sqs.example").region, broker("https://sqs.example", region="eu-north-1").region]
+    assert told == ["us-east-1", "eu-west-1", "eu-central-1", "eu-north-1"]
+
+
 async def test_a_fifo_queue_has_its_own_limit(elasticmq: ElasticMq) -> None:
     elasticmq.make("kinds-a.fifo", FifoQueue="true")
     elasticmq.send("kinds-a.fifo", 3)
