@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from lake.errors import SojournError
+
+log = logging.getLogger(__name__)
 
 Sealed = TypeVar("Sealed")
 
@@ -21,7 +24,7 @@ class Commits(Generic[Sealed]):
     """The commits of one tap, written beside its reading.
 
     ``seal`` gives what is to be committed next, or None; ``write`` commits it; ``told`` hears of each commit that
-    failed in a way that passes, and, with None, of each that did not. Any other failure is raised by :meth:`flush`.
+    failed, and, with None, of each that did not. Whatever failed is repeated: one tap's commit ends no other's work.
     """
 
     def __init__(
@@ -53,7 +56,9 @@ class Commits(Generic[Sealed]):
             if failed is None:
                 self.held = None
                 self._told(None)
-            elif isinstance(failed, SojournError | OSError):
+            elif isinstance(failed, Exception):
+                if not isinstance(failed, SojournError | OSError):
+                    log.error("a commit failed in a way that nobody foresaw: it is repeated", exc_info=failed)
                 self._again = time.monotonic() + RETRY_SECONDS
                 self._told(failed)
             else:

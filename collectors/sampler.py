@@ -12,7 +12,10 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from collectors.base import ConnectionLost
+from collectors.bronze import Bronze
 from collectors.context import Context
+from collectors.isolate import append_rejected, halved, rejected, sifted
+from collectors.records import Rejected
 from collectors.samples import Sample, samples_table, was_read
 from lake.errors import SojournError
 
@@ -58,7 +61,7 @@ class Sampler:
     async def step(self) -> None:
         """Read every queue once; show and write what was read."""
         try:
-            samples, table = await self._guarded(self._read)
+            samples, table, bad = await self._guarded(self._read)
         except BaseException:
             self._board.forget(self.name)  # a number that nobody reads any more must not look alive
             raise
@@ -67,12 +70,31 @@ class Sampler:
         self._metrics.queues.labels(self.name).set(len(samples))
         self._metrics.unread_queues.labels(self.name).set(sum(not was_read(sample) for sample in samples))
         if samples:
-            await self._writer.do(lambda bronze: bronze.append("queue_samples", table))
-            self._metrics.records.labels(self.name).inc(len(samples))
+            bad += await self._writer.do(lambda bronze: self._write(bronze, table))
+            if bad:
+                await self._writer.do(lambda bronze: append_rejected(bronze, bad, self.name))
+                self._metrics.rejected.labels(self.name).inc(len(bad))
+            self._metrics.records.labels(self.name).inc(len(samples) - len(bad))
 
-    async def _read(self) -> tuple[Sequence[Sample], pa.Table]:
+    async def _read(self) -> tuple[Sequence[Sample], pa.Table, list[Rejected]]:
+        """What was read, as rows, and what no row can be made of: one queue's, and no other's fault."""
         samples = await self.source.read()
-        return samples, samples_table(samples, self._broker, self.name)
+        try:
+            return samples, samples_table(samples, self._broker, self.name), []
+        except (ArithmeticError, TypeError, ValueError):
+            good, bad = sifted(samples, lambda some: samples_table(some, self._broker, self.name))
+        return good, samples_table(good, self._broker, self.name), bad
+
+    def _write(self, bronze: Bronze, table: pa.Table) -> list[Rejected]:
+        """Append ``table``; returns the records of rows that cannot be written."""
+        bad: list[Rejected] = []
+        halved(
+            0,
+            table.num_rows,
+            lambda begin, stop: bronze.append("queue_samples", table.slice(begin, stop - begin)),
+            lambda begin, stop, error: bad.append(rejected(table.slice(begin, stop - begin), error)),
+        )
+        return bad
 
     async def close(self) -> None:
         """Disconnect."""

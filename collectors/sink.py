@@ -13,17 +13,18 @@ and whoever restarts reads on from there. Three tables take part:
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
 from collectors.bronze import Bronze
 from collectors.buffer import STEP_BITS, Batch
-from collectors.records import Rejected, events_table, now_us, rejected_table
+from collectors.isolate import Apart, append_rejected, is_of_rows, sifted
+from collectors.records import Event, Rejected, events_table, now_us
+from collectors.redo import read_table, write_table
+from collectors.rollup import Rollup
 from lake.errors import UserError
-from lake.files import private
+from lake.tables import EVENT_SUMMARIES
 
 log = logging.getLogger(__name__)
 
@@ -41,18 +42,20 @@ class Sink:
         self.app_id = app_id
         self._compact_every = compact_every
         self._commits = 0
+        self._apart = Apart(lake, source, app_id)
         self._folder = lake.state_path("collect", _file_name(app_id), "x").parent
 
     def recover(self) -> int | None:
         """The number of the last batch written, after finishing one that a crash cut in two; None before the first."""
+        self._apart.recover()
         summarised = self.lake.committed("event_summaries", self.app_id)
         written = self.lake.committed("message_events", self.app_id)
         if summarised is not None and (written is None or summarised > written):
             path = self._folder / f"{summarised}.{_REDO}"
             if not path.exists():
                 raise UserError(f"the lake's file {path} is missing", "restore it, or collect into a new lake")
-            redo = _read(path)
-            self.lake.append("message_events", redo, app_id=self.app_id, version=summarised)
+            redo = read_table(path)
+            self._append("message_events", redo, summarised)
             log.info("%s: finished the batch that an earlier run was stopped in", self.source)
             written = summarised
         self._tidy(keep=written)
@@ -64,27 +67,68 @@ class Sink:
         versions = [version for version in self._versions(_STATE) if written is not None and version <= written]
         if not versions:
             return None
-        table = _read(self._folder / f"{max(versions)}.{_STATE}")
+        table = read_table(self._folder / f"{max(versions)}.{_STATE}")
         return table, int(table.schema.metadata[_SEALED_AT])
 
-    def write(self, batch: Batch) -> None:
-        """Write ``batch``, wholly or – after an error – not yet: repeat the same batch until it succeeds."""
+    def write(self, batch: Batch) -> int:
+        """Write ``batch``, wholly or – after an error – not yet: repeat the same batch until it succeeds.
+
+        Events that cannot be written go to ``rejected_records``, and keep none of the others out; returns how many.
+        """
+        refused = self._apart.recover()
         self._refuse(batch.rejected)
         if batch.events or batch.rollup is not None:
-            events = events_table(batch.events, self.broker, self.source)
+            events, bad = self._table(batch.events)
+            refused += len(bad)
             if batch.rollup is not None:
                 assert batch.state is not None
-                _write(self._folder / f"{batch.version}.{_STATE}", batch.state)
-                _write(self._folder / f"{batch.version}.{_REDO}", events)
-                rows = batch.rollup.table(self.broker, self.source)
-                self.lake.append("event_summaries", rows, app_id=self.app_id, version=batch.version)
-            self.lake.append("message_events", events, app_id=self.app_id, version=batch.version)
+                write_table(self._folder / f"{batch.version}.{_STATE}", batch.state)
+                write_table(self._folder / f"{batch.version}.{_REDO}", events)
+                refused += self._append("event_summaries", self._rows(batch.rollup, bad), batch.version)
+            if bad:
+                append_rejected(self.lake, bad, self.source)
+            refused += self._append("message_events", events, batch.version)
             if batch.rollup is not None:
                 self._tidy(keep=batch.version)
         self._commits += 1
         if self._commits % self._compact_every == 0:
             for name in ("message_events", "event_summaries", "rejected_records"):
                 self.lake.compact(name)
+        return refused
+
+    def _table(self, events: Sequence[Event]) -> tuple[pa.Table, list[Rejected]]:
+        """``events`` as rows, and those of which no row can be made."""
+        try:
+            return events_table(events, self.broker, self.source), []
+        except Exception as error:
+            if not is_of_rows(error):
+                raise
+        good, bad = sifted(events, lambda some: events_table(some, self.broker, self.source))
+        return events_table(good, self.broker, self.source), bad
+
+    def _rows(self, rollup: Rollup, bad: list[Rejected]) -> pa.Table:
+        """The rows of ``rollup``; none, and a record in ``bad``, where none can be made of it."""
+        try:
+            return rollup.table(self.broker, self.source)
+        except Exception as error:
+            if not is_of_rows(error):
+                raise
+            log.exception("%s: what was rolled up cannot be written", self.source)
+            bad.append(Rejected(0, now_us(), f"a roll-up cannot be written: {type(error).__name__}", "", rollup.events))
+            return EVENT_SUMMARIES.schema.empty_table()
+
+    def _append(self, name: str, rows: pa.Table, version: int) -> int:
+        """Append with the batch's number; row by row where it must be. Returns how many rows were refused."""
+        try:
+            self.lake.append(name, rows, app_id=self.app_id, version=version)
+        except Exception as error:
+            if not is_of_rows(error):
+                raise
+            if (self.lake.committed(name, self.app_id) or 0) >= version:
+                return 0  # written, and something failed behind it
+            log.exception("%s: a batch cannot be written as it is: its rows are set apart", self.source)
+            return self._apart.append(name, rows, {self.app_id: version})
+        return 0
 
     def _refuse(self, rejected: Sequence[Rejected]) -> None:
         if not rejected:
@@ -94,7 +138,7 @@ class Sink:
         new = [record for record in rejected if done is None or record.position << STEP_BITS > done]
         if new:
             version = max(record.position for record in new) << STEP_BITS
-            self.lake.append("rejected_records", rejected_table(new, self.source), app_id=app_id, version=version)
+            append_rejected(self.lake, new, self.source, app_id=app_id, version=version)
 
     def _versions(self, kind: str) -> list[int]:
         return [int(path.name.split(".", 1)[0]) for path in self._folder.glob(f"[0-9]*.{kind}")]
@@ -118,18 +162,3 @@ def sealed(table: pa.Table) -> pa.Table:
 
 def _file_name(app_id: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in app_id)
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    draft = path.with_name(f".{path.name}")
-    with open(draft, "wb", opener=private) as file:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-
-
-def _read(path: Path) -> pa.Table:
-    with path.open("rb") as file:
-        return pa.ipc.open_file(file).read_all()

@@ -263,7 +263,9 @@ class NatsTap:
         sink = self._sink
         assert sink is not None
         with self._metrics.commit_seconds.labels(self.name).time():
-            await self._writer.do(lambda lake: sink.write(batch))
+            refused = await self._writer.do(lambda lake: sink.write(batch))
+        if refused:
+            self._metrics.rejected.labels(self.name).inc(refused)
         self._metrics.records.labels(self.name).inc(len(batch.events) + (batch.rollup.events if batch.rollup else 0))
         if batch.events:
             lag = (now_us() - max(event.occurred_at for event in batch.events)) / 1e6

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from collectors.bronze import Bronze
+from collectors.isolate import is_of_rows, sifted
 from collectors.receive import decode, events
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import NOTHING, Keys, made
@@ -45,6 +46,7 @@ class Batch:
     summaries: list[dict[str, Any]] = field(default_factory=list)
     summary_keys: list[Keys] = field(default_factory=list)
     rejected: dict[str, Rejected] = field(default_factory=dict)
+    unwritten: list[Rejected] = field(default_factory=list)
     spans: int = 0
     ignored: int = 0
     folded: int = 0
@@ -59,12 +61,13 @@ class Batch:
 
     def commit(self, bronze: Bronze, ledger: Ledger) -> None:
         """Write everything durably, the same again doing no harm; on the lake's thread."""
-        ledger.summaries(bronze, self.numbered, self.summaries, self.summary_keys)
-        ledger.polls(bronze, self.numbered, self.polls, self.poll_keys)
+        refused = ledger.summaries(bronze, self.numbered, self.summaries, self.summary_keys)
+        refused += ledger.polls(bronze, self.numbered, self.polls, self.poll_keys)
         if self.rows:
-            ledger.events(bronze, pa.concat_tables(self.tables), self.keys)
-        if self.rejected:
-            ledger.rejected(bronze, list(self.rejected.values()))
+            refused += ledger.events(bronze, pa.concat_tables(self.tables), self.keys)
+        self.unwritten += refused
+        if self.rejected or self.unwritten:
+            ledger.rejected(bronze, [*self.rejected.values(), *self.unwritten])
 
     def refuse(self, reason: str, raw: str) -> None:
         """Count a record that could not be read; the first of its kind is kept whole."""
@@ -133,7 +136,7 @@ class BatchReader:
                 batch.refuse(reason, raw)
         for made_of, gathered, source in ((span_table, rows, SPANS), (client_table, client_rows, CLIENT)):
             if gathered:
-                table, keys = made_of(gathered, self._horizon, source)
+                table, keys = self._table(batch, made_of, gathered, source)
                 batch.tables.append(table)
                 batch.keys.append(keys)
                 batch.duplicates += len(gathered) - table.num_rows
@@ -141,6 +144,19 @@ class BatchReader:
         self._take_polls(batch, polls)
         self._take_reports(batch, [report for one in told.values() for report in one.reports])
         return batch
+
+    def _table(self, batch: Batch, made_of: Any, gathered: list[Row], source: str) -> tuple[pa.Table, Keys]:
+        """The rows as a table, those left out of which none can be made."""
+        try:
+            made: tuple[pa.Table, Keys] = made_of(gathered, self._horizon, source)
+            return made
+        except Exception as error:
+            if not is_of_rows(error):
+                raise
+        good, bad = sifted(gathered, lambda some: made_of(some, self._horizon, source))
+        batch.unwritten += bad
+        made = made_of(good, self._horizon, source)
+        return made
 
     def _take_polls(self, batch: Batch, polls: Sequence[Poll]) -> None:
         if not polls:

@@ -10,20 +10,26 @@ therefore has a number of our own, too, by which :meth:`Ledger.settle` finds out
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 
 from collectors.bronze import Bronze
+from collectors.isolate import Apart, Row, append_rejected, halved, is_of_rows, rejected, sifted
 from collectors.receive.events import Sent
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import Keys
 from collectors.receive.polls import PollCount, PollTotals, totals_table
 from collectors.receive.summaries import summaries_table
-from collectors.records import Rejected, now_us, rejected_table
+from collectors.records import Rejected, now_us
+from lake.tables import QUEUE_SAMPLES
+
+log = logging.getLogger(__name__)
 
 _NUMBERED = ("message_events", "queue_samples", "event_summaries")
 _TABLES = (*_NUMBERED, "rejected_records")
@@ -50,23 +56,55 @@ class Ledger:
         """Whether an append failed, and may have been written all the same: then :meth:`settle`, before reading on."""
         return self._unsure is not None
 
-    def settle(self, bronze: Bronze) -> None:
-        """Know what the append that failed has written, if it has."""
+    def settle(self, bronze: Bronze) -> bool:
+        """Know what the append that failed has written, if it has; whether it has."""
         if self._unsure is None:
-            return
+            return False
         table, positions, keep = self._unsure
-        if all((bronze.committed(table, app_id) or 0) >= version for app_id, version in positions.items()):
+        written = all((bronze.committed(table, app_id) or 0) >= version for app_id, version in positions.items())
+        if written:
             keep()
         self._unsure = None
+        return written
 
     def begun(self, bronze: Bronze) -> int | None:
         """When events were committed last, microseconds; None where never. To be called before the first commit."""
+        self._finished(bronze)
         self._version = max(bronze.committed(table, self._app_id) or 0 for table in _NUMBERED)
         return bronze.committed("message_events", self._app_id)
 
-    def events(self, bronze: Bronze, table: pa.Table, keys: Iterable[Keys]) -> None:
-        """Append new events, then know them again."""
-        self._append(bronze, "message_events", table, {}, lambda: self._know(keys))
+    def _finished(self, bronze: Bronze) -> Apart:
+        """What sets rows apart, after it has finished what was begun before."""
+        apart = Apart(bronze, self._source, self._app_id)
+        if apart.begun:
+            apart.recover()
+            self._reached.clear()  # senders may have come further
+        return apart
+
+    def events(self, bronze: Bronze, table: pa.Table, keys: Sequence[Keys]) -> list[Rejected]:
+        """Append new events, then know them again; returns the records of those that cannot be written."""
+        known = np.concatenate(keys)
+        refused: list[Rejected] = []
+
+        def take(begin: int, stop: int) -> None:
+            piece = table.slice(begin, stop - begin)
+            self._try(bronze, "message_events", piece, {}, lambda: self._know([known[begin:stop]]))
+
+        def refuse(begin: int, stop: int, error: Exception) -> None:
+            refused.append(rejected(table.slice(begin, stop - begin), error))
+
+        halved(0, table.num_rows, take, refuse)
+        return refused
+
+    def _try(
+        self, bronze: Bronze, name: str, rows: pa.Table, positions: Mapping[str, int], keep: Callable[[], None]
+    ) -> None:
+        """As :meth:`_append`; an error is raised where nothing was written, and then it is known that nothing was."""
+        try:
+            self._append(bronze, name, rows, positions, keep)
+        except Exception as error:
+            if not is_of_rows(error) or not self.settle(bronze):
+                raise
 
     def _append(
         self, bronze: Bronze, name: str, rows: pa.Table, positions: Mapping[str, int], keep: Callable[[], None]
@@ -85,8 +123,12 @@ class Ledger:
 
     def summaries(
         self, bronze: Bronze, requests: Sequence[Sent], single: Sequence[dict[str, Any]], keys: Iterable[Keys]
-    ) -> None:
-        """Append the summaries of requests that were not committed before, and ``single`` ones that spans held."""
+    ) -> list[Rejected]:
+        """Append the summaries of requests that were not committed before, and ``single`` ones that spans held.
+
+        Returns the records of those of which no row can be made.
+        """
+        self._finished(bronze)
         fresh, positions = self._fresh(bronze, "event_summaries", [sent for sent in requests if sent.summaries])
         rows = [*single, *(row for sent in fresh for row in sent.summaries)]
 
@@ -94,13 +136,32 @@ class Ledger:
             self._keep("event_summaries", positions)
             self._know(keys)
 
+        good, bad = _buildable(rows, lambda some: summaries_table(some, "client"))
         if rows:
-            self._append(bronze, "event_summaries", summaries_table(rows, "client"), positions, keep)
+            self._write(bronze, "event_summaries", summaries_table(good, "client"), positions, keep)
+        return bad
+
+    def _write(
+        self, bronze: Bronze, name: str, rows: pa.Table, positions: Mapping[str, int], keep: Callable[[], None]
+    ) -> None:
+        """Append ``rows``, whose requests' sequences are ``positions``; row by row where it must be."""
+        try:
+            self._try(bronze, name, rows, positions, keep)
+        except Exception as error:
+            if not is_of_rows(error):
+                raise
+            log.exception("%s: a batch cannot be written as it is: its rows are set apart", self._source)
+            self._version = max(now_us(), self._version + 1)
+            self._finished(bronze).append(name, rows, {self._app_id: self._version, **positions})
+            keep()
 
     def polls(
         self, bronze: Bronze, requests: Sequence[Sent], single: Sequence[PollCount], keys: Iterable[Keys]
-    ) -> None:
-        """Append the new totals of queues that were polled, as single spans and requests not committed before tell."""
+    ) -> list[Rejected]:
+        """Append the new totals of queues that were polled, as single spans and requests not committed before tell.
+
+        Returns the records of those of which no row can be made.
+        """
         fresh, positions = self._fresh(bronze, "queue_samples", [sent for sent in requests if sent.polls])
         changed = self.totals.with_added([*single, *(count for sent in fresh for count in sent.polls)])
 
@@ -109,13 +170,16 @@ class Ledger:
             self._keep("queue_samples", positions)
             self._know(keys)
 
+        good, bad = _buildable(list(changed.values()), lambda some: totals_table(some, now_us(), self._source))
         if changed:
-            rows = totals_table(changed.values(), now_us(), self._source)
-            self._append(bronze, "queue_samples", rows, positions, keep)
+            empty = QUEUE_SAMPLES.schema.empty_table()
+            rows = totals_table(good, now_us(), self._source) if good else empty
+            self._write(bronze, "queue_samples", rows, positions, keep)
+        return bad
 
-    def rejected(self, bronze: Bronze, rejected: Sequence[Rejected]) -> None:
+    def rejected(self, bronze: Bronze, records: Sequence[Rejected]) -> None:
         """Append records that could not be read. They come last: those of a request that comes again are told again."""
-        bronze.append("rejected_records", rejected_table(rejected, self._source))
+        append_rejected(bronze, records, self._source)
 
     def compact(self, bronze: Bronze) -> None:
         """After every so many commits, make the tables cheaper to read."""
@@ -146,3 +210,15 @@ class Ledger:
             self._reached[table, app_id] = sequence
         while len(self._reached) > _MOST_SENDERS:
             self._reached.pop(next(iter(self._reached)))
+
+
+def _buildable(rows: Sequence[Row], build: Callable[[Sequence[Row]], pa.Table]) -> tuple[list[Row], list[Rejected]]:
+    """The rows that ``build`` makes a table of, and the records of the others."""
+    try:
+        if rows:
+            build(rows)
+        return list(rows), []
+    except Exception as error:
+        if not is_of_rows(error):
+            raise
+    return sifted(rows, build)

@@ -102,9 +102,11 @@ class Receiver:
                     left.remove(request)
                 self._inbox.answered(batch.requests)
                 self._count(batch)
-        except (SojournError, OSError) as error:
-            if isinstance(error, SojournError):
-                raise
+        except SojournError:
+            raise
+        except Exception as error:  # one request of a stranger must not end every other collector
+            if not isinstance(error, OSError):
+                log.exception("%s: a commit failed in a way that nobody foresaw", self.name)
             raise LakeError(f"the lake took nothing: {first_line(error)}") from error
         finally:
             self._put_off(left)
@@ -124,7 +126,7 @@ class Receiver:
         metrics.duplicates.labels(name).inc(batch.duplicates + batch.folded)
         metrics.skewed.labels(name).inc(batch.skewed)
         metrics.conflated.labels(name).inc(batch.conflated)
-        metrics.rejected.labels(name).inc(sum(record.times for record in batch.rejected.values()))
+        metrics.rejected.labels(name).inc(sum(record.times for record in (*batch.rejected.values(), *batch.unwritten)))
         metrics.ignored.labels(name).inc(batch.ignored)
         metrics.buffered.labels(name).set(self._inbox.pending)
 

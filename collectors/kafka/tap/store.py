@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -9,8 +10,11 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from collectors.bronze import Bronze
-from collectors.records import Rejected, rejected_table, stamp
+from collectors.isolate import Apart, append_rejected, is_of_rows
+from collectors.records import Rejected, stamp
 from lake.tables import MESSAGE_EVENTS
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +34,37 @@ class Store:
         self._source = source
         self._compact_every = compact_every
         self._commits = 0
+        self._apart = Apart(bronze, source, f"{source}#//apart")
+        self._apart.recover()
 
-    def write(self, commit: Commit) -> None:
-        """Write it, wholly or – after an error – not yet: repeat the same commit until it succeeds."""
+    def write(self, commit: Commit) -> int:
+        """Write it, wholly or – after an error – not yet: repeat the same commit until it succeeds.
+
+        Rows that cannot be written go to ``rejected_records``, and keep none of the others out; returns how many.
+        """
+        refused = self._apart.recover()
         for label, record in commit.lost:
             position = {f"{self._source}#lost/{label}": record.position}
-            self._bronze.append("rejected_records", rejected_table([record], self._source), positions=position)
+            append_rejected(self._bronze, [record], self._source, positions=position)
         if commit.positions:
             rows = MESSAGE_EVENTS.schema.empty_table() if commit.rows is None else _stamped(commit.rows, self._source)
-            self._bronze.append("message_events", rows, positions=commit.positions)
+            refused += self._append(rows, commit.positions)
         self._commits += 1
         if self._commits % self._compact_every == 0:
             self._bronze.compact("message_events")
+        return refused
+
+    def _append(self, rows: pa.Table, positions: Mapping[str, int]) -> int:
+        try:
+            self._bronze.append("message_events", rows, positions=positions)
+        except Exception as error:
+            if not is_of_rows(error):
+                raise
+            if all((self._bronze.committed("message_events", key) or 0) >= at for key, at in positions.items()):
+                return 0  # written, and something failed behind it
+            log.exception("%s: a batch cannot be written as it is: its rows are set apart", self._source)
+            return self._apart.append("message_events", rows, positions)
+        return 0
 
     def reached(self, key: str) -> int | None:
         """What was committed under ``key``."""

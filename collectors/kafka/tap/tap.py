@@ -310,7 +310,9 @@ class KafkaTap:
 
     async def _write(self, commit: Commit) -> None:
         with self._metrics.commit_seconds.labels(self.name).time():
-            await self._stored(lambda store: store.write(commit))
+            refused = await self._stored(lambda store: store.write(commit))
+        if refused:
+            self._metrics.rejected.labels(self.name).inc(refused)
         if commit.rows is not None:
             self._metrics.records.labels(self.name).inc(commit.rows.num_rows)
             newest = pc.max(commit.rows.column("occurred_at").cast(pa.int64())).as_py()

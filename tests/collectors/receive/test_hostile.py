@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
+from lake.store import Lake
 from tests.collectors.receive.support import Receiving, receiving, settings, start
 from tests.security.requests import BODIES, BROKEN, FORGED, head
 from tests.support.waiting import wait_until
@@ -108,6 +110,31 @@ def test_a_request_of_too_many_events_is_told_so(tmp_path: Path) -> None:
         events = [EVENT | {"event_id": str(number)} for number in range(3)]
         answer = httpx.post(f"{one.url}/v1/events", json=request("many") | {"events": events})
         assert answer.status_code == 413 and "too many events" in answer.json()["message"]
+
+
+def test_a_row_that_cannot_be_written_keeps_no_other_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Lake.append
+
+    def poisoned(lake: Lake, name: str, rows: pa.Table, **numbered: Any) -> bool:
+        if name != "rejected_records" and "poison" in str(rows.to_pylist()):
+            raise ZeroDivisionError("nobody foresaw this")
+        return append(lake, name, rows, **numbered)
+
+    monkeypatch.setattr(Lake, "append", poisoned)
+    names = ["first", "poison", "second", "third"]
+    with receiving(tmp_path / "lake") as one:
+        body = request("mixed") | {
+            "events": [EVENT | {"event_id": name, "message_id": name} for name in names],
+            "polls": [{"broker": "nats", "queue": name, "polls": 3} for name in names],
+        }
+        for _ in range(2):
+            assert httpx.post(f"{one.url}/v1/events", json=body, timeout=30).status_code == 200
+        assert takes(one, "after")
+        assert sorted(row["message_id"] for row in one.rows()) == ["first", "m", "second", "third"]
+        polled = {row["queue"]: row["polls_total"] for row in one.rows("queue_samples")}
+        assert polled == {"first": 3, "second": 3, "third": 3}
+        kept = one.rows("rejected_records")
+        assert any("ZeroDivisionError" in row["reason"] and "poison" in row["raw"] for row in kept)
 
 
 def test_half_bodies_and_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
