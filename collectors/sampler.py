@@ -70,11 +70,12 @@ class Sampler:
         self._metrics.queues.labels(self.name).set(len(samples))
         self._metrics.unread_queues.labels(self.name).set(sum(not was_read(sample) for sample in samples))
         if samples:
-            bad += await self._writer.do(lambda bronze: self._write(bronze, table))
-            if bad:
-                await self._writer.do(lambda bronze: append_rejected(bronze, bad, self.name))
-                self._metrics.rejected.labels(self.name).inc(len(bad))
-            self._metrics.records.labels(self.name).inc(len(samples) - len(bad))
+            unwritten = await self._writer.do(lambda bronze: self._write(bronze, table))
+            self._metrics.records.labels(self.name).inc(len(samples) - len(unwritten))
+            bad += unwritten
+        if bad:
+            await self._writer.do(lambda bronze: append_rejected(bronze, bad, self.name))
+            self._metrics.rejected.labels(self.name).inc(len(bad))
 
     async def _read(self) -> tuple[Sequence[Sample], pa.Table, list[Rejected]]:
         """What was read, as rows, and what no row can be made of: one queue's, and no other's fault."""
