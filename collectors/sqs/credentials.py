@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from botocore.credentials import Credentials
-from botocore.exceptions import BotoCoreError
+from botocore.credentials import AssumeRoleCredentialFetcher, Credentials, DeferredRefreshableCredentials
+from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
 from collectors.base import CredentialsRefused
@@ -24,16 +25,27 @@ def find(broker: SqsBroker) -> Callable[[], Any]:
     name = broker.name
     if broker.access_key_id is not None and broker.secret_access_key is not None:
         token = broker.session_token
-        fixed = Credentials(
+        found = Credentials(
             _read(broker.access_key_id, f"the access key id of broker {name!r}"),
             _read(broker.secret_access_key, f"the secret access key of broker {name!r}"),
             _read(token, f"the session token of broker {name!r}") if token is not None else None,
-        ).get_frozen_credentials()
-        return lambda: fixed
-    found = _guarded(name, lambda: Session(profile=broker.profile).get_credentials())
-    if found is None:
-        raise CredentialsRefused(f"there are no AWS credentials for broker {name!r}", _MEND)
+        )
+    else:
+        found = _guarded(name, lambda: Session(profile=broker.profile).get_credentials())
+        if found is None:
+            raise CredentialsRefused(f"there are no AWS credentials for broker {name!r}", _MEND)
+    if broker.role_arn is not None:
+        role = _role(broker, broker.role_arn, found)
+        return lambda: _guarded(name, role.get_frozen_credentials, f"the role {broker.role_arn}")
     return lambda: _guarded(name, found.get_frozen_credentials)
+
+
+def _role(broker: SqsBroker, arn: str, found: Any) -> Any:
+    """The credentials of a role, which STS gives to ``found`` for an hour at a time."""
+    client = partial(Session(profile=broker.profile).create_client, region_name=broker.region)
+    more = {"RoleSessionName": "sojourn"} | ({"ExternalId": broker.external_id} if broker.external_id else {})
+    fetcher = AssumeRoleCredentialFetcher(client, found, arn, extra_args=more)
+    return DeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method="assume-role")
 
 
 def _read(secret: Secret, what: str) -> str:
@@ -43,10 +55,10 @@ def _read(secret: Secret, what: str) -> str:
     return value
 
 
-def _guarded(name: str, work: Callable[[], Any]) -> Any:
+def _guarded(name: str, work: Callable[[], Any], of: str = "the AWS credentials") -> Any:
     try:
         return work()
-    except BotoCoreError as error:
-        # Its text may quote what a credential process printed.
-        what = f"the AWS credentials of broker {name!r} cannot be had ({type(error).__name__})"
-        raise CredentialsRefused(what, _MEND) from None
+    except (BotoCoreError, ClientError) as error:
+        # Its text may quote what a credential process printed; the service's own code quotes nobody.
+        why = error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
+        raise CredentialsRefused(f"{of} of broker {name!r} cannot be had ({why})", _MEND) from None

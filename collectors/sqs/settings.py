@@ -54,6 +54,10 @@ class SqsBroker(Broker):
     access_key_id: Secret | None = None
     secret_access_key: Secret | None = None
     session_token: Secret | None = None
+    role_arn: str | None = Field(
+        default=None, pattern=r"^arn:[a-z-]+:iam::\d{12}:role/.+$", description="role to assume with those credentials"
+    )
+    external_id: str | None = Field(default=None, min_length=2, description="what the role's trust policy asks for")
     sample_interval: float = Field(
         default=30.0, ge=0.05, description="seconds between two readings of every queue, each a billed request"
     )
@@ -79,6 +83,8 @@ class SqsBroker(Broker):
             raise ValueError("access_key_id and secret_access_key belong together")
         if self.session_token is not None and self.access_key_id is None:
             raise ValueError("a session_token needs its access_key_id and secret_access_key")
+        if self.external_id is not None and self.role_arn is None:
+            raise ValueError("an external_id needs its role_arn")
         if self.profile is not None and self.access_key_id is not None:
             raise ValueError("give either profile or access_key_id")
         if self.tls.enabled and self.url.startswith("http:"):

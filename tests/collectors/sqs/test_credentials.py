@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from botocore.credentials import Credentials
@@ -21,7 +22,7 @@ from lake.errors import UserError
 from tests.collectors.sqs.support import broker, read_once
 from tests.support.certificates import make_certificates
 from tests.support.elasticmq import ElasticMq
-from tests.support.faulty import FaultyHttp
+from tests.support.faulty import FaultyHttp, Reply, Request
 
 
 def bare(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -37,6 +38,34 @@ def test_they_are_found_as_the_aws_tools_find_them(monkeypatch: pytest.MonkeyPat
     bare(monkeypatch, tmp_path)
     (tmp_path / "credentials").write_text("[reader]\naws_access_key_id = AKIAREAD\naws_secret_access_key = hidden\n")
     assert find(SqsBroker(profile="reader"))().access_key == "AKIAREAD"
+
+
+_ASSUMED = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>
+<AccessKeyId>ASIAROLE</AccessKeyId><SecretAccessKey>secret</SecretAccessKey><SessionToken>session</SessionToken>
+<Expiration>2999-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"""
+
+
+def test_a_role_is_assumed_with_what_was_found_and_a_refusal_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, list[str]]] = []
+
+    def answer(request: Request) -> Reply:
+        asked.append(parse_qs(request.body.decode()))
+        if asked[-1].get("ExternalId") == ["right"]:
+            return Reply(200, _ASSUMED.encode(), {"Content-Type": "text/xml"})
+        told = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>"
+        return Reply(403, told.encode(), {"Content-Type": "text/xml"})
+
+    role = "arn:aws:iam::123456789012:role/reader"
+    with FaultyHttp(rule=answer) as sts:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
+        current = find(SqsBroker(role_arn=role, external_id="right"))
+        assert current().access_key == current().access_key == "ASIAROLE"
+        refused = find(SqsBroker(role_arn=role, external_id="wrong"))
+        with pytest.raises(
+            CredentialsRefused, match=rf"the role {role} of broker 'sqs' cannot be had \(AccessDenied\)"
+        ):
+            refused()
+    assert [one["RoleArn"] for one in asked] == [[role], [role]]
 
 
 def test_without_any_the_user_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
