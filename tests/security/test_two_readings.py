@@ -2,15 +2,65 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+import sqlglot
 from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
+from sqlglot import exp
 
 from lake.errors import UserError
+from lake.select import canonical, check, tables_of
+from lake.sql.dialect import Canonical
+from lake.sql.lexical import calls
 from spark_analytics.functions import duckdb_catalogue, gone, spark_catalogue, unjudged
-from spark_analytics.plans import check_plan
+from spark_analytics.plans import check_plan, understood
+from tests.security.generated import statement
+from tests.security.statements import STATEMENTS
 
+SEEDS = range(1000)
 NAMES = {"t"}
+#: Functions and texts that Spark's parser has for what is also syntax: EXTRACT(HOUR FROM …), ARRAY<…>, (1, 2).
+IMPLIED = {"extract", "between", "array", "map", "struct", "if", "not", "and", "or", "in", "exists", "div", "like"}
+UNITS = {"HOUR", "", "col1", "col2"}
+
+
+def texts(sql: str) -> set[str]:
+    """What Spark may take for a text: texts in quotes, and names, which it gives to fields of structs."""
+    nodes = sqlglot.parse_one(sql, read=Canonical).find_all(exp.Literal, exp.Identifier)
+    return {node.name for node in nodes if isinstance(node, exp.Identifier) or node.is_string}
+
+
+def compare(spark: SparkSession, sql: str) -> bool:
+    """Hold both readings of ``sql`` against one another; whether there are two: either may refuse it."""
+    try:
+        text = canonical(sql, NAMES)
+    except UserError:
+        return False
+    try:
+        found = understood(spark, text)
+    except ParseException:
+        return False
+    named = {f"[{name}]" for name in tables_of(check(sql, NAMES))}
+    assert found.relations - found.defined == named, (sql, text)
+    called = {name.lower() for name in calls(text, "spark")}
+    assert {name[1:-1].lower() for name in found.functions} <= called | IMPLIED, (sql, text)
+    assert set(found.texts) <= texts(text) | UNITS, (sql, text)
+    check_plan(spark, text, NAMES)
+    return True
+
+
+@pytest.mark.spark
+def test_both_parsers_find_the_same_tables_functions_and_texts(spark: SparkSession) -> None:
+    alike = sum(compare(spark, statement(seed)) for seed in SEEDS)
+    assert alike > len(SEEDS) // 4
+
+
+@pytest.mark.spark
+def test_hostile_statements_that_are_understood_are_understood_alike(spark: SparkSession) -> None:
+    for _, sql in STATEMENTS:
+        compare(spark, re.sub(r"\bpartials\b", "t", sql))
 
 
 @pytest.mark.spark
