@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from alerts.engine import Snapshot
 from alerts.models import AlertInstance
 from alerts.notify.payload import iso
+from alerts.notify.plan import Notice, merged
 from alerts.settings import AlertSettings
 from lake.web.front import FrontDoor
 from lake.web.policy import Entrance, Limits, Policy
@@ -33,7 +34,8 @@ def application(snapshot: Callable[[], Snapshot], control: ASGIApp) -> ASGIApp:
 
     async def alerts(request: Request) -> JSONResponse:
         now = snapshot()
-        firing = [alert for evaluation in now.evaluations for alert in evaluation.alerts if alert.state.is_firing]
+        alerts = (alert for evaluation in now.evaluations for alert in evaluation.alerts if alert.state.is_firing)
+        firing = [notice.alert for notice in merged(Notice(alert) for alert in alerts)]
         wanted = request.query_params.get("active", "true").lower() != "false"
         return JSONResponse([alert_json(alert, now) for alert in firing] if wanted else [])
 

@@ -153,6 +153,9 @@ class Engine:
         for rule in rules:
             if "rule_health" in rule.tables:
                 self._views.put("rule_health", self._health(now))
+            if "notification_health" in rule.tables:
+                receivers = [receiver.name for receiver in self._settings.receivers]
+                self._views.put("notification_health", self._states.notification_health(receivers, now))
             memory = self._memories.get(rule.key, RuleMemory())
             sql = bound(rule.expr, freshness.watermark or now, definitions)
 

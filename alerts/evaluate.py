@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from alerts.models import RuleEvaluation, fingerprint
-from alerts.rules.expression import VALUE
+from alerts.rules.expression import ENGINE_VIEWS, VALUE
 from alerts.rules.model import NoData, Rule
 from alerts.state import Row, RuleError, Tracked, Transition, resume, step
 from lake.errors import SojournError, first_line
@@ -108,7 +108,7 @@ def evaluate(
 
 def reads_lake(rule: Rule) -> bool:
     """Whether the rule looks at data that can grow stale."""
-    return any(name not in ("data_freshness", "rule_health") for name in rule.tables)
+    return not rule.tables <= ENGINE_VIEWS.keys()
 
 
 def reads_levels(rule: Rule) -> bool:

@@ -73,7 +73,7 @@ def plan(
 ) -> list[Decision]:
     """A decision for each receiver and group that has alerts, given what receivers were told before (``log``)."""
     decisions = []
-    notices = list(notices)
+    notices = merged(notices)
     for receiver in receivers:
         groups: dict[str, tuple[dict[str, str], list[Notice]]] = {}
         for notice in notices:
@@ -83,6 +83,32 @@ def plan(
         for key, (labels, members) in groups.items():
             decisions.append(_decide(receiver, key, labels, members, log.get((receiver.name, key)), route, now))
     return decisions
+
+
+def merged(notices: Iterable[Notice]) -> list[Notice]:
+    """One notice a fingerprint, as two rules may make the same alert: it fires while any fires.
+
+    Of several that fire the one that has for longest speaks, of several that are over the one that ended last.
+    """
+    best: dict[str, Notice] = {}
+    for notice in notices:
+        known = best.setdefault(notice.alert.fingerprint, notice)
+        if known is not notice and _speaks_before(notice, known):
+            best[notice.alert.fingerprint] = notice
+    return list(best.values())
+
+
+def _speaks_before(one: Notice, other: Notice) -> bool:
+    if one.resolved_at is None or other.resolved_at is None:
+        if one.resolved_at is not None or other.resolved_at is not None:
+            return one.resolved_at is None
+        return _fired(one) < _fired(other)
+    return one.resolved_at > other.resolved_at
+
+
+def _fired(notice: Notice) -> tuple[datetime, str, str]:
+    alert = notice.alert
+    return alert.fired_at or alert.active_since, alert.group, alert.rule
 
 
 def concerns(receiver: ReceiverSettings, alert: AlertInstance, route: RouteSettings) -> bool:

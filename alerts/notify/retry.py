@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from alerts.store.outbox import DeliveryOutcome
+from alerts.store.health import DeliveryOutcome
 
 FIRST_DELAY = timedelta(milliseconds=500)
 LARGEST_DELAY = timedelta(minutes=5)

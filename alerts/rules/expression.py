@@ -39,6 +39,15 @@ ENGINE_VIEWS: dict[str, pa.Schema] = {
             ("alerts", pa.int64()),
         ]
     ),
+    "notification_health": pa.schema(
+        [
+            ("receiver", pa.string()),
+            ("ok", pa.bool_()),
+            ("error", pa.string()),
+            ("failing_seconds", pa.float64()),
+            ("waiting", pa.int64()),
+        ]
+    ),
 }
 
 

@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS outbox (
   attempts INTEGER NOT NULL DEFAULT 0, next_at INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS outbox_in_order ON outbox (receiver, group_key, sequence);
 CREATE TABLE IF NOT EXISTS disabled (receiver TEXT PRIMARY KEY, url TEXT NOT NULL, at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS receiver_health (
+  receiver TEXT PRIMARY KEY, failing_since INTEGER NOT NULL, refused INTEGER NOT NULL, error TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS transitions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, data_as_of INTEGER, rule_group TEXT NOT NULL,
   rule TEXT NOT NULL, fingerprint TEXT NOT NULL, labels TEXT NOT NULL, annotations TEXT NOT NULL,

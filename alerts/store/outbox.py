@@ -6,17 +6,15 @@ import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from alerts.store.database import from_us, from_us_or_none, to_us, to_us_or_none, transaction
+from alerts.store.health import DeliveryOutcome, note_health
 
 #: The oldest parcel of each of a receiver's groups, except some groups.
 _HEADS = (
     "FROM outbox WHERE sequence IN"
     " (SELECT MIN(sequence) FROM outbox WHERE receiver = ? AND group_key NOT IN ({}) GROUP BY group_key)"
 )
-
-DeliveryOutcome = Literal["delivered", "retry", "failed", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +131,7 @@ class Outbox:
                     to_us_or_none(parcel.data_as_of),
                 ],
             )
+            note_health(self._db, parcel.receiver, delivery.at, delivery.outcome, delivery.error)
 
     def disable(self, receiver: str, url: str, now: datetime) -> None:
         """Remember that the receiver answered 410 Gone at ``url``; another url enables it again."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import pyarrow as pa
 
 from alerts.evaluate import RuleMemory
 from alerts.models import AlertInstance, AlertState
 from alerts.notify.plan import Decision, Entry
 from alerts.state import Tracked, Transition
 from alerts.store.database import from_us, from_us_or_none, to_json, to_us, to_us_or_none, transaction
+from alerts.store.health import notification_health
 from alerts.store.outbox import Parcel
 
 #: Notify decisions that are remembered; older ones are forgotten.
@@ -71,6 +74,10 @@ class States:
             (row[0], row[1]): Entry(frozenset(json.loads(row[2])), frozenset(json.loads(row[3])), from_us(row[4]))
             for row in self._db.execute("SELECT receiver, group_key, firing, resolved, sent_at FROM notified")
         }
+
+    def notification_health(self, receivers: Sequence[str], now: datetime) -> pa.Table:
+        """How ``receivers`` do, as rules may read it."""
+        return notification_health(self._db, receivers, now)
 
     def commit(
         self,

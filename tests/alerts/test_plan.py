@@ -166,3 +166,17 @@ def test_a_body_holds_so_many_alerts_and_counts_the_rest() -> None:
     (decision,), _ = told([Notice(alert(f"t{number}")) for number in range(501)])
     payload = alertmanager(decision, "")
     assert (len(payload["alerts"]), payload["truncatedAlerts"]) == (500, 1)
+
+
+def test_alerts_of_equal_fingerprint_are_one_alert_that_fires_while_any_fires() -> None:
+    later = NOW + timedelta(seconds=30)
+    mine, others = alert(), replace(alert(), group="h", fired_at=later)
+    decisions, log = told([Notice(mine), Notice(others)])
+    assert [[n.alert.group for n in d.firing] for d in decisions] == [["g"]]
+    for tenth in range(100):  # the one rule ends, the other does not
+        half = [Notice(mine, resolved_at=later), Notice(others)]
+        decisions, log = told(half, log, now=later + timedelta(seconds=tenth * 10))
+        assert [(d.send, len(d.firing), len(d.resolved)) for d in decisions] == [(False, 1, 0)]
+    over = [Notice(mine, resolved_at=later), Notice(others, resolved_at=later + timedelta(seconds=1))]
+    decisions, _ = told(over, log, now=later + timedelta(minutes=20))
+    assert [[n.alert.group for n in d.resolved] for d in decisions] == [["h"]]
