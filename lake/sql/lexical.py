@@ -19,6 +19,13 @@ MOST_TOKENS = 8_000
 #: Signs of an expression that stand one behind the other, as in ``- - - 1`` or ``NOT NOT x``.
 MOST_SIGNS = 8
 
+#: JOINs whose ON or USING has not come yet: for each, sqlglot's parser tries the rest of the statement twice.
+MOST_JOINS_OPEN = 6
+#: What no condition of a JOIN begins with: ON before these is some name.
+_NO_CONDITION = frozenset(
+    (*("JOIN", ",", ")", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL"), "SEMI", "ANTI", "AS")
+)
+
 _SENT = re.compile(
     r"(?P<space>[ \t\r\n]+)"
     r"|(?P<comment>--[^\n]*|/\*.*?\*/)"
@@ -47,7 +54,7 @@ def scan(sql: str) -> None:
         raise UserError(f"the statement has more than {MOST_CHARACTERS // 1024} KiB", "ask for less at a time")
     if found := _CONTROL.search(sql):
         raise UserError(f"the statement holds the character U+{ord(found.group()):04X}", "leave it out")
-    depth = tokens = signs = ended = 0
+    depth = tokens = signs = joins = ended = 0
     before, before_end = "", -1
     for match in _SENT.finditer(sql):
         kind, piece = match.lastgroup, match.group()
@@ -77,6 +84,14 @@ def scan(sql: str) -> None:
                 raise UserError(f"the text {before}{piece[:20]} has a prefix", "write it as a plain text in quotes")
         depth += (word in ("(", "[", "CASE")) - (word in (")", "]", "END"))
         signs = signs + 1 if word in ("-", "+", "~", "!", "NOT") else 0
+        if word == "JOIN" and before not in ("cross", "natural"):
+            joins += 1
+        elif before in ("on", "using") and word not in _NO_CONDITION:
+            joins = max(0, joins - 1)
+        if joins > MOST_JOINS_OPEN:
+            raise UserError(
+                f"more than {MOST_JOINS_OPEN} JOINs stand without ON", "write ON behind each, or CROSS JOIN"
+            )
         if depth > MOST_NESTED or signs > MOST_SIGNS:
             raise UserError(f"the statement is nested more than {MOST_NESTED} levels deep", "name parts of it by WITH")
         if tokens > MOST_TOKENS:

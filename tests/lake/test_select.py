@@ -103,3 +103,14 @@ def test_a_call_that_cannot_be_carried_over_is_a_clear_refusal(call: str) -> Non
 def test_no_name_holds_a_variable_that_spark_would_put_a_value_for(sql: str) -> None:
     with pytest.raises(UserError, match=r"\$\{"):
         canonical(sql, VIEWS)
+
+
+@pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN", "INNER JOIN", "FULL OUTER JOIN", "LEFT SEMI JOIN"])
+def test_joins_that_nobody_could_parse_in_time_are_refused_before_they_are_parsed(join: str) -> None:
+    with pytest.raises(UserError, match="JOINs stand without ON"):
+        canonical("SELECT 1 FROM queue_health" + f" {join} queue_health" * 60, VIEWS)
+
+
+def test_many_joins_with_their_conditions_are_a_question() -> None:
+    joined = "".join(f" JOIN queue_health AS h{number} ON true" for number in range(20))
+    assert canonical("SELECT 1 FROM queue_health" + joined + " CROSS JOIN queue_health" * 20, VIEWS)
