@@ -33,7 +33,7 @@ from lake.worker.worker import Overrun
 
 log = logging.getLogger(__name__)
 
-#: A resolved alert is remembered this long for receivers that have not been told, and shown by the API.
+#: A resolved alert is remembered for so long at least, and longer for receivers that have not been told.
 RESOLVED_KEPT = timedelta(minutes=15)
 #: How often the progress of rules is written when nothing else is: what a crash may add to a ``for``.
 HEARTBEAT = timedelta(seconds=1)
@@ -82,7 +82,7 @@ class Engine:
         self._failing_since: dict[tuple[str, str], datetime] = {}
         self._memories, resolved = states.load()
         self._resolved = {(r.alert.group, r.alert.rule, r.alert.fingerprint): r for r in resolved}
-        self._log: dict[tuple[str, str], Entry] = states.load_log()
+        self._told = states.load_told()
         self._said: dict[tuple[str, str], Reason] = {}
         self._plan_due: datetime | None = None
         self._planned = False
@@ -103,6 +103,7 @@ class Engine:
         with ``everything`` none does.
         """
         started = time.monotonic()
+        self._take_settled()
         self._forget_removed_rules(now)
         if new_data:
             self._views.outdate()
@@ -119,6 +120,8 @@ class Engine:
                 continue
             has_read = has_read or must_read
             self._evaluate(list(rules), freshness, definitions, now + timedelta(seconds=time.monotonic() - started))
+        if self._is_planning_due(now):  # when no rule was due
+            self._commit((), (), (), freshness.as_of, now)
         evaluations = tuple(self._evaluations.values())
         self.snapshot = Snapshot(now, freshness, evaluations, tuple(self._resolved.values()))
         return evaluations
@@ -212,7 +215,7 @@ class Engine:
         beat = self._heartbeat is None or now - self._heartbeat >= HEARTBEAT
         if not (transitions or rewritten or beat or self._is_planning_due(now)):
             return
-        forgotten = [gone for gone in self._resolved.values() if now - gone.at > RESOLVED_KEPT]
+        forgotten = [gone for gone in self._resolved.values() if self._may_be_forgotten(gone, now)]
         decisions, parcels, purged = self._decide(as_of, now, changed=bool(transitions) or not self._planned)
         memories = self._memories if beat else {rule.key: self._memories[rule.key] for rule in rules}
         self._states.commit(
@@ -229,13 +232,29 @@ class Engine:
         self._heartbeat = now if beat else self._heartbeat
         for gone in forgotten:
             del self._resolved[gone.alert.group, gone.alert.rule, gone.alert.fingerprint]
+            self._planned = False  # its group may be gone with it
         for decision in decisions:
-            if decision.entry is not None:
-                self._log[decision.receiver, decision.group_key] = decision.entry
+            if decision.entry is not None and not decision.send:
+                self._told.log[decision.receiver, decision.group_key] = decision.entry
+        for parcel in parcels:
+            said = Entry(parcel.firing, parcel.resolved, parcel.created_at)
+            self._told.sent(parcel.id, (parcel.receiver, parcel.group_key), said)
         for purge in purged:
-            self._log.pop(purge, None)
+            self._told.log.pop(purge, None)
         if parcels:
             self._published()
+
+    def _take_settled(self) -> None:
+        """Learn what was delivered and what was given up, and think again about who is to be told."""
+        for settled in self._states.take_settled():
+            self._told.settle(settled)
+            self._planned = False
+
+    def _may_be_forgotten(self, gone: Resolved, now: datetime) -> bool:
+        """A resolved alert is remembered as long as somebody still believes that it fires."""
+        settings = self._settings
+        old = now - gone.at > RESOLVED_KEPT
+        return old and not self._told.holds(gone.alert, settings.receivers, settings.route)
 
     def _is_planning_due(self, now: datetime) -> bool:
         return not self._planned or (self._plan_due is not None and now >= self._plan_due)
@@ -246,17 +265,24 @@ class Engine:
         if not changed and not self._is_planning_due(now):
             return [], [], []
         settings = self._settings
-        decisions = plan(self._notices(as_of), self._log, settings.receivers, settings.route, now)
+        told = self._told
+        expected = told.expected()
+        decisions = [
+            # What is on its way says otherwise in the end: it is not overwritten.
+            replace(d, entry=None) if not d.send and told.is_pending((d.receiver, d.group_key)) else d
+            for d in plan(
+                self._notices(as_of), expected, settings.receivers, settings.route, now, refusals=told.refusals
+            )
+        ]
         self._planned = True
         self._plan_due = min((d.due_at for d in decisions if d.due_at is not None), default=None)
         parcels = [self._parcel(decision, as_of, now) for decision in decisions if decision.send]
         said = {(d.receiver, d.group_key): d.reason for d in decisions}
         news = [d for d in decisions if d.send or d.entry or self._said.get((d.receiver, d.group_key)) is not d.reason]
         self._said = said
+        told.refusals = {group: refusal for group, refusal in told.refusals.items() if group in said}
         purged = [
-            key
-            for key, entry in self._log.items()
-            if not entry.firing and key not in said and now - entry.sent_at > RESOLVED_KEPT
+            group for group, entry in told.log.items() if group not in said and now - entry.sent_at > RESOLVED_KEPT
         ]
         return news, parcels, purged
 
@@ -280,6 +306,8 @@ class Engine:
             body=encoded(payload),
             created_at=now,
             data_as_of=as_of,
+            firing=frozenset(notice.alert.fingerprint for notice in decision.firing),
+            resolved=frozenset(notice.alert.fingerprint for notice in decision.resolved),
         )
 
     def _forget_removed_rules(self, now: datetime) -> None:

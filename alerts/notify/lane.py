@@ -166,7 +166,7 @@ class Lane:
         now, started = datetime.now(UTC), time.perf_counter()
         if self._disabled:
             gone = Delivery(now, "refused", None, "disabled: it answered 410 Gone", None)
-            self._outbox.record(parcel, gone, None)
+            self._outbox.record(parcel, gone, None, now=now)
             return
         answer = await self._attempt(client, parcel, now)
         verdict = judge(
@@ -182,9 +182,11 @@ class Lane:
             self._outbox.disable(self._name, settings.url, now)
             self._disabled = True
             log.error("receiver %s answered 410 Gone: it is disabled until its url changes", self._name)
-        retry_at = datetime.now(UTC) + verdict.retry_in if verdict.retry_in is not None else None
+        ended = datetime.now(UTC)
+        retry_at = ended + verdict.retry_in if verdict.retry_in is not None else None
         duration = time.perf_counter() - started
-        self._outbox.record(parcel, Delivery(now, verdict.outcome, answer.status, answer.error, duration), retry_at)
+        delivery = Delivery(now, verdict.outcome, answer.status, answer.error, duration)
+        self._outbox.record(parcel, delivery, retry_at, now=ended)
         if verdict.outcome != "delivered":
             level = logging.WARNING if verdict.outcome == "retry" else logging.ERROR
             again = f"; told again in {verdict.retry_in.total_seconds():.0f} s" if verdict.retry_in else ""

@@ -6,13 +6,19 @@ Source of the semantics: prometheus/alertmanager ``dispatch/`` and ``notify/dedu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 
 from alerts.models import AlertInstance
 from alerts.settings import ReceiverSettings, RouteSettings
 
+#: A receiver and the key of one of its groups.
+Group = tuple[str, str]
+#: How long a message that was refused for good is not repeated as it is; doubling each time, up to the longest.
+FIRST_REFUSED_PAUSE = timedelta(minutes=1)
+LONGEST_REFUSED_PAUSE = timedelta(hours=1)
 #: The alert that always fires, towards a dead man's switch outside; no other receiver hears of it.
 WATCHDOG = "Watchdog"
 
@@ -29,6 +35,7 @@ class Reason(StrEnum):
     GROUP_INTERVAL = "held: told of this group a moment ago (group_interval)"
     UNCHANGED = "held: nothing changed since it was told"
     NOT_WANTED = "held: it does not want resolved alerts"
+    REFUSED = "held: it refused this a moment ago"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,29 @@ class Entry:
     firing: frozenset[str]
     resolved: frozenset[str]
     sent_at: datetime
+
+    def says_as(self, other: Entry) -> bool:
+        """Whether both are about the same alerts."""
+        return (self.firing, self.resolved) == (other.firing, other.resolved)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What was given up, since it was refused for good or tried for too long; and how many times in a row."""
+
+    entry: Entry
+    times: int
+
+    @classmethod
+    def of(cls, entry: Entry, before: Refusal | None) -> Refusal:
+        """The refusal of ``entry`` after ``before``."""
+        return cls(entry, before.times + 1 if before is not None and before.entry.says_as(entry) else 1)
+
+    def until(self, entry: Entry, route: RouteSettings) -> datetime:
+        """Before when ``entry`` need not be sent: news may be accepted where this was not."""
+        same = entry.says_as(self.entry)
+        pause = min(FIRST_REFUSED_PAUSE * 2 ** min(self.times - 1, 16), LONGEST_REFUSED_PAUSE)
+        return self.entry.sent_at + (pause if same else route.group_interval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +81,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What happens for one receiver and group now. ``entry`` is to be remembered, ``due_at`` when to look again."""
+    """What happens for one receiver and group now; ``due_at`` is when to look again.
+
+    ``entry`` is what it will have been told: once the notification is delivered, or at once where nothing is sent.
+    """
 
     receiver: str
     group_key: str
@@ -66,10 +99,11 @@ class Decision:
 
 def plan(
     notices: Iterable[Notice],
-    log: Mapping[tuple[str, str], Entry],
+    log: Mapping[Group, Entry],
     receivers: Sequence[ReceiverSettings],
     route: RouteSettings,
     now: datetime,
+    refusals: Mapping[Group, Refusal] = MappingProxyType({}),
 ) -> list[Decision]:
     """A decision for each receiver and group that has alerts, given what receivers were told before (``log``)."""
     decisions = []
@@ -78,11 +112,21 @@ def plan(
         groups: dict[str, tuple[dict[str, str], list[Notice]]] = {}
         for notice in notices:
             if concerns(receiver, notice.alert, route):
-                labels = {name: notice.alert.labels[name] for name in route.group_by if name in notice.alert.labels}
+                labels = group_labels(notice.alert, route)
                 groups.setdefault(group_key(labels), (labels, []))[1].append(notice)
         for key, (labels, members) in groups.items():
-            decisions.append(_decide(receiver, key, labels, members, log.get((receiver.name, key)), route, now))
+            group = receiver.name, key
+            decision = _decide(receiver, key, labels, members, log.get(group), route, now)
+            decisions.append(_held(decision, refusals.get(group), route, now))
     return decisions
+
+
+def _held(decision: Decision, refusal: Refusal | None, route: RouteSettings, now: datetime) -> Decision:
+    """``decision``, unless the same was refused a moment ago."""
+    if refusal is None or decision.entry is None or not decision.send:
+        return decision
+    until = refusal.until(decision.entry, route)
+    return replace(decision, send=False, reason=Reason.REFUSED, entry=None, due_at=until) if now < until else decision
 
 
 def merged(notices: Iterable[Notice]) -> list[Notice]:
@@ -116,6 +160,11 @@ def concerns(receiver: ReceiverSettings, alert: AlertInstance, route: RouteSetti
     if (alert.labels.get("alertname") == WATCHDOG) != (receiver.name == route.watchdog):
         return False
     return all(alert.labels.get(name) == value for name, value in receiver.match.items())
+
+
+def group_labels(alert: AlertInstance, route: RouteSettings) -> dict[str, str]:
+    """Those of the alert's labels that name its group."""
+    return {name: alert.labels[name] for name in route.group_by if name in alert.labels}
 
 
 def group_key(labels: Mapping[str, str]) -> str:

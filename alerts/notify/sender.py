@@ -79,8 +79,9 @@ class Sender:
         database = connect(self._store)
         outbox = Outbox(database)
         for parcel in outbox.orphans([receiver.settings.name for receiver in self._receivers]):
-            gone = Delivery(datetime.now(UTC), "refused", None, "the receiver is no longer configured", None)
-            outbox.record(parcel, gone, None)
+            now = datetime.now(UTC)
+            gone = Delivery(now, "refused", None, "the receiver is no longer configured", None)
+            outbox.record(parcel, gone, None, now=now)
         tls = httpx.create_ssl_context(trust_env=False)
         self._lanes = [Lane(receiver, outbox, tls) for receiver in self._receivers]
         self._ended = asyncio.Event()

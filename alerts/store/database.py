@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,7 +31,10 @@ CREATE TABLE IF NOT EXISTS decisions (
 CREATE TABLE IF NOT EXISTS outbox (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, receiver TEXT NOT NULL, group_key TEXT NOT NULL,
   status TEXT NOT NULL, alerts INTEGER NOT NULL, data_as_of INTEGER, body TEXT NOT NULL, created_at INTEGER NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0, next_at INTEGER NOT NULL);
+  attempts INTEGER NOT NULL DEFAULT 0, next_at INTEGER NOT NULL, firing TEXT, resolved TEXT);
+CREATE TABLE IF NOT EXISTS settled (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, receiver TEXT NOT NULL, group_key TEXT NOT NULL,
+  firing TEXT NOT NULL, resolved TEXT NOT NULL, at INTEGER NOT NULL, delivered INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS outbox_in_order ON outbox (receiver, group_key, sequence);
 CREATE TABLE IF NOT EXISTS disabled (receiver TEXT PRIMARY KEY, url TEXT NOT NULL, at INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS receiver_health (
@@ -57,6 +60,7 @@ def connect(path: Path) -> sqlite3.Connection:
         _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(_SCHEMA)
+        _add_columns(connection)
         connection.execute("INSERT OR IGNORE INTO meta VALUES ('store_id', ?)", [uuid4().hex])
     except (OSError, sqlite3.Error) as error:
         raise UserError(
@@ -64,6 +68,15 @@ def connect(path: Path) -> sqlite3.Connection:
             "move the file away: alerts then start anew, and fire again if they still hold",
         ) from error
     return connection
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """What a store of an earlier version lacks: its waiting messages do not know what they say (null)."""
+    with transaction(connection):
+        there = {row[1] for row in connection.execute("PRAGMA table_info(outbox)")}
+        for column in ("firing", "resolved"):
+            if column not in there:
+                connection.execute(f"ALTER TABLE outbox ADD COLUMN {column} TEXT")
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
@@ -111,6 +124,16 @@ def from_us(microseconds: int) -> datetime:
 def from_us_or_none(microseconds: int | None) -> datetime | None:
     """The same, where there may be none."""
     return None if microseconds is None else from_us(microseconds)
+
+
+def to_set(text: str) -> frozenset[str]:
+    """The fingerprints that :func:`from_set` wrote."""
+    return frozenset(json.loads(text))
+
+
+def from_set(fingerprints: Iterable[str]) -> str:
+    """Fingerprints as text, in an order that does not depend on their history."""
+    return json.dumps(sorted(fingerprints))
 
 
 def to_json(mapping: Mapping[str, str]) -> str:

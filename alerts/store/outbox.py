@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from alerts.store.database import from_us, from_us_or_none, to_us, to_us_or_none, transaction
+from alerts.store.database import from_set, from_us, from_us_or_none, to_us, to_us_or_none, transaction
 from alerts.store.health import DeliveryOutcome, note_health
 
 #: The oldest parcel of each of a receiver's groups, except some groups.
@@ -19,7 +19,10 @@ _HEADS = (
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One notification for one receiver. ``id`` is its webhook-id: the same for every attempt."""
+    """One notification for one receiver. ``id`` is its webhook-id: the same for every attempt.
+
+    ``firing`` and ``resolved`` are the fingerprints that it tells of, which are told once it is delivered.
+    """
 
     id: str
     receiver: str
@@ -30,12 +33,14 @@ class Parcel:
     created_at: datetime
     data_as_of: datetime | None
     attempts: int = 0
+    firing: frozenset[str] = frozenset()
+    resolved: frozenset[str] = frozenset()
 
     def insert(self, db: sqlite3.Connection) -> None:
         """Put the parcel into the outbox, as part of the caller's transaction."""
         db.execute(
-            "INSERT INTO outbox (id, receiver, group_key, status, alerts, data_as_of, body, created_at, next_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO outbox (id, receiver, group_key, status, alerts, data_as_of, body, created_at, next_at,"
+            " firing, resolved) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 self.id,
                 self.receiver,
@@ -46,6 +51,8 @@ class Parcel:
                 self.body,
                 to_us(self.created_at),
                 to_us(self.created_at),
+                from_set(self.firing),
+                from_set(self.resolved),
             ],
         )
 
@@ -103,12 +110,15 @@ class Outbox:
         """How many parcels have not arrived."""
         return int(self._db.execute("SELECT COUNT(*) FROM outbox").fetchone()[0])
 
-    def record(self, parcel: Parcel, delivery: Delivery, retry_at: datetime | None) -> None:
-        """Write down an attempt; the parcel leaves the outbox unless it is to be tried again at ``retry_at``."""
+    def record(self, parcel: Parcel, delivery: Delivery, retry_at: datetime | None, *, now: datetime) -> None:
+        """Write down an attempt that ended at ``now``. The parcel leaves the outbox unless it has a ``retry_at``.
+
+        What it said has been told if it was delivered, and only then.
+        """
         attempt = parcel.attempts + 1
         with transaction(self._db):
             if retry_at is None:
-                self._db.execute("DELETE FROM outbox WHERE id = ?", [parcel.id])
+                self._settle(parcel, delivery.outcome == "delivered", now)
             else:
                 self._db.execute(
                     "UPDATE outbox SET attempts = ?, next_at = ? WHERE id = ?", [attempt, to_us(retry_at), parcel.id]
@@ -131,7 +141,21 @@ class Outbox:
                     to_us_or_none(parcel.data_as_of),
                 ],
             )
-            note_health(self._db, parcel.receiver, delivery.at, delivery.outcome, delivery.error)
+            note_health(self._db, parcel.receiver, now, delivery.outcome, delivery.error)
+
+    def _settle(self, parcel: Parcel, delivered: bool, now: datetime) -> None:
+        said = self._db.execute("SELECT firing, resolved FROM outbox WHERE id = ?", [parcel.id]).fetchone()
+        self._db.execute("DELETE FROM outbox WHERE id = ?", [parcel.id])
+        if said is None or said[0] is None:
+            return
+        group = parcel.receiver, parcel.group_key
+        if delivered:
+            self._db.execute("INSERT OR REPLACE INTO notified VALUES (?, ?, ?, ?, ?)", [*group, *said, to_us(now)])
+        self._db.execute(
+            "INSERT INTO settled (id, receiver, group_key, firing, resolved, at, delivered)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [parcel.id, *group, *said, to_us(now), delivered],
+        )
 
     def disable(self, receiver: str, url: str, now: datetime) -> None:
         """Remember that the receiver answered 410 Gone at ``url``; another url enables it again."""

@@ -7,14 +7,25 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 
 from alerts.evaluate import RuleMemory
 from alerts.models import AlertInstance, AlertState
 from alerts.notify.plan import Decision, Entry
+from alerts.notify.told import Settled, Told
 from alerts.state import Tracked, Transition
-from alerts.store.database import from_us, from_us_or_none, to_json, to_us, to_us_or_none, transaction
+from alerts.store.database import (
+    from_set,
+    from_us,
+    from_us_or_none,
+    to_json,
+    to_set,
+    to_us,
+    to_us_or_none,
+    transaction,
+)
 from alerts.store.health import notification_health
 from alerts.store.outbox import Parcel
 
@@ -36,6 +47,7 @@ class States:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
+        self._settled = 0
 
     def load(self) -> tuple[dict[RuleKey, RuleMemory], list[Resolved]]:
         """What every rule remembered when the process last ran, and the alerts that were over."""
@@ -68,12 +80,29 @@ class States:
         keys = alerts.keys() | evaluated.keys()
         return {key: RuleMemory(alerts.get(key, {}), evaluated.get(key), restored=True) for key in keys}, resolved
 
-    def load_log(self) -> dict[tuple[str, str], Entry]:
-        """What each receiver has been told of each group."""
-        return {
-            (row[0], row[1]): Entry(frozenset(json.loads(row[2])), frozenset(json.loads(row[3])), from_us(row[4]))
-            for row in self._db.execute("SELECT receiver, group_key, firing, resolved, sent_at FROM notified")
-        }
+    def load_told(self) -> Told:
+        """What each receiver has been told of each group, and what is on its way to it."""
+        with transaction(self._db):
+            log = {
+                (row[0], row[1]): Entry(to_set(row[2]), to_set(row[3]), from_us(row[4]))
+                for row in self._db.execute("SELECT receiver, group_key, firing, resolved, sent_at FROM notified")
+            }
+            pending = self._db.execute(
+                "SELECT id, receiver, group_key, firing, resolved, created_at FROM outbox"
+                " WHERE firing IS NOT NULL ORDER BY sequence"
+            ).fetchall()
+            self._db.execute("DELETE FROM settled")
+        return Told(log, ((row[0], (row[1], row[2]), _entry(row[3:])) for row in pending))
+
+    def take_settled(self) -> list[Settled]:
+        """What has left the outbox since this was last asked, in order."""
+        rows = self._db.execute(
+            "SELECT number, id, receiver, group_key, firing, resolved, at, delivered FROM settled"
+            " WHERE number > ? ORDER BY number",
+            [self._settled],
+        ).fetchall()
+        self._settled = rows[-1][0] if rows else self._settled
+        return [Settled(row[1], (row[2], row[3]), _entry(row[4:7]), bool(row[7])) for row in rows]
 
     def notification_health(self, receivers: Sequence[str], now: datetime) -> pa.Table:
         """How ``receivers`` do, as rules may read it."""
@@ -114,6 +143,7 @@ class States:
             for parcel in parcels:
                 parcel.insert(self._db)
             self._db.executemany("DELETE FROM notified WHERE receiver = ? AND group_key = ?", purged)
+            self._db.execute("DELETE FROM settled WHERE number <= ?", [self._settled])
 
     def forget_rule(self, key: RuleKey) -> None:
         """Drop what is known of a rule that is no longer there."""
@@ -193,15 +223,20 @@ class States:
                     len(decision.resolved),
                 ],
             )
-            if decision.entry is not None:
+            if decision.entry is not None and not decision.send:
                 self._db.execute(
                     "INSERT OR REPLACE INTO notified VALUES (?, ?, ?, ?, ?)",
                     [
                         decision.receiver,
                         decision.group_key,
-                        json.dumps(sorted(decision.entry.firing)),
-                        json.dumps(sorted(decision.entry.resolved)),
+                        from_set(decision.entry.firing),
+                        from_set(decision.entry.resolved),
                         to_us(decision.entry.sent_at),
                     ],
                 )
         self._db.execute("DELETE FROM decisions WHERE id <= (SELECT MAX(id) FROM decisions) - ?", [DECISIONS_KEPT])
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    firing, resolved, at = row
+    return Entry(to_set(firing), to_set(resolved), from_us(at))

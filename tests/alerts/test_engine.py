@@ -48,6 +48,7 @@ class World:
     rules: list[Rule]
     published: int = 0
     worker: Worker = field(default_factory=rule_worker)
+    settings: AlertSettings = SETTINGS
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.gold.root)
@@ -59,7 +60,7 @@ class World:
         query = self.reader.query
         self.engine = Engine(
             self.rules,
-            SETTINGS,
+            self.settings,
             States(self.db),
             probe,
             query,

@@ -25,7 +25,7 @@ def attempt(db: sqlite3.Connection, outcome: DeliveryOutcome, error: str | None,
     parcel = Parcel(f"msg_{outcome}_{at}", "pager", "g", "firing", 1, "{}", at, None)
     with transaction(db):
         parcel.insert(db)
-    Outbox(db).record(parcel, Delivery(at, outcome, None, error, None), at if outcome == "retry" else None)
+    Outbox(db).record(parcel, Delivery(at, outcome, None, error, None), at if outcome == "retry" else None, now=at)
 
 
 def health(db: sqlite3.Connection, now: datetime) -> dict[str, Any]:
