@@ -62,6 +62,25 @@ def environment(
     }
 
 
+def exposure(settings: DashboardSettings) -> str:
+    """What must be known before others can reach the dashboard; empty where only this machine can.
+
+    Raises UserError where it would listen to all and answer to any name: a page elsewhere could then read it through a
+    viewer's browser (DNS rebinding).
+    """
+    if settings.nameless:
+        raise UserError(
+            f"a dashboard at {settings.host or 'every address'} needs the names by which browsers may address it",
+            "name them: --allowed-host sojourn.example.org, or [dashboard] allowed_hosts",
+        )
+    if settings.loopback:
+        return ""
+    return (
+        f"Others can reach {settings.host}:{settings.port}. The dashboard has no login and no TLS: whoever gets there "
+        "reads every queue and tenant. Put a proxy that asks who they are in front of it."
+    )
+
+
 def claim_port(settings: DashboardSettings) -> DashboardSettings:
     """``settings`` with a port that is free now: the one they name, or any where they name 0.
 
@@ -75,7 +94,7 @@ def claim_port(settings: DashboardSettings) -> DashboardSettings:
         except OSError as error:
             raise UserError(
                 f"the dashboard cannot listen on {settings.host}:{settings.port}: {error.strerror or error}",
-                "choose another with [dashboard] host and port; port = 0 takes a free one",
+                "choose another: --host and --port, or [dashboard] host and port; port = 0 takes a free one",
             ) from error
         return settings.model_copy(update={"port": probe.getsockname()[1]})
 

@@ -26,7 +26,16 @@ class DashboardSettings(BaseModel):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Every host name that a browser may use; ``*`` where the server is open to all and nobody named any."""
-        if self.host in _ANY_ADDRESS:
-            return (*self.allowed_hosts, *LOOPBACK_HOSTS) if self.allowed_hosts else ("*",)
-        return tuple(dict.fromkeys((*LOOPBACK_HOSTS, self.host, *self.allowed_hosts)))
+        """Every host name that a browser may use."""
+        own = () if self.host in _ANY_ADDRESS else (self.host,)
+        return tuple(dict.fromkeys((*LOOPBACK_HOSTS, *own, *self.allowed_hosts)))
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return self.host == "localhost" or self.host == "::1" or self.host.startswith("127.")
+
+    @property
+    def nameless(self) -> bool:
+        """Whether the server listens at every address of the machine, but answers to no name beyond the loopback's."""
+        return self.host in _ANY_ADDRESS and not self.allowed_hosts

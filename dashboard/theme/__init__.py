@@ -34,7 +34,7 @@ def options() -> dict[str, object]:
         "theme.baseRadius": "6px",
         "theme.paddingTop": "2.4rem",
         "theme.headingFontSizes": ["1.9rem", "1.2rem", "1.05rem"],
-        "theme.headingFontWeights": [650, 620, 600],
+        "theme.headingFontWeights": [650, 600, 600],
         "theme.light.backgroundColor": "#fcfcfb",
         "theme.light.secondaryBackgroundColor": "#f2f3f1",
         "theme.light.textColor": "#1d252c",

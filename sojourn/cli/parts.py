@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from typing import Annotated
 
 import typer
@@ -50,11 +51,35 @@ def alert(config: ConfigOption = None, lake: LakeOption = None, once: OnceOption
         run(section, root, stop, once=once)
 
 
-def dashboard(config: ConfigOption = None, lake: LakeOption = None) -> None:
+def dashboard(
+    host: Annotated[
+        str | None, typer.Option("--host", help="The address to listen at [default: [dashboard] host, else 127.0.0.1].")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", min=0, max=65535, help="The port; 0 takes a free one [default: [dashboard] port, else 8501]."
+        ),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option("--allowed-host", help="A name by which browsers may address it beyond the loopback; repeatable."),
+    ] = None,
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+) -> None:
     """Serve the dashboard."""
     run = part("dashboard.run")
     settings, root = opened(config, lake)
-    section = run.claim_port(settings.section("dashboard", part("dashboard.settings").DashboardSettings))
+    section = settings.section("dashboard", part("dashboard.settings").DashboardSettings)
+    told = {"host": host, "port": port, "allowed_hosts": tuple(allowed_host) if allowed_host else None}
+    section = section.model_copy(update={name: value for name, value in told.items() if value is not None})
+    run.exposure(section)
+    section = run.claim_port(section)
+    if warning := run.exposure(section):
+        typer.echo(warning, err=True)
+    typer.echo(f"Dashboard at {run.address(section)}, Ctrl-C to stop")
+    sys.stdout.flush()
     command = run.command(section, root)
     env = {**os.environ, **run.environment(section, root)}
     if shutil.which(command[0]) is None:

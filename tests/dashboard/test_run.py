@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
-from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE, address, claim_port, command, environment
+from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE, address, claim_port, command, environment, exposure
 from dashboard.settings import DashboardSettings
+from dashboard.theme import options
 from lake.errors import UserError
+from sojourn.cli.main import app
 
 LAKE = Path("/somewhere/lake")
 
@@ -41,9 +45,38 @@ def test_a_port_that_is_taken_is_one_clear_line() -> None:
 
 
 def test_an_open_server_obeys_the_names_it_was_given() -> None:
-    assert DashboardSettings(host="0.0.0.0").hosts == ("*",)
     named = DashboardSettings(host="0.0.0.0", allowed_hosts=("queues.example",)).hosts
     assert "queues.example" in named and "*" not in named
+
+
+def test_a_server_that_listens_to_all_needs_names_and_says_that_it_has_no_login() -> None:
+    with pytest.raises(UserError, match="needs the names") as caught:
+        exposure(DashboardSettings(host="0.0.0.0"))
+    assert "--allowed-host" in caught.value.mend
+    assert "no login" in exposure(DashboardSettings(host="0.0.0.0", allowed_hosts=("queues.example",)))
+    assert "no login" in exposure(DashboardSettings(host="192.0.2.7"))
+    assert exposure(DashboardSettings()) == exposure(DashboardSettings(host="::1")) == ""
+
+
+def test_heading_weights_are_ones_that_streamlit_takes() -> None:
+    weights = options()["theme.headingFontWeights"]
+    assert isinstance(weights, list) and all(weight % 50 == 0 and 100 <= weight <= 900 for weight in weights)
+
+
+def test_the_command_takes_host_and_port_prints_its_address_and_refuses_to_be_open_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(os, "execvpe", lambda file, argv, env: started.append(argv))
+    lake = ["--lake", str(tmp_path)]
+    result = CliRunner().invoke(app, ["dashboard", "--host", "127.0.0.1", "--port", "0", *lake])
+    (said,) = re.findall(r"Dashboard at http://127.0.0.1:(\d+), Ctrl-C to stop", result.stdout)
+    assert f"--server.port={said}" in started[0] and "--server.address=127.0.0.1" in started[0]
+    refused = CliRunner().invoke(app, ["dashboard", "--host", "0.0.0.0", "--port", "0", *lake])
+    assert refused.exit_code != 0 and len(started) == 1
+    named = ["--host", "0.0.0.0", "--port", "0", "--allowed-host", "queues.example"]
+    opened = CliRunner().invoke(app, ["dashboard", *named, *lake])
+    assert "no login" in opened.stderr and "--server.allowedHosts=queues.example" in started[1]
 
 
 def test_the_environment_carries_the_lake_the_settings_and_the_theme() -> None:
