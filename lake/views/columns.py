@@ -123,6 +123,21 @@ QUEUE_HEALTH = (
         "backlog from events ÷ the broker's depth + in flight (0 where its depth holds them), both when it was sampled",
     ),
     Column("staleness_seconds", "DOUBLE", "s", "age of the newest sample at as_of"),
+    Column("consumers", "BIGINT", "consumers", "consumers attached, as the broker counts them"),
+    Column("delayed", "BIGINT", "messages", "messages that may not be received yet, by the broker's count"),
+    Column(
+        "acked",
+        "BIGINT",
+        "messages",
+        "acknowledged between the samples of the window; null = the broker tells no count",
+    ),
+    Column("status", "STRING", "", "the collector's judgement of the consumer: `OK`, `STALL`, `STOP`, `LOST` …"),
+    Column(
+        "retention_margin", "BIGINT", "messages", "from the oldest unread message to the broker's retention deleting it"
+    ),
+    Column("prefetch", "BIGINT", "messages", "handed to a consumer ahead of its acknowledgements"),
+    Column("visibility_timeout_seconds", "DOUBLE", "s", "after which an unacknowledged message is delivered again"),
+    Column("dead_letter_for", "STRING", "", "set on a dead-letter queue: the queue, or queues, that it serves"),
 )
 
 ALERT_STATES = (

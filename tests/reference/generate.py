@@ -220,12 +220,26 @@ def samples(rng: random.Random, seconds: int) -> list[Row]:
                     "dead_letter_for": serves,
                     "in_flight_limit": _maybe(rng, rng.choice((10, 100))),
                     "staleness_seconds": _maybe(rng, rng.choice((0.0, 5.0))),
+                    **_told(at),
                 }
             )
             if rng.random() < 0.2:
                 rows.append(_polls_alone(rows[-1], at + rng.randrange(2 * SECOND), polls))
             at += rng.randint(SECOND, 20 * SECOND)
     return rows
+
+
+def _told(at: int) -> Row:
+    """What is passed on as the broker told it, or did not."""
+    turn = at % 7
+    return {
+        "consumers": turn or None,
+        "delayed": turn - 1 if turn else None,
+        "status": (None, "OK", "STALL", "LOST", None, "STOP", "OK")[turn],
+        "retention_margin": 1000 - turn if turn > 1 else None,
+        "prefetch": 10 * turn if turn > 2 else None,
+        "visibility_timeout_seconds": 30.0 + turn if turn > 3 else None,
+    }
 
 
 def _polls_alone(sample: Row, at: int, polls: int) -> Row:

@@ -6,6 +6,17 @@ from itertools import pairwise
 
 from tests.reference.lives import SECOND, Event, Queue, Row, micros
 
+#: What is told as the newest reading told it.
+TOLD = (
+    "consumers",
+    "delayed",
+    "status",
+    "retention_margin",
+    "prefetch",
+    "visibility_timeout_seconds",
+    "dead_letter_for",
+)
+
 
 def named_as_events_are(samples: list[Row], events: list[Event]) -> list[Row]:
     """``samples`` with the subscribers that events have; ``series`` keeps what each sample itself named.
@@ -80,14 +91,12 @@ class Sampled:
         if newest is not None and newest.get("dead_letter_for"):  # nobody is meant to consume them
             return {"drain_state": None, "drain_eta_seconds": None}
         there = self._there(newest)
-        changes, spans, acks = [], [], []
+        changes, spans = [], []
         for before, after in self._sample_pairs(queue, second):
             if (now := self._there(after)) is not None and (then := self._there(before)) is not None:
                 changes.append(now - then)
                 spans.append(micros(after["sampled_at"]) - micros(before["sampled_at"]))
-            counts = [before.get("acked_total"), after.get("acked_total")]
-            if None not in counts and counts[1] >= counts[0]:
-                acks.append(counts[1] - counts[0])
+        acked = self._acked(queue, second)
         state, eta = None, None
         if there == 0:
             state = "idle"
@@ -96,11 +105,20 @@ class Sampled:
             if change < 0:
                 state = "draining"
                 eta = there * sum(spans) / (-change * SECOND) if there else None
-            elif (acks and sum(acks) == 0) or (not acks and change == 0):
+            elif acked == 0 or (acked is None and change == 0):
                 state = "stalled"
             else:
                 state = "growing"
         return {"drain_state": state, "drain_eta_seconds": eta}
+
+    def _acked(self, queue: Queue, second: int) -> int | None:
+        """What was acknowledged between the samples of the window; where the counter fell it was restarted."""
+        acks = []
+        for before, after in self._sample_pairs(queue, second):
+            counts = [before.get("acked_total"), after.get("acked_total")]
+            if None not in counts and counts[1] >= counts[0]:
+                acks.append(counts[1] - counts[0])
+        return sum(acks) if acks else None
 
     def _sample_pairs(self, queue: Queue, second: int) -> list[tuple[Row, Row]]:
         """Each sample of the window with the one before it, of the same source."""
@@ -125,6 +143,8 @@ class Sampled:
             "empty_poll_ratio": self._empty_poll_ratio(queue, second),
             "dlq_depth": self._dlq_depth(queue, second),
             "staleness_seconds": staleness,
+            "acked": self._acked(queue, second),
+            **{name: newest.get(name) for name in TOLD},
         }
 
     def _empty_poll_ratio(self, queue: Queue, second: int) -> float | None:

@@ -35,5 +35,13 @@ SELECT
     WHEN sampled_us IS NOT NULL
       THEN GREATEST(CAST(0 AS DOUBLE), CAST(as_of_us - sampled_us AS DOUBLE) / CAST(1000000 AS DOUBLE))
         + COALESCE(sample_staleness_seconds, CAST(0 AS DOUBLE))
-  END AS staleness_seconds
+  END AS staleness_seconds,
+  CAST(consumers AS BIGINT) AS consumers,
+  CAST(broker_delayed AS BIGINT) AS delayed,
+  CAST(acked AS BIGINT) AS acked,
+  status,
+  CAST(retention_margin AS BIGINT) AS retention_margin,
+  CAST(prefetch AS BIGINT) AS prefetch,
+  visibility_timeout_seconds,
+  dead_letter_for
 FROM rates

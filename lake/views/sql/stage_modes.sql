@@ -10,6 +10,13 @@ WITH told AS (
     -- Where a broker does not count what is in flight apart, as Kafka's lag, its depth holds it.
     n.newest.depth + COALESCE(n.newest.in_flight, 0) AS there,
     n.newest.serves IS NOT NULL AS dead_letters,
+    n.newest.serves AS dead_letter_for,
+    n.newest.consumers AS consumers,
+    n.newest.delayed AS broker_delayed,
+    n.newest.status AS status,
+    n.newest.retention_margin AS retention_margin,
+    n.newest.prefetch AS prefetch,
+    n.newest.visibility_timeout AS visibility_timeout_seconds,
     n.newest.oldest_age AS told_age_seconds,
     n.newest.staleness AS sample_staleness_seconds,
     o.oldest_second,

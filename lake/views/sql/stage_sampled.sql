@@ -8,7 +8,8 @@ SELECT
   MAX_BY(
     named_struct(
       'depth', depth, 'in_flight', in_flight, 'staleness', staleness_seconds, 'oldest_age', oldest_age_seconds,
-      'serves', dead_letter_for
+      'serves', dead_letter_for, 'consumers', consumers, 'delayed', delayed, 'status', status,
+      'retention_margin', retention_margin, 'prefetch', prefetch, 'visibility_timeout', visibility_timeout_seconds
     ),
     read_us
   ) AS newest,

@@ -37,6 +37,7 @@ SELECT
   CASE WHEN s.at_second <= l.opened_until THEN 2 WHEN s.sampled_us DIV 1000000 <= s.now_second THEN 1 ELSE 0 END AS changed,
   CASE WHEN s.depth IS NOT NULL OR s.in_flight IS NOT NULL OR s.polls_total IS NULL THEN s.sampled_us END AS read_us,
   s.depth, s.in_flight, s.in_flight_limit, s.dead_letter_for, s.staleness_seconds, s.oldest_age_seconds,
+  s.consumers, s.delayed, s.status, s.retention_margin, s.prefetch, s.visibility_timeout_seconds,
   s.there - LAG(s.there) OVER before AS there_change,
   CASE WHEN s.there IS NOT NULL AND LAG(s.there) OVER before IS NOT NULL THEN s.sampled_us - LAG(s.sampled_us) OVER before END
     AS there_us,
