@@ -121,6 +121,10 @@ _FUNCTIONS = [
     ("from_protobuf loads a descriptor", f"SELECT from_protobuf(x, 'M', '{READABLE}') FROM VALUES ('a') AS t(x)"),
     ("options of JSON", "SELECT from_json('{}', 'a INT', map('locale', 'x')) AS b"),
     ("options of CSV", "SELECT from_csv('1', 'a INT', map('sep', ';')) AS b"),
+    (
+        "SQL in the defaults of a schema",
+        'SELECT from_json(\'{}\', \'{"type":"struct","fields":[{"name":"a","type":"int","metadata":{"EXISTS_DEFAULT":"reflect(1)"}}]}\') AS b',
+    ),
     ("the user", "SELECT current_user, current_user(), session_user(), user(), `current_user` AS b"),
     ("the place of files", "SELECT input_file_name(), _metadata.file_path AS b FROM partials"),
     ("the environment of DuckDB", "SELECT getenv('SOJOURN_TEST_SECRET') AS b"),
