@@ -200,8 +200,10 @@ class Lake:
         table = self.ensure(name)
         try:
             files = pa.table(table.get_add_actions(flatten=True))
-            for file in files.select(["path", "max.ingested_at"]).to_pylist():
-                newest = file["max.ingested_at"]
+            # Delta keeps statistics of a table's first 32 columns: of a wide one nobody says how new a file is.
+            told = [name for name in ("path", "max.ingested_at") if name in files.column_names]
+            for file in files.select(told).to_pylist():
+                newest = file.get("max.ingested_at")
                 if newest is None or newest >= since:
                     yield from _batches(self.path(name) / unquote(file["path"]), columns, since)
         except (DeltaError, OSError, pa.ArrowException) as error:

@@ -159,3 +159,12 @@ def test_a_writer_killed_at_any_instant_leaves_each_commit_once(tmp_path: Path) 
     assert reasons == list(range(len(reasons)))
     assert lake.committed("rejected_records", "tap") == reasons[-1]
     assert len(reasons) >= 18
+
+
+def test_files_of_which_no_statistics_tell_their_age_are_scanned_by_their_rows(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.ensure("rejected_records").alter.set_table_properties({"delta.dataSkippingNumIndexedCols": "1"})
+    lake = Lake(tmp_path)
+    lake.append("rejected_records", rejected("a"))
+    for since, expected in ((NOW, 1), (NOW.replace(year=2099), 0)):
+        assert sum(batch.num_rows for batch in lake.scan("rejected_records", ["reason"], since)) == expected
