@@ -18,7 +18,8 @@ class Sample:
     """What the broker said of one queue, or of one subscriber of it.
 
     ``sampled_at`` is in microseconds since 1970, on the broker's clock where it tells one. The other fields are the
-    catalogue's (:data:`lake.catalogue.SAMPLE_METRICS`); None is unknown, and ``unavailable`` says why.
+    catalogue's (:data:`lake.catalogue.SAMPLE_METRICS`); None is unknown, and ``unavailable`` says why. It says as well
+    why those of ``unknown_partitions`` are unknown.
     """
 
     queue: str
@@ -46,9 +47,20 @@ class Sample:
     queue_type: str | None = None
     state: str | None = None
     status: str | None = None
+    lost_total: int | None = None
+    unknown_partitions: int | None = None
+    transactional_lag: int | None = None
+    transactional_age_seconds: float | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
+_NO_TRANSACTIONS = "no transaction of this broker hides messages from readers"
+#: What a log in partitions alone can tell, and why a queue does not.
+NO_LOG = {
+    "unknown_partitions": "the queue has no partitions",
+    "transactional_lag": _NO_TRANSACTIONS,
+    "transactional_age_seconds": _NO_TRANSACTIONS,
+}
 METRIC_NAMES = tuple(metric.name for metric in SAMPLE_METRICS)
 
 

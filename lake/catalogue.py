@@ -75,7 +75,18 @@ SAMPLE_METRICS: tuple[Metric, ...] = (
     _count("retention_margin", "Messages between the oldest unread one and the broker's retention deleting it"),
     _text("queue_type", "The broker's kind of queue: quorum, classic, stream, fifo, list …"),
     _text("state", "The broker's own word for the state of the queue or consumer group"),
-    _text("status", "Judgement of the consumer over a window of its commits: OK, WARN, STOP, STALL, REWIND"),
+    _text(
+        "status",
+        "Judgement of the consumer over a window of its commits: OK, WARN, REWIND, STALL, BLOCKED, STOP or LOST",
+    ),
+    _total("lost_total", "Messages that the broker's retention deleted before the subscriber acknowledged them"),
+    _count(
+        "unknown_partitions",
+        "Partitions of which what waits is not known: depth, age and margin are those of the others",
+        "partitions",
+    ),
+    _count("transactional_lag", "Messages behind an open transaction: who reads committed messages alone waits for it"),
+    _seconds("transactional_age_seconds", "Age of the first message of the oldest open transaction"),
 )
 
 

@@ -15,7 +15,7 @@ Texts are labels of `sojourn_queue_info`. Who asks for OpenMetrics gets it.
 ## Of each queue
 
 Labels: `broker`, `queue`, `subscriber` (empty where the queue has one consumer only). In `queue_samples` the column
-`unavailable` gives the reason for every null.
+`unavailable` gives the reason for every null, and for every unknown partition.
 
 | column of `queue_samples` | Prometheus | kind | unit | meaning |
 |---|---|---|---|---|

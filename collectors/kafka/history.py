@@ -1,4 +1,8 @@
-"""What groups committed lately: a bounded window for each partition, kept in arrays, and what it says of them."""
+"""What groups committed lately: a bounded window for each partition, kept in arrays, and what it says of them.
+
+Also the counters that follow from it. What a group has committed is no counter: it falls when the group is rewound. So
+advances are counted, from the first reading on, and a message that is read again is acknowledged again.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,10 @@ import logging
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from collectors.kafka.settings import StatusSettings
-from collectors.kafka.status import Observation, Status, Window, judge, worst
+from collectors.kafka.status import Observation, Progress, Status, Window, judge, with_facts, worst
 
 log = logging.getLogger(__name__)
 
@@ -16,6 +21,21 @@ _UNKNOWN = -1
 _NAMED = 5  # partitions that a log line names
 #: Partitions are judged so often in an interval, not all in the same cycle; one that rewinds, at once.
 _JUDGED, _PHASES = 5, 8
+
+
+class Judgement(NamedTuple):
+    """How a group fares on a topic (None: too early to say), and what it has acknowledged and lost since the first
+    reading; what was found lost then is counted."""
+
+    status: Status | None
+    acked: int = 0
+    lost: int = 0
+
+
+@dataclass(slots=True)
+class _Totals:
+    acked: int = 0
+    lost: int = 0
 
 
 @dataclass(slots=True)
@@ -26,10 +46,21 @@ class PartitionHistory:
     due: int
     status: Status = "OK"
     caught_up_at: int = _UNKNOWN
+    lost_to: int = 0  # losses are counted below this offset
     values: array[int] = field(default_factory=lambda: array("q"))
 
+    def count(self, seen: Progress, totals: _Totals) -> None:
+        """Add to ``totals`` what is new; before :meth:`see`."""
+        if self.values and seen.offset > self.values[-3] >= 0:
+            totals.acked += seen.offset - self.values[-3]
+        if seen.overtaken:
+            first = seen.offset + seen.overtaken
+            totals.lost += max(0, first - max(seen.offset, self.lost_to))
+            self.lost_to = max(self.lost_to, first)
+
     def see(self, offset: int, lag: int, now: int, *, alive: bool, interval: int, size: int) -> bool:
-        """Note what is committed at ``now`` (milliseconds); whether that is a rewind. ``alive``: the group has members.
+        """Note what is committed at ``now`` (milliseconds, on a clock that is never set); whether that is a rewind.
+        ``alive``: the group has members.
 
         Observations are ``interval`` apart: a newer one replaces the last until that much time has passed since the
         one before it; but a rewind is always kept.
@@ -67,55 +98,64 @@ class History:
     def __init__(self, settings: StatusSettings) -> None:
         self._settings = settings
         self._windows: dict[tuple[str, str], dict[int, PartitionHistory]] = {}
+        self._totals: dict[tuple[str, str], _Totals] = {}
         self._said: dict[tuple[str, str], Status] = {}
 
     def forget(self) -> None:
-        """Offsets mean other messages now."""
+        """Offsets mean other messages now; what was counted stays counted."""
         self._windows.clear()
 
     def keep(self, seen: set[tuple[str, str]]) -> None:
         """Forget all other (group, topic) pairs."""
-        for gone in self._windows.keys() - seen:
-            del self._windows[gone]
+        for gone in self._totals.keys() - seen:
+            del self._totals[gone]
+            self._windows.pop(gone, None)
             self._said.pop(gone, None)
 
-    def judge(
-        self, group: str, topic: str, offsets: Mapping[int, tuple[int, int]], now: int, *, alive: bool
-    ) -> Status | None:
-        """Note what ``group`` has committed on ``topic`` (partition → offset and lag; those that are not known now
-        are left out) at ``now``, in milliseconds.
+    def judge(self, group: str, topic: str, progress: Mapping[int, Progress], now: int, *, alive: bool) -> Judgement:
+        """Note how far ``group`` is on ``topic`` (partition → progress; those that are not known now are left out) at
+        ``now``, in milliseconds on a clock that is never set.
 
-        Returns the worst partition's status; None until the group has been watched for half a window.
+        The status is the worst partition's; None until the group has been watched for half a window, unless the log
+        itself says that it is LOST or BLOCKED.
         """
         settings = self._settings
         interval, size = round(settings.interval * 1000), settings.window
-        patience, step = interval * size, interval // _JUDGED
+        patience, step = settings.patience, interval // _JUDGED
         windows = self._windows.setdefault((group, topic), {})
+        totals = self._totals.setdefault((group, topic), _Totals())
         found: dict[Status, list[int]] = {}
         watched = False
-        for partition, (offset, lag) in offsets.items():
+        for partition, seen in progress.items():
             history = windows.get(partition)
             if history is None:
                 due = now + patience // 2 + step * (partition % _PHASES) // _PHASES
                 history = windows[partition] = PartitionHistory(since=now, due=due)
-            rewound = history.see(offset, lag, now, alive=alive, interval=interval, size=size)
-            if now - history.since < patience / 2:
-                continue
-            watched = True
-            if lag <= settings.allowed_lag:
-                history.status = "OK"
-                continue
-            if now >= history.due or rewound:
-                history.due = now + step
-                history.status = judge(
-                    history.window(), lag, now / 1000, patience=patience / 1000, allowed=settings.allowed_lag
-                )
-            found.setdefault(history.status, []).append(partition)
+            history.count(seen, totals)
+            # A group that retention has overtaken is not up to date, though nothing may be left for it.
+            behind = seen.lag + seen.overtaken
+            rewound = history.see(seen.offset, behind, now, alive=alive, interval=interval, size=size)
+            status: Status | None = None
+            if now - history.since >= patience / 2:
+                if seen.lag <= settings.allowed_lag:
+                    history.status = "OK"
+                elif now >= history.due or rewound:
+                    history.due = now + step
+                    history.status = judge(
+                        history.window(), seen.lag, now / 1000, patience=patience / 1000, allowed=settings.allowed_lag
+                    )
+                status = history.status
+            if seen.overtaken or seen.held:
+                status = with_facts(status, seen)
+            if status is not None:
+                watched = True
+                if status != "OK":
+                    found.setdefault(status, []).append(partition)
         if not watched:
-            return None
+            return Judgement(None, totals.acked, totals.lost)
         status = worst(["OK", *found])
         self._say(group, topic, status, found.get(status, []))
-        return status
+        return Judgement(status, totals.acked, totals.lost)
 
     def _say(self, group: str, topic: str, status: Status, partitions: list[int]) -> None:
         """Log a change, with the partitions that are to blame."""

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from collectors.base import ConnectionLost
+from collectors.kafka.beginnings import Beginnings
 from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, UNKNOWN_TOPIC, words
 from collectors.kafka.heads import Heads
-from collectors.kafka.reading import GroupReading, Head, Place, Reading, matches
+from collectors.kafka.reading import REBALANCING, GroupReading, Head, Place, Reading, matches
 from collectors.kafka.settings import KafkaBroker, Selection
+from collectors.kafka.transactions import Transactions
 from collectors.kafka.wire.codec import Reader
 from collectors.kafka.wire.groups import (
     CONSUMER_GROUP_DESCRIBE,
@@ -50,17 +52,23 @@ _COORDINATOR_MOVES = 16
 
 
 class ClusterReader:
-    """Reads one cluster again and again. Blocks: use it in one thread. ``clock`` tells milliseconds since 1970."""
+    """Reads one cluster again and again. Blocks: use it in one thread.
+
+    ``clock`` tells milliseconds since 1970, ``ticks`` milliseconds on a clock that is never set.
+    """
 
     def __init__(
         self,
         broker: KafkaBroker,
         cluster: Cluster | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        ticks: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
     ) -> None:
         self._broker = broker
         self.cluster = cluster or Cluster(broker)
-        self._clock = clock
+        self._clock, self._ticks = clock, ticks
+        self._transactions = Transactions(broker.status.patience // 2)
+        self._beginnings = Beginnings(broker.uncommitted)
         self._heads = Heads(self.cluster, broker.head_bytes)
         self._identities: dict[str, bytes] = {}
         self.made_anew = False  # a topic was deleted and made again since the last reading
@@ -97,6 +105,8 @@ class ClusterReader:
         if any(known.get(name, identity) != identity for name, identity in identities.items()):
             self._heads.forget()
             self._starts.clear()
+            self._transactions.forget()
+            self._beginnings.forget()
             self.made_anew = True
         self._identities = identities
 
@@ -218,6 +228,9 @@ class ClusterReader:
     def _group(self, listed: Listed, answer: Committed, partitions: Mapping[str, tuple[int, ...]]) -> GroupReading:
         members = self._members.get(listed.name, (0.0, "", "the broker did not tell the group's members"))[2]
         offsets = {topic: told for topic, told in answer.offsets.items() if topic in partitions}
+        for topic in self._assigned(listed, members):
+            if topic in partitions:
+                offsets.setdefault(topic, {})
         if any(topic not in self.cluster.metadata.topics for topic in answer.offsets):
             self.cluster.forget_leaders()  # a topic just created, or one that was deleted: its rows are left out
         errors = {place: words(error) for place, error in answer.errors.items()}
@@ -231,6 +244,14 @@ class ClusterReader:
             self._complaints.discard(listed.name)
         return GroupReading(listed.name, listed.state, members, offsets, errors, failed)
 
+    def _assigned(self, listed: Listed, members: Members | str) -> Iterable[str]:
+        """Topics that a group's members are to read, whether or not anything is committed. While that is decided anew,
+        or not told, those that it was seen to read without having committed."""
+        if isinstance(members, Members) and not (listed.state in REBALANCING and members.total > 0):
+            return members.by_topic
+        before = self._topics_of.get(listed.name, {})
+        return [topic for topic, told in before.items() if not told]
+
     # Ends, starts and heads
 
     def _rest(self, partitions: dict[str, tuple[int, ...]], groups: tuple[GroupReading, ...]) -> Reading:
@@ -239,10 +260,15 @@ class ClusterReader:
             partitions = {topic: parts for topic, parts in partitions.items() if topic in read}
         ends = self._offsets(_places(partitions), LATEST)
         partitions = _without_absent(partitions, ends)
-        stable = {topic for group in groups if self._stable(group) for topic in group.committed if topic in partitions}
-        stable_ends = self._offsets(_places({topic: partitions[topic] for topic in stable}), LATEST, stable=True)
-        at = self._clock()  # every record before the ends was written by now, if clocks agree
-        heads, behind = self._behind(partitions, groups, ends, stable_ends)
+        stable_ends = self._offsets(_places(partitions), LATEST, stable=True)
+        at, tick = self._clock(), self._ticks()  # every record before the ends was written by now, if clocks agree
+        hung = self._transactions.see(ends, stable_ends, tick)
+        assumed = self._beginnings.see(partitions, groups, ends, self._first_offsets)
+        heads, behind = self._behind(partitions, groups, ends, stable_ends, assumed)
+        for place, stable in stable_ends.items():  # the first record of the oldest open transaction
+            end = ends.get(place)
+            if isinstance(stable, int) and isinstance(end, int) and stable < end:
+                heads.setdefault(Head(*place, stable), end)
         starts: dict[Place, int | str] = {}
         stamps: Mapping[Head, Stamp | str | None] = {}
         if self._broker.lag_in_time:
@@ -259,7 +285,10 @@ class ClusterReader:
                     moved[Head(head.topic, head.partition, start)] = end
             if moved:
                 stamps = self._heads.read(moved, self._leader, starts)
-        return Reading(at, partitions, groups, ends, stable_ends, starts, stamps)
+        return Reading(at, partitions, groups, ends, stable_ends, starts, stamps, assumed, hung, tick)
+
+    def _first_offsets(self, places: Iterable[Place]) -> dict[Place, int | str]:
+        return self._offsets(places, EARLIEST)
 
     def _stable(self, group: GroupReading) -> bool:
         return matches(group.name, self._broker.read_committed)
@@ -270,16 +299,20 @@ class ClusterReader:
         groups: tuple[GroupReading, ...],
         ends: Mapping[Place, int | str],
         stable_ends: Mapping[Place, int | str],
+        assumed: Mapping[str, Mapping[Place, int]],
     ) -> tuple[dict[Head, int], set[Place]]:
         """The heads of all groups with messages before them, and the partitions whose first offset matters."""
         heads: dict[Head, int] = {}
         behind: set[Place] = set()
         for group in groups:
             limits = stable_ends if self._stable(group) else ends
+            begins = assumed.get(group.name, {})
             for topic, offsets in group.committed.items():
                 for partition in partitions.get(topic, ()):
                     place = topic, partition
                     end, offset = limits.get(place), offsets.get(partition, -1)
+                    if offset < 0:
+                        offset = begins.get(place, -1)
                     if not isinstance(end, int) or offset >= end:
                         continue
                     behind.add(place)

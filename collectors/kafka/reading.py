@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
@@ -10,6 +10,8 @@ from typing import NamedTuple, TypeAlias
 from collectors.kafka.wire.groups import Members
 from collectors.kafka.wire.records import Stamp
 
+#: States of classic groups in which the members' assignments are not decided.
+REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 #: A partition of a topic.
 Place: TypeAlias = tuple[str, int]
 
@@ -39,11 +41,14 @@ class GroupReading:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One cycle. Times are in milliseconds since 1970, on our clock: Kafka does not tell its own.
+    """One cycle. Times are in milliseconds since 1970, on our clock: Kafka does not tell its own; ``tick`` is in
+    milliseconds on a clock that is never set.
 
-    ``partitions``: the topics that are there. ``ends`` and ``stable_ends`` (the last stable offsets, of topics that
-    are read committed): the next offset, or why it is unknown. ``starts``: the first offset that is still kept, where
-    it mattered. ``stamps``: the message at each head; None where nothing but control records is left; or why unknown.
+    ``partitions``: the topics that are there. ``ends`` and ``stable_ends`` (the last stable offsets): the next offset,
+    or why it is unknown. ``starts``: the first offset that is still kept, where it mattered. ``stamps``: the message at
+    each head; None where nothing but control records is left; or why unknown. ``assumed``: group → where it begins on
+    partitions on which it has committed nothing, as the settings say. ``hung``: partitions whose last stable offset
+    stands while their end moves on.
     """
 
     at: int
@@ -53,6 +58,9 @@ class Reading:
     stable_ends: Mapping[Place, int | str]
     starts: Mapping[Place, int | str]
     stamps: Mapping[Head, Stamp | str | None]
+    assumed: Mapping[str, Mapping[Place, int]] = field(default_factory=dict)
+    hung: Collection[Place] = frozenset()
+    tick: int = 0
 
 
 def matches(name: str, globs: tuple[str, ...]) -> bool:

@@ -26,6 +26,11 @@ class StatusSettings(Settings):
     interval: float = Field(default=15.0, ge=0.1, description="fewest seconds between two commits that are kept")
     allowed_lag: int = Field(default=0, ge=0, description="a lag up to this is none")
 
+    @property
+    def patience(self) -> int:
+        """Milliseconds that a whole window takes."""
+        return round(self.interval * 1000) * self.window
+
 
 class KafkaBroker(Broker):
     """One Kafka cluster, reached by any of its brokers."""
@@ -45,6 +50,11 @@ class KafkaBroker(Broker):
     )
     read_committed: tuple[str, ...] = Field(
         default=(), description="globs of groups that read committed records only: their end is the last stable offset"
+    )
+    uncommitted: dict[str, Literal["unknown", "earliest", "latest"]] = Field(
+        default={},
+        description="glob of groups → where they begin on a partition without a commit, their auto.offset.reset; "
+        "the first that matches",
     )
     dead_letters: dict[str, str] = Field(default={}, description="dead-letter topic → the topic that it serves")
     timeout_seconds: float = Field(default=5.0, gt=0, le=60, description="for each request to a broker")

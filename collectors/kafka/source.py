@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from collectors.kafka.history import History
+from collectors.kafka.history import History, Judgement
 from collectors.kafka.parse import samples
 from collectors.kafka.reader import ClusterReader
 from collectors.kafka.reading import Head
 from collectors.kafka.settings import KafkaBroker
+from collectors.kafka.status import Progress
 from collectors.samples import Sample
 from collectors.thread import Threads
 
@@ -54,8 +55,8 @@ class KafkaSource:
         if self.reader.made_anew:
             self._history.forget()
 
-        def judge(group: str, topic: str, progress: Mapping[int, tuple[int, int]], alive: bool) -> str | None:
-            return self._history.judge(group, topic, progress, reading.at, alive=alive)
+        def judge(group: str, topic: str, progress: Mapping[int, Progress], alive: bool) -> Judgement:
+            return self._history.judge(group, topic, progress, reading.tick, alive=alive)
 
         found = samples(reading, self._broker, judge)
         self._history.keep({(group.name, topic) for group in reading.groups for topic in group.committed})

@@ -1,9 +1,11 @@
-"""How a consumer group fares on one partition: OK, WARN, STOP, STALL or REWIND, judged over a window of its commits.
+"""How a consumer group fares on one partition, judged over a window of its commits and by two facts of the log.
 
 The rules are Burrow's (LinkedIn, core/internal/evaluator/caching.go), applied to what can be seen from outside without
 reading the commits themselves: an observation is a committed offset, when it was seen to change, and the lag then. A
 commit that changes nothing is not seen; instead a group that has members is observed once an interval, moving or not.
-So STALL is a group at work that does not advance, and STOP a group that nobody works for.
+So STALL is a group at work that does not advance, and STOP a group that nobody works for. Two more are facts and wait
+for no window: LOST, the log begins behind what the group has committed, and BLOCKED, a transaction that does not end
+hides from the group what is written.
 
 Each rule is a predicate over the window (and ``now``), nothing else. Times are in seconds on any one clock.
 """
@@ -14,10 +16,26 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-Status: TypeAlias = Literal["OK", "WARN", "REWIND", "STALL", "STOP"]
+Status: TypeAlias = Literal["OK", "WARN", "REWIND", "STALL", "BLOCKED", "STOP", "LOST"]
 
 #: From the least to the most alarming: a group on a topic is as its worst partition is.
-SEVERITY: tuple[Status, ...] = ("OK", "WARN", "REWIND", "STALL", "STOP")
+SEVERITY: tuple[Status, ...] = ("OK", "WARN", "REWIND", "STALL", "BLOCKED", "STOP", "LOST")
+
+
+class Progress(NamedTuple):
+    """What is seen of a group on one partition in a cycle.
+
+    ``offset`` is what it has committed (−1: nothing, and where it will begin is known); ``lag`` what waits for it;
+    ``overtaken`` how many messages between ``offset`` and the log's first are gone. ``held``: nothing is left before an
+    open transaction that the group could read if it reads committed records, and the transaction does not end;
+    ``committed_only``: the group is known to read committed records alone.
+    """
+
+    offset: int
+    lag: int
+    overtaken: int = 0
+    held: bool = False
+    committed_only: bool = False
 
 
 class Observation(NamedTuple):
@@ -89,6 +107,19 @@ def judge(window: Window, lag: int, now: float, *, patience: float, allowed: int
         if lag_never_falls(window):
             return "WARN"
     return "OK"
+
+
+def with_facts(status: Status | None, seen: Progress) -> Status | None:
+    """``status`` (None: too early to say), unless the log itself says worse.
+
+    Whether a group reads committed records is not told by Kafka: one that is not known to do so and stands still in
+    front of an open transaction does so by all appearances.
+    """
+    if seen.overtaken:
+        return "LOST"
+    if seen.held and (seen.committed_only or status == "STALL"):
+        return worst([status or "OK", "BLOCKED"])
+    return status
 
 
 def worst(statuses: Sequence[Status]) -> Status:

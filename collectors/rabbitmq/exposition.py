@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from collectors.rabbitmq.names import OURS, Key, queue_name
 from collectors.rabbitmq.parse import NO_TIMEOUT, PUSHED, UNLIMITED, Reading
-from collectors.samples import Sample, unread
+from collectors.samples import NO_LOG, Sample, unread
 
 _METRICS = {
     "depth": "rabbitmq_detailed_queue_messages_ready",
@@ -43,6 +43,8 @@ _UNTOLD = {
     "retention_margin": "RabbitMQ does not tell how near a queue or stream is to dropping unread messages",
     "state": _ASK_MANAGEMENT,
     "status": "not judged",
+    "lost_total": "RabbitMQ does not count what a length limit or an expiry drops",
+    **NO_LOG,
 }
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import NetworkBroker, Settings
+from collectors.broker import NetworkBroker, Settings, without_secrets
+from lake.secret import Secret
 
 
 class DynoLayout(Settings):
@@ -82,8 +83,33 @@ class RqLayout(Settings):
     read_at_most: int = Field(default=100, ge=1, le=10_000, description="jobs at work whose times are read")
 
 
+class SentinelSettings(Settings):
+    """The Sentinels that know which server is the primary now; TLS is the broker's."""
+
+    service: str = Field(min_length=1, description="the primary's name at the Sentinels")
+    addresses: tuple[str, ...] = Field(min_length=1, description="host:port of each Sentinel")
+    user: str | None = None
+    password: Secret | None = Field(default=None, description="the Sentinels' own, where they ask for one")
+
+    @field_validator("addresses")
+    @classmethod
+    def _hosts(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        for address in addresses:
+            if not urlsplit(without_secrets(f"//{address}")).hostname:
+                raise ValueError("a Sentinel is host:port")
+        return addresses
+
+    def hosts(self) -> list[tuple[str, int]]:
+        """Where they listen."""
+        parts = [urlsplit(f"//{address}") for address in self.addresses]
+        return [(part.hostname or "", part.port or 26379) for part in parts]
+
+
+_SECURE = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}
+
+
 class RedisBroker(NetworkBroker):
-    """One Redis server, primary or replica. Where no layout is given, all are searched for."""
+    """One Redis or Valkey server, what Sentinels name, or a cluster. Where no layout is given, all are searched for."""
 
     default_port: ClassVar[int] = 6379
     kind: Literal["redis"] = "redis"
@@ -94,20 +120,47 @@ class RedisBroker(NetworkBroker):
     scan_budget: int = Field(
         default=20_000, ge=100, description="keys that a cycle's search may look at; a longer one goes on in the next"
     )
+    sentinel: SentinelSettings | None = Field(
+        default=None, description="asks Sentinels for the primary; of url the database alone counts"
+    )
+    read_replica: bool = Field(
+        default=False, description="read a replica, as old as its replication; else one is no place to read queues at"
+    )
     dyno: DynoLayout | None = None
     streams: StreamLayout | None = None
     celery: CeleryLayout | None = None
     rq: RqLayout | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _secure_by_address(cls, values: Any) -> Any:
+        """An address of rediss:// is TLS; files of it may be named without enabling it once more."""
+        if isinstance(values, dict) and _SECURE.get(urlsplit(str(values.get("url", ""))).scheme):
+            tls = values.get("tls", {})
+            return values | {"tls": {"enabled": True, **tls} if isinstance(tls, dict) else tls}
+        return values
+
     @field_validator("url")
     @classmethod
     def _understood(cls, url: str) -> str:
         parts = urlsplit(url)
-        if parts.scheme != "redis" or not parts.hostname:
-            raise ValueError("an address is redis://host:port/database; for TLS set tls = { enabled = true }")
+        if parts.scheme not in _SECURE or not parts.hostname:
+            raise ValueError("an address is redis://host:port/database, with TLS rediss://; for Sentinels set sentinel")
         if parts.path.strip("/") and not parts.path.strip("/").isdecimal():
             raise ValueError("what follows the port is the number of the database")
+        if parts.query or parts.fragment:
+            raise ValueError("options are no part of the address: they have settings of their own")
         return url
+
+    @model_validator(mode="after")
+    def _secure(self) -> RedisBroker:
+        if _SECURE[urlsplit(self.url).scheme] and not self.tls.enabled:
+            raise ValueError("the address asks for TLS, and tls.enabled is false")
+        return self
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where ``url`` points, or the Sentinels."""
+        return self.sentinel.hosts() if self.sentinel is not None else super().addresses()
 
     @property
     def database(self) -> int:

@@ -1,4 +1,4 @@
-"""Reading every queue of one Redis server once a cycle: many queues' commands in one batch, layout by layout."""
+"""Reading every queue of one server, or cluster, once a cycle: many queues' commands in one batch, layout by layout."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from collectors.redis.client import Client
 from collectors.redis.layouts import chosen
 from collectors.redis.layouts.base import UNREADABLE, Layout, Preparing, Read, Reading
 from collectors.redis.resp import Refusal
 from collectors.redis.scan import Scanner
+from collectors.redis.server import Server
 from collectors.redis.settings import RedisBroker
 from collectors.samples import Sample, unread
 
@@ -27,7 +27,7 @@ class RedisSource:
 
     def __init__(self, broker: RedisBroker) -> None:
         self._broker = broker
-        self._client = Client(broker)
+        self._server = Server(broker)
         self._layouts = chosen(broker)
         self._scanners = {
             name: Scanner(search, broker.discover_every)
@@ -37,11 +37,11 @@ class RedisSource:
 
     async def open(self) -> None:
         """Connect."""
-        await self._client.open()
+        await self._server.open()
 
     async def read(self) -> list[Sample]:
         """Every queue once, at the server's time."""
-        await self._client.synchronise()
+        await self._server.synchronise()
         await self._discover()
         samples: list[Sample] = []
         told: set[tuple[str, str | None]] = set()
@@ -56,7 +56,7 @@ class RedisSource:
 
     async def close(self) -> None:
         """Disconnect."""
-        await self._client.close()
+        await self._server.close()
 
     async def _discover(self) -> None:
         """Search on; at first until each search has seen the whole database, if that takes no longer than it may."""
@@ -64,21 +64,21 @@ class RedisSource:
         for name, scanner in self._scanners.items():
             budget = max(1, self._broker.scan_budget // len(self._scanners))
             while True:
-                await scanner.advance(self._client, budget, time.monotonic())
+                await scanner.advance(self._server, budget, time.monotonic())
                 if scanner.passes or time.monotonic() - started > _FIRST_LOOK:
                     break
-            self._layouts[name].take(scanner.known, self._client.now())
+            self._layouts[name].take(scanner.known, self._server.now())
 
     async def _read_layout(self, name: str, layout: Layout) -> list[Sample]:
         samples: list[Sample] = []
         try:
-            await self._prepare(layout.prepare(self._client.now()))
+            await self._prepare(layout.prepare(self._server.now()))
         except (Refusal, *UNREADABLE) as error:
             why = str(error) if isinstance(error, Refusal) else f"what is kept cannot be read: {type(error).__name__}"
             if getattr(self._broker, name) is None:
                 why += f" (name the layouts that this server holds, and {name} is left alone)"
             known = [queue for queue, _ in layout.queues()]
-            return [unread(queue, self._client.now(), why) for queue in known or [name]]
+            return [unread(queue, self._server.now(), why) for queue in known or [name]]
         for some in _batches(layout.queues(), _AT_ONCE):
             samples += await self._read_batch(some)
         return samples
@@ -86,7 +86,7 @@ class RedisSource:
     async def _prepare(self, preparing: Preparing) -> None:
         commands = next(preparing, None)
         while commands is not None:
-            answers = await self._client.ask(commands)
+            answers = await self._server.ask(commands)
             try:
                 commands = preparing.send(answers)
             except StopIteration:
@@ -94,7 +94,7 @@ class RedisSource:
 
     async def _read_batch(self, queues: list[tuple[str, Read]]) -> list[Sample]:
         """Drive the readings in step: each round's commands of all of them are one batch."""
-        now = self._client.now()
+        now = self._server.now()
         samples: list[Sample] = []
         waiting: list[tuple[str, Reading, list[Any]]] = []
 
@@ -115,7 +115,7 @@ class RedisSource:
         while waiting:
             asked, waiting = waiting, []
             commands = [command for _, _, commands in asked for command in commands]
-            answers = iter(await self._client.ask(commands) if commands else ())
+            answers = iter(await self._server.ask(commands) if commands else ())
             for name, reading, commands in asked:
                 go_on(name, reading, list(islice(answers, len(commands))))
         return samples

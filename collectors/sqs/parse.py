@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from collectors.samples import Sample
+from collectors.samples import NO_LOG, Sample
 from collectors.sqs.answers import Refusal
 from collectors.sqs.cloudwatch import FIELDS, Told
 from collectors.sqs.settings import SqsBroker
@@ -39,6 +39,8 @@ _UNTOLD = {
     "retention_margin": "SQS deletes by age, not by number",
     "state": "SQS has no states",
     "status": "not judged",
+    "lost_total": "SQS does not count what its retention deletes",
+    **NO_LOG,
 }
 #: The Amazon SQS Developer Guide, on dead-letter queues: messages that SQS moves there are not counted as sent.
 _MOVED = "CloudWatch does not count the messages that SQS moves to a dead-letter queue"

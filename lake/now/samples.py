@@ -89,12 +89,12 @@ class Samples:
         names = ("broker", "queue", "subscriber", "depth", "in_flight", "oldest_age_seconds", "polls_total")
         columns = [rows.column(name).to_pylist() for name in names]
         micros = rows.column("sampled_at").cast(pa.int64()).to_pylist()
-        serves = rows.column("dead_letter_for").to_pylist()
-        for broker, queue, subscriber, depth, in_flight, age, polls, at, serving in zip(
-            *columns, micros, serves, strict=True
+        serves, partly = rows.column("dead_letter_for").to_pylist(), rows.column("unknown_partitions").to_pylist()
+        for broker, queue, subscriber, depth, in_flight, age, polls, at, serving, unknown in zip(
+            *columns, micros, serves, partly, strict=True
         ):
             reads = depth is not None or in_flight is not None or polls is None
-            there = float("nan") if depth is None else float(depth + (in_flight or 0))
+            there = float("nan") if depth is None or unknown else float(depth + (in_flight or 0))
             told_age = float("nan") if age is None else float(age)
             who = "" if self._unnamed((broker, queue), consumers) else subscriber or ""
             yield broker, queue, who, Reading(-1, at, reads, there, told_age, serving is not None)

@@ -83,6 +83,19 @@ def test_samples_alone_make_a_queue_visible_with_its_metrics_unknown(tmp_path: P
     assert {name: row[name] for name in unknown} == dict.fromkeys(unknown)
 
 
+def test_nothing_is_reckoned_with_a_depth_beside_which_partitions_are_unknown(tmp_path: Path) -> None:
+    sample = {
+        "sampled_at": START, "broker": "kafka", "queue": "orders", "subscriber": "billing", "depth": 7,
+        "unknown_partitions": 1, "oldest_age_seconds": 9.0, "source": "s", "ingested_at": START,
+        "ingest_date": START.date(),
+    }  # fmt: skip
+    Lake(tmp_path).append("queue_samples", pa.Table.from_pylist([sample], schema=QUEUE_SAMPLES.schema))
+    [row] = Reader(tmp_path).query("SELECT depth, oldest_age_seconds FROM queue_health_now").to_pylist()
+    assert row == {"depth": None, "oldest_age_seconds": 9.0}
+    [row] = Reader(tmp_path).query("SELECT depth, unknown_partitions FROM queue_samples").to_pylist()
+    assert row == {"depth": 7, "unknown_partitions": 1}
+
+
 @pytest.mark.parametrize(
     "sql", ["SELECT nothing FROM queue_health_now", "SELECT * FROM queue_helth", "DROP TABLE partials"]
 )

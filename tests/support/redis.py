@@ -9,7 +9,7 @@ from typing import Any
 import redis
 
 from tests.support.ports import free_ports
-from tests.support.process import ServerProcess
+from tests.support.process import Server, ServerProcess
 from tests.support.servers import program
 from tests.support.waiting import wait_until
 
@@ -65,6 +65,103 @@ class RedisServer(ServerProcess):
                 return bool(client.ping())
             except (redis.ConnectionError, redis.TimeoutError):
                 return False
+
+
+class RedisSentinel(ServerProcess):
+    """One ``redis-server --sentinel``; it decides alone who is the ``primary``, which ``server`` is at first."""
+
+    def __init__(self, folder: Path, server: RedisServer) -> None:
+        super().__init__(folder)
+        self._server = server
+        (self.port,) = free_ports(1)
+
+    def client(self) -> redis.Redis:
+        """A client of the Sentinel itself; close it."""
+        return redis.Redis(host="127.0.0.1", port=self.port, decode_responses=True)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        config = self._folder / "sentinel.conf"
+        config.write_text(
+            f"port {self.port}\nbind 127.0.0.1\nsentinel monitor primary 127.0.0.1 {self._server.port} 1\n"
+        )
+        command = [str(program("redis-server")), str(config), "--sentinel", "--dir", str(self._folder)]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(self._ready, "the Sentinel to be ready", every=0.01)
+
+    def _ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"the Sentinel ended:\n{self.log}"
+        with self.client() as client:
+            try:
+                return bool(client.ping())
+            except redis.ConnectionError:
+                return False
+
+    def fail_over(self) -> None:
+        """Let it promote the replica, and wait until it names it as the primary."""
+        with self.client() as client:
+            wait_until(lambda: self._asked(client), "a replica that can be promoted")
+            named = lambda: client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "primary")  # noqa: E731
+            wait_until(lambda: int(named()[1]) != self._server.port, "the replica to be the primary", seconds=30)
+
+    def _asked(self, client: redis.Redis) -> bool:
+        try:
+            return bool(client.execute_command("SENTINEL", "FAILOVER", "primary"))
+        except redis.ResponseError as error:
+            if "NOGOODSLAVE" in str(error):
+                return False  # it has not met the replica yet
+            raise
+
+
+class RedisCluster(Server):
+    """A cluster of three primaries without replicas."""
+
+    def __init__(self, folder: Path) -> None:
+        self.nodes = []
+        for number, bus in enumerate(free_ports(3)):
+            arguments = ["--cluster-enabled", "yes", "--cluster-port", str(bus)]
+            arguments += ["--cluster-require-full-coverage", "no"]
+            self.nodes.append(RedisServer(folder / str(number), *arguments))
+        self._buses = [int(node._arguments[3]) for node in self.nodes]
+
+    def start(self) -> None:
+        """Start the nodes, part the slots among them, and wait until all know it."""
+        for number, node in enumerate(self.nodes):
+            node.start()
+            with node.client() as client:
+                first, last = 16384 * number // 3, 16384 * (number + 1) // 3 - 1
+                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+                client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+        with self.nodes[0].client() as client:
+            for node, bus in zip(self.nodes[1:], self._buses[1:], strict=True):
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+        self.wait_whole()
+
+    def wait_whole(self) -> None:
+        """Wait until every node knows the holders of all slots."""
+        wait_until(lambda: all(map(self._is_whole, self.nodes)), "the cluster to be whole")
+
+    @staticmethod
+    def _is_whole(node: RedisServer) -> bool:
+        with node.client() as client:
+            told = client.execute_command("CLUSTER", "INFO")
+        return b"cluster_state:ok" in told and b"cluster_slots_ok:16384" in told
+
+    def holder(self, slot: int) -> RedisServer:
+        """The node that has ``slot`` at the start."""
+        return self.nodes[next(number for number in range(3) if slot < 16384 * (number + 1) // 3)]
+
+    def client(self) -> redis.RedisCluster:
+        """A client of an application; close it."""
+        return redis.RedisCluster(host="127.0.0.1", port=self.nodes[0].port)
+
+    def stop(self) -> None:
+        """End all nodes."""
+        for node in self.nodes:
+            node.stop()
 
 
 def prepare(server: RedisServer) -> dict[str, dict[str, int]]:

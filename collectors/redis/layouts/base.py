@@ -7,7 +7,7 @@ from typing import Protocol
 
 from collectors.redis.resp import Answer, Command
 from collectors.redis.scan import Search
-from collectors.samples import Sample
+from collectors.samples import NO_LOG, Sample
 
 #: Yields commands, is sent their answers (Refusals among them), and ends with what one queue's samples are. A Refusal
 #: that it raises means that the queue is there and could not be read; no samples mean that it is gone.
@@ -64,4 +64,6 @@ UNTOLD_ANYWHERE = {
     "retention_margin": "nothing is deleted by age or length, unless a producer trims",
     "state": "Redis has no states of queues",
     "status": "not judged",
+    "lost_total": "Redis does not count what a producer trims or evicts",
+    **NO_LOG,
 }

@@ -2,6 +2,7 @@
 -- A sample that is newer than the newest event tells about that event's second; where partials were rolled up, samples
 -- tell about their buckets. Several sources may tell of one queue: each one's counters are its own, and a report of polls
 -- alone, as applications send it, is no reading of the broker.
+-- A depth beside which partitions are unknown is that of the others: nothing is reckoned with it.
 -- Where events name no consumer and samples name one alone, that one is meant.
 WITH named AS (
   SELECT broker, queue
@@ -23,7 +24,8 @@ placed AS (
     CASE WHEN u.queue IS NULL THEN COALESCE(q.subscriber, '') ELSE '' END AS consumer,
     LEAST(unix_micros(q.sampled_at) DIV 1000000, l.now_second) AS at_second,
     unix_micros(q.sampled_at) AS sampled_us,
-    q.depth + COALESCE(q.in_flight, 0) AS there
+    CASE WHEN COALESCE(q.unknown_partitions, 0) = 0 THEN q.depth END AS whole_depth,
+    CASE WHEN COALESCE(q.unknown_partitions, 0) = 0 THEN q.depth + COALESCE(q.in_flight, 0) END AS there
   FROM $samples AS q
   JOIN stage_levels AS l ON l.broker = q.broker
   LEFT JOIN unnamed AS u ON u.broker = q.broker AND u.queue = q.queue
@@ -36,7 +38,7 @@ SELECT
     AS bucket_seconds,
   CASE WHEN s.at_second <= l.opened_until THEN 2 WHEN s.sampled_us DIV 1000000 <= s.now_second THEN 1 ELSE 0 END AS changed,
   CASE WHEN s.depth IS NOT NULL OR s.in_flight IS NOT NULL OR s.polls_total IS NULL THEN s.sampled_us END AS read_us,
-  s.depth, s.in_flight, s.in_flight_limit, s.dead_letter_for, s.staleness_seconds, s.oldest_age_seconds,
+  s.whole_depth AS depth, s.in_flight, s.in_flight_limit, s.dead_letter_for, s.staleness_seconds, s.oldest_age_seconds,
   s.consumers, s.delayed, s.status, s.retention_margin, s.prefetch, s.visibility_timeout_seconds,
   s.there - LAG(s.there) OVER before AS there_change,
   CASE WHEN s.there IS NOT NULL AND LAG(s.there) OVER before IS NOT NULL THEN s.sampled_us - LAG(s.sampled_us) OVER before END

@@ -47,11 +47,12 @@ async def read_once(source: KafkaSource) -> dict[tuple[str, str | None], Sample]
 
 
 def by_name(samples: Sequence[Sample]) -> dict[tuple[str, str | None], Sample]:
-    """(topic, group) → sample; each once, and what is null has a reason, and nothing else has."""
+    """(topic, group) → sample; each once, and what is null has a reason, and nothing else but unknown partitions."""
     found = {(sample.queue, sample.subscriber): sample for sample in samples}
     assert len(found) == len(samples)
     for sample in samples:
         unknown = {name for name in METRIC_NAMES if getattr(sample, name) is None} - _FREE
+        unknown |= {"unknown_partitions"} if sample.unknown_partitions else set()
         assert unknown == set(sample.unavailable), sample
         assert all(sample.unavailable.values())
     return found

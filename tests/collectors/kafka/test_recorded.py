@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from collectors.base import ConnectionLost
+from collectors.kafka.history import Judgement
 from collectors.kafka.parse import UNTOLD, samples
 from collectors.kafka.reader import ClusterReader
 from collectors.kafka.reading import GroupReading, Head, Reading
@@ -25,8 +26,8 @@ NOW = BASE + 100_000
 DECODERS = {2: read_list_offsets, 9: read_offset_fetch, 1: read_fetch, 16: lambda answer: read_list_groups(answer, 5)}
 
 
-def never(*_: Any) -> None:
-    return None
+def never(*_: Any) -> Judgement:
+    return Judgement(None)
 
 
 def test_recorded_answers_become_the_expected_samples() -> None:
@@ -63,7 +64,7 @@ def reading(committed: dict[int, int], ends: dict[int, int | str], **changes: An
             partitions={"t": tuple(ends)},
             groups=(group,),
             ends={("t", partition): end for partition, end in ends.items()},
-            stable_ends={},
+            stable_ends={("t", partition): end for partition, end in ends.items()},
             starts={("t", partition): 0 for partition in ends},
             stamps={Head("t", 0, 2): Stamp(2, NOW - 9000, False), Head("t", 1, 3): Stamp(3, NOW - 5000, False)},
         ),
@@ -75,12 +76,29 @@ def only(found: Reading) -> Any:
     return by_name(samples(found, KafkaBroker(), never)[0])["t", "g"]
 
 
-def test_one_unknown_partition_makes_every_sum_unknown_and_says_how_many() -> None:
+def test_what_waits_on_known_partitions_is_told_beside_the_number_of_unknown_ones() -> None:
     sample = only(reading({0: 2, 1: 3, 2: 0}, {0: 10, 1: 10, 2: "its leader is changing"}))
-    for name in ("depth", "oldest_age_seconds", "acked_total", "retention_margin", "published_total"):
-        assert getattr(sample, name) is None
+    assert (sample.depth, sample.oldest_age_seconds, sample.retention_margin) == (15, 9.0, 2)
+    assert (sample.unknown_partitions, sample.consumers) == (1, 1)
+    for name in ("unknown_partitions", "published_total"):  # a sum of ends would seem to jump when the third is back
         assert sample.unavailable[name] == "1 of 3 partitions are unknown; 2: its leader is changing"
-    assert sample.consumers == 1
+    assert sample.published_total is None
+
+
+def test_nothing_waiting_on_known_partitions_is_no_age_while_another_is_unknown() -> None:
+    sample = only(reading({0: 10}, {0: 10, 1: 10}))
+    assert (sample.depth, sample.unknown_partitions) == (0, 1)
+    for name in ("oldest_age_seconds", "retention_margin"):
+        assert getattr(sample, name) is None
+        assert sample.unavailable[name] == "1 of 2 partitions are unknown; 1: nothing is committed"
+
+
+def test_no_known_partition_is_no_depth() -> None:
+    sample = only(reading({}, {0: 10, 1: 10}))
+    assert (sample.unknown_partitions, sample.consumers) == (2, 1)
+    for name in ("depth", "oldest_age_seconds", "acked_total", "lost_total", "retention_margin", "status"):
+        assert getattr(sample, name) is None
+        assert sample.unavailable[name] == "2 of 2 partitions are unknown; 0: nothing is committed"
 
 
 def test_the_oldest_of_all_partitions_counts_and_the_least_margin() -> None:

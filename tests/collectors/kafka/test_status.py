@@ -10,6 +10,7 @@ from collectors.kafka.history import History, PartitionHistory
 from collectors.kafka.settings import StatusSettings
 from collectors.kafka.status import (
     Observation,
+    Progress,
     Status,
     Window,
     caught_up_lately,
@@ -149,26 +150,33 @@ def test_a_living_group_that_stands_still_stalls_and_a_dead_one_stops() -> None:
         assert judge(history.window(), 5, 300.0, patience=150) == expected
 
 
+def judged(
+    history: History, group: str, topic: str, offsets: dict[int, tuple[int, int]], now: int, *, alive: bool
+) -> Status | None:
+    seen = {partition: Progress(*one) for partition, one in offsets.items()}
+    return history.judge(group, topic, seen, now, alive=alive).status
+
+
 def test_a_topic_is_judged_by_its_worst_partition_and_not_before_half_a_window() -> None:
     history = History(StatusSettings(window=10, interval=15))
     seen = []
     for second in range(400):
         offsets = {0: (second, 5), 1: (7, 3), 2: (second, 0)}  # one is slow, one stands, one has no lag
-        seen.append(history.judge("g", "t", offsets, second * 1000, alive=True))
+        seen.append(judged(history, "g", "t", offsets, second * 1000, alive=True))
     assert seen[:75] == [None] * 75
     assert seen[-1] == "STALL"
     offsets = {0: (1, 999), 1: (9, 0), 2: (500, 0)}
-    assert history.judge("g", "t", offsets, 400_000, alive=True) == "REWIND"  # at once
-    assert history.judge("g", "t", {2: (500, 0)}, 401_000, alive=True) == "OK"  # the others are not known now
-    assert history.judge("g", "t", offsets, 402_000, alive=True) == "REWIND"  # and not forgotten
-    assert history.judge("g", "u", {}, 402_000, alive=True) is None
+    assert judged(history, "g", "t", offsets, 400_000, alive=True) == "REWIND"  # at once
+    assert judged(history, "g", "t", {2: (500, 0)}, 401_000, alive=True) == "OK"  # the others are not known now
+    assert judged(history, "g", "t", offsets, 402_000, alive=True) == "REWIND"  # and not forgotten
+    assert judged(history, "g", "u", {}, 402_000, alive=True) is None
 
 
 def test_what_is_not_seen_any_more_is_forgotten() -> None:
     history = History(StatusSettings(window=4, interval=1))
     for second in range(10):
-        history.judge("g", "t", {0: (5, 5)}, second * 1000, alive=True)
+        judged(history, "g", "t", {0: (5, 5)}, second * 1000, alive=True)
         history.keep({("g", "t")})
-    assert history.judge("g", "t", {0: (5, 5)}, 10_000, alive=True) == "STALL"
+    assert judged(history, "g", "t", {0: (5, 5)}, 10_000, alive=True) == "STALL"
     history.keep(set())
-    assert history.judge("g", "t", {0: (5, 5)}, 11_000, alive=True) is None
+    assert judged(history, "g", "t", {0: (5, 5)}, 11_000, alive=True) is None

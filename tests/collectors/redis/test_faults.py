@@ -281,6 +281,11 @@ async def test_tls_with_our_own_authority_and_a_password_is_spoken(tmp_path: Pat
         await one.open()
         assert counts(named(await one.read())["orders", None]) == (1, 0, 0)
         await one.close()
+        secure = f"rediss://127.0.0.1:{server.port}/0"
+        one = source(server, url=secure, tls={"ca": str(tmp_path / "ca.crt")}, **settings)
+        await one.open()
+        assert set(named(await one.read())) == {("orders", None)}
+        await one.close()
         with pytest.raises(ConnectionLost):  # nobody that we trust has signed it
             await source(server, tls={"enabled": True}, **settings).open()
     finally:
@@ -300,7 +305,11 @@ def _certificates(folder: Path) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"url": "rediss://127.0.0.1:1/0"},
+        {"url": "rediss://127.0.0.1:1/0", "tls": {"enabled": False}},
+        {"url": "sentinel://127.0.0.1:1/0"},
+        {"url": "redis://127.0.0.1:1/0?ssl_cert_reqs=none"},
+        {"sentinel": {"service": "primary"}},
+        {"sentinel": {"service": "primary", "addresses": [":1"]}},
         {"url": "redis://user:secret@127.0.0.1:1/0"},
         {"url": "redis://127.0.0.1:1/name"},
         {"dyno": {"shards": ["a"]}},
