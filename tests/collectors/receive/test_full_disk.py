@@ -36,10 +36,10 @@ def test_while_the_lake_takes_nothing_senders_are_told_to_come_again(
     with receiving(tmp_path / "lake") as one:
         full.set()
         for _ in range(2):
-            answer = httpx.post(f"{one.url}/v1/traces", content=body, headers=PROTOBUF)
+            answer = httpx.post(f"{one.url}/v1/traces", content=body, headers=PROTOBUF, timeout=60)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         full.clear()
-        assert httpx.post(f"{one.url}/v1/traces", content=body, headers=PROTOBUF).status_code == 200
+        assert httpx.post(f"{one.url}/v1/traces", content=body, headers=PROTOBUF, timeout=60).status_code == 200
         rows = one.rows()
     assert len(rows) == 60
     assert {row["attempt"] for row in rows if row["event_type"] == "received"} == {1}
@@ -67,7 +67,7 @@ def test_an_append_that_was_written_though_it_failed_is_known_when_its_request_c
         events = [event | {"event_id": f"{sender} {sequence}"}]
         told = {"events": events, "summaries": [summary], "polls": [poll]}
         request = {"version": 1, "sender": sender, "sequence": sequence} | told
-        return httpx.post(f"{one.url}/v1/events", json=request).status_code
+        return httpx.post(f"{one.url}/v1/events", json=request, timeout=60).status_code
 
     with receiving(tmp_path / "lake") as one:
         assert post("s#1@2", 1) == 200
@@ -101,7 +101,7 @@ def test_what_was_told_to_be_taken_is_there_when_a_real_disk_is_full_and_all_whe
         (tiny / "ballast").write_bytes(b"\0" * 300_000)
         taken = 0
         for body in bodies:
-            answer = httpx.post(f"{one.url}/v1/traces", content=body, headers=PROTOBUF)
+            answer = httpx.post(f"{one.url}/v1/traces", content=body, headers=PROTOBUF, timeout=60)
             if answer.status_code != 200:
                 assert answer.status_code == 503
                 break

@@ -108,7 +108,7 @@ def test_hostile_bodies_are_answered_and_what_can_be_kept_of_them_is(receiver: R
 def test_a_request_of_too_many_events_is_told_so(tmp_path: Path) -> None:
     with receiving(tmp_path / "lake", max_spans=2) as one:
         events = [EVENT | {"event_id": str(number)} for number in range(3)]
-        answer = httpx.post(f"{one.url}/v1/events", json=request("many") | {"events": events})
+        answer = httpx.post(f"{one.url}/v1/events", json=request("many") | {"events": events}, timeout=30)
         assert answer.status_code == 413 and "too many events" in answer.json()["message"]
 
 
