@@ -46,6 +46,7 @@ format: $(STAMP) ## rewrite the sources as `make check` wants them
 docs: $(STAMP) ## regenerate the reference pages from what is declared
 	@$(BIN)/python -m lake.views.document > docs/views.md
 	@$(BIN)/python -m lake.metrics_page > docs/metrics.md
+	@$(BIN)/python -m alerts.rules.document > docs/rules.md
 	@$(BIN)/python -m collectors.receive.document
 
 lock: $(STAMP) ## resolve pyproject.toml anew into the lock files

@@ -43,7 +43,15 @@ class FreshnessProbe:
                 reached = max(row["sampled_at"], reached or row["sampled_at"])
             age = (now - reached).total_seconds() if reached else None
             stale = age is None or age > self._stale_after.total_seconds()
-            table.append({"broker": row["broker"], "as_of": reached, "age_seconds": age, "stale": stale})
+            table.append(
+                {
+                    "broker": row["broker"],
+                    "as_of": reached,
+                    "age_seconds": age,
+                    "stale": stale,
+                    "sampled": row["sampled_at"] is not None,
+                }
+            )
         reached_all = max((row["as_of"] for row in table if row["as_of"]), default=None)
         stale = reached_all is None or now - reached_all > self._stale_after
         [history] = query(_COMPLETE).to_pylist()

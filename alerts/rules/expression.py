@@ -26,7 +26,13 @@ VALUE = "value"
 #: are how the engine tells of stale data and of failing rules.
 ENGINE_VIEWS: dict[str, pa.Schema] = {
     "data_freshness": pa.schema(
-        [("broker", pa.string()), ("as_of", TIMESTAMP), ("age_seconds", pa.float64()), ("stale", pa.bool_())]
+        [
+            ("broker", pa.string()),
+            ("as_of", TIMESTAMP),
+            ("age_seconds", pa.float64()),
+            ("stale", pa.bool_()),
+            ("sampled", pa.bool_()),
+        ]
     ),
     "rule_health": pa.schema(
         [

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from alerts.check import TestResult, check, test
+from alerts.rules.document import markdown
 from alerts.rules.loader import BUILTIN, load_rules, rule_files
 from alerts.rules.model import NoData
 from alerts.rules.templates import render
 from lake.errors import UserError
 
+PROJECT = Path(__file__).parents[2]
 GOOD = """
 groups:
   - name: mine
@@ -175,6 +177,10 @@ def test_the_built_in_rules_are_valid_and_each_has_a_runbook_and_a_test_beside_i
 @pytest.mark.parametrize("result", test([]), ids=lambda result: f"{result.file.stem}: {result.name}")
 def test_the_built_in_rules_pass_their_own_tests(result: TestResult) -> None:
     assert result.problems == ()
+
+
+def test_the_page_of_the_shipped_rules_is_what_their_files_say() -> None:
+    assert (PROJECT / "docs" / "rules.md").read_text() == markdown(), "run make docs"
 
 
 def test_a_rule_test_that_expects_something_else_says_what_it_found(tmp_path: Path) -> None:
