@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lake.tables import FINISHING_TYPES, MESSAGE_EVENTS, REJECTED_RECORDS, TIMESTAMP
+from lake.tables import MESSAGE_EVENTS, REJECTED_RECORDS, TIMESTAMP
+from sojourn.client import partial
 
 #: The longest piece of a rejected record that is kept.
 RAW_LIMIT = 64 * 1024
@@ -51,18 +52,8 @@ def now_us() -> int:
 
 
 def is_mark(event: Event) -> bool:
-    """Whether the analytics must remember this event by itself, so that no summary may swallow it.
-
-    Failures, retries, delays, endings other than a plain first completion, and first attempts of a named subscriber.
-    """
-    kind = event.event_type
-    if kind == "enqueued":
-        return False
-    if kind == "received":
-        return event.attempt is not None and (event.attempt >= 2 or event.subscriber is not None)
-    if kind == "completed":
-        return event.attempt is None or event.attempt >= 2
-    return kind in FINISHING_TYPES or kind in ("failed", "delayed")
+    """Whether the analytics must remember this event by itself, so that no summary may swallow it."""
+    return partial.is_mark(event.event_type, event.attempt, bool(event.subscriber))
 
 
 def event_id(broker: str, event: Event) -> str:

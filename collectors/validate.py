@@ -76,6 +76,12 @@ def _known_type(value: str) -> str:
     return value
 
 
+def _numbered(value: int) -> int:
+    if value < 1:
+        raise ValueError("attempts are numbered from 1; leave out the number that nobody gave")
+    return value
+
+
 EventType = Annotated[str, AfterValidator(_known_type)]
 Timestamp = Annotated[datetime, BeforeValidator(as_utc)]
 Name = Annotated[str, StringConstraints(min_length=1)]
@@ -95,7 +101,7 @@ class Event(BaseModel):
     subscriber: Text = None
     tenant: Text = None
     message_id: Name
-    attempt: Annotated[Annotated[int, Field(ge=0, le=_INT32_MAX)] | None, _ABSENT] = None
+    attempt: Annotated[Annotated[int, Field(le=_INT32_MAX), AfterValidator(_numbered)] | None, _ABSENT] = None
     enqueued_at: Annotated[Timestamp | None, _ABSENT] = None
     occurred_at: Timestamp
     processing_seconds: Annotated[Annotated[FiniteFloat, Field(ge=0)] | None, _ABSENT] = None
@@ -188,7 +194,7 @@ def _holds(name: str, column: pa.Array) -> pa.Array:
     elif name == "clock":
         good = pc.is_in(column, value_set=pa.array(CLOCKS))
     elif name == "attempt":
-        good = pc.greater_equal(column, 0)
+        good = pc.greater_equal(column, 1)
     elif name == "processing_seconds":
         good = pc.and_(pc.is_finite(column), pc.greater_equal(column, 0.0))
     elif pa.types.is_string(column.type):

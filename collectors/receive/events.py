@@ -115,6 +115,8 @@ def _event(entry: dict[str, Any]) -> Row:
     if clock not in _CLOCKS:
         raise Bad("clock: broker or producer is expected")
     attempt, enqueued_at, priority = get("attempt"), get("enqueued_at"), get("priority")
+    if attempt is not None and (type(attempt) is not int or not 1 <= attempt < _INT32):
+        raise Bad("attempt: a whole number from 1 is expected; leave out the number that nobody gave")
     event_id = text(get("event_id"), "event_id")
     return (
         event_type,
@@ -123,7 +125,7 @@ def _event(entry: dict[str, Any]) -> Row:
         _maybe(get("subscriber"), "subscriber"),
         _maybe(get("tenant"), "tenant"),
         text(get("message_id"), "message_id"),
-        None if attempt is None else whole(attempt, "attempt", 0, _INT32),
+        attempt,
         None if enqueued_at is None else whole(enqueued_at, "enqueued_at", 0, _END),
         whole(get("occurred_at"), "occurred_at", 0, _END),
         None if seconds is None else float(seconds),

@@ -6,9 +6,7 @@ import math
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-EVENT_TYPES = ("enqueued", "received", "completed", "failed", "dead_lettered", "expired", "sidelined", "delayed")
-#: A message with one of these is gone from the backlog for good.
-FINISHING_TYPES = frozenset({"completed", "dead_lettered", "expired", "sidelined"})
+from sojourn.client import partial
 
 #: What a call appends, as the application gave it: event_type, broker, queue, message_id, subscriber, tenant, attempt,
 #: enqueued_at, occurred_at, processing_seconds, priority, trace_id, reason.
@@ -44,20 +42,10 @@ class Event(NamedTuple):
 
 
 def is_mark(raw: Raw) -> bool:
-    """Whether the analytics must remember this event by itself, so that it is summarised last.
-
-    Failures, retries, delays, endings other than a plain first completion, and first attempts of a named subscriber.
-    """
-    kind, attempt = raw[0], raw[6]
-    if kind == "enqueued":
-        return False
-    if attempt is not None and not isinstance(attempt, int):
-        attempt = None  # as :func:`judge` will have it
-    if kind == "received":
-        return attempt is not None and (attempt >= 2 or raw[4] is not None)
-    if kind == "completed":
-        return attempt is None or attempt >= 2
-    return True
+    """Whether the analytics must remember this event by itself, so that it is summarised last."""
+    subscriber = raw[4]
+    named = subscriber is not None and not (type(subscriber) is str and subscriber == "")
+    return partial.is_mark(raw[0], _whole(raw[6], 1), named)  # the attempt as :func:`judge` will have it
 
 
 def judge(raw: Raw, broker: str) -> tuple[Event, bool]:
@@ -77,7 +65,7 @@ def judge(raw: Raw, broker: str) -> tuple[Event, bool]:
     if occurred_at is None:
         occurred_at, sound = micros(datetime.now(UTC)) or 0, False
     if attempt is not None:
-        attempt = _whole(attempt, 0)
+        attempt = _whole(attempt, 1)
         sound = sound and attempt is not None
     if seconds is not None:
         if not isinstance(seconds, int | float) or not (math.isfinite(seconds) and seconds >= 0):

@@ -177,7 +177,11 @@ BAD: dict[str, tuple[Any, str]] = {
     "milliseconds": (event(occurred_at=1772366400000), "occurred_at"),
     "a time that is not finite": (json.dumps(event(occurred_at=float("nan"))), "occurred_at"),
     "before 1970": (event(enqueued_at="1969-12-31T23:59:59Z"), "enqueued_at: a timestamp lies between"),
-    "a negative attempt": (event(attempt=-1), "attempt: Input should be greater than or equal to 0"),
+    "a negative attempt": (
+        event(attempt=-1),
+        "attempt: attempts are numbered from 1; leave out the number that nobody",
+    ),
+    "an attempt before the first": (event(attempt=0), "attempt: attempts are numbered from 1"),
     "too large an attempt": (event(attempt=2**31), "attempt: Input should be less than"),
     "an infinite duration": (json.dumps(event(processing_seconds=float("inf"))), "processing_seconds"),
     "a negative duration": (event(processing_seconds=-0.1), "processing_seconds"),

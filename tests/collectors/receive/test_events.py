@@ -51,6 +51,8 @@ def test_events_are_taken_and_what_is_wrong_is_said_of_each(receiver: Receiving)
         {"occurred_at": 1.5},
         {"occurred_at": -1},
         {"attempt": True},
+        {"attempt": 0},
+        {"attempt": -1},
         {"attempt": 2**31},
         {"processing_seconds": -1},
         {"queue": 5},
