@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from alerts.laws.throttle import Alert, Harm, Kind, Limit, Observation, Verdict, decide
+from lab.noisy import noisy_ones
 from lab.queue import Account, Queue
 from lab.scenario import Scenario
 
 #: A tenant is noisy for so long before its alert fires, and quiet for so long before it is gone (seconds).
 FIRES_AFTER, GONE_AFTER = 2, 10
-#: The published rule of SQS fair queues, as Sojourn's `noisy` column has it.
-NOISY_IN_FLIGHT, QUIET_AFTER = 30, 300.0
 RECENT_SECONDS = 5
 
 
@@ -26,6 +25,13 @@ class Watch:
     firing: bool = False
     limit: Limit | None = None
     harm: Harm | None = None
+
+    def judge(self, noisy: bool) -> None:
+        """One more second, and an alert on noisy tenants with `for` and `keep_firing_for`."""
+        self.noisy = noisy
+        self.noisy_ticks = self.noisy_ticks + 1 if noisy else 0
+        self.quiet_ticks = 0 if noisy else self.quiet_ticks + 1
+        self.firing = self.noisy_ticks >= FIRES_AFTER or (self.firing and self.quiet_ticks < GONE_AFTER)
 
 
 @dataclass(slots=True)
@@ -48,8 +54,9 @@ class Loop:
     def _tick(self) -> None:
         now, accounts = self.queue.now, self.queue.accounts
         worked = {name: _sum(item.processing, now, self.scenario.window_seconds) for name, item in accounts.items()}
+        noisy = noisy_ones({name: watch.noisy for name, watch in self.watches.items()}, accounts, worked, now)
         for name, watch in self.watches.items():
-            self._judge(name, watch, worked)
+            watch.judge(noisy[name])
         suspects = {tenant.name for tenant in self.scenario.tenants if tenant.suspect}
         self.quiet_ages.append((now, _oldest(accounts, now, leaving_out=suspects)))
         self.backlogs.append((now, self.queue.backlog))
@@ -58,25 +65,6 @@ class Loop:
             for name in sorted(limited):
                 self._act(name, self.watches[name], limited)
         self.queue.at(now + 1.0, self._tick)
-
-    def _judge(self, name: str, watch: Watch, worked: Mapping[str, float]) -> None:
-        """Sojourn's definition of a noisy tenant, and an alert on it with `for` and `keep_firing_for`."""
-        accounts, now = self.queue.accounts, self.queue.now
-        account = accounts[name]
-        active = sum(1 for other in accounts.values() if other.backlog)
-        threshold = max(0.10, min(0.60, 2 / max(1, active)))
-        in_flight = sum(other.in_flight for other in accounts.values())
-        others_wait = any(other.ready > 0 for key, other in accounts.items() if key != name)
-        by_flight = account.in_flight >= NOISY_IN_FLIGHT and account.in_flight > threshold * in_flight
-        by_work = worked[name] > threshold * sum(worked.values())
-        enters = (by_flight or by_work) and others_wait
-        if not account.backlog or now - account.last_arrival >= QUIET_AFTER or (account.ready == 0 and not enters):
-            watch.noisy = False
-        elif enters:
-            watch.noisy = True
-        watch.noisy_ticks = watch.noisy_ticks + 1 if watch.noisy else 0
-        watch.quiet_ticks = 0 if watch.noisy else watch.quiet_ticks + 1
-        watch.firing = watch.noisy_ticks >= FIRES_AFTER or (watch.firing and watch.quiet_ticks < GONE_AFTER)
 
     def _act(self, name: str, watch: Watch, limited: set[str]) -> None:
         now, terms = self.queue.now, self.scenario.terms

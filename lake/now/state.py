@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lake.now import noisy
 from lake.now.cells import MOST_KEYS, NONE, Integers, OpenCells, run_starts
 from lake.now.expression import compiled
-from lake.now.levels import NOISY, QUIET, SILENT, padded
+from lake.now.levels import padded
 from lake.now.lived import Name
 from lake.now.names import KeyNumbers
 from lake.now.step import WINDOWED
@@ -22,7 +23,6 @@ Array = npt.NDArray[Any]
 
 _TOTALS = ("backlog_sum", "in_flight_sum", "delayed_sum")
 _STATE = tuple(compiled(FORMULAS[name]) for name in ("backlog", "in_flight", "ready"))
-_THRESHOLD, _ENTERS, _TURNS_QUIET = (compiled(FORMULAS[name]) for name in ("threshold", "enters", "turns_quiet"))
 #: Columns of a tenant's state, and of the sums over a queue's tenants.
 BACKLOG, IN_FLIGHT, READY, ACTIVE = range(4)
 
@@ -142,7 +142,7 @@ class State:
 
         ``own`` and ``whole`` are the processing times of tenant and queue over the window.
         """
-        columns: dict[str, Any] = {
+        columns = {
             "backlog": tenants[:, BACKLOG],
             "in_flight": tenants[:, IN_FLIGHT],
             "ready": tenants[:, READY],
@@ -154,10 +154,7 @@ class State:
             "at_second": second,
             "last_arrival_second": last_arrival,
         }
-        columns["threshold"] = _THRESHOLD(columns)
-        columns["enters"] = _ENTERS(columns)
-        verdicts = np.where(_TURNS_QUIET(columns), QUIET, np.where(columns["enters"], NOISY, SILENT))
-        return verdicts.astype(np.int8), columns["enters"]
+        return noisy.judged(columns)
 
     # -- queues -----------------------------------------------------------------------------------------------------
 

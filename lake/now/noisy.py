@@ -1,0 +1,28 @@
+"""The verdict on tenants at one instant: noisy, quiet again, or nothing new. The formulas are the view's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lake.now.expression import compiled
+from lake.now.levels import NOISY, QUIET, SILENT, Array
+from lake.views.catalogue import FORMULAS
+
+_THRESHOLD, _ENTERS, _TURNS_QUIET = (compiled(FORMULAS[name]) for name in ("threshold", "enters", "turns_quiet"))
+
+
+def judged(columns: Mapping[str, Any]) -> tuple[Array, Array]:
+    """The verdict on each tenant (NOISY, QUIET or SILENT, int8), and whether it enters the noisy ones.
+
+    ``columns`` are those of ``stage_shares`` that ``stage_noisy.sql`` judges by: ``backlog``, ``in_flight``, ``ready``,
+    ``window_processing_sum`` and ``last_arrival_second`` of the tenant; ``queue_in_flight``, ``queue_ready``,
+    ``queue_processing_sum`` and ``active_tenants`` of its queue; ``at_second``.
+    """
+    told = dict(columns)
+    told["threshold"] = _THRESHOLD(told)
+    enters = told["enters"] = _ENTERS(told)
+    verdicts = np.where(_TURNS_QUIET(told), QUIET, np.where(enters, NOISY, SILENT))
+    return verdicts.astype(np.int8), enters
