@@ -57,9 +57,9 @@ def alert_json(alert: AlertInstance, snapshot: Snapshot) -> dict[str, Any]:
     return {
         "labels": dict(alert.labels),
         "annotations": dict(alert.annotations),
-        "startsAt": iso(alert.fired_at or alert.active_since),
+        "startsAt": iso((alert.fired_at or alert.active_since) + snapshot.ahead),
         "endsAt": "0001-01-01T00:00:00.000Z",
-        "updatedAt": iso(snapshot.at or alert.active_since),
+        "updatedAt": iso((snapshot.at or alert.active_since) + snapshot.ahead),
         "generatorURL": "",
         "fingerprint": alert.fingerprint,
         "receivers": [],

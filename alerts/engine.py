@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from alerts.clock import ZERO
 from alerts.evaluate import Freshness, Identities, Query, RuleMemory, evaluate, is_due, reads_lake
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
@@ -41,12 +42,16 @@ HEARTBEAT = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the engine knows after a round, for readers in other threads."""
+    """What the engine knows after a round, for readers in other threads.
+
+    Its instants are of the engine's clock; people are shown them moved ``ahead``, as the wall clock stands.
+    """
 
     at: datetime | None = None
     freshness: Freshness = field(default_factory=lambda: Freshness(None, None, True))
     evaluations: tuple[RuleEvaluation, ...] = ()
     resolved: tuple[Resolved, ...] = ()
+    ahead: timedelta = ZERO
 
 
 class Engine:
@@ -87,6 +92,7 @@ class Engine:
         self._plan_due: datetime | None = None
         self._planned = False
         self._heartbeat: datetime | None = None
+        self._ahead = ZERO
         self.snapshot = Snapshot(resolved=tuple(resolved))
         self.behind = False
 
@@ -95,19 +101,24 @@ class Engine:
         check(sql, {*VIEWS, *TABLES})
         return self._views.query(sql)
 
-    def round(self, now: datetime, *, new_data: bool, everything: bool = False) -> tuple[RuleEvaluation, ...]:
-        """Evaluate every rule that is due at wall clock ``now``, and return the newest evaluation of each rule.
+    def round(
+        self, now: datetime, *, new_data: bool, everything: bool = False, ahead: timedelta = ZERO
+    ) -> tuple[RuleEvaluation, ...]:
+        """Evaluate every rule that is due at ``now``, and return the newest evaluation of each rule.
+
+        ``now`` is of a clock that nobody sets (:class:`alerts.clock.Clock`), and the wall clock ``ahead`` of it.
 
         What is decided over one view is committed and announced before another is read, and a round reads one view
         again at most: cheap ones first, dear ones less often. ``behind`` says that some wait for the next round;
         with ``everything`` none does.
         """
         started = time.monotonic()
+        self._ahead = ahead
         self._take_settled()
         self._forget_removed_rules(now)
         if new_data:
             self._views.outdate()
-        freshness, table = self._probe.read(self._query, now)
+        freshness, table = self._probe.read(self._query, now, ahead)
         self._views.put("data_freshness", table)
         definitions = self._definitions()
         due = [rule for rule in self._rules if is_due(rule, self._last_evaluated(rule), now)]
@@ -123,12 +134,12 @@ class Engine:
         if self._is_planning_due(now):  # when no rule was due
             self._commit((), (), (), freshness.as_of, now)
         evaluations = tuple(self._evaluations.values())
-        self.snapshot = Snapshot(now, freshness, evaluations, tuple(self._resolved.values()))
+        self.snapshot = Snapshot(now, freshness, evaluations, tuple(self._resolved.values()), ahead)
         return evaluations
 
     def close(self, now: datetime) -> None:
         """Write down how far the rules came."""
-        self._states.commit(now, None, memories=self._memories)
+        self._states.commit(now, None, memories=self._memories, ahead=self._ahead)
         self._views.close()
 
     def _order(self, rule: Rule) -> tuple[Any, ...]:
@@ -160,13 +171,13 @@ class Engine:
                 receivers = [receiver.name for receiver in self._settings.receivers]
                 self._views.put("notification_health", self._states.notification_health(receivers, now))
             memory = self._memories.get(rule.key, RuleMemory())
-            sql = bound(rule.expr, freshness.watermark or now, definitions)
+            sql = bound(rule.expr, freshness.watermark or now + self._ahead, definitions)
 
             def query(_: str, rule: Rule = rule, sql: str = sql) -> pa.Table:
                 return self._answer(rule, sql, now)
 
             outcome = evaluate(rule, memory, query, freshness, now, self._identities[rule.key])
-            if memory.restored and not outcome.memory.restored:
+            if outcome.rewritten:
                 rewritten.append(rule.key)
             self._memories[rule.key] = outcome.memory
             self._note_health(rule, outcome.evaluation, now)
@@ -228,6 +239,7 @@ class Engine:
             decisions=decisions,
             parcels=parcels,
             purged=purged,
+            ahead=self._ahead,
         )
         self._heartbeat = now if beat else self._heartbeat
         for gone in forgotten:
@@ -296,7 +308,7 @@ class Engine:
         return firing + [Notice(gone.alert, gone.at, as_of) for gone in self._resolved.values()]
 
     def _parcel(self, decision: Decision, as_of: datetime | None, now: datetime) -> Parcel:
-        payload = alertmanager(decision, self._external_url)
+        payload = alertmanager(decision, self._external_url, self._ahead)
         return Parcel(
             id=f"msg_{uuid4().hex}",
             receiver=decision.receiver,

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
+from alerts.clock import ZERO
 from alerts.models import RuleEvaluation, fingerprint
 from alerts.rules.expression import ENGINE_VIEWS, VALUE
 from alerts.rules.model import NoData, Rule
@@ -28,12 +29,14 @@ class Freshness:
     ``as_of`` is the newest event in gold, ``watermark`` the instant up to which nothing is missing: the same, or the
     newest sample where all events are in and the queues are simply idle. ``stale``: the wall clock has left it behind.
     Unless ``complete``, the newest is read before what came earlier: levels, such as a backlog, are unknown.
+    ``reached`` is the watermark on our own clock, on which ``for`` is counted; None = the watermark itself.
     """
 
     as_of: datetime | None
     watermark: datetime | None
     stale: bool
     complete: bool = True
+    reached: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class RuleMemory:
 
     alerts: Mapping[str, Tracked] = field(default_factory=dict)
     evaluated_to: datetime | None = None
-    restored: bool = False  # read from the store, not evaluated since
+    interrupted: bool = False  # read from the store, or met with stale data, and not evaluated since
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Outcome:
     evaluation: RuleEvaluation
     memory: RuleMemory
     transitions: tuple[Transition, ...] = ()
+    rewritten: bool = False  # more of the memory changed than the transitions tell
 
 
 class Identities:
@@ -86,9 +90,10 @@ def evaluate(
     try:
         time = _evaluation_time(rule, memory, freshness, now) if data_rule and not stale else now
         if stale and rule.no_data is NoData.KEEP:
-            return _outcome(rule, memory, freshness, now, stale=True)
-        if memory.restored and memory.evaluated_to is not None:
-            memory = replace(memory, alerts=resume(memory.alerts, time - memory.evaluated_to), restored=False)
+            return _outcome(rule, replace(memory, interrupted=True), freshness, now, stale=True)
+        if rewritten := memory.interrupted or stale:
+            gap = time - memory.evaluated_to if memory.evaluated_to is not None else ZERO
+            memory = replace(memory, alerts=_resumed(rule, memory.alerts, gap, told=stale), interrupted=False)
         if not stale:
             rows = rows_of(query(rule.expr), rule, identities)
             keep = not freshness.complete and reads_levels(rule)
@@ -102,8 +107,9 @@ def evaluate(
     except Exception as error:
         what = f"{type(error).__name__}: {first_line(error)}"
         return _outcome(rule, memory, freshness, now, stale=stale, error=what)
-    remembered = RuleMemory(alerts, time)
-    return _outcome(rule, remembered, freshness, now, stale=stale, transitions=transitions)
+    remembered = RuleMemory(alerts, time, interrupted=stale)
+    outcome = _outcome(rule, remembered, freshness, now, stale=stale, transitions=transitions)
+    return replace(outcome, rewritten=rewritten and bool(alerts))
 
 
 def reads_lake(rule: Rule) -> bool:
@@ -170,16 +176,27 @@ def _transposed(columns: Sequence[Sequence[Any]], count: int) -> Iterable[tuple[
 
 def _evaluation_time(rule: Rule, memory: RuleMemory, freshness: Freshness, now: datetime) -> datetime:
     """min(now − query_offset, watermark), but never before the last one: late data do not turn time back."""
-    time = min(now - rule.query_offset, freshness.watermark or now)
-    return max(time, memory.evaluated_to) if memory.evaluated_to and not memory.restored else time
+    time = min(now - rule.query_offset, freshness.reached or freshness.watermark or now)
+    return max(time, memory.evaluated_to) if memory.evaluated_to and not memory.interrupted else time
+
+
+def _resumed(rule: Rule, alerts: Mapping[str, Tracked], gap: timedelta, *, told: bool) -> dict[str, Tracked]:
+    """``alerts`` after ``gap`` without good data; where that is ``told``, the alert that says so goes on meanwhile."""
+    resumed = resume(alerts, gap)
+    mine = _no_data_row(rule).fingerprint
+    return resumed | {mine: alerts[mine]} if told and mine in alerts else resumed
+
+
+def _no_data_row(rule: Rule) -> Row:
+    labels = {**rule.labels, "alertname": rule.name, "no_data": "true"}
+    return Row(labels, fingerprint(labels), None)
 
 
 def _step_no_data(
     rule: Rule, alerts: Mapping[str, Tracked], time: datetime
 ) -> tuple[dict[str, Tracked], list[Transition]]:
     """``no_data: alert``: everything stays as it was, beside one alert that says that data are missing."""
-    labels = {**rule.labels, "alertname": rule.name, "no_data": "true"}
-    row = Row(labels, fingerprint(labels), None)
+    row = _no_data_row(rule)
     mine = {key: tracked for key, tracked in alerts.items() if key == row.fingerprint}
     changed, transitions = step(mine, [row], rule, time)
     return {**alerts, **changed}, transitions

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
+from alerts.clock import TOLERANCE, ZERO, age
 from alerts.evaluate import Freshness, Query
 from alerts.rules.expression import ENGINE_VIEWS
 from lake.errors import SojournError
@@ -25,38 +26,63 @@ class FreshnessProbe:
     def __init__(self, lake: Lake, stale_after: timedelta) -> None:
         self._lake = lake
         self._stale_after = stale_after
+        self._moved: dict[str, tuple[datetime, datetime]] = {}  # what each broker reached, and when that was new
 
-    def read(self, query: Query, now: datetime) -> tuple[Freshness, pa.Table]:
-        """The lake's freshness at wall clock ``now``, and the engine view ``data_freshness``: a row for each broker.
+    def read(self, query: Query, now: datetime, ahead: timedelta = ZERO) -> tuple[Freshness, pa.Table]:
+        """The lake's freshness at ``now``, and the engine view ``data_freshness``: a row for each broker.
 
         A broker's events stop, or never come, for two reasons. If its samples go on while gold keeps up with bronze –
         other events arrive there, or every event of bronze is in it –, its queues are idle or only sampled: the data
         is good up to the newest sample. Otherwise something between broker and gold is down: it is stale.
+
+        What is stamped later than any clock of ours shows (:func:`alerts.clock.age`) moves no data time: a broker whose
+        newest event is of that kind has no age that can be trusted, and is stale. Nor is anything fresh that has not
+        moved for too long by the clock that nobody sets, whatever the wall clock (``ahead``) makes of its stamp.
         """
         rows = query(_NEWEST).to_pylist()
-        as_of = max((row["as_of"] for row in rows if row["as_of"]), default=None)
-        keeps_up = (as_of is not None and now - as_of <= self._stale_after) or self._gold_is_complete(as_of)
-        table = []
+        known = {row["broker"]: row["as_of"] for row in rows if row["as_of"]}
+        trusted = {broker for broker, as_of in known.items() if age(as_of, now, ahead) >= -TOLERANCE}
+        as_of = max((known[broker] for broker in trusted), default=None)
+        young = any(age(known[broker], now, ahead) <= self._stale_after for broker in trusted)
+        keeps_up = young or self._gold_is_complete(as_of)
+        table, ages = [], []
         for row in rows:
-            reached = row["as_of"]
-            if keeps_up and row["sampled_at"]:
-                reached = max(row["sampled_at"], reached or row["sampled_at"])
-            age = (now - reached).total_seconds() if reached else None
-            stale = age is None or age > self._stale_after.total_seconds()
+            broker, reached = row["broker"], row["as_of"]
+            if reached is None or broker in trusted:
+                reached = self._reached(reached, row["sampled_at"] if keeps_up else None, now, ahead)
+            old = self._age(broker, reached, now, ahead) if reached else None
+            stale = old is None or not -TOLERANCE <= old <= self._stale_after
+            seconds = None if old is None else old.total_seconds()
+            sampled = row["sampled_at"] is not None
             table.append(
-                {
-                    "broker": row["broker"],
-                    "as_of": reached,
-                    "age_seconds": age,
-                    "stale": stale,
-                    "sampled": row["sampled_at"] is not None,
-                }
+                {"broker": broker, "as_of": reached, "age_seconds": seconds, "stale": stale, "sampled": sampled}
             )
-        reached_all = max((row["as_of"] for row in table if row["as_of"]), default=None)
-        stale = reached_all is None or now - reached_all > self._stale_after
+            if reached is not None and old is not None and old >= -TOLERANCE:
+                ages.append((old, reached))
+        youngest = min((old for old, _ in ages), default=None)
+        watermark = max((reached for _, reached in ages), default=None)
+        stale = youngest is None or youngest > self._stale_after
         [history] = query(_COMPLETE).to_pylist()
-        freshness = Freshness(as_of, reached_all, stale, history["complete"])
+        mine = None if youngest is None else now - max(youngest, ZERO)
+        freshness = Freshness(as_of, watermark, stale, history["complete"], mine)
         return freshness, pa.Table.from_pylist(table, schema=ENGINE_VIEWS["data_freshness"])
+
+    def _reached(
+        self, as_of: datetime | None, sampled_at: datetime | None, now: datetime, ahead: timedelta
+    ) -> datetime | None:
+        """The newer of both; of a sample from the future only if there is nothing else."""
+        if sampled_at is None or (as_of is not None and age(sampled_at, now, ahead) < -TOLERANCE):
+            return as_of
+        return sampled_at if as_of is None else max(as_of, sampled_at)
+
+    def _age(self, broker: str, reached: datetime, now: datetime, ahead: timedelta) -> timedelta:
+        """The age of what has been ``reached``: at least as long as it has not moved."""
+        seen, since = self._moved.get(broker, (None, now))
+        if seen != reached:
+            self._moved[broker] = reached, now
+            since = now
+        known = age(reached, now, ahead)
+        return known if known < -TOLERANCE else max(known, now - since)
 
     def _gold_is_complete(self, as_of: datetime | None) -> bool:
         """Whether no event in bronze is newer than gold, by the statistics in the Delta log: no data is read."""

@@ -31,7 +31,8 @@ class AlertInstance:
     """One alert of one rule: a set of labels with the state it is in.
 
     ``labels`` hold ``alertname``, the rule's labels and the string columns of its row; never the value.
-    ``active_since`` is when the expression began to match, ``fired_at`` when ``for`` had passed; both are data time.
+    ``active_since`` is when the expression began to match, ``fired_at`` when ``for`` had passed; both are data time on
+    the engine's clock.
     """
 
     rule: str
@@ -51,7 +52,7 @@ class RuleEvaluation:
 
     Nothing may act on an evaluation that is not ``ok`` (the query failed, ``error`` says how) or that is ``stale``
     (the data stopped); its ``alerts`` are then those known before. ``data_as_of`` is the newest event it saw,
-    ``evaluated_at`` the wall clock.
+    ``evaluated_at`` the engine's clock, which nobody sets.
     """
 
     rule: str

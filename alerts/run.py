@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import alerts.control
 from alerts.api import application, door, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
+from alerts.clock import Clock
 from alerts.engine import Engine
 from alerts.freshness import FreshnessProbe
 from alerts.notify.sender import Sender
@@ -23,6 +23,7 @@ from alerts.rules.loader import load_rules
 from alerts.settings import AlertSettings
 from alerts.store import Exporter, States, connect
 from alerts.store.export import export_quietly
+from alerts.store.translate import translate
 from alerts.views_cache import ViewCache
 from lake.definitions import Definitions
 from lake.errors import SojournError, UserError
@@ -67,9 +68,12 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
         store = lake.state_path("alerts.sqlite")
         database = connect(store)
         stack.callback(database.close)
-        sender = Sender(store, settings.receivers)
+        clock = Clock()
+        translate(database, clock.now())
+        sender = Sender(store, settings.receivers, clock)
         token = settings.token()
-        control = alerts.control.build(settings.control, lake.root, lake.state_path("control", "_").parent, token=token)
+        folder = lake.state_path("control", "_").parent
+        control = alerts.control.build(settings.control, lake.root, folder, token=token, clock=clock)
         stack.callback(control.close)
         front = door(application(lambda: engine.snapshot, control.app), settings, token, control.token)
         listener = listen(settings.host, settings.port, "set another port under [alert]; 0 takes any free one")
@@ -92,7 +96,7 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
             sender.wake,
             settings.external_url or url,
         )
-        stack.callback(lambda: engine.close(datetime.now(UTC)))
+        stack.callback(lambda: engine.close(clock.now()))
         stack.enter_context(served(WebServer(front, listener, front.limits), "alert-api"))
         stack.callback(control.wake)  # long polls would hold up the server's end
         stack.enter_context(_address_told(lake.state_path("run", "alerts.json"), url))
@@ -102,8 +106,8 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
         log.info("%d rules, %d receivers, API at %s", len(rules), len(settings.receivers), url)
 
         def one_round(new_data: bool) -> None:
-            evaluations = engine.round(datetime.now(UTC), new_data=new_data, everything=once)
-            control.controller.step(datetime.now(UTC), evaluations, engine.query)
+            evaluations = engine.round(clock.now(), new_data=new_data, everything=once, ahead=clock.ahead)
+            control.controller.step(clock.now(), evaluations, engine.query)
 
         if once:
             one_round(True)

@@ -94,8 +94,11 @@ def step(
 
 
 def resume(previous: Alerts, gap: timedelta) -> dict[str, Tracked]:
-    """``previous`` after ``gap`` without evaluations: downtime counts towards neither of a rule's durations."""
-    if gap <= ZERO:
+    """``previous`` after ``gap`` without evaluations: downtime counts towards neither of a rule's durations.
+
+    A ``gap`` below zero means that the clock was set back meanwhile: it lengthens none of them either.
+    """
+    if gap == ZERO:
         return dict(previous)
     return {
         fingerprint: replace(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.applications import Starlette
@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from alerts.clock import Clock
 from alerts.control.board import Board, ServedLimit, Snapshot
 from alerts.control.controller import Controller
 from alerts.control.standing import Entry
@@ -26,8 +27,9 @@ BUSY_RETRY_SECONDS = 2
 MAX_LISTED = 1000
 
 
-def make_app(board: Board, controller: Controller) -> Starlette:
-    """The app, which asks nobody who they are."""
+def make_app(board: Board, controller: Controller, clock: Clock | None = None) -> Starlette:
+    """The app, which asks nobody who they are. Leases end by ``clock``, which nobody sets."""
+    clock = clock or Clock()
 
     async def limits(request: Request) -> Response:
         wait = _number(request.query_params.get("wait"), 0.0, MAX_WAIT_SECONDS)
@@ -40,7 +42,7 @@ def make_app(board: Board, controller: Controller) -> Starlette:
         headers["ETag"] = _etag(snapshot)
         if _matches(request, snapshot):
             return Response(status_code=304, headers=headers)
-        return JSONResponse(_body(snapshot, datetime.now(UTC)), headers=headers)
+        return JSONResponse(_body(snapshot, clock.now(), clock.ahead), headers=headers)
 
     async def actions(request: Request) -> Response:
         count = int(_number(request.query_params.get("limit"), 100, MAX_LISTED))
@@ -49,12 +51,12 @@ def make_app(board: Board, controller: Controller) -> Starlette:
 
     async def revoke(request: Request) -> Response:
         action_id = request.path_params["action_id"]
-        if await run_in_threadpool(controller.revoke, action_id, datetime.now(UTC)):
+        if await run_in_threadpool(controller.revoke, action_id, clock.now()):
             return JSONResponse({"action_id": action_id, "revoked": True})
         return _error(404, f"no limit of action {action_id!r} is in force")
 
     async def pause(request: Request) -> Response:
-        await run_in_threadpool(controller.pause, datetime.now(UTC))
+        await run_in_threadpool(controller.pause, clock.now())
         return JSONResponse({"paused": True})
 
     async def resume(request: Request) -> Response:
@@ -72,13 +74,13 @@ def make_app(board: Board, controller: Controller) -> Starlette:
     )
 
 
-def _body(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
-    in_force = [_limit(limit) for limit in snapshot.limits if limit.valid_until > now]
-    return {"version": snapshot.version, "generated_at": now.isoformat(), "limits": in_force}
+def _body(snapshot: Snapshot, now: datetime, ahead: timedelta) -> dict[str, Any]:
+    in_force = [_limit(limit, ahead) for limit in snapshot.limits if limit.valid_until > now]
+    return {"version": snapshot.version, "generated_at": (now + ahead).isoformat(), "limits": in_force}
 
 
-def _limit(limit: ServedLimit) -> dict[str, Any]:
-    return dataclasses.asdict(limit) | {"valid_until": limit.valid_until.isoformat()}
+def _limit(limit: ServedLimit, ahead: timedelta) -> dict[str, Any]:
+    return dataclasses.asdict(limit) | {"valid_until": (limit.valid_until + ahead).isoformat()}
 
 
 def _entry(entry: Entry) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
+from alerts.clock import Clock
 from alerts.control.actuators import ACTUATORS, load
 from alerts.control.api import make_app
 from alerts.control.board import Board
@@ -39,7 +40,14 @@ class Control:
         self.state.close()
 
 
-def build(settings: ControlSettings, lake_root: Path, state_dir: Path, *, token: str | None = None) -> Control:
+def build(
+    settings: ControlSettings,
+    lake_root: Path,
+    state_dir: Path,
+    *,
+    token: str | None = None,
+    clock: Clock | None = None,
+) -> Control:
     """The control part over the lake at ``lake_root``, remembering in ``state_dir``.
 
     ``token`` is the API's bearer token where ``settings`` name none. Raises UserError for a token that is not set or a
@@ -51,8 +59,9 @@ def build(settings: ControlSettings, lake_root: Path, state_dir: Path, *, token:
     actuators = {name: load(name, board) for name in ACTUATORS}
     target_seconds = Definitions.load(lake_root).target_seconds
     journal = Journal(state, lake_root)
-    controller = Controller(settings, target_seconds, state, journal, actuators, state_dir)
-    return Control(controller, make_app(board, controller), token, board, state)
+    clock = clock or Clock()
+    controller = Controller(settings, target_seconds, state, journal, actuators, state_dir, clock)
+    return Control(controller, make_app(board, controller, clock), token, board, state)
 
 
 def _token(settings: ControlSettings) -> str | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
+from alerts.clock import ZERO, Clock
 from alerts.control import entries as rows
 from alerts.control.actuators import Actuator
 from alerts.control.candidates import Candidate, Evaluations, Unusable
@@ -20,6 +21,7 @@ from alerts.control.observe import Query, observe
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.control.standing import Entry, Key, Standing
 from alerts.control.state import State
+from alerts.control.translate import moved
 from alerts.laws.throttle import Harm, Kind, Limit, Observation, decide
 from alerts.models import RuleEvaluation
 from lake.errors import SojournError
@@ -44,6 +46,7 @@ class Controller:
         journal: Journal,
         actuators: Mapping[str, Actuator],
         folder: Path,
+        clock: Clock,
     ) -> None:
         self._policies = {policy.name: policy for policy in settings.policies}
         self._terms = {policy.name: policy.terms(target_seconds) for policy in settings.policies}
@@ -57,9 +60,10 @@ class Controller:
         self._refused: dict[Key, str] = {}
         #: Whom quiet tenants were seen to suffer from, and who is not limited: harm is believed at the second look.
         self._harm: dict[Key, Harm] = {}
-        self._standings = state.standings()
-        self._blocked = state.blocked()
-        self._drop(self._outdated(), "revoke", "the policy's settings changed", datetime.now(UTC))
+        self._clock = clock
+        self._ahead = ZERO  # of the clock, as the state knows it
+        self._standings, self._blocked = self._restored(state)
+        self._drop(self._outdated(), "revoke", "the policy's settings changed", clock.now())
         self._enforce(self._standings)
 
     @property
@@ -74,7 +78,8 @@ class Controller:
         return self._flag.exists()
 
     def step(self, now: datetime, evaluations: Sequence[RuleEvaluation], query: Query) -> None:
-        """One round of decisions at ``now`` (wall clock). Failures leave what is in force to its lease."""
+        """One round of decisions at ``now`` of the clock. Failures leave what is in force to its lease."""
+        self._note_clock()
         self._evaluations.add(evaluations)
         self._expire(now)
         if self.paused:
@@ -114,6 +119,31 @@ class Controller:
         """The newest journal rows, newest first."""
         return self._state.recent(limit)
 
+    def _restored(self, state: State) -> tuple[dict[Key, Standing], dict[Key, float]]:
+        """What an earlier process left, on this one's clock, on which it is written back at once."""
+        by, now = state.clock_ahead().total_seconds(), self._clock.now().timestamp()
+        policies = self._policies
+        standings, blocked = state.standings(), state.blocked()
+        for key, item in standings.items():
+            if key.policy in policies:
+                standings[key] = moved(item, by, now, policies[key.policy].lease_seconds)
+        for key, until in blocked.items():
+            if key.policy in policies:
+                blocked[key] = min(until + by, now + policies[key.policy].revoke_seconds)
+        state.commit(standings, (), blocked, ahead=ZERO)
+        return standings, blocked
+
+    def _note_clock(self) -> None:
+        """Once somebody has set the wall clock, whoever comes next must know what our instants mean."""
+        ahead = self._clock.ahead
+        if ahead != self._ahead:
+            self._state.commit({}, (), ahead=ahead)
+            self._ahead = ahead
+
+    def _shown(self, entries: Iterable[Entry]) -> list[Entry]:
+        """The journal is for people: its instants are the wall clock's."""
+        return [rows.shown(entry, self._clock.ahead) for entry in entries]
+
     def _decide_all(self, now: datetime, query: Query) -> None:
         before = self.standings
         asked_by = {key: standing.rule for key, standing in before.items()}
@@ -122,7 +152,9 @@ class Controller:
         entries = self._unusable_entries([*unusable, *surplus], candidates, now)
         changes: dict[Key, Standing | None] = {}
         if candidates and self._due(candidates, now):
-            seen = observe(query, [candidate.key.target for candidate in candidates], now, self._recent)
+            seen = observe(
+                query, [candidate.key.target for candidate in candidates], now, self._recent, self._clock.ahead
+            )
             for candidate in candidates:
                 self._decide(candidate, seen.get(candidate.key.target), before, changes, entries, now)
         self._commit(changes, entries, before)
@@ -206,7 +238,7 @@ class Controller:
                 entries = [rows.with_failure(entry, failed.get(entry.actuator)) for entry in entries]
             if changes or entries:
                 try:
-                    self._state.commit(changes, entries)
+                    self._state.commit(changes, self._shown(entries))
                 except SojournError:
                     self._enforce(self._standings)  # what cannot be remembered must not hold
                     raise
@@ -236,7 +268,7 @@ class Controller:
             self._standings = _merged(self._standings, gone)
             failed = self._enforce(self._standings)
             dropped = [rows.dropped(item, decision, reason, now, failed.get(item.actuator)) for item in there.values()]
-            self._state.commit(gone, dropped, blocks)
+            self._state.commit(gone, self._shown(dropped), blocks)
 
     def _enforce(self, standings: Mapping[Key, Standing]) -> dict[str, str]:
         """Tell each actuator all that shall hold; which failed, and why."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from alerts.control.candidates import Candidate, Unusable
 from alerts.control.settings import PolicySettings
@@ -134,6 +134,12 @@ def with_failure(entry: Entry, failure: str | None) -> Entry:
     if failure is None or entry.outcome != "applied":
         return entry
     return dataclasses.replace(entry, outcome="failed", reason=f"{entry.reason}; {failure}")
+
+
+def shown(entry: Entry, ahead: timedelta) -> Entry:
+    """``entry`` with the instants of a clock that is ``ahead``."""
+    until = entry.valid_until
+    return dataclasses.replace(entry, at=entry.at + ahead, valid_until=None if until is None else until + ahead)
 
 
 def key_of(entry: Entry) -> Key:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
+from alerts.clock import ZERO, age
 from alerts.control.standing import Target
 from alerts.laws.throttle import Observation
 
@@ -17,11 +18,14 @@ _Row = dict[str, Any]
 _MICROS = 1_000_000
 
 
-def observe(query: Query, targets: Iterable[Target], now: datetime, recent_seconds: int) -> dict[Target, Observation]:
+def observe(
+    query: Query, targets: Iterable[Target], now: datetime, recent_seconds: int, ahead: timedelta = ZERO
+) -> dict[Target, Observation]:
     """An observation of each target whose queue is in the metrics; several subscribers of a queue count as the worst.
 
     ``recent_seconds`` is how far back a tenant's arrivals are counted: the views' window would still show, for a
     minute, what came before a limit. Quiet tenants are those neither noisy nor in ``targets``.
+    The wall clock is ``ahead`` of ``now``: what comes from the future by both has a negative age.
     """
     targets = sorted(set(targets))
     if not targets:
@@ -43,17 +47,18 @@ def observe(query: Query, targets: Iterable[Target], now: datetime, recent_secon
             arrival = arrivals.get(target, 0.0)
             flow = flows.get(queue, {"enqueued": 0.0, "finished": 0.0})
             rates = (arrival, max(0.0, flow["enqueued"] / recent_seconds - arrival), flow["finished"] / recent_seconds)
-            observations[target] = _observation(tenants[queue], health[queue], rates, now)
+            observations[target] = _observation(tenants[queue], health[queue], rates, now, ahead)
     return observations
 
 
 def _observation(
-    tenants: list[_Row], health: list[_Row], rates: tuple[float, float, float], now: datetime
+    tenants: list[_Row], health: list[_Row], rates: tuple[float, float, float], now: datetime, ahead: timedelta
 ) -> Observation:
     """``rates`` are the tenant's arrivals, the others', and what is finished of the queue, a second."""
     # With several subscribers each must be trustworthy and calm, and the slowest one sets the share.
     slowest = min(tenants, key=lambda row: row["completion_rate"] / max(1, row["active_tenants"]))
-    data_age = (now - min(row["as_of"] for row in tenants)).total_seconds()
+    newest = [age(row["as_of"], now, ahead).total_seconds() for row in tenants]
+    data_age = min(newest) if min(newest) < 0 else max(newest)  # the worst: from the future, or the oldest
     sample_age = _worst([row["staleness_seconds"] for row in health], max)
     return Observation(
         data_age_seconds=data_age,

@@ -14,7 +14,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +87,16 @@ class State:
         changes: Mapping[Key, Standing | None],
         entries: Iterable[Entry],
         blocks: Mapping[Key, float] | None = None,
+        *,
+        ahead: timedelta | None = None,
     ) -> None:
-        """Put ``changes`` (None = gone), their journal ``entries`` and ``blocks`` (until when) down, all or nothing."""
+        """Put ``changes`` (None = gone), their journal ``entries`` and ``blocks`` (until when) down, all or nothing.
+
+        ``ahead``: how far the wall clock is ahead of the one of these instants, if that is news.
+        """
         with self._writing() as db:
+            if ahead is not None:
+                db.execute("INSERT OR REPLACE INTO meta VALUES ('clock_ahead', ?)", (str(ahead.total_seconds()),))
             for key, standing in changes.items():
                 if standing is None:
                     db.execute(
@@ -104,6 +111,12 @@ class State:
                 db.execute("INSERT INTO journal (document) VALUES (?)", (document,))
             for key, until in (blocks or {}).items():
                 db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", (*_columns(key), until))
+
+    def clock_ahead(self) -> timedelta:
+        """How far the wall clock was ahead of the clock of the instants here, when that was last written down."""
+        with self._reading() as db:
+            row = db.execute("SELECT value FROM meta WHERE name = 'clock_ahead'").fetchone()
+        return timedelta(seconds=float(row[0])) if row else timedelta(0)
 
     def blocked(self) -> dict[Key, float]:
         """What operators revoked, and until when it stays off (unix seconds)."""

@@ -10,12 +10,13 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import httpx
 from standardwebhooks.webhooks import Webhook
 
+from alerts.clock import Clock
 from alerts.notify.guard import Refused, resolve
 from alerts.notify.retry import backoff, judge, parse_retry_after
 from alerts.notify.target import Target
@@ -75,11 +76,12 @@ class _Answer:
 class Lane:
     """Delivers one receiver's parcels. Belongs to the sender's event loop; ``stop``, then wait for :meth:`run`."""
 
-    def __init__(self, receiver: Receiver, outbox: Outbox, tls: ssl.SSLContext) -> None:
+    def __init__(self, receiver: Receiver, outbox: Outbox, tls: ssl.SSLContext, clock: Clock) -> None:
         self._receiver = receiver
         self._name = receiver.settings.name
         self._outbox = outbox
         self._tls = tls
+        self._clock = clock
         self._woken = asyncio.Event()
         self._ready: deque[Parcel] = deque()
         self._under_way: dict[str, asyncio.Task[None]] = {}  # by group
@@ -125,10 +127,10 @@ class Lane:
         try:
             while len(self._under_way) < CONCURRENCY:
                 if not self._ready:
-                    self._ready.extend(self._outbox.due(datetime.now(UTC), self._name, besides=self._under_way))
+                    self._ready.extend(self._outbox.due(self._clock.now(), self._name, besides=self._under_way))
                 if not self._ready:
                     next_at = self._outbox.next_at(self._name, besides=self._under_way)
-                    return LONGEST_SLEEP if next_at is None else (next_at - datetime.now(UTC)).total_seconds()
+                    return LONGEST_SLEEP if next_at is None else (next_at - self._clock.now()).total_seconds()
                 parcel = self._ready.popleft()
                 task = asyncio.create_task(self._deliver(client, parcel))
                 self._under_way[parcel.group_key] = task
@@ -163,12 +165,12 @@ class Lane:
 
     async def _deliver(self, client: httpx.AsyncClient, parcel: Parcel) -> None:
         settings = self._receiver.settings
-        now, started = datetime.now(UTC), time.perf_counter()
+        now, shown, started = self._clock.now(), self._clock.wall(), time.perf_counter()
         if self._disabled:
-            gone = Delivery(now, "refused", None, "disabled: it answered 410 Gone", None)
+            gone = Delivery(shown, "refused", None, "disabled: it answered 410 Gone", None)
             self._outbox.record(parcel, gone, None, now=now)
             return
-        answer = await self._attempt(client, parcel, now)
+        answer = await self._attempt(client, parcel, shown)
         verdict = judge(
             answer.status,
             attempts=parcel.attempts + 1,
@@ -179,13 +181,13 @@ class Lane:
             forbidden=answer.forbidden,
         )
         if verdict.disable:
-            self._outbox.disable(self._name, settings.url, now)
+            self._outbox.disable(self._name, settings.url, shown)
             self._disabled = True
             log.error("receiver %s answered 410 Gone: it is disabled until its url changes", self._name)
-        ended = datetime.now(UTC)
+        ended = self._clock.now()
         retry_at = ended + verdict.retry_in if verdict.retry_in is not None else None
         duration = time.perf_counter() - started
-        delivery = Delivery(now, verdict.outcome, answer.status, answer.error, duration)
+        delivery = Delivery(shown, verdict.outcome, answer.status, answer.error, duration)
         self._outbox.record(parcel, delivery, retry_at, now=ended)
         if verdict.outcome != "delivered":
             level = logging.WARNING if verdict.outcome == "retry" else logging.ERROR

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from alerts.clock import ZERO
 from alerts.notify.plan import Decision, Notice
 
 #: What Go writes for a time that is not set: the end of an alert that still fires.
@@ -15,11 +16,14 @@ NO_END = "0001-01-01T00:00:00Z"
 MOST_ALERTS = 500
 
 
-def alertmanager(decision: Decision, external_url: str) -> dict[str, Any]:
-    """The payload that tells ``decision.receiver`` of the group's alerts, the firing ones first."""
+def alertmanager(decision: Decision, external_url: str, ahead: timedelta = ZERO) -> dict[str, Any]:
+    """The payload that tells ``decision.receiver`` of the group's alerts, the firing ones first.
+
+    Its instants are shown as the wall clock stands, ``ahead`` of the engine's.
+    """
     notices = [*decision.firing, *decision.resolved]
     shown = notices[:MOST_ALERTS]
-    alerts = [alert_of(notice, external_url) for notice in shown]
+    alerts = [alert_of(notice, external_url, ahead) for notice in shown]
     return {
         "receiver": decision.receiver,
         "status": "firing" if decision.firing else "resolved",
@@ -34,7 +38,7 @@ def alertmanager(decision: Decision, external_url: str) -> dict[str, Any]:
     }
 
 
-def alert_of(notice: Notice, external_url: str) -> dict[str, Any]:
+def alert_of(notice: Notice, external_url: str, ahead: timedelta = ZERO) -> dict[str, Any]:
     """One alert of the payload; its annotations also say up to when data had been seen (``data_as_of``)."""
     alert = notice.alert
     annotations = dict(alert.annotations)
@@ -44,8 +48,8 @@ def alert_of(notice: Notice, external_url: str) -> dict[str, Any]:
         "status": "firing" if notice.resolved_at is None else "resolved",
         "labels": dict(alert.labels),
         "annotations": annotations,
-        "startsAt": iso(alert.fired_at or alert.active_since),
-        "endsAt": NO_END if notice.resolved_at is None else iso(notice.resolved_at),
+        "startsAt": iso((alert.fired_at or alert.active_since) + ahead),
+        "endsAt": NO_END if notice.resolved_at is None else iso(notice.resolved_at + ahead),
         "generatorURL": f"{external_url}/api/v2/alerts" if external_url else "",
         "fingerprint": alert.fingerprint,
     }

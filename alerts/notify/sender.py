@@ -7,11 +7,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 
+from alerts.clock import Clock
 from alerts.notify.lane import Lane, Receiver
 from alerts.settings import ReceiverSettings
 from alerts.store.database import connect
@@ -28,8 +28,9 @@ GRACE_SECONDS = 2.0
 class Sender:
     """The delivering thread. ``start``, then ``wake`` whenever there is something new, then ``stop``."""
 
-    def __init__(self, store: Path, receivers: Iterable[ReceiverSettings]) -> None:
+    def __init__(self, store: Path, receivers: Iterable[ReceiverSettings], clock: Clock | None = None) -> None:
         self._store = store
+        self._clock = clock or Clock()
         self._receivers = [Receiver(settings) for settings in receivers]
         self._thread = threading.Thread(target=self._run, name="alert-sender", daemon=True)
         self._ready = threading.Event()
@@ -79,11 +80,10 @@ class Sender:
         database = connect(self._store)
         outbox = Outbox(database)
         for parcel in outbox.orphans([receiver.settings.name for receiver in self._receivers]):
-            now = datetime.now(UTC)
-            gone = Delivery(now, "refused", None, "the receiver is no longer configured", None)
-            outbox.record(parcel, gone, None, now=now)
+            gone = Delivery(self._clock.wall(), "refused", None, "the receiver is no longer configured", None)
+            outbox.record(parcel, gone, None, now=self._clock.now())
         tls = httpx.create_ssl_context(trust_env=False)
-        self._lanes = [Lane(receiver, outbox, tls) for receiver in self._receivers]
+        self._lanes = [Lane(receiver, outbox, tls, self._clock) for receiver in self._receivers]
         self._ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._ready.set()

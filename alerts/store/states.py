@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from alerts.clock import ZERO
 from alerts.evaluate import RuleMemory
 from alerts.models import AlertInstance, AlertState
 from alerts.notify.plan import Decision, Entry
@@ -28,6 +29,7 @@ from alerts.store.database import (
 )
 from alerts.store.health import notification_health
 from alerts.store.outbox import Parcel
+from alerts.store.translate import note_clock
 
 #: Notify decisions that are remembered; older ones are forgotten.
 DECISIONS_KEPT = 10_000
@@ -78,7 +80,7 @@ class States:
             for row in self._db.execute("SELECT rule_group, rule, evaluated_to FROM rules")
         }
         keys = alerts.keys() | evaluated.keys()
-        return {key: RuleMemory(alerts.get(key, {}), evaluated.get(key), restored=True) for key in keys}, resolved
+        return {key: RuleMemory(alerts.get(key, {}), evaluated.get(key), interrupted=True) for key in keys}, resolved
 
     def load_told(self) -> Told:
         """What each receiver has been told of each group, and what is on its way to it."""
@@ -120,12 +122,17 @@ class States:
         decisions: Iterable[Decision] = (),
         parcels: Iterable[Parcel] = (),
         purged: Iterable[tuple[str, str]] = (),
+        ahead: timedelta = ZERO,
     ) -> None:
-        """Write one round, or none of it: states, their history, what receivers will be told, and why."""
+        """Write one round, or none of it: states, their history, what receivers will be told, and why.
+
+        History is for people: it has the time of the wall clock, which is ``ahead`` of ``now``.
+        """
         memories = memories or {}
         with transaction(self._db):
+            note_clock(self._db, now, ahead)
             for transition in transitions:
-                self._write_transition(now, data_as_of, transition, memories)
+                self._write_transition(now, now + ahead, data_as_of, transition, memories)
             for key in rewritten:
                 for tracked in memories[key].alerts.values():
                     self._write_alert(tracked, None)
@@ -139,7 +146,7 @@ class States:
                     " WHERE rule_group = ? AND rule = ? AND fingerprint = ? AND resolved_at IS NOT NULL",
                     [gone.alert.group, gone.alert.rule, gone.alert.fingerprint],
                 )
-            self._write_decisions(now, decisions)
+            self._write_decisions(now + ahead, decisions)
             for parcel in parcels:
                 parcel.insert(self._db)
             self._db.executemany("DELETE FROM notified WHERE receiver = ? AND group_key = ?", purged)
@@ -153,6 +160,7 @@ class States:
     def _write_transition(
         self,
         now: datetime,
+        shown: datetime,
         data_as_of: datetime | None,
         transition: Transition,
         memories: Mapping[RuleKey, RuleMemory],
@@ -174,7 +182,7 @@ class States:
             "INSERT INTO transitions (at, data_as_of, rule_group, rule, fingerprint, labels, annotations, from_state,"
             " to_state, value, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                to_us(now),
+                to_us(shown),
                 to_us_or_none(data_as_of),
                 alert.group,
                 alert.rule,

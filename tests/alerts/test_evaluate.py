@@ -137,7 +137,7 @@ def test_late_data_do_not_turn_evaluation_time_back() -> None:
 
 def test_a_restart_restores_firing_and_its_downtime_does_not_count() -> None:
     rule = replace(RULE, hold=timedelta(seconds=10))
-    memory = replace(run(ONE, rule=rule).memory, restored=True)
+    memory = replace(run(ONE, rule=rule).memory, interrupted=True)
     hour_later = NOW + timedelta(hours=1)
     back = run(ONE, rule=rule, memory=memory, freshness=Freshness(hour_later, hour_later, False), now=hour_later)
     assert [a.state for a in back.evaluation.alerts] == [AlertState.PENDING]

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from alerts.api import door, url_of
+from alerts.clock import Clock
 from alerts.control import Control, build
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.models import AlertInstance, AlertState, RuleEvaluation, fingerprint
@@ -192,7 +193,8 @@ def start(world: World, tmp_path: Path) -> Iterator[Callable[..., Loop]]:
 
     def make(*, max_waiters: int = 1000, token: str | None = None, **changes: Any) -> Loop:
         settings = ControlSettings(policies=(PolicySettings(**POLICY | changes),), max_waiters=max_waiters)
-        control = build(settings, tmp_path / "lake", tmp_path / "state", token=token)
+        clock = Clock(lambda: world.now, lambda: world.now.timestamp())
+        control = build(settings, tmp_path / "lake", tmp_path / "state", token=token, clock=clock)
         controls.append(control)
         return Loop(world, control, Lake(tmp_path / "lake"))
 

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,15 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_killed_controller_comes_back_with_the_same_limits_and_leases(tmp_path: Path, start: Start) -> None:
+def test_a_killed_controller_comes_back_with_the_same_limits_and_leases(
+    tmp_path: Path, start: Start, world: Any
+) -> None:
     child = subprocess.run(
         [sys.executable, "-c", _CHILD, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
     assert child.returncode == -9, child.stderr
-    loop = start()
+    world.now = datetime.now(UTC)
+    loop = start(lease_seconds=600)
     (limit,) = loop.control.board.snapshot.limits
     assert (limit.tenant, limit.rate) == ("t0", 10.0)
     assert limit.valid_until.timestamp() == pytest.approx(float(child.stdout), abs=1e-5)

@@ -1,0 +1,54 @@
+"""Time as the alert process counts it: on a clock that nobody sets, shown as a wall clock shows it.
+
+Intervals, holds, retries and leases are differences between instants. Setting the wall clock must neither stretch nor
+shorten them, so all instants that are remembered are on one clock that begins at the wall clock's time and then runs
+with the machine's monotonic one. Only what people read is moved to where the wall clock stands now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+#: An event may seem to come from the future by so much, clocks being what they are; beyond, no age is known.
+TOLERANCE = timedelta(seconds=5)
+ZERO = timedelta(0)
+
+
+def _wall() -> datetime:
+    return datetime.now(UTC)
+
+
+class Clock:
+    """A clock that only runs. Safe to share between threads."""
+
+    def __init__(self, wall: Callable[[], datetime] = _wall, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._began, self._zero = wall(), monotonic()
+
+    def now(self) -> datetime:
+        """The instant on this clock, for all reckoning with durations."""
+        return self._began + timedelta(seconds=self._monotonic() - self._zero)
+
+    def wall(self) -> datetime:
+        """What the wall clock shows, for people, signatures and whoever else compares it with a clock of their own."""
+        return self._wall()
+
+    @property
+    def ahead(self) -> timedelta:
+        """How far the wall clock has been set ahead of this one since it began, in tenths of a second.
+
+        Below zero if it was set back; zero as long as nobody sets it.
+        """
+        return timedelta(seconds=round((self._wall() - self.now()).total_seconds(), 1))
+
+
+def age(instant: datetime, now: datetime, ahead: timedelta = ZERO) -> timedelta:
+    """How old what was stamped ``instant`` by some other clock is at ``now`` of ours, whose wall clock is ``ahead``.
+
+    Where our wall clock was set, either it was wrong before or it is now: the younger age that can be is believed.
+    One below minus :data:`TOLERANCE` is of an instant in the future by both: no age at all.
+    """
+    ages = [now - instant, now + ahead - instant]
+    return min((known for known in ages if known >= -TOLERANCE), default=max(ages))

@@ -1,0 +1,54 @@
+"""Instants that an earlier process wrote, moved once to the clock of this one."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime, timedelta
+
+from alerts.clock import ZERO
+from alerts.store.database import from_us, to_us, transaction
+
+#: All that durations are reckoned from.
+_INSTANTS = {
+    "rules": ("evaluated_to",),
+    "alerts": ("active_since", "fired_at", "kept_since", "resolved_at"),
+    "notified": ("sent_at",),
+    "outbox": ("created_at", "next_at"),
+    "settled": ("at",),
+    "receiver_health": ("failing_since",),
+}
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def note_clock(db: sqlite3.Connection, now: datetime, ahead: timedelta) -> None:
+    """Remember where the clock and the wall clock stand, as part of the caller's transaction."""
+    values = [("clock_at", str(to_us(now))), ("clock_ahead", str(ahead // _MICROSECOND))]
+    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values)
+
+
+def translate(db: sqlite3.Connection, now: datetime) -> timedelta:
+    """Move what the store remembers to a clock that shows ``now``; returns by how much it was moved.
+
+    The last process's clock and the wall clock had come apart by as much as the wall clock was set meanwhile. If it was
+    also set back while nobody ran, the store's last instant is ahead of ``now``: then that is now.
+    """
+    with transaction(db):
+        kept = dict(db.execute("SELECT key, value FROM meta WHERE key IN ('clock_at', 'clock_ahead')").fetchall())
+        by = shift_between(
+            from_us(int(kept["clock_at"])) if "clock_at" in kept else None,
+            int(kept.get("clock_ahead", 0)) * _MICROSECOND,
+            now,
+        )
+        if by:
+            for table, columns in _INSTANTS.items():
+                moved = ", ".join(f"{column} = {column} + :by" for column in columns)
+                db.execute(f"UPDATE {table} SET {moved}", {"by": by // _MICROSECOND})
+        note_clock(db, now, ZERO)
+    return by
+
+
+def shift_between(last: datetime | None, ahead: timedelta, now: datetime) -> timedelta:
+    """How far instants move of a process that was last at ``last``, its wall clock ``ahead``; now it is ``now``."""
+    if last is not None and last + ahead > now:
+        return now - last
+    return ahead
