@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from dashboard.services.alerting import Happening
 from dashboard.services.series import OTHER, Curve, Span
@@ -14,6 +15,7 @@ from dashboard.theme import ACTING, CALM, LOUD, MUTED
 from lake.visible import visible
 
 HEIGHT = 300
+STORY_HEIGHT = 400
 #: The longest name in a legend.
 NAME = 60
 _SHAPES = {True: "hv", False: "linear"}
@@ -34,6 +36,34 @@ class Line:
 def backlog(span: Span, curves: Sequence[Curve], noisy: Collection[str], marks: Sequence[Happening]) -> go.Figure:
     """Backlog over time, stacked by tenant: the calm ones below, noisy ones on top, hatched."""
     figure = _figure(span, "messages", marks)
+    figure.add_traces(_stack(span, curves, noisy))
+    return figure
+
+
+def story(
+    span: Span,
+    curves: Sequence[Curve],
+    noisy: Collection[str],
+    ages: Sequence[tuple[Line, Curve]],
+    target: tuple[float, str] | None,
+    marks: Sequence[Happening],
+) -> go.Figure:
+    """One queue at one glance: backlog by tenant above, the age of first attempts against its target below."""
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.05, row_heights=[0.56, 0.44])
+    _lay_out(figure, span, "", marks)
+    figure.update_layout(height=STORY_HEIGHT, hovermode="x", legend={"y": -0.1, "tracegroupgap": 0})
+    figure.add_traces(_stack(span, curves, noisy), rows=1, cols=1)
+    for line, curve in ages:
+        figure.add_trace(_line(span, line, curve, "s"), row=2, col=1)
+    figure.update_yaxes(title={"text": "messages", "font": {"size": 12}}, row=1, col=1)
+    figure.update_yaxes(title={"text": "first attempt, s", "font": {"size": 12}}, row=2, col=1)
+    if target is not None:
+        _level(figure, *target, row=2, col=1)
+    return figure
+
+
+def _stack(span: Span, curves: Sequence[Curve], noisy: Collection[str]) -> list[go.Scatter]:
+    traces = []
     ordered = [c for c in curves if c.name == OTHER]
     ordered += sorted((c for c in curves if c.name not in noisy and c.name != OTHER), key=lambda curve: curve.name)
     ordered += [c for c in curves if c.name in noisy]
@@ -42,7 +72,7 @@ def backlog(span: Span, curves: Sequence[Curve], noisy: Collection[str], marks: 
         loud = curve.name in noisy
         color = LOUD if loud else MUTED if curve.name == OTHER else next(calm)
         known = sum(value is None for value in curve.values)  # unknown at the start; a stack would draw it as 0
-        figure.add_scatter(
+        trace = go.Scatter(
             x=_times(span)[known:],
             y=curve.values[known:],
             name=_text(curve.name, NAME) + (" (noisy)" if loud else ""),
@@ -55,7 +85,8 @@ def backlog(span: Span, curves: Sequence[Curve], noisy: Collection[str], marks: 
             else None,
             hovertemplate="%{y:,.0f}",
         )
-    return figure
+        traces.append(trace)
+    return traces
 
 
 def lines(
@@ -69,34 +100,42 @@ def lines(
     """Curves over time; ``target`` is a level to compare them with."""
     figure = _figure(span, unit, marks)
     for line, curve in curves:
-        sparse = sum(value is not None for value in curve.values) < 2
-        figure.add_scatter(
-            x=_times(span),
-            y=curve.values,
-            name=_text(line.name, NAME),
-            mode="markers" if sparse else "lines",
-            connectgaps=False,
-            line={
-                "color": line.color,
-                "dash": line.dash,
-                "width": line.width,
-                "shape": "hv" if line.step else "linear",
-            },
-            hovertemplate="%{y:,.3~g} " + unit,
-        )
+        figure.add_trace(_line(span, line, curve, unit))
     if target is not None:
-        level, words = target
-        figure.add_hline(
-            y=level,
-            line={"color": MUTED, "dash": "dash", "width": 1},
-            annotation={"text": _text(words), "font": {"size": 11, "color": MUTED}, "xanchor": "right"},
-            annotation_position="top right",
-        )
+        _level(figure, *target)
     return figure
+
+
+def _line(span: Span, line: Line, curve: Curve, unit: str) -> go.Scatter:
+    sparse = sum(value is not None for value in curve.values) < 2
+    return go.Scatter(
+        x=_times(span),
+        y=curve.values,
+        name=_text(line.name, NAME),
+        mode="markers" if sparse else "lines",
+        connectgaps=False,
+        line={"color": line.color, "dash": line.dash, "width": line.width, "shape": "hv" if line.step else "linear"},
+        hovertemplate="%{y:,.3~g} " + unit,
+    )
+
+
+def _level(figure: go.Figure, level: float, words: str, **place: int) -> None:
+    figure.add_hline(
+        y=level,
+        line={"color": MUTED, "dash": "dash", "width": 1},
+        annotation={"text": _text(words), "font": {"size": 11, "color": MUTED}, "xanchor": "right"},
+        annotation_position="top right",
+        **place,
+    )
 
 
 def _figure(span: Span, unit: str, marks: Sequence[Happening]) -> go.Figure:
     figure = go.Figure()
+    _lay_out(figure, span, unit, marks)
+    return figure
+
+
+def _lay_out(figure: go.Figure, span: Span, unit: str, marks: Sequence[Happening]) -> None:
     figure.update_layout(
         height=HEIGHT,
         margin={"l": 8, "r": 8, "t": 16, "b": 8},
@@ -117,7 +156,6 @@ def _figure(span: Span, unit: str, marks: Sequence[Happening]) -> go.Figure:
     figure.update_yaxes(title={"text": unit, "font": {"size": 12}}, rangemode="tozero", zeroline=False, nticks=5)
     for mark in _spread(span, marks):
         _mark(figure, mark)
-    return figure
 
 
 def _spread(span: Span, marks: Sequence[Happening]) -> list[Happening]:

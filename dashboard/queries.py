@@ -122,12 +122,61 @@ def backlog_changes(key: QueueKey, span: Span, top: int) -> str:
 
 def rate_changes(key: QueueKey, span: Span, window: int) -> str:
     """Changes of the queue's rates: a tenant's rate holds until its next row, and for one window at most."""
-    return _fading("tenant_backlog", ("arrival_rate", "completion_rate"), key, span, window)
+    return _fading("tenant_backlog", ("arrival_rate", "completion_rate"), [key], span, window)
+
+
+def rates_changes(keys: Sequence[QueueKey], span: Span, window: int) -> str:
+    """The same of many queues."""
+    return _fading("tenant_backlog", ("arrival_rate", "completion_rate"), keys, span, window)
+
+
+def backlogs_changes(keys: Sequence[QueueKey], span: Span) -> str:
+    """By how much the backlog of each of ``keys`` changed in each bin."""
+    return f"""
+    WITH changes AS (
+      SELECT
+        {_KEY}, {_bin(_SECOND, span)} AS at,
+        backlog - LAG(backlog, 1, 0) OVER (PARTITION BY {_KEY}, tenant ORDER BY as_of) AS backlog
+      FROM tenant_backlog WHERE {_of_any(keys)}
+    )
+    SELECT {_KEY}, at, CAST(SUM(backlog) AS BIGINT) AS backlog FROM changes GROUP BY {_KEY}, at
+    """
+
+
+def depths(keys: Sequence[QueueKey], span: Span) -> str:
+    """The broker's own count of each of ``keys`` at the end of each bin, and before the span."""
+    return f"""
+    WITH mine AS (
+      SELECT {_KEY}, {_bin(_SECOND, span)} AS at, as_of, depth FROM queue_health WHERE {_of_any(keys)}
+    )
+    SELECT {_KEY}, at, MAX_BY(depth, as_of) AS depth FROM mine GROUP BY {_KEY}, at
+    """
+
+
+def first_attempt_tails(keys: Sequence[QueueKey], span: Span) -> str:
+    """Where the p99 of AgeOfFirstAttempt lies in each bin of each of ``keys``: its histogram bucket, merged exactly."""
+    second = "(unix_micros(bucket_start) DIV 1000000 + bucket_seconds)"
+    return f"""
+    WITH mine AS (
+      SELECT {_KEY}, {_bin(second, span)} AS at, cell.index AS bucket, cell.count AS n
+      FROM attempt_age LATERAL VIEW explode(histogram) x AS cell
+      WHERE ({_of_any(keys)}) AND kind = 'first_attempt' AND bucket_start >= {_instant(span.instants[0])}
+    ),
+    cells AS (SELECT {_KEY}, at, bucket, SUM(n) AS n FROM mine GROUP BY {_KEY}, at, bucket),
+    ranked AS (
+      SELECT
+        {_KEY}, at, bucket,
+        SUM(n) OVER (PARTITION BY {_KEY}, at ORDER BY bucket) AS seen, SUM(n) OVER (PARTITION BY {_KEY}, at) AS total
+      FROM cells
+    )
+    SELECT {_KEY}, at, MIN(bucket) AS index, CAST(MAX(total) AS BIGINT) AS attempts
+    FROM ranked WHERE 100 * seen >= 99 * total GROUP BY {_KEY}, at
+    """
 
 
 def concurrency_changes(key: QueueKey, span: Span, window: int) -> str:
     """Changes of the queue's Little's-law concurrency, as :func:`rate_changes`."""
-    return _fading("concurrency", ("littles_law",), key, span, window)
+    return _fading("concurrency", ("littles_law",), [key], span, window)
 
 
 def health_history(key: QueueKey, span: Span) -> str:
@@ -167,26 +216,28 @@ def first_attempt_cells(key: QueueKey, span: Span, noisy: Sequence[str]) -> str:
     """
 
 
+_KEY = "broker, queue, subscriber"
 _SECOND = "(unix_micros(as_of) DIV 1000000)"
 
 
-def _fading(view: str, columns: Sequence[str], key: QueueKey, span: Span, window: int) -> str:
+def _fading(view: str, columns: Sequence[str], keys: Sequence[QueueKey], span: Span, window: int) -> str:
     plus = ", ".join(f"COALESCE({column}, 0) AS {column}" for column in columns)
     minus = ", ".join(f"-COALESCE({column}, 0) AS {column}" for column in columns)
     sums = ", ".join(f"SUM({column}) AS {column}" for column in columns)
     return f"""
     WITH mine AS (
       SELECT
-        {_SECOND} AS at, LEAD({_SECOND}) OVER (PARTITION BY tenant ORDER BY as_of) AS next_at, {", ".join(columns)}
-      FROM {view} WHERE {_of(key)} AND as_of >= {_instant(span.ago(span.end - span.start + window))}
+        {_KEY}, {_SECOND} AS at,
+        LEAD({_SECOND}) OVER (PARTITION BY {_KEY}, tenant ORDER BY as_of) AS next_at, {", ".join(columns)}
+      FROM {view} WHERE ({_of_any(keys)}) AND as_of >= {_instant(span.ago(span.end - span.start + window))}
     ),
     effects AS (
-      SELECT at, {plus} FROM mine
+      SELECT {_KEY}, at, {plus} FROM mine
       UNION ALL
-      SELECT LEAST(COALESCE(next_at, at + {window}), at + {window}) AS at, {minus} FROM mine
+      SELECT {_KEY}, LEAST(COALESCE(next_at, at + {window}), at + {window}) AS at, {minus} FROM mine
     ),
-    binned AS (SELECT {_bin("at", span)} AS at, {", ".join(columns)} FROM effects WHERE at <= {span.end})
-    SELECT at, {sums} FROM binned GROUP BY at
+    binned AS (SELECT {_KEY}, {_bin("at", span)} AS at, {", ".join(columns)} FROM effects WHERE at <= {span.end})
+    SELECT {_KEY}, at, {sums} FROM binned GROUP BY {_KEY}, at
     """
 
 
@@ -198,6 +249,10 @@ def _bin(second: str, span: Span) -> str:
 def _of(key: QueueKey) -> str:
     subscriber = f"subscriber = {_literal(key.subscriber)}" if key.subscriber else "subscriber IS NULL"
     return f"broker = {_literal(key.broker)} AND queue = {_literal(key.queue)} AND {subscriber}"
+
+
+def _of_any(keys: Sequence[QueueKey]) -> str:
+    return " OR ".join(f"({_of(key)})" for key in sorted(keys)) or "FALSE"
 
 
 def _from(column: str, since: datetime | None) -> str:
@@ -215,3 +270,7 @@ def _literal(text: str) -> str:
 
 def _literals(texts: Iterable[str]) -> str:
     return ", ".join(_literal(text) for text in texts)
+
+
+#: What a page says of now; read together, so that its parts agree.
+PRESENT = (HEALTH, TOTALS, NOISY, ALERT_STATES, LIMITS, OPEN_GAPS, alert_transitions(None))

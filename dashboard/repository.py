@@ -8,8 +8,8 @@ History is dearer than the present: it is asked for at a pace that leaves most o
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -22,6 +22,7 @@ from dashboard import queries
 from dashboard.services.freshness import Heartbeats
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.series import Span
+from dashboard.services.trends import Recent
 from lake.definitions import Definitions
 from lake.tables import TABLES
 from lake.worker.worker import Worker
@@ -31,6 +32,8 @@ BELIEVED_SECONDS = 1.0
 #: One part in how many of the time may go into reading what is now, and what was.
 SHARES = {"present": 2, "past": 8}
 _KEPT_RESULTS = 200
+#: How often a page tries to read all it says of now without a commit in between.
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,17 @@ class Repository:
     """What the pages may ask about the lake at ``root``; every answer is rows of the public views."""
 
     root: Path
+    read: Mapping[str, list[Row]] = field(default_factory=dict)  # what one page has read at one instant, by its SQL
+
+    def at_one_instant(self) -> Repository:
+        """The same, with every answer about the present from one reading, however long the page takes to ask."""
+        root = str(self.root)
+        pace = _pace(root, "present")
+        token = pace.token(_token(root), monotonic())
+        begun = monotonic()
+        read = _present(root, token)
+        pace.spent(monotonic() - begun)
+        return replace(self, read=cast("Mapping[str, list[Row]]", read))
 
     def health(self) -> list[Row]:
         """``queue_health_now``."""
@@ -114,6 +128,16 @@ class Repository:
         """Histogram cells of AgeOfFirstAttempt (at, who, index, count); who is ``noisy`` or ``quiet``."""
         return self._past(queries.first_attempt_cells(key, span, noisy))
 
+    def recent(self, keys: Sequence[QueueKey], span: Span) -> Recent:
+        """The last hour of all of ``keys`` by minute, in four questions however many there are."""
+        window = self.definitions.window_seconds
+        return Recent(
+            tails=self._past(queries.first_attempt_tails(keys, span)),
+            backlogs=self._past(queries.backlogs_changes(keys, span)),
+            rates=self._past(queries.rates_changes(keys, span, window)),
+            states=self._past(queries.depths(keys, span)),
+        )
+
     def heartbeats(self) -> Heartbeats:
         """When each link of the chain last wrote to the lake."""
         return _heartbeats(str(self.root))
@@ -124,6 +148,8 @@ class Repository:
         return Definitions.load(self.root)
 
     def _rows(self, sql: str) -> list[Row]:
+        if sql in self.read:
+            return self.read[sql]
         return self._at_pace("present", sql)
 
     def _past(self, sql: str) -> list[Row]:
@@ -186,6 +212,19 @@ def _token(root: str) -> tuple[Any, ...]:
 def _rows(root: str, token: tuple[Any, ...], sql: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = _worker(root).query(sql).to_pylist(maps_as_pydicts="lossy")
     return rows
+
+
+@st.cache_data(ttl=300, max_entries=4, show_spinner=False)
+def _present(root: str, token: tuple[Any, ...]) -> dict[str, list[dict[str, Any]]]:
+    """Every question about the present, answered between two commits where the lake rests for long enough."""
+    worker = _worker(root)
+    read: dict[str, list[dict[str, Any]]] = {}
+    for _ in range(_TRIES):
+        before = worker.token()
+        read = {sql: worker.query(sql).to_pylist(maps_as_pydicts="lossy") for sql in queries.PRESENT}
+        if worker.token() == before:
+            break
+    return read
 
 
 @st.cache_data(ttl=BELIEVED_SECONDS, max_entries=4, show_spinner=False)

@@ -40,9 +40,10 @@ def live(body: Callable[[Repository, list[Row], datetime], None]) -> None:
 
 
 def _guarded(body: Callable[[Repository, list[Row], datetime], None]) -> None:
-    lake = repository()
     now = datetime.now(UTC)
+    lake = repository()
     try:
+        lake = lake.at_one_instant()
         health = lake.health()
         if not health:
             _first_steps(lake.root)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import html
 import re
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
+from dashboard.pages import spark
 from dashboard.services.alerting import AlertCard, Happening, LimitCard, severity_rank
+from dashboard.services.keys import QueueKey
 from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
 from dashboard.services.queue import TenantLine
 from dashboard.services.say import UNKNOWN
+from dashboard.services.trends import Trend
 from dashboard.theme import style
 from lake.visible import visible
 
@@ -82,10 +85,10 @@ def _alert(card: AlertCard) -> str:
     tag = f"▲ {card.severity}" if card.firing else "pending"
     what = card.summary or card.title
     return (
-        f'<li class="{"" if card.firing else "pending"}"><div class="head">'
+        f'<li class="{(loud or "mild") if card.firing else "pending"}"><div class="head">'
         f'<span class="sj-tag {loud if card.firing else ""}">{escape(tag)}</span>'
         f'<span class="what">{escape(what)}</span></div>'
-        f'<p class="dim">{escape(f"{card.title} {card.since} · {card.about} · value {card.value}")}</p></li>'
+        f'<p class="dim">{escape(f"{card.title} {card.since} · {card.about} · value then {card.value}")}</p></li>'
     )
 
 
@@ -101,30 +104,35 @@ def _verdict(card: QueueCard) -> str:
 
 def queue(card: QueueCard) -> str:
     """A queue's sentence and figures."""
-    return f'<div class="sj"><p class="sj-sentence">{escape(card.predicate)}</p>{_facts(card.facts)}</div>'
-
-
-def queues(cards: Sequence[QueueCard], caption: str) -> str:
-    """Many queues as a table; each name leads to its page."""
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("Queue", "", *COLUMNS))
-    rows = "".join(
-        f'<tr><th scope="row">{_queue_link(card.name)}</th>'
-        f"<td>{_verdict(card)}</td>{''.join(_cell(cell) for cell in card.cells)}</tr>"
-        for card in cards
+    return (
+        f'<div class="sj"><p class="sj-sentence">{escape(card.predicate)}</p>{_facts(card.facts, card.unknown)}</div>'
     )
+
+
+def queues(cards: Sequence[QueueCard], caption: str, trends: Mapping[QueueKey, Trend] | None = None) -> str:
+    """Many queues as a table, each with its last hour; each name leads to its page."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Queue", "", "Last hour", *COLUMNS))
+    rows = "".join(_queue_row(card, (trends or {}).get(card.key)) for card in cards)
     return (
         f'<div class="sj sj-scroll"><table class="sj-table"><caption>{escape(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
+def _queue_row(card: QueueCard, trend: Trend | None) -> str:
+    pictures = {"Backlog": spark.backlog(trend), "In → out": spark.flow(trend)}
+    cells = "".join(_cell(cell, pictures.get(name, "")) for name, cell in zip(COLUMNS, card.cells, strict=True))
+    hour = spark.strip(trend.strip, trend.said) if trend is not None and trend.strip else ""
+    return f'<tr><th scope="row">{_queue_link(card.name)}</th><td>{_verdict(card)}</td><td>{hour}</td>{cells}</tr>'
+
+
 def _queue_link(name: str) -> str:
     return f'<a href="queue?queue={quote(name, safe="")}" target="_self">{escape(name, NAME)}</a>'
 
 
-def _cell(text: str) -> str:
+def _cell(text: str, picture: str = "") -> str:
     unknown = ' class="unknown"' if text == UNKNOWN else ""
-    return f"<td{unknown}>{escape(text)}</td>"
+    return f"<td{unknown}>{picture}{escape(text)}</td>"
 
 
 def facts(items: Iterable[Fact]) -> str:
@@ -132,14 +140,19 @@ def facts(items: Iterable[Fact]) -> str:
     return f'<div class="sj">{_facts(items)}</div>'
 
 
-def _facts(items: Iterable[Fact]) -> str:
-    return f'<dl class="sj-facts">{"".join(_fact(item) for item in items)}</dl>'
+def _facts(items: Iterable[Fact], because: str = "") -> str:
+    """What is known, as figures; what is not stays small, all in one line that says why."""
+    items = list(items)
+    known = "".join(_fact(item) for item in items if item.value != UNKNOWN)
+    missing = ", ".join(item.label[:1].lower() + item.label[1:] for item in items if item.value == UNKNOWN)
+    why = f" – {because}" if because else ""
+    unknown = f'<p class="dim sj-unknown">{_code(f"Unknown: {missing}{why}.")}</p>' if missing else ""
+    return (f'<dl class="sj-facts">{known}</dl>' if known else "") + unknown
 
 
 def _fact(item: Fact) -> str:
-    unknown = ' class="unknown"' if item.value == UNKNOWN else ""
     note = f"<small>{escape(item.note)}</small>" if item.note else ""
-    return f"<div><dt>{escape(item.label)}</dt><dd{unknown}>{escape(item.value)}{note}</dd></div>"
+    return f"<div><dt>{escape(item.label)}</dt><dd>{escape(item.value)}{note}</dd></div>"
 
 
 def limits(cards: Sequence[LimitCard]) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import streamlit as st
 
-from dashboard.pages import frame, markup, queue
+from dashboard.pages import frame, markup, queue, spark, story
 from dashboard.repository import Repository
 from dashboard.services.alerting import alert_cards, happenings, limit_cards
 from dashboard.services.freshness import Level
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.overview import QueueCard, Verdict, headline, queue_cards
 from dashboard.services.say import clock
+from dashboard.services.trends import Trend, last_hour, trends
 
 #: Queues in trouble that get a card, and queues in the table; beyond those they are only counted.
 CARDS = 6
@@ -41,35 +43,74 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with main:
         if alerts:
             st.html(markup.section("Alerts") + markup.alerts(alerts))
-        _trouble(cards)
+        picture = st.container(key="picture")
+        hours = _trouble(cards)
     with side:
         _acting(lake, now)
         _happened(lake, transitions, now)
-    _all(cards)
+    table = _all(cards)
+    # What is said is on the screen by now; history may take its time.
+    with picture:
+        story.show(lake, cards[0], transitions, now)
+    _fill(cards, hours, table, _recent(lake, cards[:LINES], health))
 
 
-def _trouble(cards: Sequence[QueueCard]) -> None:
+def _recent(lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row]) -> dict[QueueKey, Trend]:
+    shown = {card.key for card in cards}
+    as_of = {key: row["as_of"] for row in health if (key := QueueKey.of(row)) in shown}
+    span = last_hour(max(as_of.values()))
+    found = trends(span, lake.recent(list(as_of), span), as_of, lake.definitions.target_seconds)
+    st.session_state["trends"] = found
+    return found
+
+
+def _trouble(cards: Sequence[QueueCard]) -> list[Any]:
+    """The cards of queues in trouble; gives back the places for their last hour."""
     troubled = [card for card in cards if card.verdict is not Verdict.FINE]
     if not troubled:
-        return
+        return []
     st.html(markup.section("Queues that need attention"))
+    places = []
     for place, card in enumerate(troubled[:CARDS]):
         with st.container(border=True, key=f"card-{place}", gap="small"):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _link(card)
                 st.html(markup.verdict(card), width="content")
             st.html(markup.queue(card))
+            places.append(st.empty())
+            places[-1].html(spark.card(_known(card)))
     if len(troubled) > CARDS:
         st.html(markup.note(f"{len(troubled) - CARDS:,} more stand in the table below."))
+    return places
 
 
-def _all(cards: Sequence[QueueCard]) -> None:
+def _all(cards: Sequence[QueueCard]) -> Any:
+    """The table of all queues; gives back its place."""
+    st.html(markup.section("All queues") + spark.legend())
+    place = st.empty()
+    place.html(markup.queues(cards[:LINES], _caption(cards), st.session_state.get("trends")))
+    return place
+
+
+def _caption(cards: Sequence[QueueCard]) -> str:
     more = f"the {LINES} most urgent of {len(cards):,}; the others are on the page “Queue”"
-    caption = f"The worst first{'' if len(cards) <= LINES else f', {more}'}. In → out: messages that arrive and leave. "
-    caption += (
+    return (
+        f"The worst first{'' if len(cards) <= LINES else f', {more}'}. In → out: messages that arrive and leave. "
         "Coverage: events against the broker's own count. Sampled: how long before these data the broker was read."
     )
-    st.html(markup.section("All queues") + markup.queues(cards[:LINES], caption))
+
+
+def _known(card: QueueCard) -> Trend | None:
+    """The last hour as this session has it already: it stays on the screen until a newer one is read."""
+    found: Trend | None = st.session_state.get("trends", {}).get(card.key)
+    return found
+
+
+def _fill(cards: Sequence[QueueCard], hours: Sequence[Any], table: Any, found: Mapping[QueueKey, Trend]) -> None:
+    troubled = [card for card in cards if card.verdict is not Verdict.FINE]
+    for place, card in zip(hours, troubled, strict=False):
+        place.html(spark.card(found.get(card.key, Trend())))
+    table.html(markup.queues(cards[:LINES], _caption(cards), found))
 
 
 def _link(card: QueueCard) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ import streamlit as st
 from dashboard import figures
 from dashboard.figures import Line
 from dashboard.pages import frame, markup
+from dashboard.pages.charts import CHART, age_lines, highest, reference
 from dashboard.repository import Repository
 from dashboard.services import series, story
 from dashboard.services.alerting import Happening, alert_cards, happenings
@@ -18,11 +20,10 @@ from dashboard.services.keys import QueueKey, Row, concerns, resolve, short_name
 from dashboard.services.overview import queue_cards
 from dashboard.services.queue import tenant_lines
 from dashboard.services.series import Curve, Span
-from dashboard.theme import CALM, LOUD, MUTED
+from dashboard.theme import CALM, MUTED
 
 #: Tenants in the table; all others are one line.
 TENANTS = 20
-_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 
 
 def page() -> Any:
@@ -61,6 +62,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if total is not None:
         since, until = lake.history_bounds(chosen)
         _charts(History(lake, chosen, Span.ending(until, stretch), since, marks))
+    else:
+        _depth(lake, chosen, Span.ending(row["as_of"], stretch), marks)
     st.html(markup.section("What happened"))
     st.html(markup.timeline(marks[:15]) if marks else markup.note("No alert fired and nothing acted on this queue."))
 
@@ -140,17 +143,9 @@ def _backlog(past: History, noisy: list[str]) -> None:
 
 
 def _ages(past: History, noisy: list[str]) -> None:
-    cells = past.lake.first_attempt_cells(past.key, past.span, noisy)
-    p50, p99 = (series.quantiles(past.span, cells, q, by="who") for q in (0.5, 0.99))
-    drawn = []
-    for who, color, dash in (("quiet", CALM[0], "solid"), ("noisy", LOUD, "dash")):
-        for name, width, curves in (("p50", 1.2, p50), ("p99", 2.2, p99)):
-            curve = series.named(curves, who)
-            if curve is not None:
-                drawn.append((Line(f"{who} {name}", color, dash, width), curve))
-    target = past.lake.definitions.target_seconds
-    reference = (target, f"target {target:g} s") if _highest(drawn) > target / 3 else None
-    figure = figures.lines(past.span, drawn, "s", past.marks, target=reference)
+    drawn, p50, p99 = age_lines(past.lake, past.key, past.span, noisy)
+    target = reference(past.lake, highest(drawn))
+    figure = figures.lines(past.span, drawn, "s", past.marks, target=target)
     _chart("Age of first attempt, quiet and noisy tenants", story.ages(p50, p99), figure, past.key)
 
 
@@ -171,21 +166,26 @@ def _concurrency(past: History) -> None:
         (Line("Little's law", CALM[0]), series.level(past.span, changes, "littles_law", past.since)),
         (Line("measured in flight", CALM[1], "dot", step=True), series.last_values(past.span, states, "in_flight")),
     )
-    if limit is not None and limit.last is not None and _highest(drawn) > limit.last / 4:
+    if limit is not None and limit.last is not None and highest(drawn) > limit.last / 4:
         drawn.append((Line("limit", MUTED, "dash", 1.2, step=True), limit))  # far above, it would flatten the rest
     now = past.lake.concurrency(past.key) or {"littles_law": None, "in_flight": None}
     said = story.concurrency(now["littles_law"], now["in_flight"], limit.last if limit else None)
     _chart("Concurrency", said, figures.lines(past.span, drawn, "in flight", past.marks), past.key)
 
 
+def _depth(lake: Repository, key: QueueKey, span: Span, marks: Sequence[Happening]) -> None:
+    """The one history of a queue without events: what its broker counted."""
+    depth = series.last_values(span, lake.health_history(key, span), "depth")
+    if depth is None:
+        return
+    figure = figures.lines(span, [(Line("the broker's own count", CALM[1], step=True), depth)], "messages", marks)
+    _chart("Broker's own count", f"{span.words}. {story.depth(depth)}", figure, key)
+
+
 def _known(*curves: tuple[Line, Curve | None]) -> list[tuple[Line, Curve]]:
     return [(line, curve) for line, curve in curves if curve is not None]
 
 
-def _highest(drawn: list[tuple[Line, Curve]]) -> float:
-    return max((value for _, curve in drawn for value in curve.values if value is not None), default=0.0)
-
-
 def _chart(title: str, said: str, figure: Any, key: QueueKey) -> None:
     st.html(markup.section(title, said))
-    st.plotly_chart(figure, config=_CONFIG, key=f"{title} {key.full}", alt=f"{title}. {said}")
+    st.plotly_chart(figure, config=CHART, key=f"{title} {key.full}", alt=f"{title}. {said}")

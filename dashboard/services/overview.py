@@ -65,6 +65,7 @@ class QueueCard:
     sentence: str
     facts: tuple[Fact, ...]
     cells: tuple[str, ...]  # of the table of all queues, by COLUMNS
+    unknown: str = ""  # why some of the facts are unknown
 
     @property
     def predicate(self) -> str:
@@ -104,22 +105,39 @@ def queue_cards(
             sentence=sentence(names[key], row, total, loud.get(key, []), now),
             facts=_facts(row, total),
             cells=_cells(row, total),
+            unknown=_why_unknown(row, total),
         )
-        wait = row["quiet_oldest_age_seconds"] or row["oldest_age_seconds"] or 0.0
-        ranked.append((card.verdict, -wait, -(total.get("backlog") or 0), card.name, card))
+        ranked.append((card.verdict, *_harm(row), -(total.get("backlog") or 0), card.name, card))
     return tuple(entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1]))
 
 
+def _harm(row: Row) -> tuple[float, float]:
+    """What ranks queues of one verdict: how long quiet tenants wait, then anybody; who is noisy waits for himself."""
+    anybody = row["oldest_age_seconds"] or 0.0
+    quiet = row["quiet_oldest_age_seconds"]
+    if quiet is None:
+        quiet = 0.0 if row["noisy_tenants"] else anybody  # nobody is known as noisy: all are quiet
+    return -quiet, -anybody
+
+
 def verdict(row: Row, alerts: Sequence[AlertCard]) -> Verdict:
-    """How much the queue needs somebody: alerts first, then whether it is behind and will not catch up."""
+    """How much the queue needs somebody: a severe alert, or that it is behind and will not catch up.
+
+    A warning or a ticket (some messages were dead-lettered, say) asks for a look, not for somebody at once.
+    """
     firing = [alert for alert in alerts if alert.firing]
-    if any(severity_rank(alert.severity) < severity_rank("info") for alert in firing):
+    if any(severity_rank(alert.severity) < severity_rank("warning") for alert in firing):
         return Verdict.ACT
+    state = _state_verdict(row)
+    return min(state, Verdict.WATCH) if firing else state
+
+
+def _state_verdict(row: Row) -> Verdict:
     if row["mode"] is None and row["drain_state"] != "stalled":
         return Verdict.FINE if _empty_by_count(row) else Verdict.UNKNOWN
     if row["mode"] == "backlogged":
         return Verdict.WATCH if row["drain_state"] == "draining" else Verdict.ACT
-    if row["noisy_tenants"] or row["drain_state"] == "stalled" or firing:
+    if row["noisy_tenants"] or row["drain_state"] == "stalled":
         return Verdict.WATCH
     return Verdict.FINE
 
@@ -209,6 +227,15 @@ def _facts(row: Row, total: Row) -> tuple[Fact, ...]:
         Fact("In flight", count(row["in_flight"]), f"limit {count(limit)}"),
         Fact("Broker's own count", count(row["depth"]), _trust(row)),
     )
+
+
+def _why_unknown(row: Row, total: Row) -> str:
+    if total and total.get("backlog") is None:
+        return "earlier events are still being read"
+    if total:
+        return "not measured yet, or not told by the broker"
+    also = "" if row["depth"] is not None else ", nor does a sampler read it"
+    return f"no message event of this queue is seen{also}; a tap, the receiver or `sojourn.Recorder` tells them"
 
 
 def _cells(row: Row, total: Row) -> tuple[str, ...]:

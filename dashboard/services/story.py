@@ -33,6 +33,14 @@ def ages(p50: Sequence[Curve], p99: Sequence[Curve]) -> str:
     return f"Newest first attempts: {'; '.join(parts)}." if parts else "No first attempt in this range."
 
 
+def depth(curve: Curve) -> str:
+    """``The broker counts 12 now; at most 40 in this range.``"""
+    known = [value for value in curve.values if value is not None]
+    if not known:
+        return f"The broker's own count is {UNKNOWN}."
+    return f"The broker counts {count(known[-1])} now; at most {count(max(known))} in this range."
+
+
 def rates(arrivals: Curve | None, leavers: Curve | None) -> str:
     """``20/s arrive, 12/s leave: the backlog grows by 8/s.``"""
     if arrivals is None or leavers is None or arrivals.last is None or leavers.last is None:

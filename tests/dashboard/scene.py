@@ -261,6 +261,14 @@ def _action(at: datetime, number: str, before: float | None, after: float | None
     }
 
 
+def write_samples(root: Path, *, end: datetime, seconds: int = 420) -> Lake:
+    """A lake of readings alone: nobody tells of messages, the depth of ``orders`` grows."""
+    lake = Lake(root)
+    lake.create()
+    _append(lake, "queue_samples", _samples(end - timedelta(seconds=seconds), seconds))
+    return lake
+
+
 def write_many_tenants(root: Path, *, end: datetime, tenants: int) -> Lake:
     """A lake with one queue and ``tenants`` tenants, each with a few messages in the last ten seconds."""
     lake = Lake(root)

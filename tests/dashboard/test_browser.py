@@ -24,6 +24,7 @@ pytestmark = pytest.mark.browser
 READY = "[data-testid=stApp][data-test-script-state=notRunning]"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HERE = ("http://127.0.0.1", "data:", "blob:")
+LOUD = ("error", "warning")
 LINK = '<a href="http://evil.example">free money</a>'
 NAMES = (
     LINK,
@@ -104,6 +105,9 @@ def opened(browser: Any, url: str, *, scheme: str = "light", height: int = 1000)
     page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
     page.set_default_timeout(60_000)  # a busy machine is slow, not wrong
     page.outside = []
+    page.wrong = []
+    page.on("console", lambda said: said.type in LOUD and page.wrong.append(f"{said.text} {said.location}"))
+    page.on("pageerror", lambda error: page.wrong.append(str(error)))
     page.on("request", lambda request: request.url.startswith(HERE) or page.outside.append(request.url))
     page.goto(url)
     page.wait_for_selector(READY)
@@ -123,8 +127,18 @@ def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, tmp_pa
     assert page.inner_text("h1") == "orders needs you"
     assert re.search(r"Tenant acme-7 holds \d\d % of in flight since \d\d:\d\d; backlog 1,\d\d\d, growing", said)
     assert page.locator("[data-testid=stException]").count() == 0
+    page.wait_for_selector(".js-plotly-plot .main-svg")
+    page.wait_for_selector("table .sj-strip i[title*=p99]")
+    drawn = page.locator(".js-plotly-plot").bounding_box()
+    assert drawn["width"] > 600 and drawn["height"] > 300
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 8")
+    heights = page.locator("table .sj-strip i[title*=p99]").evaluate_all("all => all.map(one => one.offsetHeight)")
+    assert len(set(heights)) > 1  # told by height, not by colour alone
+    page.wait_for_function("[...document.querySelectorAll('img.sj-spark')].every(one => one.naturalWidth > 0)")
+    assert page.locator("img.sj-spark").count() == 5
     shoot(page, "overview", tmp_path)
     assert page.outside == []
+    assert page.wrong == []
     page.close()
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from dashboard.pages import markup
 from dashboard.services.alerting import AlertCard, Happening, LimitCard
+from dashboard.services.keys import QueueKey
+from dashboard.services.overview import Fact, QueueCard, Verdict
 from dashboard.services.queue import TenantLine
 from tests.dashboard.conftest import STORY_END
 
@@ -90,6 +92,22 @@ def test_nothing_but_plain_text_of_our_own_goes_where_streamlit_reads_markdown()
 
 def test_a_command_in_a_reason_is_set_apart() -> None:
     assert "<code>sojourn collect</code>" in markup.note("Look at `sojourn collect`.")
+
+
+def test_unknown_figures_are_one_quiet_line_with_their_reason() -> None:
+    facts = (Fact("Backlog", "unknown", "no tenant seen"), Fact("In flight", "3"), Fact("Drained", "unknown"))
+    card = QueueCard(QueueKey("nats", "a"), "a", Verdict.UNKNOWN, "", "a: b", facts, (), "look at `sojourn collect`")
+    shown = markup.queue(card)
+    assert shown.count("<dd>") == 1 and "<dd>3</dd>" in shown
+    assert "Unknown: backlog, drained – look at <code>sojourn collect</code>." in shown
+
+
+def test_an_alert_is_as_loud_as_its_severity() -> None:
+    def shown(severity: str, *, firing: bool = True) -> str:
+        return markup.alerts([AlertCard("R", severity, firing, "", "", "", "", "", None)])
+
+    assert '<li class="act">' in shown("critical") and '<li class="watch">' in shown("warning")
+    assert '<li class="mild">' in shown("info") and '<li class="pending">' in shown("critical", firing=False)
 
 
 def test_a_share_beyond_all_bounds_keeps_the_bar_in_its_frame() -> None:

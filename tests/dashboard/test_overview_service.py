@@ -108,7 +108,8 @@ def test_an_empty_dead_letter_queue_is_fine() -> None:
     ("card", "expected"),
     [
         (alert("critical"), Verdict.ACT),
-        (alert("warning"), Verdict.ACT),
+        (alert("error"), Verdict.ACT),
+        (alert("warning"), Verdict.WATCH),
         (alert("info"), Verdict.WATCH),
         (alert("critical", firing=False), Verdict.FINE),
         (alert("critical", queue=QueueKey("nats", "emails")), Verdict.FINE),
@@ -128,6 +129,25 @@ def test_the_worst_queue_comes_first_then_the_one_whose_quiet_tenants_wait_longe
     ]
     cards = queue_cards(rows, [], [], [], NOW)
     assert [card.name for card in cards] == ["later", "late", "draining", "calm"]
+
+
+def test_the_harm_to_quiet_tenants_ranks_before_what_a_noisy_one_does_to_itself() -> None:
+    rows = [
+        health(queue="selfish", noisy_tenants=1, oldest_age_seconds=900.0, quiet_oldest_age_seconds=None),
+        health(queue="harmed", noisy_tenants=1, oldest_age_seconds=60.0, quiet_oldest_age_seconds=60.0),
+        health(queue="sampled", noisy_tenants=None, oldest_age_seconds=90.0),
+    ]
+    assert [card.name for card in queue_cards(rows, [], [], [], NOW)] == ["sampled", "harmed", "selfish"]
+
+
+def test_a_warning_never_makes_a_queue_that_is_behind_look_better() -> None:
+    assert one(health(), totals(), alerts=(alert("warning"),)).verdict is Verdict.ACT
+
+
+def test_what_is_unknown_says_why_and_how_it_becomes_known() -> None:
+    card = one(health(mode=None, mode_since=None, drain_state=None, noisy_tenants=None, depth=12), None)
+    assert "no message event of this queue is seen" in card.unknown and "receiver" in card.unknown
+    assert "earlier events" in one(health(), totals(backlog=None)).unknown
 
 
 def test_low_coverage_is_said() -> None:

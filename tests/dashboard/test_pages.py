@@ -10,13 +10,12 @@ from html import unescape
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.repository import BELIEVED_SECONDS
 from lake.store import Lake
 from lake.tables import GAPS
-from tests.dashboard.scene import write_story
+from tests.dashboard.scene import write_samples, write_story
 
 APP = str(Path(__file__).parents[2] / "dashboard" / "app.py")
 #: Long enough that the story of last spring is not stale.
@@ -151,11 +150,34 @@ def test_a_queue_that_is_not_there_is_said_and_another_is_offered(story: Path, s
     assert app.selectbox(key="queue").options == ["emails", "orders", "orders.dlq"]
 
 
-@pytest.mark.parametrize("name", ["orders.dlq"])
-def test_a_queue_without_events_says_unknown_and_draws_nothing(
-    story: Path, show: Callable[..., None], name: str
+def test_a_queue_without_events_says_unknown_and_draws_what_its_broker_counts(
+    story: Path, show: Callable[..., None]
 ) -> None:
     show(story, stale_after_seconds=AGES)
-    app = queue(queue=name)
-    assert "Unknown: no message event of this queue has been seen." in words(app)
-    assert len(app.get("plotly_chart")) == 0
+    app = queue(queue="orders.dlq")
+    said = words(app)
+    assert "Unknown: no message event of this queue has been seen." in said
+    assert "Unknown: oldest, quiet tenants, backlog, in → out, drained – no message event of this queue is seen" in said
+    assert "The broker counts 0 now; at most 0 in this range." in said
+    assert len(app.get("plotly_chart")) == 1
+
+
+def test_the_overview_draws_the_worst_queue_and_the_last_hour_of_each(story: Path, show: Callable[..., None]) -> None:
+    show(story, stale_after_seconds=AGES)
+    app = overview()
+    assert re.search(r"orders: how it came to this .* acme-7 \(noisy\) holds 6\d %", words(app))
+    assert len(app.get("plotly_chart")) == 1
+    html = " ".join(element.proto.body for element in app.get("html"))
+    assert html.count('<div class="sj-strip') == 3  # the card's, and the table's of both queues with events
+    assert re.search(r'class="l[01]" title="03:0\d UTC: p99 ', html)
+    assert html.count('<img class="sj-spark') == 5  # backlog and flow of both, and the third's depth
+    assert "reading the last hour" not in html
+
+
+def test_a_lake_of_samples_alone_draws_what_the_broker_counts(tmp_path: Path, show: Callable[..., None]) -> None:
+    write_samples(tmp_path, end=datetime.now(UTC))
+    show(tmp_path, stale_after_seconds=AGES)
+    app = overview()
+    said = words(app)
+    assert "orders: how it came to this" in said and "The broker counts" in said
+    assert len(app.get("plotly_chart")) == 1
