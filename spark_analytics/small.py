@@ -84,6 +84,8 @@ def schema_of(view: View) -> pa.Schema:
 
 def hand_over(session: SparkSession, name: str, rows: pa.Table) -> None:
     """Make ``rows`` known to ``session`` as ``name``."""
+    if rows.num_rows == 0:  # pyspark cannot take a nested column of no chunks at all
+        rows = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=rows.schema)])
     session.createDataFrame(rows, from_arrow_schema(rows.schema)).createOrReplaceTempView(name)
 
 

@@ -17,7 +17,7 @@ from lake.store import Lake
 from lake.tables import PARTIALS, TABLES
 from lake.views import VIEWS
 from spark_analytics.results import collect
-from spark_analytics.small import SMALL_BYTES, Small, schema_of
+from spark_analytics.small import SMALL_BYTES, Small, hand_over, schema_of
 from spark_analytics.sql import Desk, Engine, query
 from spark_analytics.views import register
 from tests.reference.partials import partials_of
@@ -47,6 +47,13 @@ def test_every_table_and_view_is_there_with_its_columns(filled: Path, spark: Spa
             assert spark.table(name).schema.simpleString() == from_arrow_schema(declared).simpleString(), name
             assert small.serves(name)
             assert small.rows(name).schema.equals(declared), name
+
+
+def test_an_empty_lake_answers_with_no_rows_whatever_is_asked(lake: Lake, spark: SparkSession) -> None:
+    for name in ("attempt_age", "attempt_age_now", "queue_health_now", "actions"):
+        rows = Small(lake).rows(name)
+        hand_over(spark, name, pa.Table.from_batches([], rows.schema))
+        assert spark.sql(f"SELECT * FROM {name}").toArrow().num_rows == 0
 
 
 def test_a_query_sees_what_was_appended_since_the_last(filled: Path) -> None:
