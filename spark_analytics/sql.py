@@ -70,7 +70,7 @@ class Desk:
         self._lake = lake
         self._moment = moment
         self._small = Small(lake, moment) if engine is Engine.AUTO else None
-        self._there: dict[str, object] = {}
+        self._there: dict[str, object] = {}  # what the session holds, by name, and its state
         self._cancelled_at: float | None = None
         self._threads = ThreadPoolExecutor(1, "spark-session")
         self._session: Future[SparkSession] = self._threads.submit(_open, lake, ahead)
@@ -80,11 +80,12 @@ class Desk:
         checked = check(sql, {*TABLES, *VIEWS})  # before Spark has started: a slip of the pen answers at once
         self._cancelled_at = None
         names = tables_of(checked)
-        rows = self._work_out(names)
+        rows, tokens = self._work_out(names)
         session = self._session.result()
         text = render(spell_out_merges(checked))
         try:
             self._hand_over(session, names, rows)
+            self._there |= tokens  # only now: a statement that is cancelled before has handed over nothing
             if "histogram_quantile" in text.lower():
                 register_functions(session)
             check_plan(session, text, {*TABLES, *VIEWS})
@@ -127,9 +128,10 @@ class Desk:
         """Nothing is asked any more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _work_out(self, names: set[str]) -> Mapping[str, pa.Table | None]:
-        """What is had without Spark and is not there yet; meanwhile Spark starts."""
+    def _work_out(self, names: set[str]) -> tuple[Mapping[str, pa.Table | None], dict[str, object]]:
+        """What is had without Spark and is not there yet (None: it is), with its state; meanwhile Spark starts."""
         found: dict[str, pa.Table | None] = {}
+        tokens: dict[str, object] = {}
         for name in names:
             if self._small is None or not self._small.serves(name):
                 continue
@@ -141,8 +143,8 @@ class Desk:
                 found[name] = self._small.rows(name)
             except SojournError:
                 continue  # too much for the reader: Spark has the last word, on errors too
-            self._there[name] = token
-        return found
+            tokens[name] = token
+        return found, tokens
 
     def _hand_over(self, session: SparkSession, names: set[str], rows: Mapping[str, pa.Table | None]) -> None:
         for name, table in rows.items():

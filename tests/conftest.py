@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from lake.errors import UserError
@@ -17,6 +18,10 @@ from tests.support.servers import require_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("sojourn", deadline=None)
+hypothesis.settings.load_profile("sojourn")
 
 #: The environment that says where downloads come from and are kept; all other settings are the test's own.
 KEPT = ("SOJOURN_CACHE", "SOJOURN_JARS", "SOJOURN_MAVEN_REPOSITORY")
