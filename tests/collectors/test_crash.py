@@ -109,6 +109,6 @@ def _backlog(root: Path) -> Counter[Any]:
         elif event["event_type"] in ("completed", "dead_lettered"):
             left[event["tenant"], second] -= 1
     for row in Lake(root).read("event_summaries").to_pylist():
-        for cell in row["backlog_cells"]:
+        for cell in row["backlog_cells"] or ():
             left[row["tenant"], cell["second"]] += cell["net"]
     return left
