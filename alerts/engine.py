@@ -109,8 +109,8 @@ class Engine:
         ``now`` is of a clock that nobody sets (:class:`alerts.clock.Clock`), and the wall clock ``ahead`` of it.
 
         What is decided over one view is committed and announced before another is read, and a round reads one view
-        again at most: cheap ones first, dear ones less often. ``behind`` says that some wait for the next round;
-        with ``everything`` none does.
+        again at most: the one that has waited longest for what it costs. ``behind`` says that some wait for the next
+        round; with ``everything`` none does.
         """
         started = time.monotonic()
         self._ahead = ahead
@@ -122,7 +122,7 @@ class Engine:
         self._views.put("data_freshness", table)
         definitions = self._definitions()
         due = [rule for rule in self._rules if is_due(rule, self._last_evaluated(rule), now)]
-        due.sort(key=self._order)
+        due.sort(key=lambda rule: self._order(rule, started))
         self.behind, has_read = False, False
         for (_, tables), rules in groupby(due, key=lambda rule: (reads_lake(rule), rule.tables)):
             must_read = not freshness.stale and self._views.outdated(tables)
@@ -142,9 +142,10 @@ class Engine:
         self._states.commit(now, None, memories=self._memories, ahead=self._ahead)
         self._views.close()
 
-    def _order(self, rule: Rule) -> tuple[Any, ...]:
+    def _order(self, rule: Rule, at: float) -> tuple[Any, ...]:
         """What overran goes last, so that it delays nobody."""
-        return rule.key in self._overruns, not reads_lake(rule), self._views.cost(rule.tables), sorted(rule.tables)
+        urgency = self._views.urgency(rule.tables, at)
+        return rule.key in self._overruns, not reads_lake(rule), -urgency, sorted(rule.tables)
 
     def _answer(self, rule: Rule, sql: str, now: datetime) -> pa.Table:
         """The rows of ``rule``; an Overrun is noted, and raised again without asking as long as the rule rests."""

@@ -17,6 +17,8 @@ from lake.worker.worker import Worker
 
 #: A view is left alone for this many times as long as reading it took: rules must not starve what feeds them.
 PACE = 3.0
+#: No reading counts for less (seconds): what is held already must not be infinitely urgent.
+LEAST_COST = 0.02
 #: A view of a row or two that a built-in rule reads: held as well, so that it costs no process that reads history.
 _SMALL = frozenset({"open_gaps"})
 _KNOWN = frozenset({*VIEWS, *TABLES, *ENGINE_VIEWS})
@@ -79,9 +81,17 @@ class ViewCache:
         self.refresh(tables - self._held.keys())
         return self._worker.query_over({name: self._held[name] for name in tables}, text)
 
-    def cost(self, tables: Iterable[str]) -> float:
-        """What reading ``tables`` took last time: cheap rules go first, so that nobody waits for the dear ones."""
-        return sum(self._costs.get(name, 0.0) for name in tables)
+    def urgency(self, tables: Iterable[str], at: float) -> float:
+        """How long ``tables`` have waited to be read at ``at`` (monotonic seconds), as a multiple of what that takes.
+
+        Cheap ones go often and dear ones in their turn: by cost alone, new data would let the cheap starve the dear.
+        """
+        waits = [
+            (at - self._read_at.get(name, -float("inf"))) / (self._costs.get(name, 0.0) + LEAST_COST)
+            for name in tables
+            if self._outdated.get(name, True)
+        ]
+        return max(waits, default=0.0)
 
     def close(self) -> None:
         """Let go of everything."""
