@@ -89,6 +89,8 @@ def _check_node(node: exp.Expr) -> None:
             raise UserError("LATERAL is not allowed here", "write LATERAL VIEW explode(…), or LATERAL (SELECT …)")
     elif isinstance(node, exp.Select) and not node.expressions:
         raise UserError("nothing is selected", "write SELECT and what you want to see")
+    elif isinstance(node, exp.Values) and not isinstance(node.parent, (exp.From, exp.Join, type(None))):
+        raise UserError("VALUES is not allowed here", "write FROM VALUES (…) AS t(…)")  # Spark sees a call of it
     elif isinstance(node, exp.With) and node.recursive:
         raise UserError("WITH RECURSIVE is not allowed here", "write WITH")
     elif isinstance(node, exp.Column) and node.name.lower() in _RESERVED and not node.table:

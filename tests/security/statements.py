@@ -119,6 +119,7 @@ _FUNCTIONS = [
     ),
     ("from_avro", f"SELECT from_avro(x, '', map('avroSchemaUrl', 'file://{READABLE}')) FROM VALUES ('a') AS t(x)"),
     ("from_protobuf loads a descriptor", f"SELECT from_protobuf(x, 'M', '{READABLE}') FROM VALUES ('a') AS t(x)"),
+    ("rows where Spark sees a call", "SELECT count(VALUES (1 < 2)) AS b FROM partials"),
     ("options of JSON", "SELECT from_json('{}', 'a INT', map('locale', 'x')) AS b"),
     ("options of CSV", "SELECT from_csv('1', 'a INT', map('sep', ';')) AS b"),
     (
