@@ -107,6 +107,12 @@ class Observation:
     others_rate: float
     finish_rate: float
 
+    @property
+    def throughput(self) -> float:
+        """What consumers have shown they can finish of the queue, messages/s: over the window or over the last seconds,
+        whichever is more."""
+        return max(self.completion_rate, self.finish_rate)
+
 
 @dataclass(frozen=True, slots=True)
 class Harm:
@@ -210,10 +216,9 @@ def base_rate(terms: Terms, seen: Observation) -> float | None:
     """What a tenant is entitled to: the rate set, or its max-min share of what the queue finishes; None if unknown."""
     if terms.rate is not None:
         return terms.rate
-    throughput = max(seen.completion_rate, seen.finish_rate)
-    if seen.active_tenants < 1 or throughput <= 0:
+    if seen.active_tenants < 1 or seen.throughput <= 0:
         return None
-    return terms.share * max(throughput / seen.active_tenants, throughput - seen.others_rate)
+    return terms.share * max(seen.throughput / seen.active_tenants, seen.throughput - seen.others_rate)
 
 
 def relief_rate(terms: Terms, seen: Observation, base: float) -> float:
@@ -221,7 +226,7 @@ def relief_rate(terms: Terms, seen: Observation, base: float) -> float:
     the least: draining takes λ + backlog ÷ T, and the others' λ is not the tenant's to give."""
     if terms.rate is not None or seen.active_tenants < 1:
         return base
-    equal = terms.share * max(seen.completion_rate, seen.finish_rate) / seen.active_tenants
+    equal = terms.share * seen.throughput / seen.active_tenants
     return max(min(base, equal), base - seen.backlog / terms.drain_seconds)
 
 
@@ -266,9 +271,10 @@ def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:
     if terms.law == "inverse_backlog":
         wanted = _inverse(terms, seen, base)
         return Step(terms.bounds.step(seen.arrival_rate, wanted.limit), f"{sends}; {wanted.reason}")
-    throughput = max(seen.completion_rate, seen.finish_rate)
-    origin = "the rate set" if terms.rate is not None else f"its share of {throughput:.3g}/s: others ask for "
-    origin += "" if terms.rate is not None else f"{seen.others_rate:.3g}/s, {seen.active_tenants} tenants are active"
+    origin = "the rate set"
+    if terms.rate is None:
+        origin = f"its share of {seen.throughput:.3g}/s: others ask for {seen.others_rate:.3g}/s, "
+        origin += f"{seen.active_tenants} tenants are active"
     if seen.arrival_rate <= base:
         cut = aimd.adapt(seen.arrival_rate, congested=True, priority=terms.priority, bounds=terms.bounds)
         return Step(cut.limit, f"{sends}, within {origin}, and the backlog grows; {cut.reason}")
