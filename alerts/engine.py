@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from alerts.clock import ZERO
 from alerts.evaluate import Freshness, Identities, Query, RuleMemory, evaluate, is_due, reads_lake
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
@@ -26,6 +25,7 @@ from alerts.settings import AlertSettings
 from alerts.state import Transition
 from alerts.store import Parcel, Resolved, States
 from alerts.views_cache import ViewCache
+from lake.clock import ZERO
 from lake.definitions import Definitions
 from lake.select import check
 from lake.tables import TABLES
@@ -106,7 +106,7 @@ class Engine:
     ) -> tuple[RuleEvaluation, ...]:
         """Evaluate every rule that is due at ``now``, and return the newest evaluation of each rule.
 
-        ``now`` is of a clock that nobody sets (:class:`alerts.clock.Clock`), and the wall clock ``ahead`` of it.
+        ``now`` is of a clock that nobody sets (:class:`lake.clock.Clock`), and the wall clock ``ahead`` of it.
 
         What is decided over one view is committed and announced before another is read, and a round reads one view
         again at most: the one that has waited longest for what it costs. ``behind`` says that some wait for the next

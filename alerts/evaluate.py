@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
-from alerts.clock import ZERO
 from alerts.models import RuleEvaluation, fingerprint
 from alerts.rules.expression import ENGINE_VIEWS, VALUE
 from alerts.rules.model import NoData, Rule
 from alerts.state import Row, RuleError, Tracked, Transition, resume, step
+from lake.clock import ZERO
 from lake.errors import SojournError, first_line
 from lake.views import below
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
-from alerts.clock import TOLERANCE, ZERO, age
 from alerts.evaluate import Freshness, Query
 from alerts.rules.expression import ENGINE_VIEWS
+from lake.clock import TOLERANCE, ZERO, age
 from lake.errors import SojournError
 from lake.store import Lake
 
@@ -35,7 +35,7 @@ class FreshnessProbe:
         other events arrive there, or every event of bronze is in it –, its queues are idle or only sampled: the data
         is good up to the newest sample. Otherwise something between broker and gold is down: it is stale.
 
-        What is stamped later than any clock of ours shows (:func:`alerts.clock.age`) moves no data time: a broker whose
+        What is stamped later than any clock of ours shows (:func:`lake.clock.age`) moves no data time: a broker whose
         newest event is of that kind has no age that can be trusted, and is stale. Nor is anything fresh that has not
         moved for too long by the clock that nobody sets, whatever the wall clock (``ahead``) makes of its stamp.
         """

@@ -15,7 +15,6 @@ from pathlib import Path
 import alerts.control
 from alerts.api import application, door, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
-from alerts.clock import Clock
 from alerts.engine import Engine
 from alerts.freshness import FreshnessProbe
 from alerts.notify.sender import Sender
@@ -25,6 +24,7 @@ from alerts.store import Exporter, States, connect
 from alerts.store.export import export_quietly
 from alerts.store.translate import translate
 from alerts.views_cache import ViewCache
+from lake.clock import Clock
 from lake.definitions import Definitions
 from lake.errors import SojournError, UserError
 from lake.files import only_one, write_atomically

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from collectors.ahead import reason
 from collectors.validate import (
     FIELDS,
     RAW_LIMIT,
@@ -34,6 +35,7 @@ from collectors.validate import (
     explain,
     to_arrow,
 )
+from lake.clock import TOLERANCE
 from lake.errors import UserError
 from lake.files import only_one
 from lake.store import Lake
@@ -133,7 +135,7 @@ def replay(
     with only_one(lake.state_path("replay.lock"), "a replay into this lake"), _seen(lake) as seen:
         for number, path in enumerate(files):
             rejected = _Rejected(lake, path)
-            for batch in _batches(path):
+            for batch in _batches(path, lambda: clock() + TOLERANCE):
                 moment = clock()
                 fresh = seen.fresh(_completed(batch.events, f"replay:{path.name}", moment))
                 # Events first: a crash in between repeats them as duplicates, and the rejects are still to come.
@@ -217,9 +219,10 @@ def _check_parquet(path: Path) -> None:
         raise UserError(f"{path} holds no rows", "name a file with message events")
 
 
-def _batches(path: Path) -> Iterator[_Batch]:
+def _batches(path: Path, latest: Callable[[], datetime]) -> Iterator[_Batch]:
+    """The file's rows; what claims to have occurred after the ``latest`` instant that can be is no event."""
     try:
-        yield from (_parquet if path.suffix.lower() in PARQUET_SUFFIXES else _jsonl)(path)
+        yield from (_parquet if path.suffix.lower() in PARQUET_SUFFIXES else _jsonl)(path, latest)
     except (OSError, pa.ArrowException) as error:
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
@@ -242,7 +245,13 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             yield row, stripped if len(line) <= LINE_LIMIT else line
 
 
-def _jsonl(path: Path) -> Iterator[_Batch]:
+def _judged(event: Event, latest: datetime) -> Event:
+    if event.occurred_at > latest:
+        raise ValueError(reason("occurred_at"))
+    return event
+
+
+def _jsonl(path: Path, latest: Callable[[], datetime]) -> Iterator[_Batch]:
     with path.open("rb") as file:
         events: list[Event] = []
         batch = _Batch(to_arrow([]), 0, 0)
@@ -253,13 +262,14 @@ def _jsonl(path: Path) -> Iterator[_Batch]:
             try:
                 if len(line) > LINE_LIMIT:
                     raise ValueError(f"longer than {LINE_LIMIT // 1024} KiB")
-                event = Event.model_validate_json(line)
+                event = _judged(Event.model_validate_json(line), latest())
                 events.append(event)
                 if event.model_extra and len(batch.ignored) < EXAMPLES:
                     batch.ignored |= event.model_extra.keys() - DERIVED
             except ValueError as error:
-                reason = explain(error) if isinstance(error, ValidationError) else str(error)
-                batch.rejects.append(_Reject(row, reason, clipped(line[: RAW_LIMIT + 4].decode("utf-8", "replace"))))
+                batch.rejects.append(
+                    _Reject(row, _why(error), clipped(line[: RAW_LIMIT + 4].decode("utf-8", "replace")))
+                )
             if batch.rows == BATCH_ROWS or size >= BATCH_BYTES:
                 batch.events, batch.offset = to_arrow(events), file.tell()
                 yield batch
@@ -269,23 +279,28 @@ def _jsonl(path: Path) -> Iterator[_Batch]:
             yield batch
 
 
-def _parquet(path: Path) -> Iterator[_Batch]:
+def _why(error: ValueError) -> str:
+    return explain(error) if isinstance(error, ValidationError) else str(error)
+
+
+def _parquet(path: Path, latest: Callable[[], datetime]) -> Iterator[_Batch]:
     with pq.ParquetFile(path) as file:
         known = [name for name in file.schema_arrow.names if name in FIELDS]
         ignored = set(file.schema_arrow.names) - set(FIELDS) - DERIVED
         total, size, row = file.metadata.num_rows, path.stat().st_size, 0
         for piece in file.iter_batches(batch_size=BATCH_ROWS, columns=known):
             table = pa.Table.from_batches([piece])
-            clean, sure = clean_rows(table)
+            clean, sure = clean_rows(table, latest())
             batch = _Batch(clean, table.num_rows, 0, ignored=ignored)
             doubtful = pc.indices_nonzero(pc.invert(sure)).to_pylist()
             judged = []
             for index, record in zip(doubtful, table.take(doubtful).to_pylist() if doubtful else [], strict=True):
                 try:
-                    judged.append(Event.model_validate({k: v for k, v in record.items() if v is not None}))
-                except ValidationError as error:
+                    read = Event.model_validate({k: v for k, v in record.items() if v is not None})
+                    judged.append(_judged(read, latest()))
+                except ValueError as error:
                     raw = json.dumps(record, default=str, ensure_ascii=False)
-                    batch.rejects.append(_Reject(row + index + 1, explain(error), clipped(raw)))
+                    batch.rejects.append(_Reject(row + index + 1, _why(error), clipped(raw)))
             if judged:
                 batch.events = pa.concat_tables([clean, to_arrow(judged)])
             row += table.num_rows

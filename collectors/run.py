@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from collectors.ahead import AheadFilter
 from collectors.base import Collector, ConnectionLost, CredentialsRefused
 from collectors.board import Board
 from collectors.context import Context
@@ -21,6 +22,7 @@ from collectors.settings import CollectSettings
 from collectors.tally import Tally
 from collectors.transport import LakeBehind, chosen_bronze
 from collectors.writer import Writer
+from lake.clock import Clock
 from lake.errors import SojournError, UserError
 from lake.files import only_one
 from lake.store import Lake
@@ -43,7 +45,7 @@ def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> No
     makers = {broker.name: factory(broker.kind) for broker in settings.brokers}
     lake = Lake(lake_root)
     lake.create()
-    metrics, board = SelfMetrics(), Board()
+    metrics, board, clock = SelfMetrics(), Board(), Clock()
     with ExitStack() as held:
         for broker in settings.brokers:
             lock = lake.state_path("locks", f"collect-{_file_name(broker.name)}.lock")
@@ -54,9 +56,10 @@ def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> No
         if settings.metrics_port is not None:
             metrics.registry.register(Exposition(board))
             metrics.serve(settings.metrics_host, settings.metrics_port)
-        writer = Writer(Tally(chosen_bronze(settings.transport, lake), metrics.messages, settings.metrics_series))
+        bronze = Tally(chosen_bronze(settings.transport, lake), metrics.messages, settings.metrics_series)
+        writer = Writer(AheadFilter(bronze, clock, metrics))
         held.callback(writer.close)
-        context = Context(settings, writer, metrics, board)
+        context = Context(settings, writer, metrics, board, clock)
         collectors = [collector for broker in settings.brokers for collector in makers[broker.name](broker, context)]
         if settings.receive.enabled:
             collectors.append(_receiver(context))

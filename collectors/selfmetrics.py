@@ -44,6 +44,7 @@ class SelfMetrics:
         self.conflated: Counter = own("conflated_total")
         self.rejected: Counter = own("rejected_total")
         self.skewed: Counter = own("skewed_total")
+        self.ahead: Counter = own("ahead_total")
         self.duplicates: Counter = own("duplicates_total")
         self.ignored: Counter = own("ignored_total")
         self.lost: Counter = own("lost_total")

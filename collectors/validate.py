@@ -139,9 +139,10 @@ def to_arrow(events: Sequence[Event]) -> pa.Table:
     )
 
 
-def clean_rows(table: pa.Table) -> tuple[pa.Table, pa.Array]:
+def clean_rows(table: pa.Table, latest: datetime = _END) -> tuple[pa.Table, pa.Array]:
     """The rows of ``table`` that are surely events, as columns :data:`FIELDS`, and a mask that says which they are.
 
+    What occurred after ``latest`` is not sure.
     A column of a type that needs reading value by value (a timestamp written as a string, say) makes no row sure.
     """
     columns = {}
@@ -157,6 +158,8 @@ def clean_rows(table: pa.Table) -> tuple[pa.Table, pa.Array]:
             return _SCHEMA.empty_table(), pa.repeat(False, table.num_rows)
         columns[field.name] = column
         sure = pc.and_(sure, _holds(field.name, column))
+        if field.name == "occurred_at":
+            sure = pc.and_(sure, pc.fill_null(pc.less_equal(column, pa.scalar(latest, field.type)), False))
     return pa.table(columns, schema=_SCHEMA).filter(sure), sure
 
 

@@ -117,6 +117,12 @@ OWN_METRICS: tuple[Metric, ...] = (
     _own("sojourn_collector_conflated_total", "counter", "events", "Events rolled up because a buffer was full"),
     _own("sojourn_collector_rejected_total", "counter", "records", "Records that could not be read"),
     _own("sojourn_collector_skewed_total", "counter", "events", "Events whose age was below zero: a clock is off"),
+    _own(
+        "sojourn_collector_ahead_total",
+        "counter",
+        "records",
+        "Records refused because they lie more than 5 s ahead of the collector's clock",
+    ),
     _own("sojourn_collector_duplicates_total", "counter", "events", "Events that came again and were dropped"),
     _own("sojourn_collector_ignored_total", "counter", "spans", "Spans received that tell of no message"),
     _own("sojourn_collector_lost_total", "counter", "records", "Records that the source discarded unread"),

@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from alerts.clock import Clock
 from alerts.control.board import Board, ServedLimit, Snapshot
 from alerts.control.controller import Controller
 from alerts.control.standing import Entry
+from lake.clock import Clock
 
 MAX_WAIT_SECONDS = 30.0
 #: What a producer is asked to wait when too many poll already (seconds).

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from alerts.clock import Clock
 from alerts.control.actuators import ACTUATORS, load
 from alerts.control.api import make_app
 from alerts.control.board import Board
@@ -16,6 +15,7 @@ from alerts.control.controller import Controller
 from alerts.control.journal import Journal
 from alerts.control.settings import ControlSettings
 from alerts.control.state import State
+from lake.clock import Clock
 from lake.definitions import Definitions
 from lake.errors import UserError
 

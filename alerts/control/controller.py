@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from alerts.clock import ZERO, Clock
 from alerts.control import entries as rows
 from alerts.control.actuators import Actuator
 from alerts.control.candidates import Candidate, Evaluations, Unusable
@@ -24,6 +23,7 @@ from alerts.control.state import State
 from alerts.control.translate import moved
 from alerts.laws.throttle import Harm, Kind, Limit, Observation, decide
 from alerts.models import RuleEvaluation
+from lake.clock import ZERO, Clock
 from lake.errors import SojournError
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from alerts.clock import ZERO, age
 from alerts.control.standing import Target
 from alerts.laws.throttle import Observation
+from lake.clock import ZERO, age
 
 Query = Callable[[str], pa.Table]
 _Row = dict[str, Any]

@@ -16,12 +16,12 @@ from functools import partial
 import httpx
 from standardwebhooks.webhooks import Webhook
 
-from alerts.clock import Clock
 from alerts.notify.guard import Refused, resolve
 from alerts.notify.retry import backoff, judge, parse_retry_after
 from alerts.notify.target import Target
 from alerts.settings import ReceiverSettings
 from alerts.store.outbox import Delivery, Outbox, Parcel
+from lake.clock import Clock
 from lake.errors import UserError
 
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from alerts.clock import ZERO
 from alerts.notify.plan import Decision, Notice
+from lake.clock import ZERO
 
 #: What Go writes for a time that is not set: the end of an alert that still fires.
 NO_END = "0001-01-01T00:00:00Z"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import httpx
 
-from alerts.clock import Clock
 from alerts.notify.lane import Lane, Receiver
 from alerts.settings import ReceiverSettings
 from alerts.store.database import connect
 from alerts.store.outbox import Delivery, Outbox
+from lake.clock import Clock
 
 log = logging.getLogger(__name__)
 # It would log each request with its url, which may hold a receiver's key.

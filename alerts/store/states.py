@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from alerts.clock import ZERO
 from alerts.evaluate import RuleMemory
 from alerts.models import AlertInstance, AlertState
 from alerts.notify.plan import Decision, Entry
@@ -30,6 +29,7 @@ from alerts.store.database import (
 from alerts.store.health import notification_health
 from alerts.store.outbox import Parcel
 from alerts.store.translate import note_clock
+from lake.clock import ZERO
 
 #: Notify decisions that are remembered; older ones are forgotten.
 DECISIONS_KEPT = 10_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from datetime import datetime, timedelta
 
-from alerts.clock import ZERO
 from alerts.store.database import from_us, to_us, transaction
+from lake.clock import ZERO
 
 #: All that durations are reckoned from.
 _INSTANTS = {

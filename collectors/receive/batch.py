@@ -13,22 +13,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from collectors import ahead
 from collectors.bronze import Bronze
 from collectors.isolate import is_of_rows, sifted
-from collectors.receive import decode, events
+from collectors.receive import decode, events, summaries
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import NOTHING, Keys, made
 from collectors.receive.inbox import Answer, Request
 from collectors.receive.ledger import Ledger
 from collectors.receive.polls import PollCount
-from collectors.receive.rows import Row, client_table, skewed, span_table
+from collectors.receive.rows import COLUMNS, Row, client_table, shown, skewed, span_table, split
 from collectors.receive.spans import Poll, SpanReader, Told
 from collectors.receive.status import Code
 from collectors.records import Rejected, now_us
+from lake.clock import Clock
 
 log = logging.getLogger(__name__)
 
 SPANS, CLIENT = "otlp", "client"  # sources in records
+_AHEAD = ahead.reason("occurred_at")
+_CONTEXT = len(COLUMNS)  # of a span's row
 _POLLED, _SUMMARISED = b"p", b"s"  # letters of keys that stand in no event's id
 
 
@@ -52,6 +56,7 @@ class Batch:
     folded: int = 0
     duplicates: int = 0
     skewed: int = 0
+    ahead: int = 0
     conflated: int = 0
 
     @property
@@ -80,10 +85,11 @@ class Batch:
 class BatchReader:
     """Reads groups of requests, on one thread, each committed before the next is read."""
 
-    def __init__(self, spans: SpanReader, horizon: Horizon, most: int) -> None:
+    def __init__(self, spans: SpanReader, horizon: Horizon, most: int, clock: Clock) -> None:
         self._spans = spans
         self._horizon = horizon
         self._most = most
+        self._clock = clock
 
     def read(self, requests: list[Request]) -> list[Batch]:
         """The group as one batch; where one request breaks our own code, each for itself, and that one refused."""
@@ -104,13 +110,13 @@ class BatchReader:
         return batches
 
     def _read(self, requests: list[Request]) -> Batch:
-        batch = Batch(requests)
+        batch, latest = Batch(requests), ahead.microseconds(self._clock.latest())
         told: dict[int, Told] = {}
         client_rows: list[Row] = []
         for index, request in enumerate(requests):
             try:
                 if request.format == "events":
-                    sent = events.read(request.body, self._most)
+                    sent = events.read(request.body, self._most, latest)
                     batch.answers.append(_take_events(batch, sent, client_rows))
                 else:
                     parse = decode.protobuf if request.format == "protobuf" else decode.as_json
@@ -124,16 +130,22 @@ class BatchReader:
         polls: list[Poll] = []
         for index, one in told.items():
             self._spans.rest(one)
-            rows += one.rows
+            happened, early = split(one.rows, latest)
+            rows += happened
             polls += one.polls
             batch.spans += one.spans
             batch.ignored += one.ignored
             batch.folded += one.folded
-            if one.refused:
-                batch.answers[index] = Answer(Code.OK, one.refused[0][1], rejected=len(one.refused))
+            if one.refused or early:
+                why = one.refused[0][1] if one.refused else _AHEAD
+                spans = len({row[_CONTEXT] for row in early})
+                batch.answers[index] = Answer(Code.OK, why, rejected=len(one.refused) + spans)
             for span, reason in one.refused:
                 raw = "" if reason in batch.rejected else decode.shown(span)
                 batch.refuse(reason, raw)
+            for row in early:
+                batch.refuse(_AHEAD, "" if _AHEAD in batch.rejected else shown(row))
+            batch.ahead += len(early)
         for made_of, gathered, source in ((span_table, rows, SPANS), (client_table, client_rows, CLIENT)):
             if gathered:
                 table, keys = self._table(batch, made_of, gathered, source)
@@ -142,7 +154,7 @@ class BatchReader:
                 batch.duplicates += len(gathered) - table.num_rows
                 batch.skewed += skewed(gathered)
         self._take_polls(batch, polls)
-        self._take_reports(batch, [report for one in told.values() for report in one.reports])
+        self._take_reports(batch, [report for one in told.values() for report in one.reports], latest)
         return batch
 
     def _table(self, batch: Batch, made_of: Any, gathered: list[Row], source: str) -> tuple[pa.Table, Keys]:
@@ -170,7 +182,7 @@ class BatchReader:
             empty = None if poll.empty is None else int(poll.empty)
             batch.polls.append(PollCount((poll.broker, poll.queue, poll.subscriber), 1, empty))
 
-    def _take_reports(self, batch: Batch, reports: Sequence[tuple[bytes, events.Sent]]) -> None:
+    def _take_reports(self, batch: Batch, reports: Sequence[tuple[bytes, events.Sent]], latest: int) -> None:
         if not reports:
             return
         contexts = [context for context, _ in reports]
@@ -183,7 +195,13 @@ class BatchReader:
                 if letter == _POLLED:
                     batch.polls += sent.polls
                     continue
-                batch.summaries += sent.summaries
+                for row in sent.summaries:
+                    refused = summaries.ahead(row, latest)
+                    if refused is None:
+                        batch.summaries.append(row)
+                    else:
+                        batch.refuse(f"summaries: {refused}", "in a span sojourn.report")
+                        batch.ahead += 1
                 batch.conflated += sent.conflated
                 for what, place, reason in sent.rejected:
                     batch.refuse(f"{what}: {reason}", f"a span sojourn.report, index {place}")
@@ -210,5 +228,6 @@ def _take_events(batch: Batch, sent: events.Sent, rows: list[Row]) -> Answer:
     for what, index, reason in sent.rejected:
         rejected.append({"list": what, "index": index, "reason": reason})
         batch.refuse(f"{what}: {reason}", f"sender {sent.sender}, sequence {sent.sequence}, index {index}")
+        batch.ahead += reason in ahead.REASONS
     answer = {"accepted": len(sent.rows), "rejected": rejected}
     return Answer(Code.OK, body=json.dumps(answer).encode())

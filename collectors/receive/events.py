@@ -14,7 +14,7 @@ from collectors.receive.identity import key_of
 from collectors.receive.polls import PollCount
 from collectors.receive.rows import Row
 from collectors.receive.summaries import summary
-from collectors.receive.values import Bad, count, text, whole, within
+from collectors.receive.values import Bad, count, happened, text, whole, within
 from collectors.texts import loads
 from lake.tables import EVENT_TYPES
 
@@ -51,8 +51,8 @@ class Sent:
         return bool(self.summaries or self.polls)
 
 
-def read(body: bytes, most: int) -> Sent:
-    """The request in ``body``, of at most ``most`` events; Malformed."""
+def read(body: bytes, most: int, latest: int = _END) -> Sent:
+    """The request in ``body``, of at most ``most`` events, none of them after ``latest``; Malformed."""
     try:
         request = loads(body)
         if not isinstance(request, dict) or request.get("version") != VERSION:
@@ -71,8 +71,8 @@ def read(body: bytes, most: int) -> Sent:
         raise Malformed(str(bad)) from None
     except (ValueError, RecursionError):
         raise Malformed("not JSON") from None
-    _each(sent, "events", lists[0], lambda one: sent.rows.append(_event(one)))
-    _each(sent, "summaries", lists[1], lambda one: sent.summaries.append(summary(one)))
+    _each(sent, "events", lists[0], lambda one: sent.rows.append(_event(one, latest)))
+    _each(sent, "summaries", lists[1], lambda one: sent.summaries.append(summary(one, latest)))
     _each(sent, "polls", lists[2], lambda one: sent.polls.append(_polls(one)))
     return sent
 
@@ -101,7 +101,7 @@ def _each(sent: Sent, what: str, entries: Sequence[Any], take: Any) -> None:
             sent.rejected.append((what, index, str(bad)))
 
 
-def _event(entry: dict[str, Any]) -> Row:
+def _event(entry: dict[str, Any], latest: int) -> Row:
     get = entry.get
     event_type = get("event_type")
     if not isinstance(event_type, str) or event_type not in _TYPES:
@@ -127,7 +127,7 @@ def _event(entry: dict[str, Any]) -> Row:
         text(get("message_id"), "message_id"),
         attempt,
         None if enqueued_at is None else whole(enqueued_at, "enqueued_at", 0, _END),
-        whole(get("occurred_at"), "occurred_at", 0, _END),
+        happened(get("occurred_at"), "occurred_at", _END, latest),
         None if seconds is None else float(seconds),
         None if priority is None else whole(priority, "priority", -_INT32, _INT32),
         _maybe(get("worker"), "worker"),

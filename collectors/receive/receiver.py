@@ -43,7 +43,7 @@ class Receiver:
         self._horizon = Horizon(settings.horizon_events, settings.horizon_seconds)
         self._memory = Memory(settings.remembered)
         spans = SpanReader(self._memory, settings.names, settings.max_spans)
-        self._reader = BatchReader(spans, self._horizon, settings.max_spans)
+        self._reader = BatchReader(spans, self._horizon, settings.max_spans, context.clock)
         self._ledger = Ledger(self.name, self.name, self._horizon, context.settings.compact_every)
         self._inbox = Inbox(settings.max_pending, settings.max_pending_bytes)
         self._doors: Doors | None = None
@@ -125,6 +125,7 @@ class Receiver:
         metrics.records.labels(name).inc(batch.rows)
         metrics.duplicates.labels(name).inc(batch.duplicates + batch.folded)
         metrics.skewed.labels(name).inc(batch.skewed)
+        metrics.ahead.labels(name).inc(batch.ahead)
         metrics.conflated.labels(name).inc(batch.conflated)
         metrics.rejected.labels(name).inc(sum(record.times for record in (*batch.rejected.values(), *batch.unwritten)))
         metrics.ignored.labels(name).inc(batch.ignored)

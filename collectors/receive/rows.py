@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import compress
 from typing import Any
 
@@ -75,3 +77,18 @@ def _table(columns: list[Any], event_ids: pa.Array, trace_ids: pa.Array, source:
 def skewed(rows: Sequence[Row]) -> int:
     """How many of ``rows`` happened before their message was enqueued: a clock is off."""
     return sum(1 for row in rows if row[_ENQUEUED_AT] is not None and row[_OCCURRED_AT] < row[_ENQUEUED_AT])
+
+
+def split(rows: list[Row], latest: int) -> tuple[list[Row], list[Row]]:
+    """``rows``, apart those that claim to have happened after ``latest``."""
+    ahead = [row for row in rows if row[_OCCURRED_AT] > latest]
+    return ([row for row in rows if row[_OCCURRED_AT] <= latest] if ahead else rows), ahead
+
+
+def shown(row: Row) -> str:
+    """``row`` as a record that can be replayed once its time has come."""
+    record = {name: value for name, value in zip(COLUMNS, row, strict=False) if value is not None}
+    for name in ("enqueued_at", "occurred_at"):
+        if name in record:
+            record[name] = datetime.fromtimestamp(record[name] / 1e6, UTC).isoformat()
+    return json.dumps(record)

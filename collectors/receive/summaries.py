@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from collectors.ahead import TIMES, reason
 from collectors.receive.values import MOST, Bad, count, text, whole, within
 from collectors.records import stamp
 from lake.tables import BACKLOG_CELLS, EVENT_SUMMARIES, HISTOGRAM, TIMESTAMP
@@ -19,8 +20,8 @@ _COLUMNS = [field for field in EVENT_SUMMARIES.schema if field.name not in _OURS
 _NAMES = frozenset(field.name for field in _COLUMNS)
 
 
-def summary(entry: dict[str, Any]) -> dict[str, Any]:
-    """``entry`` in the types of the table; Bad."""
+def summary(entry: dict[str, Any], latest: int = _END) -> dict[str, Any]:
+    """``entry`` in the types of the table, of nothing that is after ``latest``; Bad."""
     unknown = [name for name in entry if name not in _NAMES]
     if unknown:
         raise Bad(f"{str(unknown[0])[:100]}: not a column of event_summaries")
@@ -37,7 +38,15 @@ def summary(entry: dict[str, Any]) -> dict[str, Any]:
             row[field.name] = None
         else:
             row[field.name] = _value(value, field)
+    refused = ahead(row, latest)
+    if refused is not None:
+        raise Bad(refused)
     return row
+
+
+def ahead(row: dict[str, Any], latest: int) -> str | None:
+    """Why ``row`` is refused, where it claims to have happened after ``latest``."""
+    return next((reason(name) for name in TIMES["event_summaries"] if (row[name] or 0) > latest), None)
 
 
 def _value(value: Any, field: pa.Field) -> Any:

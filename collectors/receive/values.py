@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from collectors.ahead import reason
+
 
 class Bad(ValueError):
     """One entry of a request that cannot be understood."""
@@ -30,6 +32,14 @@ def whole(value: Any, name: str, low: int, high: int) -> int:
     if type(value) is not int or not low <= value < high:
         raise Bad(f"{name}: a whole number in its range is expected")
     return value
+
+
+def happened(value: Any, name: str, end: int, latest: int) -> int:
+    """A time, in microseconds below ``end``, that is not after ``latest``."""
+    moment = whole(value, name, 0, end)
+    if moment > latest:
+        raise Bad(reason(name))
+    return moment
 
 
 #: The most that one entry may count: what adds up many of them still fits into 64 bits.

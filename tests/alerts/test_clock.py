@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.clock import TOLERANCE, Clock, age
 from alerts.evaluate import Freshness, Identities, RuleMemory, evaluate, is_due
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertState
@@ -19,6 +18,7 @@ from alerts.rules.model import NoData, Rule
 from alerts.store import Outbox, Parcel, States, connect
 from alerts.store.database import transaction
 from alerts.store.translate import translate
+from lake.clock import TOLERANCE, Clock, age
 from lake.store import Lake
 from tests.alerts.helpers import GoldLake
 from tests.alerts.test_engine import DEAD, World

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from alerts.api import door, url_of
-from alerts.clock import Clock
 from alerts.control import Control, build
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.models import AlertInstance, AlertState, RuleEvaluation, fingerprint
 from alerts.settings import AlertSettings
+from lake.clock import Clock
 from lake.reader import to_duckdb
 from lake.store import Lake
 from lake.tables import PARTIALS, TIMESTAMP

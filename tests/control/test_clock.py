@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from alerts.clock import Clock
 from alerts.control import Control, build
 from alerts.control.settings import ControlSettings, PolicySettings
+from lake.clock import Clock
 from lake.store import Lake
 from tests.control.conftest import POLICY, START, Loop, World
 

@@ -14,6 +14,7 @@ from collectors.receive.inbox import Request
 from collectors.receive.memory import Memory
 from collectors.receive.spans import SpanReader
 from collectors.receive.status import Code
+from lake.clock import Clock
 from tests.collectors.receive.support import request_of
 
 _WHOLE = request_of(
@@ -24,7 +25,7 @@ _WHOLE = request_of(
 
 
 def _read(*bodies: tuple[Any, bytes]) -> list[Any]:
-    reader = BatchReader(SpanReader(Memory(100), {}, 1000), Horizon(10_000, 60), 1000)
+    reader = BatchReader(SpanReader(Memory(100), {}, 1000), Horizon(10_000, 60), 1000, Clock())
     return reader.read([Request(format, body, lambda answer: None) for format, body in bodies])
 
 

@@ -1,4 +1,4 @@
-"""Time as the alert process counts it: on a clock that nobody sets, shown as a wall clock shows it.
+"""Time as our processes count it: on a clock that nobody sets, shown as a wall clock shows it.
 
 Intervals, holds, retries and leases are differences between instants. Setting the wall clock must neither stretch nor
 shorten them, so all instants that are remembered are on one clock that begins at the wall clock's time and then runs
@@ -42,6 +42,13 @@ class Clock:
         Below zero if it was set back; zero as long as nobody sets it.
         """
         return timedelta(seconds=round((self._wall() - self.now()).total_seconds(), 1))
+
+    def latest(self) -> datetime:
+        """The latest instant that something which has happened may claim: :data:`TOLERANCE` ahead of both clocks.
+
+        The same judgement as :func:`age`'s: what claims a later one has no age, whichever clock is right.
+        """
+        return max(self._wall(), self.now()) + TOLERANCE
 
 
 def age(instant: datetime, now: datetime, ahead: timedelta = ZERO) -> timedelta:
