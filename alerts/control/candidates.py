@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from alerts.control.standing import Key, Target
+from alerts.control.standing import Key, RuleKey, Target
 from alerts.laws.throttle import Alert
 from alerts.models import AlertInstance, RuleEvaluation
 
@@ -20,7 +20,7 @@ class Candidate:
 
     key: Key
     alert: Alert
-    rule: str
+    rule: RuleKey
     instance: AlertInstance | None = None
 
 
@@ -29,25 +29,25 @@ class Unusable:
     """An alert that names a policy but no tenant that the policy could act on."""
 
     policy: str
-    rule: str
+    rule: RuleKey
     labels: Mapping[str, str]
     code: str
     reason: str
 
 
 class Evaluations:
-    """The newest evaluation of each rule: rules are not all due at the same time."""
+    """The newest evaluation of each rule, by group and name: rules are not all due at the same time."""
 
     def __init__(self) -> None:
-        self._newest: dict[str, RuleEvaluation] = {}
+        self._newest: dict[RuleKey, RuleEvaluation] = {}
 
     def add(self, evaluations: Iterable[RuleEvaluation]) -> None:
         """Remember ``evaluations`` in place of earlier ones of the same rules."""
         for evaluation in evaluations:
-            self._newest[evaluation.rule] = evaluation
+            self._newest[_key_of(evaluation)] = evaluation
 
     def candidates(
-        self, standings: Mapping[Key, str], policies: Collection[str], now: datetime
+        self, standings: Mapping[Key, RuleKey], policies: Collection[str], now: datetime
     ) -> tuple[list[Candidate], list[Unusable]]:
         """All that a decision is due on: firing alerts with actions, and ``standings`` (key → rule that asked for it).
 
@@ -66,12 +66,12 @@ class Evaluations:
                     fault = _fault(policy, policies, target)
                     if fault is not None or target is None:
                         code, reason = fault or ("no_tenant", "the alert names no tenant")
-                        unusable.append(Unusable(policy, evaluation.rule, instance.labels, code, reason))
+                        unusable.append(Unusable(policy, _key_of(evaluation), instance.labels, code, reason))
                         continue
                     key = Key(policy, target)
                     alert = Alert.ACTIVE if trusted else Alert.UNKNOWN
                     if key not in found or alert is Alert.ACTIVE:
-                        found[key] = Candidate(key, alert, evaluation.rule, instance)
+                        found[key] = Candidate(key, alert, _key_of(evaluation), instance)
         for key, rule in standings.items():
             if key not in found:
                 last = self._newest.get(rule)
@@ -82,6 +82,10 @@ class Evaluations:
     def _trusted(self, evaluation: RuleEvaluation, now: datetime) -> bool:
         fresh = now - evaluation.evaluated_at <= EVALUATION_MAX_AGE
         return evaluation.ok and not evaluation.stale and fresh
+
+
+def _key_of(evaluation: RuleEvaluation) -> RuleKey:
+    return RuleKey(evaluation.group, evaluation.rule)
 
 
 def _target(labels: Mapping[str, str]) -> Target | None:

@@ -30,7 +30,7 @@ def decided(
         at=now,
         action_id=action_id,
         idempotency_key=_idempotency_key(candidate.key, action_id, verdict.kind.value, after, until),
-        rule=candidate.rule,
+        rule=candidate.rule.name,
         policy=policy.name,
         actuator=policy.actuator,
         broker=candidate.key.target.broker,
@@ -71,7 +71,7 @@ def dropped(standing: Standing, decision: str, reason: str, now: datetime, failu
         at=now,
         action_id=standing.action_id,
         idempotency_key=_idempotency_key(standing.key, standing.action_id, decision, None, standing.valid_until),
-        rule=standing.rule,
+        rule=standing.rule.name,
         policy=standing.key.policy,
         actuator=standing.actuator,
         broker=target.broker,
@@ -82,7 +82,7 @@ def dropped(standing: Standing, decision: str, reason: str, now: datetime, failu
         before=standing.limit.rate,
         after=None,
         valid_until=None,
-        inputs={},
+        inputs={"group": standing.rule.group},
         reason=f"{reason}; {failure}" if failure else reason,
         outcome="failed" if failure else "dry_run" if standing.dry_run else "applied",
     )
@@ -97,7 +97,7 @@ def refused(item: Unusable, policy: PolicySettings | None, now: datetime) -> tup
         at=now,
         action_id=action_id,
         idempotency_key=_idempotency_key(key, action_id, Kind.SKIP.value, None, None),
-        rule=item.rule,
+        rule=item.rule.name,
         policy=item.policy,
         actuator=policy.actuator if policy else "",
         broker=target.broker,
@@ -108,7 +108,7 @@ def refused(item: Unusable, policy: PolicySettings | None, now: datetime) -> tup
         before=None,
         after=None,
         valid_until=None,
-        inputs={"code": item.code, **{f"label.{name}": value for name, value in labels.items()}},
+        inputs={"code": item.code, "group": item.rule.group, **{f"label.{name}": value for name, value in labels.items()}},
         reason=item.reason,
         outcome="refused",
     )
@@ -148,7 +148,7 @@ def key_of(entry: Entry) -> Key:
 
 
 def _inputs(candidate: Candidate, seen: Observation | None, verdict: Verdict) -> dict[str, str]:
-    inputs = {"alert": candidate.alert.value, "code": verdict.code}
+    inputs = {"alert": candidate.alert.value, "code": verdict.code, "group": candidate.rule.group}
     if candidate.instance is not None:
         inputs["fingerprint"] = candidate.instance.fingerprint
         inputs["value"] = str(candidate.instance.value)

@@ -1,8 +1,13 @@
-"""What the metrics say about the queues and tenants that may be acted on: four small SELECTs, one observation each."""
+"""What the metrics say about the queues and tenants that may be acted on: three SELECTs for all of them together.
+
+However many tenants there are, the statements stay as short: names go into them as one literal. Where they are too many
+for that, or hold what no statement may, each tenant's row comes back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,10 +17,15 @@ from sqlglot import exp
 from alerts.control.standing import Target
 from alerts.laws.throttle import Observation
 from lake.clock import ZERO, age
+from lake.errors import UserError
+from lake.sql.lexical import scan
 
 Query = Callable[[str], pa.Table]
 _Row = dict[str, Any]
+_Queue = tuple[str, str]  # broker, queue
 _MICROS = 1_000_000
+#: Characters of names that one statement holds; the lake's gate takes 64 KiB of SQL, and twice what is quoted.
+MOST_NAMED = 16_000
 
 
 def observe(
@@ -27,37 +37,94 @@ def observe(
     minute, what came before a limit. Quiet tenants are those neither noisy nor in ``targets``.
     The wall clock is ``ahead`` of ``now``: what comes from the future by both has a negative age.
     """
-    targets = sorted(set(targets))
-    if not targets:
+    wanted = frozenset(target for target in targets if _literal(target.broker) is not None)
+    if not wanted:
         return {}
-    tenants = _by_queue(query(_tenants_sql(targets)))
-    health = _by_queue(query(_health_sql(targets)))
-    as_of = {queue[0]: max(row["as_of"] for row in rows) for queue, rows in tenants.items() if rows}
-    arrivals: dict[Target, float] = {}
-    flows: dict[tuple[str, str], _Row] = {}
-    if as_of:
-        for row in query(_arrivals_sql(targets, as_of, recent_seconds)).to_pylist():
-            arrivals[Target(row["broker"], row["queue"], row["tenant"])] = row["enqueued"] / recent_seconds
-        flows = {key: rows[0] for key, rows in _by_queue(query(_flows_sql(targets, as_of, recent_seconds))).items()}
+    scope = _Scope.of(wanted)
+    tenants = _subscriptions(query(_tenants_sql(scope)).to_pylist(), wanted)
+    health = _by_queue(query(_health_sql(scope)).to_pylist())
+    as_of = {queue[0]: max(item.as_of for item in found) for queue, found in tenants.items() if found}
+    flows = _flows(query(_flows_sql(scope, as_of, recent_seconds)).to_pylist(), wanted) if as_of else {}
     observations = {}
-    for target in targets:
+    for target in sorted(wanted):
         queue = (target.broker, target.queue)
-        backlogs = [row["backlog"] for row in tenants.get(queue, ())]
+        backlogs = [item.backlog for item in tenants.get(queue, ())]
         if backlogs and None not in backlogs and health.get(queue):  # unknown while history is incomplete
-            arrival = arrivals.get(target, 0.0)
-            flow = flows.get(queue, {"enqueued": 0.0, "finished": 0.0})
-            rates = (arrival, max(0.0, flow["enqueued"] / recent_seconds - arrival), flow["finished"] / recent_seconds)
+            flow = flows.get(queue, _Flow())
+            arrival = flow.of_target.get(target.tenant, 0.0)
+            counts = (arrival, max(0.0, flow.enqueued - arrival), flow.slowest)
+            rates = tuple(count / recent_seconds for count in counts)
             observations[target] = _observation(tenants[queue], health[queue], rates, now, ahead)
     return observations
 
 
+@dataclass(slots=True)
+class _Subscription:
+    """One subscriber's view of a queue, summed over all its tenants."""
+
+    as_of: datetime
+    backlog: int | None = None
+    completion_rate: float = 0.0
+    active_tenants: int = 0
+    quiet_age: float = 0.0
+
+
+@dataclass(slots=True)
+class _Flow:
+    """What came into a queue and what was finished of it in the last seconds."""
+
+    enqueued: float = 0.0
+    of_target: dict[str, float] = field(default_factory=dict)
+    finished: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def slowest(self) -> float:
+        """What the slowest subscriber that works finished: its consumers are who a tenant could keep busy."""
+        return min((count for count in self.finished.values() if count > 0), default=0.0)
+
+
+def _subscriptions(rows: Iterable[_Row], targets: frozenset[Target]) -> dict[_Queue, list[_Subscription]]:
+    found: dict[_Queue, dict[str | None, _Subscription]] = {}
+    for row in rows:
+        of_queue = found.setdefault((row["broker"], row["queue"]), {})
+        item = of_queue.setdefault(row["subscriber"], _Subscription(row["as_of"]))
+        item.as_of = max(item.as_of, row["as_of"])
+        if row["backlog"] is not None:
+            item.backlog = (item.backlog or 0) + row["backlog"]
+        item.completion_rate += row["completion_rate"] or 0.0
+        item.active_tenants += row["active_tenants"]
+        if not _is_target(row, targets):
+            item.quiet_age = max(item.quiet_age, row["quiet_age"] or 0.0)
+    return {queue: list(of_queue.values()) for queue, of_queue in found.items()}
+
+
+def _flows(rows: Iterable[_Row], targets: frozenset[Target]) -> dict[_Queue, _Flow]:
+    found: dict[_Queue, _Flow] = {}
+    for row in rows:
+        flow = found.setdefault((row["broker"], row["queue"]), _Flow())
+        flow.enqueued += row["enqueued"]
+        flow.finished[row["subscriber"]] = flow.finished.get(row["subscriber"], 0.0) + row["finished"]
+        if _is_target(row, targets):
+            flow.of_target[row["target"]] = flow.of_target.get(row["target"], 0.0) + row["enqueued"]
+    return found
+
+
+def _is_target(row: _Row, targets: frozenset[Target]) -> bool:
+    # A tenant's name may be wanted in one queue and not in another.
+    return row["target"] is not None and Target(row["broker"], row["queue"], row["target"]) in targets
+
+
 def _observation(
-    tenants: list[_Row], health: list[_Row], rates: tuple[float, float, float], now: datetime, ahead: timedelta
+    tenants: list[_Subscription],
+    health: list[_Row],
+    rates: tuple[float, ...],
+    now: datetime,
+    ahead: timedelta,
 ) -> Observation:
     """``rates`` are the tenant's arrivals, the others', and what is finished of the queue, a second."""
     # With several subscribers each must be trustworthy and calm, and the slowest one sets the share.
-    slowest = min(tenants, key=lambda row: row["completion_rate"] / max(1, row["active_tenants"]))
-    newest = [age(row["as_of"], now, ahead).total_seconds() for row in tenants]
+    slowest = min(tenants, key=lambda item: item.completion_rate / max(1, item.active_tenants))
+    newest = [age(item.as_of, now, ahead).total_seconds() for item in tenants]
     data_age = min(newest) if min(newest) < 0 else max(newest)  # the worst: from the future, or the oldest
     sample_age = _worst([row["staleness_seconds"] for row in health], max)
     return Observation(
@@ -65,11 +132,11 @@ def _observation(
         sample_age_seconds=None if sample_age is None else sample_age + max(0.0, data_age),
         depth=_worst([row["depth"] for row in health], max),
         coverage=_worst([row["coverage"] for row in health], min),
-        backlog=float(max(row["backlog"] for row in tenants)),
-        quiet_age_seconds=max(row["quiet_age"] or 0.0 for row in tenants),
+        backlog=float(max(item.backlog or 0 for item in tenants)),
+        quiet_age_seconds=max(item.quiet_age for item in tenants),
         calm=all(row["mode"] == "fast" for row in health),
-        completion_rate=slowest["completion_rate"],
-        active_tenants=int(slowest["active_tenants"]),
+        completion_rate=slowest.completion_rate,
+        active_tenants=slowest.active_tenants,
         arrival_rate=rates[0],
         others_rate=rates[1],
         finish_rate=rates[2],
@@ -82,46 +149,70 @@ def _worst(values: Sequence[float | None], choose: Callable[[list[float]], float
     return choose(known) if known and len(known) == len(values) else None
 
 
-def _by_queue(table: pa.Table) -> dict[tuple[str, str], list[_Row]]:
-    rows: dict[tuple[str, str], list[_Row]] = {}
-    for row in table.to_pylist():
-        rows.setdefault((row["broker"], row["queue"]), []).append(row)
-    return rows
+def _by_queue(rows: Iterable[_Row]) -> dict[_Queue, list[_Row]]:
+    found: dict[_Queue, list[_Row]] = {}
+    for row in rows:
+        found.setdefault((row["broker"], row["queue"]), []).append(row)
+    return found
 
 
-def _tenants_sql(targets: Sequence[Target]) -> str:
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What the statements say of whom they are about.
+
+    ``only`` joins the queues that are wanted, by name. ``named`` joins the tenants that are, so that ``tenant`` is the
+    name of one of them, or null; where a statement cannot hold their names, ``tenant`` is each tenant's own.
+    """
+
+    only: str
+    named: str
+    tenant: str
+
+    @classmethod
+    def of(cls, targets: frozenset[Target]) -> _Scope:
+        queues, tenants = {target.queue for target in targets}, {target.tenant for target in targets}
+        only = _names(queues, "wanted_queue")
+        named = _names(tenants, "wanted_tenant")
+        return cls(
+            f"JOIN {only} ON queue = wanted_queue" if only else "",
+            f"LEFT JOIN {named} ON tenant = wanted_tenant" if named else "",
+            "wanted_tenant" if named else "tenant",
+        )
+
+
+def _names(names: set[str], column: str) -> str | None:
+    """``names`` as a table of one ``column``, written as a single literal; None where a statement cannot hold it."""
+    together = "".join(names)
+    # Names come from messages and may hold anything; among so many characters one is in none of them.
+    separator = next((chr(code) for code in range(0xE000, 0xF900) if chr(code) not in together), None)
+    if separator is None or len(together) + len(names) > MOST_NAMED:
+        return None
+    packed = _literal(separator.join(sorted(names)))
+    return packed and f"(SELECT explode(split({packed}, '{separator}')) AS {column})"
+
+
+def _tenants_sql(scope: _Scope) -> str:
     return f"""
-        SELECT broker, queue, subscriber, MAX(as_of) AS as_of,
+        SELECT broker, queue, subscriber, {scope.tenant} AS target, MAX(as_of) AS as_of,
           CAST(SUM(backlog) AS BIGINT) AS backlog,
           CAST(SUM(completion_rate) AS DOUBLE) AS completion_rate,
           CAST(SUM(CASE WHEN backlog > 0 OR arrival_rate > 0 THEN 1 ELSE 0 END) AS BIGINT) AS active_tenants,
-          MAX(CASE WHEN NOT noisy AND NOT ({_any_of(targets)}) THEN oldest_age_seconds END) AS quiet_age
-        FROM tenant_backlog_now WHERE {_any_queue_of(targets)} GROUP BY broker, queue, subscriber"""
+          MAX(CASE WHEN NOT noisy THEN oldest_age_seconds END) AS quiet_age
+        FROM tenant_backlog_now {scope.only} {scope.named} GROUP BY broker, queue, subscriber, {scope.tenant}"""
 
 
-def _health_sql(targets: Sequence[Target]) -> str:
+def _health_sql(scope: _Scope) -> str:
     return f"""
         SELECT broker, queue, depth, coverage, staleness_seconds, mode
-        FROM queue_health_now WHERE {_any_queue_of(targets)}"""
+        FROM queue_health_now {scope.only}"""
 
 
-def _arrivals_sql(targets: Sequence[Target], as_of: dict[str, datetime], recent_seconds: int) -> str:
+def _flows_sql(scope: _Scope, as_of: dict[str, datetime], recent_seconds: int) -> str:
     return f"""
-        SELECT broker, queue, tenant, CAST(SUM(enqueued) AS DOUBLE) AS enqueued FROM partials
-        WHERE ({_recent(as_of, recent_seconds)}) AND ({_any_of(targets)}) GROUP BY broker, queue, tenant"""
-
-
-def _flows_sql(targets: Sequence[Target], as_of: dict[str, datetime], recent_seconds: int) -> str:
-    # Of several subscribers the slowest one counts: its consumers are who a tenant could keep busy.
-    return f"""
-        SELECT broker, queue, SUM(enqueued) AS enqueued,
-          COALESCE(MIN(CASE WHEN finished > 0 THEN finished END), 0.0) AS finished
-        FROM (
-          SELECT broker, queue, subscriber, CAST(SUM(enqueued) AS DOUBLE) AS enqueued,
-            CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished
-          FROM partials WHERE ({_recent(as_of, recent_seconds)}) AND ({_any_queue_of(targets)})
-          GROUP BY broker, queue, subscriber
-        ) GROUP BY broker, queue"""
+        SELECT broker, queue, subscriber, {scope.tenant} AS target, CAST(SUM(enqueued) AS DOUBLE) AS enqueued,
+          CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished
+        FROM partials {scope.only} {scope.named}
+        WHERE {_recent(as_of, recent_seconds)} GROUP BY broker, queue, subscriber, {scope.tenant}"""
 
 
 def _recent(as_of: dict[str, datetime], recent_seconds: int) -> str:
@@ -136,18 +227,14 @@ def _recent(as_of: dict[str, datetime], recent_seconds: int) -> str:
     return " OR ".join(spans)
 
 
-def _any_of(targets: Sequence[Target]) -> str:
-    return " OR ".join(
-        f"(broker = {_literal(t.broker)} AND queue = {_literal(t.queue)} AND tenant = {_literal(t.tenant)})"
-        for t in targets
-    )
+def _literal(text: str) -> str | None:
+    """``text`` as a literal of Spark's dialect; None where the gate before the lake would refuse it.
 
-
-def _any_queue_of(targets: Sequence[Target]) -> str:
-    queues = sorted({(target.broker, target.queue) for target in targets})
-    return " OR ".join(f"(broker = {_literal(broker)} AND queue = {_literal(queue)})" for broker, queue in queues)
-
-
-def _literal(text: str) -> str:
-    """``text`` as a literal of Spark's dialect: names come from messages, and may hold anything."""
-    return exp.Literal.string(text).sql(dialect="spark")
+    Names come from messages, and may hold anything: one of them must not stop what is decided about the others.
+    """
+    literal = exp.Literal.string(text).sql(dialect="spark")
+    try:
+        scan(f"SELECT {literal}")
+    except UserError:
+        return None
+    return str(literal)

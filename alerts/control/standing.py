@@ -25,6 +25,14 @@ class Key:
     target: Target
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class RuleKey:
+    """What identifies a rule: two groups may each have one of the same name."""
+
+    group: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A limit in force, or in a dry run one that would be.
@@ -34,7 +42,7 @@ class Standing:
 
     key: Key
     action_id: str
-    rule: str
+    rule: RuleKey
     actuator: str
     dry_run: bool
     burst: float
@@ -54,7 +62,7 @@ class Entry:
     at: datetime
     action_id: str
     idempotency_key: str
-    rule: str
+    rule: str  # its name; the group is among the inputs
     policy: str
     actuator: str
     broker: str

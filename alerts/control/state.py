@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from alerts.control.standing import Entry, Key, Standing, Target
+from alerts.control.standing import Entry, Key, RuleKey, Standing, Target
 from alerts.laws.throttle import Limit, Watch
 from lake.errors import SojournError, UserError
 from lake.files import private_file, private_folder
@@ -184,7 +184,12 @@ def _standing(document: dict[str, Any]) -> Standing:
     key, limit = document["key"], document["limit"]
     watch = Watch(**limit["watch"]) if limit["watch"] else None
     return Standing(
-        **document | {"key": Key(key["policy"], Target(**key["target"])), "limit": Limit(**limit | {"watch": watch})},
+        **document
+        | {
+            "key": Key(key["policy"], Target(**key["target"])),
+            "rule": RuleKey(**document["rule"]),
+            "limit": Limit(**limit | {"watch": watch}),
+        },
     )
 
 

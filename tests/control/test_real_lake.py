@@ -9,12 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from alerts.control import observe as observing
 from alerts.control.observe import observe
 from alerts.control.standing import Target
 from lake.definitions import Definitions
 from lake.reader import Reader
+from lake.select import check
 from lake.store import Lake
-from lake.tables import PARTIALS, QUEUE_SAMPLES
+from lake.tables import PARTIALS, QUEUE_SAMPLES, TABLES
+from lake.views import VIEWS
 
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 QUOTED = "o'r\"d\\ers"
@@ -75,3 +78,48 @@ def test_what_the_controller_sees_is_what_is_in_the_lake(tmp_path: Path, queue: 
     assert found.arrival_rate == pytest.approx(100.0)
     assert found.quiet_age_seconds == 0.0
     assert not found.calm
+
+
+@pytest.mark.parametrize(
+    ("most_named", "odd"),
+    [(observing.MOST_NAMED, "'\\,|\n"), (10, ""), (observing.MOST_NAMED, "\x1f"), (9**9, "${HOME}")],
+)
+def test_hundreds_of_tenants_are_observed_by_three_statements_whatever_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_named: int, odd: str
+) -> None:
+    monkeypatch.setattr(observing, "MOST_NAMED", most_named)
+    lake = Lake(tmp_path)
+    lake.create()
+    Definitions(window_seconds=10, target_seconds=5).save(tmp_path)
+    names = [f"t{i}{odd}" for i in range(400)]
+    rows = [partial(name, 10, 2 + i, 0, queue) for i, name in enumerate(names) for queue in ("orders", "bills")]
+    rows.append(partial("newest", 20, 1, 0, "orders"))
+    lake.append("partials", pa.Table.from_pylist(rows, schema=PARTIALS.schema))
+    newest = START + timedelta(seconds=20.9)
+    samples = [
+        {
+            "sampled_at": newest, "broker": "nats", "queue": queue, "depth": 100_000, "in_flight": 0,
+            "staleness_seconds": 0.0, "source": "s", "ingested_at": newest, "ingest_date": newest.date(),
+        }
+        for queue in ("orders", "bills")
+    ]  # fmt: skip
+    lake.append("queue_samples", pa.Table.from_pylist(samples, schema=QUEUE_SAMPLES.schema))
+    reader, asked = Reader(tmp_path), []
+
+    def query(sql: str) -> pa.Table:
+        asked.append(sql)
+        check(sql, {*VIEWS, *TABLES})
+        return reader.query(sql)
+
+    targets = [Target("nats", "orders", name) for name in names] + [Target("nats", "bills", names[0])]
+    seen = observe(query, targets, newest + timedelta(seconds=1), recent_seconds=10)
+
+    assert len(asked) == 3
+    assert set(seen) == set(targets)
+    assert [seen[target].arrival_rate for target in targets[:-1]] == [(2 + i) / 10 for i in range(400)]
+    total = sum(2 + i for i in range(400))
+    of_bills = seen[targets[-1]]
+    assert of_bills.arrival_rate == 0.2 and of_bills.others_rate == pytest.approx(total / 10 - 0.2)
+    assert (of_bills.backlog, of_bills.active_tenants) == (total, 400)
+    assert of_bills.quiet_age_seconds == pytest.approx(10, abs=1), "wanted in orders, they are quiet in bills"
+    assert seen[targets[0]].quiet_age_seconds < 1, "all that wait in orders are wanted"
