@@ -15,6 +15,7 @@ from pathlib import Path
 import alerts.control
 from alerts.api import application, door, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
+from alerts.control.intervals import check_intervals
 from alerts.engine import Engine
 from alerts.freshness import FreshnessProbe
 from alerts.notify.sender import Sender
@@ -61,6 +62,7 @@ def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once
 def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once: bool) -> None:
     actions = [policy.name for policy in settings.control.policies]
     rules = load_rules(settings.rules, builtin=settings.builtin, actions=actions)
+    check_intervals(rules, settings)
     lake = Lake(lake_root)
     lake.create()
     with ExitStack() as stack:

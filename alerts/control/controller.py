@@ -236,13 +236,15 @@ class Controller:
                     k: change for k, change in changes.items() if self._policies[k.policy].actuator not in failed
                 }
                 entries = [rows.with_failure(entry, failed.get(entry.actuator)) for entry in entries]
+            after = _merged(self._standings, changes)
+            entries = rows.told_what_counts(entries, self._standings.values(), after.values())
             if changes or entries:
                 try:
                     self._state.commit(changes, self._shown(entries))
                 except SojournError:
                     self._enforce(self._standings)  # what cannot be remembered must not hold
                     raise
-            self._standings = _merged(self._standings, changes)
+            self._standings = after
         for entry in entries:
             log.info("%s %s/%s/%s: %s", entry.decision, entry.broker, entry.queue, entry.tenant, entry.reason)
 
@@ -265,9 +267,10 @@ class Controller:
             if not there:
                 return
             gone: dict[Key, Standing | None] = dict.fromkeys(there)
-            self._standings = _merged(self._standings, gone)
+            before, self._standings = self._standings, _merged(self._standings, gone)
             failed = self._enforce(self._standings)
             dropped = [rows.dropped(item, decision, reason, now, failed.get(item.actuator)) for item in there.values()]
+            dropped = rows.told_what_counts(dropped, before.values(), self._standings.values())
             self._state.commit(gone, self._shown(dropped), blocks)
 
     def _enforce(self, standings: Mapping[Key, Standing]) -> dict[str, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import uuid
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from alerts.control.candidates import Candidate, Unusable
 from alerts.control.settings import PolicySettings
-from alerts.control.standing import Entry, Key, Standing, Target
+from alerts.control.standing import Entry, Key, Place, Standing, Target, strictest
 from alerts.laws.throttle import Kind, Limit, Observation, Verdict
 
 
@@ -108,7 +109,11 @@ def refused(item: Unusable, policy: PolicySettings | None, now: datetime) -> tup
         before=None,
         after=None,
         valid_until=None,
-        inputs={"code": item.code, "group": item.rule.group, **{f"label.{name}": value for name, value in labels.items()}},
+        inputs={
+            "code": item.code,
+            "group": item.rule.group,
+            **{f"label.{name}": value for name, value in labels.items()},
+        },
         reason=item.reason,
         outcome="refused",
     )
@@ -134,6 +139,33 @@ def with_failure(entry: Entry, failure: str | None) -> Entry:
     if failure is None or entry.outcome != "applied":
         return entry
     return dataclasses.replace(entry, outcome="failed", reason=f"{entry.reason}; {failure}")
+
+
+def told_what_counts(entries: Iterable[Entry], before: Iterable[Standing], after: Iterable[Standing]) -> list[Entry]:
+    """``entries`` that say which limit counts, where several policies limit their tenant, or did until now."""
+    limits_before, limits_after = _by_place(before), _by_place(after)
+    counting = strictest(item for items in limits_after.values() for item in items)
+    told = []
+    for entry in entries:
+        place = (key_of(entry).target, entry.actuator)
+        there, chosen = limits_after.get(place, []), counting.get(place)
+        if entry.dry_run or chosen is None or max(len(there), len(limits_before.get(place, []))) < 2:
+            told.append(entry)
+            continue
+        text = f"{chosen.key.policy}'s {chosen.limit.rate:.4g}/s counts now"
+        others = sorted(item.key.policy + f"'s {item.limit.rate:.4g}/s" for item in there if item is not chosen)
+        if others:
+            text += f": it is stricter than {', '.join(others)}"
+        told.append(dataclasses.replace(entry, reason=f"{entry.reason}; {text}"))
+    return told
+
+
+def _by_place(standings: Iterable[Standing]) -> dict[Place, list[Standing]]:
+    found: dict[Place, list[Standing]] = {}
+    for item in standings:
+        if not item.dry_run:
+            found.setdefault((item.key.target, item.actuator), []).append(item)
+    return found
 
 
 def shown(entry: Entry, ahead: timedelta) -> Entry:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from alerts.laws.throttle import Limit
+
+#: What the limits of one place are told apart by: whom they limit, by which actuator.
+Place = tuple["Target", str]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,6 +57,17 @@ class Standing:
     def valid_until(self) -> datetime:
         """When the lease ends."""
         return datetime.fromtimestamp(self.limit.valid_until, UTC)
+
+
+def strictest(standings: Iterable[Standing]) -> dict[Place, Standing]:
+    """Which limit counts where several policies limit one tenant by one actuator: the lowest rate, then burst."""
+    found: dict[Place, Standing] = {}
+    for item in sorted(standings, key=lambda item: item.key):
+        place = (item.key.target, item.actuator)
+        other = found.get(place)
+        if other is None or (item.limit.rate, item.burst) < (other.limit.rate, other.burst):
+            found[place] = item
+    return found
 
 
 @dataclass(frozen=True, slots=True)

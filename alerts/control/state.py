@@ -181,13 +181,15 @@ def _columns(key: Key) -> tuple[str, str, str, str]:
 
 
 def _standing(document: dict[str, Any]) -> Standing:
-    key, limit = document["key"], document["limit"]
+    key, limit, rule = document["key"], document["limit"], document["rule"]
+    if isinstance(rule, str):  # written before groups counted: its lease runs out unless the alert fires on
+        rule = {"group": "", "name": rule}
     watch = Watch(**limit["watch"]) if limit["watch"] else None
     return Standing(
         **document
         | {
             "key": Key(key["policy"], Target(**key["target"])),
-            "rule": RuleKey(**document["rule"]),
+            "rule": RuleKey(**rule),
             "limit": Limit(**limit | {"watch": watch}),
         },
     )

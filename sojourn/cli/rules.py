@@ -23,6 +23,7 @@ def check(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOp
     rules = part("alerts.check").check(
         paths, builtin=not files and settings.builtin, actions=[policy.name for policy in settings.control.policies]
     )
+    part("alerts.control.intervals").check_intervals(rules, settings)
     typer.echo(f"{len(rules)} rules, all valid")
 
 

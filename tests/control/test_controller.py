@@ -15,6 +15,7 @@ from alerts.control.actuators.limits_api import LimitsApi
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.models import AlertState
 from lake.errors import SojournError
+from tests.control.conftest import World
 
 Start = Callable[..., Any]
 
@@ -297,7 +298,20 @@ def test_names_with_quotes_and_backslashes_are_data(start: Start) -> None:
     assert loop.served() == {"t0": 10.0}
 
 
-def test_two_policies_serve_the_stricter_limit(start: Start, tmp_path: Any) -> None:
+def test_rules_of_one_name_in_two_groups_are_two_rules(start: Start) -> None:
+    loop = start()
+    loop.throttle("t0", group="tenants")
+    loop.world.calm()
+    for _ in range(10):
+        loop.world.advance(1)
+        steps = [loop.world.evaluation("t0", group="tenants"), loop.world.evaluation(group="others")]
+        loop.control.controller.step(loop.world.now, steps, loop.world.query)
+        codes = {dict(row["inputs"])["code"] for row in loop.journal()}
+    assert "calm" not in codes, "the alert is not gone because another rule of its name has none"
+    assert {dict(row["inputs"])["group"] for row in loop.journal()} == {"tenants"}
+
+
+def test_two_policies_serve_the_stricter_limit_and_the_journal_says_which_and_why(start: Start, tmp_path: Any) -> None:
     settings = ControlSettings(
         policies=tuple(
             PolicySettings(
@@ -312,7 +326,29 @@ def test_two_policies_serve_the_stricter_limit(start: Start, tmp_path: Any) -> N
         control.controller.step(world.now, [world.evaluation("t0", actions=("p50", "p20"))], world.query)
         world.advance(1)
     assert [limit.rate for limit in control.board.snapshot.limits] == [20]
+    reasons = {row.policy: row.reason for row in control.controller.recent(10)}
+    assert all("; p20's 20/s counts now: it is stricter than p50's 50/s" in reason for reason in reasons.values())
     (action,) = {row.action_id for row in control.controller.recent(10) if row.policy == "p20"}
     assert control.controller.revoke(action, world.now)
     assert control.board.snapshot.limits == ()  # not the other policy's either
+    control.close()
+
+
+def test_the_limit_that_is_left_counts_from_then_on_and_the_journal_says_so(tmp_path: Any) -> None:
+    common: dict[str, Any] = {"kind": "rate_limit", "dry_run": False, "max_step": 1.0, "target_seconds": 10}
+    settings = ControlSettings(
+        policies=(
+            PolicySettings(name="lax", rate=50, lease_seconds=600, **common),
+            PolicySettings(name="strict", rate=20, lease_seconds=15, **common),
+        )
+    )
+    control, world = build(settings, tmp_path / "lake", tmp_path / "state"), World()
+    for _ in range(2):
+        control.controller.step(world.now, [world.evaluation("t0", actions=("lax", "strict"))], world.query)
+        world.advance(1)
+    world.advance(20)
+    control.controller.step(world.now, [], world.query)
+    assert [limit.rate for limit in control.board.snapshot.limits] == [50]
+    expired = next(row for row in control.controller.recent(10) if row.decision == "expire")
+    assert expired.reason.endswith("nobody renewed it; lax's 50/s counts now")
     control.close()

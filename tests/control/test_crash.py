@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from alerts.control import build
 from alerts.control.settings import ControlSettings, PolicySettings
-from alerts.control.standing import Key, Standing, Target
+from alerts.control.standing import Key, RuleKey, Standing, Target
 from alerts.laws.throttle import Limit
 
 folder = Path(sys.argv[1])
@@ -34,7 +34,7 @@ control = build(settings, folder / "lake", folder / "state")
 key = Key("fair-share", Target("nats", "orders", "t0"))
 now = datetime.now(UTC).timestamp()
 limit = Limit(10.0, 10.0, now, now + 600, 120.0)
-standing = Standing(key, "a1", "NoisyTenant", "limits_api", False, 10.0, limit, "why")
+standing = Standing(key, "a1", RuleKey("tenants", "NoisyTenant"), "limits_api", False, 10.0, limit, "why")
 control.controller._commit({key: standing}, [], {})
 print(limit.valid_until, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

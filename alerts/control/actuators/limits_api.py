@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from alerts.control.board import Board, ServedLimit
-from alerts.control.standing import Standing, Target
+from alerts.control.standing import Standing, strictest
 
 
 class LimitsApi:
@@ -16,12 +16,7 @@ class LimitsApi:
 
     def enforce(self, standings: Sequence[Standing]) -> None:
         """Publish ``standings``; where several policies limit one tenant, the lowest rate counts."""
-        strictest: dict[Target, Standing] = {}
-        for standing in sorted(standings, key=lambda standing: standing.key):
-            before = strictest.get(standing.key.target)
-            if before is None or standing.limit.rate < before.limit.rate:
-                strictest[standing.key.target] = standing
-        self._board.publish(tuple(_served(standing) for standing in strictest.values()))
+        self._board.publish(tuple(_served(standing) for standing in strictest(standings).values()))
 
 
 def _served(standing: Standing) -> ServedLimit:
