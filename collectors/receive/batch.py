@@ -152,7 +152,7 @@ class BatchReader:
                 batch.tables.append(table)
                 batch.keys.append(keys)
                 batch.duplicates += len(gathered) - table.num_rows
-                batch.skewed += skewed(gathered)
+                batch.skewed += skewed(table)
         self._take_polls(batch, polls)
         self._take_reports(batch, [report for one in told.values() for report in one.reports], latest)
         return batch

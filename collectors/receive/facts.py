@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -45,7 +46,34 @@ def message_id(found: dict[str, Any]) -> str | None:
     return explicit
 
 
-def attempt(found: dict[str, Any]) -> int | None:
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What a span tells of its message in numbers, times in microseconds; ``clock`` tells whose ``enqueued_at`` is."""
+
+    attempt: int | None = None
+    priority: int | None = None
+    enqueued_at: int | None = None
+    clock: str = "producer"
+    due_at: int | None = None
+
+    def waits_since(self, sent: int | None, clock: str) -> tuple[int | None, str]:
+        """Since when a message waits, and by whose clock: since it was sent, or is due where that is later."""
+        due = self.due_at
+        return (due, "producer") if due is not None and (sent is None or due > sent) else (sent, clock)
+
+
+_NO_NUMBERS = Numbers()
+_NUMBERED = frozenset({"attempt", "retries", "priority", "enqueued_ns", "enqueued_s", "due"})
+
+
+def numbers(found: dict[str, Any]) -> Numbers:
+    """The numbers that make sense; most spans have none."""
+    if _NUMBERED.isdisjoint(found):
+        return _NO_NUMBERS
+    return Numbers(_attempt(found), _priority(found), *_enqueued_at(found), _due_at(found))
+
+
+def _attempt(found: dict[str, Any]) -> int | None:
     """The attempt's number, from 1."""
     number: int | None = found.get("attempt")
     if number is None:
@@ -55,13 +83,13 @@ def attempt(found: dict[str, Any]) -> int | None:
     return number if 1 <= number < _INT32 else None
 
 
-def priority(found: dict[str, Any]) -> int | None:
+def _priority(found: dict[str, Any]) -> int | None:
     """The message's priority."""
     number: int | None = found.get("priority")
     return number if number is not None and -_INT32 <= number < _INT32 else None
 
 
-def enqueued_at(found: dict[str, Any]) -> tuple[int | None, str]:
+def _enqueued_at(found: dict[str, Any]) -> tuple[int | None, str]:
     """(microseconds, whose clock) of the enqueue time as attributes tell it."""
     nanoseconds = found.get("enqueued_ns")
     if nanoseconds is not None:
@@ -72,7 +100,7 @@ def enqueued_at(found: dict[str, Any]) -> tuple[int | None, str]:
     return None, "producer"
 
 
-def due_at(found: dict[str, Any]) -> int | None:
+def _due_at(found: dict[str, Any]) -> int | None:
     """Microseconds of the time before which nobody may receive the message; None where it is not scheduled."""
     told = found.get("due")
     if told is None:

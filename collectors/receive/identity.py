@@ -25,7 +25,6 @@ LENGTH = 49
 ID = "^[0-9a-f]{32}[a-z][0-9a-f]{16}$"
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
-_HEX = np.stack([np.repeat(_DIGITS, 16), np.tile(_DIGITS, 16)], axis=1)  # byte → its two digits
 _VALUES = np.zeros(256, dtype=np.uint8)
 _VALUES[_DIGITS] = np.arange(16, dtype=np.uint8)
 _ODD = [
@@ -38,16 +37,16 @@ def made(
 ) -> tuple[pa.Array, pa.Array, Keys]:
     """(event ids, trace ids, keys) of events at spans with ``contexts`` (16 bytes trace id, 8 bytes span id)."""
     count = len(contexts)
-    context = np.frombuffer(b"".join(contexts), dtype=np.uint8).reshape(count, 24)
+    context, context_text = _read_and_hex(contexts, 24)
+    salt, salt_text = _read_and_hex(salts, 8)
     letter = np.frombuffer(b"".join(letters), dtype=np.uint8)
-    salt = np.frombuffer(b"".join(salts), dtype=np.uint8).reshape(count, 8)
     text = np.empty((count, LENGTH), dtype=np.uint8)
-    text[:, :16] = _hex(context[:, 16:])
-    text[:, 16:32] = _hex(context[:, 8:16])
+    text[:, :16] = context_text[:, 32:]
+    text[:, 16:32] = context_text[:, 16:32]
     text[:, 32] = letter
-    text[:, 33:] = _hex(salt)
+    text[:, 33:] = salt_text
     keys = _keys(context[:, 16:], context[:, 8:16], letter, salt)
-    return _strings(text), _strings(_hex(context[:, :16])), keys
+    return _strings(text), _strings(context_text[:, :32]), keys
 
 
 def read(event_ids: pa.Array) -> Keys:
@@ -77,9 +76,11 @@ def _words(eight: Bytes) -> Keys:
     return words
 
 
-def _hex(raw: Bytes) -> Bytes:
-    digits: Bytes = _HEX[raw].reshape(len(raw), 2 * raw.shape[1])
-    return digits
+def _read_and_hex(pieces: Sequence[bytes], length: int) -> tuple[Bytes, Bytes]:
+    """``pieces`` of ``length`` bytes each, one a row, and their hexadecimal digits."""
+    joined = b"".join(pieces)
+    digits = np.frombuffer(joined.hex().encode("ascii"), dtype=np.uint8)
+    return np.frombuffer(joined, dtype=np.uint8).reshape(-1, length), digits.reshape(-1, 2 * length)
 
 
 def _unhex(text: Bytes) -> Bytes:

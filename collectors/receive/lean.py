@@ -20,9 +20,11 @@ from collectors.receive.values import LONGEST
 _MOST, _LONGEST = 50_000, 200
 
 OTHER = "other names"
-#: How the encoding of a message's id begins: up to the length of its value.
+#: How the encoding of a message's id begins, up to the length of its value, and where the id itself does.
 _MESSAGE_ID = KeyValue(key="messaging.message.id").SerializeToString() + b"\x12"
 _AT = len(_MESSAGE_ID) + 3
+#: Length of the whole encoding → all of it but the id, for ids so short that each length before them is a single byte.
+_HEADS = {_AT + length: _MESSAGE_ID + bytes((length + 2, 10, length)) for length in range(1, 100)}
 
 _BYTES, _INT32, _FIXED32, _FIXED64, _MESSAGE = 12, 5, 7, 6, 11
 _ONE, _MANY = 1, 3
@@ -73,14 +75,12 @@ class Attributes(dict[bytes, tuple[str, Any]]):
     """
 
     def __missing__(self, encoded: bytes) -> tuple[str, Any]:
-        if encoded.startswith(_MESSAGE_ID):
-            # Each message has its own: cut it out. The lengths before it are single bytes, and must agree.
-            length = len(encoded) - _AT
-            if 0 < length < 100 and encoded[_AT - 3 : _AT] == bytes((length + 2, 10, length)):
-                try:
-                    return "message_id", encoded[_AT:].decode()
-                except UnicodeDecodeError:
-                    raise DecodeError from None
+        head = _HEADS.get(len(encoded))
+        if head is not None and encoded.startswith(head):  # each message has its own: cut it out
+            try:
+                return "message_id", encoded[_AT:].decode()
+            except UnicodeDecodeError:
+                raise DecodeError from None
         pair = KeyValue.FromString(encoded)
         known = FACTS.get(pair.key)
         if known is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 #: Deliveries of one message to one subscriber that are told apart; a message that came more often is not numbered.
 MOST_DELIVERIES = 64
+_ID = 8  # bytes of a span id
 
 
 @dataclass(slots=True)
@@ -18,8 +19,8 @@ class Sent:
 
     ``known`` is false while only deliveries of it were seen. ``context`` is that of the span that tells of its
     enqueueing: where two spans stand for one publish, the other is silent. ``deliveries`` holds, for each subscriber
-    (or service, where no subscriber is named), the span ids of its attempts in order of arrival: a span that is sent
-    again keeps its number.
+    (or service, where no subscriber is named), the span ids of its attempts in order of arrival, 8 bytes each: a span
+    that is sent again keeps its number.
     """
 
     broker: str
@@ -32,7 +33,7 @@ class Sent:
     priority: int | None = None
     count: int = 1
     known: bool = False
-    deliveries: dict[str | None, list[bytes]] | None = None
+    deliveries: dict[str | None, bytes] | None = None
 
     def tells(self, broker: str, queue: str) -> bool:
         """Whether a send span to ``queue`` was seen that this message is known by."""
@@ -41,22 +42,30 @@ class Sent:
     def attempt(self, subscriber: str | None, span_id: bytes) -> int | None:
         """The number of the delivery that ``span_id`` is; None where earlier ones may have gone unseen."""
         if self.deliveries is None:
-            self.deliveries = {}
-        seen = self.deliveries.setdefault(subscriber, [])
-        if span_id in seen:
-            number = seen.index(span_id) + 1
-        elif len(seen) < MOST_DELIVERIES:
-            seen.append(span_id)
-            number = len(seen)
+            self.deliveries = {subscriber: span_id}
+            number = 1
         else:
-            return None
+            seen = self.deliveries.get(subscriber, b"")
+            number = _place(span_id, seen)
+            if number > MOST_DELIVERIES:
+                return None
+            if number > len(seen) // _ID:
+                self.deliveries[subscriber] = seen + span_id
         return number if self.known and self.count == 1 else None
 
     def delivered(self, subscriber: str | None) -> int | None:
         """The number of the newest delivery, where all are known and there was one."""
         if not self.known or self.count > 1 or self.deliveries is None:
             return None
-        return len(self.deliveries.get(subscriber, ())) or None
+        return len(self.deliveries.get(subscriber, b"")) // _ID or None
+
+
+def _place(span_id: bytes, seen: bytes) -> int:
+    """Where ``span_id`` stands among the ids ``seen``, from 1; behind them where it is new."""
+    for begin in range(0, len(seen), _ID):
+        if seen.startswith(span_id, begin):
+            return begin // _ID + 1
+    return len(seen) // _ID + 1
 
 
 Key = bytes | tuple[str, str, str]
@@ -77,8 +86,7 @@ class Memory:
 
     def get(self, key: Key) -> Sent | None:
         """The message remembered under ``key``."""
-        sent = self._young.get(key)
-        return self._old.get(key) if sent is None and self._old else sent
+        return self._young.get(key) or self._old.get(key)
 
     def put(self, key: Key, sent: Sent) -> None:
         """Remember ``sent`` under ``key``."""
@@ -88,8 +96,7 @@ class Memory:
 
     def wrapped(self, context: bytes) -> Sent | None:
         """The message that a send span below the span at ``context`` sent."""
-        sent = self._parents.get(context)
-        return self._old_parents.get(context) if sent is None else sent
+        return self._parents.get(context) or self._old_parents.get(context)
 
     def wrap(self, context: bytes, sent: Sent) -> None:
         """Remember that a send span below the span at ``context`` sent this message."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import Keys, made
@@ -36,8 +37,8 @@ COLUMNS = (
 #: A row of the client begins with the same columns; its trace id, event id and key follow.
 Row = tuple[Any, ...]
 _FIRST_EXTRA = len(COLUMNS)
+_OCCURRED_AT = COLUMNS.index("occurred_at")
 _TYPES = [MESSAGE_EVENTS.schema.field(name).type for name in COLUMNS]
-_ENQUEUED_AT, _OCCURRED_AT = COLUMNS.index("enqueued_at"), COLUMNS.index("occurred_at")
 
 
 def span_table(rows: Sequence[Row], horizon: Horizon, source: str) -> tuple[pa.Table, Keys]:
@@ -74,9 +75,10 @@ def _table(columns: list[Any], event_ids: pa.Array, trace_ids: pa.Array, source:
     return pa.table([arrays[name] for name in MESSAGE_EVENTS.schema.names], schema=MESSAGE_EVENTS.schema)
 
 
-def skewed(rows: Sequence[Row]) -> int:
-    """How many of ``rows`` happened before their message was enqueued: a clock is off."""
-    return sum(1 for row in rows if row[_ENQUEUED_AT] is not None and row[_OCCURRED_AT] < row[_ENQUEUED_AT])
+def skewed(table: pa.Table) -> int:
+    """How many of these events happened before their message was enqueued: a clock is off."""
+    before = pc.less(table.column("occurred_at"), table.column("enqueued_at"))
+    return int(pc.sum(before).as_py() or 0)
 
 
 def split(rows: list[Row], latest: int) -> tuple[list[Row], list[Row]]:

@@ -130,7 +130,7 @@ class SpanReader:
         if tenant is not None:
             found.setdefault("tenant", tenant)
         span = _checked(raw, route, found, service)
-        told.messages += max(1, span.batch or 0, len(span.links))
+        told.messages += max(1, span.batch or 0, len(span.links)) if span.links or span.batch else 1
         if told.messages > self._most:
             raise Refused(f"a request may tell of at most {self._most} messages")
         if role == "send":
@@ -170,12 +170,11 @@ class SpanReader:
             memory.put(context, teller)
             return
         explicit = None if route.system in OFFSET_IDS else facts.message_id(span.found)
-        sent = memory.get(context)
-        if sent is None:
-            sent = Sent(route.broker, route.queue)
-            memory.put(context, sent)
         count = span.batch or 1
-        _learn(sent, span, context, explicit or context.hex(), count)
+        known = memory.get(context)
+        sent = _learn(known, span, context, explicit or context.hex(), count)
+        if known is None:
+            memory.put(context, sent)
         if explicit is not None:
             key = (route.broker, route.queue, explicit)
             placeholder = memory.get(key)
@@ -188,19 +187,18 @@ class SpanReader:
             told.rows.append(
                 _enqueued(sent, span, sent.message_id, context, ENQUEUED, above[16:] if above else NOTHING)
             )
-        for number in range(count if count > 1 else 0):
+            return
+        for number in range(count):
             name, salt = f"{sent.message_id}.{number}", number.to_bytes(8, "big")
             told.rows.append(_enqueued(sent, span, name, context, BATCHED, salt))
 
     def _sent_linked(self, span: _Span, told: Told) -> None:
         """A send of messages that have a create span each: they are told of under the create spans' contexts."""
         for link in span.links:
-            sent = self.memory.get(link)
-            if sent is None:
-                sent = Sent(span.route.broker, span.route.queue)
+            known = self.memory.get(link)
+            sent = known if known is not None and known.known else _learn(known, span, link, link.hex(), 1)
+            if known is None:
                 self.memory.put(link, sent)
-            if not sent.known:
-                _learn(sent, span, link, link.hex(), 1)
             if sent.context == link:  # told again by its create span, it has the same event id
                 told.rows.append(_enqueued(sent, span, sent.message_id, link, ENQUEUED, NOTHING))
         told.folded += 1
@@ -242,8 +240,8 @@ class SpanReader:
         if tie is not None and route.system in OFFSET_IDS:
             explicit = None
         subscriber = found.get("subscriber")
-        tenant, priority = found.get("tenant"), facts.priority(found)
-        attempt, (enqueued_at, clock) = facts.attempt(found), facts.enqueued_at(found)
+        tenant, numbers = found.get("tenant"), facts.numbers(found)
+        attempt, priority, enqueued_at, clock = numbers.attempt, numbers.priority, numbers.enqueued_at, numbers.clock
         message_id = explicit or (tie or context).hex()
         sent = self._remembered(route, tie, explicit)
         if sent is not None:
@@ -265,7 +263,7 @@ class SpanReader:
         took = None
         if route.role == "process":
             # An ending keeps the time with which the message joined the backlog, whoever knew of its schedule then.
-            waits_since, of = _not_before(facts.due_at(found), enqueued_at, clock)
+            waits_since, of = numbers.waits_since(enqueued_at, clock)
             tail = (priority, span.worker, None, of, context, RECEIVED, salt)
             told.rows.append(("received", *head, waits_since, start // 1000, None, *tail))
             if end >= start and span.ending in ("completed", "failed"):
@@ -326,18 +324,18 @@ def _poll(span: _Span) -> Poll:
     return Poll(span.route.broker, span.route.queue, span.found.get("subscriber"), empty, span.context)
 
 
-def _learn(sent: Sent, span: _Span, context: bytes, message_id: str, count: int) -> None:
-    """Fill in what a send span tells of its message."""
-    enqueued_at, clock = facts.enqueued_at(span.found)
-    enqueued_at = span.start // 1000 if enqueued_at is None else enqueued_at
-    sent.enqueued_at, sent.clock = _not_before(facts.due_at(span.found), enqueued_at, clock)
-    sent.context, sent.message_id, sent.count, sent.known = context, message_id, count, True
-    sent.tenant, sent.priority = span.found.get("tenant"), facts.priority(span.found)
-
-
-def _not_before(due: int | None, sent: int | None, clock: str) -> tuple[int | None, str]:
-    """Since when a message waits, and by whose clock: since it was sent, or since it is due where that is later."""
-    return (due, "producer") if due is not None and (sent is None or due > sent) else (sent, clock)
+def _learn(known: Sent | None, span: _Span, context: bytes, message_id: str, count: int) -> Sent:
+    """What a send span tells of its message, filled in where something is ``known`` of it."""
+    numbers, route, tenant = facts.numbers(span.found), span.route, span.found.get("tenant")
+    enqueued_at = span.start // 1000 if numbers.enqueued_at is None else numbers.enqueued_at
+    enqueued_at, clock = numbers.waits_since(enqueued_at, numbers.clock)
+    if known is None:
+        of = (message_id, context, enqueued_at, clock, tenant, numbers.priority)
+        return Sent(route.broker, route.queue, *of, count, True)
+    known.enqueued_at, known.clock = enqueued_at, clock
+    known.context, known.message_id, known.count, known.known = context, message_id, count, True
+    known.tenant, known.priority = tenant, numbers.priority
+    return known
 
 
 def _enqueued(sent: Sent, span: _Span, name: str, context: bytes, letter: bytes, salt: bytes) -> Row:
