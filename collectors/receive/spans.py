@@ -327,8 +327,8 @@ def _poll(span: _Span) -> Poll:
 def _learn(known: Sent | None, span: _Span, context: bytes, message_id: str, count: int) -> Sent:
     """What a send span tells of its message, filled in where something is ``known`` of it."""
     numbers, route, tenant = facts.numbers(span.found), span.route, span.found.get("tenant")
-    enqueued_at = span.start // 1000 if numbers.enqueued_at is None else numbers.enqueued_at
-    enqueued_at, clock = numbers.waits_since(enqueued_at, numbers.clock)
+    sent_at = span.start // 1000 if numbers.enqueued_at is None else numbers.enqueued_at
+    enqueued_at, clock = numbers.waits_since(sent_at, numbers.clock)
     if known is None:
         of = (message_id, context, enqueued_at, clock, tenant, numbers.priority)
         return Sent(route.broker, route.queue, *of, count, True)
