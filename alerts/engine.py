@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -17,13 +17,16 @@ from alerts.evaluate import Freshness, Identities, Query, RuleMemory, evaluate, 
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
 from alerts.notify.payload import alertmanager, encoded
-from alerts.notify.plan import Decision, Entry, Notice, Reason, plan
+from alerts.notify.plan import Decision, Entry, Notice, Reason, merged, plan
 from alerts.overruns import Overruns
+from alerts.received import GROUP, next_end, step_received
+from alerts.routing.inhibit import SHIPPED
+from alerts.routing.muting import muting, next_change
 from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.model import Rule
 from alerts.settings import AlertSettings
 from alerts.state import Transition
-from alerts.store import Parcel, Resolved, States
+from alerts.store import Author, Desk, Given, Parcel, Resolved, States
 from alerts.views_cache import ViewCache
 from lake.clock import ZERO
 from lake.definitions import Definitions
@@ -52,12 +55,20 @@ class Snapshot:
     evaluations: tuple[RuleEvaluation, ...] = ()
     resolved: tuple[Resolved, ...] = ()
     ahead: timedelta = ZERO
+    received: tuple[AlertInstance, ...] = ()
+
+    @property
+    def firing(self) -> list[AlertInstance]:
+        """What fires, one alert a fingerprint."""
+        alerts = [alert for evaluation in self.evaluations for alert in evaluation.alerts if alert.state.is_firing]
+        return [notice.alert for notice in merged(Notice(alert) for alert in (*alerts, *self.received))]
 
 
 class Engine:
     """The rules with their memory. One engine belongs to one thread; ``snapshot`` may be read from any.
 
-    ``published`` is called after each commit that put something into the outbox.
+    ``published`` is called after each commit that put something into the outbox. ``desk`` has what people and other
+    programs said: silences, acknowledgements, alerts.
     """
 
     def __init__(
@@ -71,6 +82,7 @@ class Engine:
         definitions: Callable[[], Definitions],
         published: Callable[[], None],
         external_url: str,
+        desk: Desk | None = None,
     ) -> None:
         self._rules = rules
         self._settings = settings
@@ -81,6 +93,11 @@ class Engine:
         self._published = published
         self._external_url = external_url
         self._views = views
+        self._desk = desk
+        self._given = Given()
+        self._received_due: datetime | None = None
+        shipped = SHIPPED if settings.builtin else ()
+        self._inhibitions = (*shipped, *(one.rule for one in settings.route.inhibit))
         self._overruns = Overruns()
         self._identities = {rule.key: Identities() for rule in rules}
         self._evaluations: dict[tuple[str, str], RuleEvaluation] = {}
@@ -88,7 +105,7 @@ class Engine:
         self._memories, resolved = states.load()
         self._resolved = {(r.alert.group, r.alert.rule, r.alert.fingerprint): r for r in resolved}
         self._told = states.load_told()
-        self._said: dict[tuple[str, str], Reason] = {}
+        self._said: dict[tuple[str, str], tuple[Reason, Mapping[str, str]]] = {}
         self._plan_due: datetime | None = None
         self._planned = False
         self._heartbeat: datetime | None = None
@@ -116,6 +133,7 @@ class Engine:
         self._ahead = ahead
         self._take_settled()
         self._forget_removed_rules(now)
+        self._take_given(now)
         if new_data:
             self._views.outdate()
         freshness, table = self._probe.read(self._query, now, ahead)
@@ -133,8 +151,11 @@ class Engine:
             self._evaluate(list(rules), freshness, definitions, now + timedelta(seconds=time.monotonic() - started))
         if self._is_planning_due(now):  # when no rule was due
             self._commit((), (), (), freshness.as_of, now)
+        self._end_acknowledgements(now)
         evaluations = tuple(self._evaluations.values())
-        self.snapshot = Snapshot(now, freshness, evaluations, tuple(self._resolved.values()), ahead)
+        self.snapshot = Snapshot(
+            now, freshness, evaluations, tuple(self._resolved.values()), ahead, tuple(self._received())
+        )
         return evaluations
 
     def close(self, now: datetime) -> None:
@@ -263,6 +284,35 @@ class Engine:
             self._told.settle(settled)
             self._planned = False
 
+    def _take_given(self, now: datetime) -> None:
+        """Learn what people and other programs said since, and when it was to end."""
+        if self._desk is None:
+            return
+        given, known = self._desk.given, self._given
+        if given is not known:
+            self._given = given
+            self._planned = False
+        elif self._received_due is None or now < self._received_due:
+            return
+        memories, transitions = step_received(self._memories, given.received, now)
+        self._memories = {key: one for key, one in self._memories.items() if key[0] != GROUP} | memories
+        self._received_due = next_end(given.received, now)
+        if transitions:
+            self._commit(transitions, (), (), None, now)
+
+    def _received(self) -> Iterable[AlertInstance]:
+        for (group, _), memory in self._memories.items():
+            if group == GROUP:
+                yield from (tracked.alert for tracked in memory.alerts.values())
+
+    def _end_acknowledgements(self, now: datetime) -> None:
+        """Who looked after an alert that is over looks after it no more."""
+        if self._desk is None or not self._given.acknowledgements:
+            return
+        firing = {notice.alert.fingerprint for notice in self._notices(None) if notice.resolved_at is None}
+        over = self._given.acknowledgements.keys() - firing
+        self._desk.release(over, Author("sojourn", "resolved"), now + self._ahead)
+
     def _may_be_forgotten(self, gone: Resolved, now: datetime) -> bool:
         """A resolved alert is remembered as long as somebody still believes that it fires."""
         settings = self._settings
@@ -280,18 +330,34 @@ class Engine:
         settings = self._settings
         told = self._told
         expected = told.expected()
+        notices = self._notices(as_of)
+        given = self._given
+        firing = {notice.alert.fingerprint: notice.alert.labels for notice in notices if notice.resolved_at is None}
+        held = muting(firing, tuple(given.silences.values()), self._inhibitions, given.acknowledgements, now)
         decisions = [
             # What is on its way says otherwise in the end: it is not overwritten.
             replace(d, entry=None) if not d.send and told.is_pending((d.receiver, d.group_key)) else d
             for d in plan(
-                self._notices(as_of), expected, settings.receivers, settings.route, now, refusals=told.refusals
+                notices,
+                expected,
+                settings.receivers,
+                settings.route,
+                now,
+                refusals=told.refusals,
+                muting=held,
+                ahead=self._ahead,
             )
         ]
         self._planned = True
-        self._plan_due = min((d.due_at for d in decisions if d.due_at is not None), default=None)
+        due = [d.due_at for d in decisions] + [next_change(tuple(given.silences.values()), now)]
+        self._plan_due = min((at for at in due if at is not None), default=None)
         parcels = [self._parcel(decision, as_of, now) for decision in decisions if decision.send]
-        said = {(d.receiver, d.group_key): d.reason for d in decisions}
-        news = [d for d in decisions if d.send or d.entry or self._said.get((d.receiver, d.group_key)) is not d.reason]
+        said = {(d.receiver, d.group_key): (d.reason, d.muted) for d in decisions}
+        news = [
+            d
+            for d in decisions
+            if d.send or d.entry or self._said.get((d.receiver, d.group_key)) != (d.reason, d.muted)
+        ]
         self._said = said
         told.refusals = {group: refusal for group, refusal in told.refusals.items() if group in said}
         purged = [
@@ -301,8 +367,8 @@ class Engine:
 
     def _notices(self, as_of: datetime | None) -> list[Notice]:
         firing = [
-            Notice(tracked.alert, None, as_of)
-            for memory in self._memories.values()
+            Notice(tracked.alert, None, None if group == GROUP else as_of)
+            for (group, _), memory in self._memories.items()
             for tracked in memory.alerts.values()
             if tracked.alert.state.is_firing
         ]
@@ -325,7 +391,7 @@ class Engine:
 
     def _forget_removed_rules(self, now: datetime) -> None:
         known = {rule.key for rule in self._rules}
-        for key in [key for key in self._memories if key not in known]:
+        for key in [key for key in self._memories if key not in known and key[0] != GROUP]:
             memory = self._memories.pop(key)
             transitions = [_removed(tracked.alert) for tracked in memory.alerts.values()]
             self._commit(transitions, (), (), None, now)

@@ -44,6 +44,7 @@ class AlertInstance:
     active_since: datetime
     fired_at: datetime | None
     fingerprint: str
+    generator_url: str = ""  # of alerts that another program sent
 
 
 @dataclass(frozen=True, slots=True)

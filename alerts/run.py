@@ -21,7 +21,7 @@ from alerts.freshness import FreshnessProbe
 from alerts.notify.sender import Sender
 from alerts.rules.loader import load_rules
 from alerts.settings import AlertSettings
-from alerts.store import Exporter, States, connect
+from alerts.store import Desk, Exporter, States, connect
 from alerts.store.export import export_quietly
 from alerts.store.translate import translate
 from alerts.views_cache import ViewCache
@@ -72,6 +72,8 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
         stack.callback(database.close)
         clock = Clock()
         translate(database, clock.now())
+        desk = Desk(store)
+        stack.callback(desk.close)
         sender = Sender(store, settings.receivers, clock)
         token = settings.token()
         folder = lake.state_path("control", "_").parent
@@ -97,6 +99,7 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
             lambda: Definitions.load(lake.root),
             sender.wake,
             settings.external_url or url,
+            desk,
         )
         stack.callback(lambda: engine.close(clock.now()))
         stack.enter_context(served(WebServer(front, listener, front.limits), "alert-api"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from datetime import timedelta
@@ -14,6 +15,7 @@ from alerts.control.settings import ControlSettings
 from alerts.durations import Duration
 from alerts.notify.guard import refusal
 from alerts.notify.target import Target
+from alerts.routing.settings import RouteSettings
 from lake.errors import UserError
 from lake.web.address import authority, is_loopback
 
@@ -36,6 +38,9 @@ class ReceiverSettings(BaseModel):
     )
     send_resolved: bool = Field(default=True, description="also tell when alerts resolve")
     match: dict[str, str] = Field(default_factory=dict, description="only alerts that carry all of these labels")
+    repeat_interval: Duration | None = Field(
+        default=None, description="when to repeat to it what still fires [default: the route's]"
+    )
     timeout: Duration = Field(default=timedelta(seconds=10), description="how long one attempt may take, at most 5m")
     retry_for: Duration = Field(
         default=timedelta(hours=24), description="how long a delivery is tried before it is given up"
@@ -86,25 +91,6 @@ class ReceiverSettings(BaseModel):
                     "put the signing key there",
                 ) from error
         return None
-
-
-class RouteSettings(BaseModel):
-    """How alerts are gathered into notifications, in Alertmanager's words."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    group_by: tuple[str, ...] = Field(
-        default=("alertname", "broker", "queue"), description="alerts that share these labels share a notification"
-    )
-    group_wait: Duration = Field(default=timedelta(0), description="how long a new group waits for more alerts")
-    group_interval: Duration = Field(
-        default=timedelta(seconds=1), description="least time between two notifications of one group"
-    )
-    repeat_interval: Duration = Field(default=timedelta(hours=4), description="when to repeat what still fires")
-    watchdog: str | None = Field(
-        default=None, description="name of the receiver of the watchdog: a dead man's switch outside"
-    )
-    watchdog_interval: Duration = Field(default=timedelta(minutes=1), description="how often the watchdog is told")
 
 
 class AlertSettings(BaseModel):
@@ -158,6 +144,10 @@ class AlertSettings(BaseModel):
             raise ValueError("two receivers have the same name")
         if self.route.watchdog is not None and self.route.watchdog not in names:
             raise ValueError(f"route.watchdog names {self.route.watchdog!r}, which is not a receiver")
+        if unknown := sorted(self.route.named_receivers - {*names}):
+            near = difflib.get_close_matches(unknown[0], names, 1)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"a route names {unknown[0]!r}, which is not a receiver{hint}")
         if self.token_env is None and not is_loopback(self.host):
             raise ValueError("a host other than the loopback needs token_env, the name of an environment variable")
         return self

@@ -50,7 +50,7 @@ def alert_of(notice: Notice, external_url: str, ahead: timedelta = ZERO) -> dict
         "annotations": annotations,
         "startsAt": iso((alert.fired_at or alert.active_since) + ahead),
         "endsAt": NO_END if notice.resolved_at is None else iso(notice.resolved_at + ahead),
-        "generatorURL": f"{external_url}/api/v2/alerts" if external_url else "",
+        "generatorURL": alert.generator_url or (f"{external_url}/api/v2/alerts" if external_url else ""),
         "fingerprint": alert.fingerprint,
     }
 

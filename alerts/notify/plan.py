@@ -6,13 +6,18 @@ Source of the semantics: prometheus/alertmanager ``dispatch/`` and ``notify/dedu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 
+from alerts.clock import ZERO
 from alerts.models import AlertInstance
-from alerts.settings import ReceiverSettings, RouteSettings
+from alerts.routing.muting import Muting
+from alerts.routing.route import Route, taken
+from alerts.routing.settings import RouteSettings, routes_of
+from alerts.routing.times import next_minute
+from alerts.settings import ReceiverSettings
 
 #: A receiver and the key of one of its groups.
 Group = tuple[str, str]
@@ -36,6 +41,11 @@ class Reason(StrEnum):
     UNCHANGED = "held: nothing changed since it was told"
     NOT_WANTED = "held: it does not want resolved alerts"
     REFUSED = "held: it refused this a moment ago"
+    REMINDER = "acknowledged a while ago, and it still fires"
+    SILENCED = "held: every alert that it would be told of is silenced"
+    INHIBITED = "held: other alerts that fire inhibit it"
+    ACKNOWLEDGED = "held: somebody looks after it"
+    MUTE_TIME = "held: the route tells nothing at this time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ class Refusal:
         """The refusal of ``entry`` after ``before``."""
         return cls(entry, before.times + 1 if before is not None and before.entry.says_as(entry) else 1)
 
-    def until(self, entry: Entry, route: RouteSettings) -> datetime:
+    def until(self, entry: Entry, route: Route) -> datetime:
         """Before when ``entry`` need not be sent: news may be accepted where this was not."""
         same = entry.says_as(self.entry)
         pause = min(FIRST_REFUSED_PAUSE * 2 ** min(self.times - 1, 16), LONGEST_REFUSED_PAUSE)
@@ -84,6 +94,7 @@ class Decision:
     """What happens for one receiver and group now; ``due_at`` is when to look again.
 
     ``entry`` is what it will have been told: once the notification is delivered, or at once where nothing is sent.
+    ``muted`` says by fingerprint why alerts that fire are held back.
     """
 
     receiver: str
@@ -95,33 +106,74 @@ class Decision:
     resolved: tuple[Notice, ...]
     entry: Entry | None = None
     due_at: datetime | None = None
+    muted: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan(
     notices: Iterable[Notice],
     log: Mapping[Group, Entry],
     receivers: Sequence[ReceiverSettings],
-    route: RouteSettings,
+    settings: RouteSettings,
     now: datetime,
     refusals: Mapping[Group, Refusal] = MappingProxyType({}),
+    muting: Mapping[str, Muting] = MappingProxyType({}),
+    ahead: timedelta = ZERO,
 ) -> list[Decision]:
-    """A decision for each receiver and group that has alerts, given what receivers were told before (``log``)."""
+    """A decision for each receiver and group that has alerts, given what receivers were told before (``log``).
+
+    ``muting`` is what holds back alerts, by fingerprint; mute times are of the wall clock, ``ahead`` of ``now``.
+    """
+    groups: dict[Group, Gathered] = {}
+    for notice in merged(notices):
+        for receiver, route in ways(notice.alert, receivers, settings):
+            labels = route.group_labels(notice.alert.labels)
+            group = receiver.name, route.group_key(labels)
+            if group not in groups:
+                groups[group] = Gathered(receiver, route, group[1], labels, [])
+            groups[group].members.append(notice)
+    of_times = {route.key: why for route in routes_of(settings) if (why := route.muted(now + ahead)) is not None}
     decisions = []
-    notices = merged(notices)
-    for receiver in receivers:
-        groups: dict[str, tuple[dict[str, str], list[Notice]]] = {}
-        for notice in notices:
-            if concerns(receiver, notice.alert, route):
-                labels = group_labels(notice.alert, route)
-                groups.setdefault(group_key(labels), (labels, []))[1].append(notice)
-        for key, (labels, members) in groups.items():
-            group = receiver.name, key
-            decision = _decide(receiver, key, labels, members, log.get(group), route, now)
-            decisions.append(_held(decision, refusals.get(group), route, now))
+    order = {receiver.name: place for place, receiver in enumerate(receivers)}
+    for group, gathered in sorted(groups.items(), key=lambda entry: order[entry[0][0]]):
+        decision = _decide(gathered, log.get(group), settings, now, muting, of_times.get(gathered.route.key))
+        decisions.append(_held(decision, refusals.get(group), gathered.route, now))
     return decisions
 
 
-def _held(decision: Decision, refusal: Refusal | None, route: RouteSettings, now: datetime) -> Decision:
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The alerts that one receiver hears of together."""
+
+    receiver: ReceiverSettings
+    route: Route
+    key: str
+    labels: Mapping[str, str]
+    members: list[Notice]
+
+
+def ways(
+    alert: AlertInstance, receivers: Sequence[ReceiverSettings], settings: RouteSettings
+) -> list[tuple[ReceiverSettings, Route]]:
+    """Whom ``alert`` reaches, and by which route. The watchdog reaches its receiver alone, by the last."""
+    routes = routes_of(settings)
+    if alert.labels.get("alertname") == WATCHDOG:
+        return [(receiver, routes[-1]) for receiver in receivers if receiver.name == settings.watchdog]
+    return [
+        (receiver, route)
+        for route in taken(routes, alert.labels)
+        for receiver in receivers
+        if route.tells(receiver.name)
+        and receiver.name != settings.watchdog
+        and all(alert.labels.get(name) == value for name, value in receiver.match.items())
+    ]
+
+
+def group_of(alert: AlertInstance, receiver: ReceiverSettings, route: Route) -> Group:
+    """The group in which ``receiver`` hears of ``alert`` by ``route``."""
+    return receiver.name, route.group_key(route.group_labels(alert.labels))
+
+
+def _held(decision: Decision, refusal: Refusal | None, route: Route, now: datetime) -> Decision:
     """``decision``, unless the same was refused a moment ago."""
     if refusal is None or decision.entry is None or not decision.send:
         return decision
@@ -155,66 +207,104 @@ def _fired(notice: Notice) -> tuple[datetime, str, str]:
     return alert.fired_at or alert.active_since, alert.group, alert.rule
 
 
-def concerns(receiver: ReceiverSettings, alert: AlertInstance, route: RouteSettings) -> bool:
-    """Whether ``receiver`` is to hear of ``alert`` at all."""
-    if (alert.labels.get("alertname") == WATCHDOG) != (receiver.name == route.watchdog):
-        return False
-    return all(alert.labels.get(name) == value for name, value in receiver.match.items())
-
-
-def group_labels(alert: AlertInstance, route: RouteSettings) -> dict[str, str]:
-    """Those of the alert's labels that name its group."""
-    return {name: alert.labels[name] for name in route.group_by if name in alert.labels}
-
-
-def group_key(labels: Mapping[str, str]) -> str:
-    """Alertmanager's name of a group under its one route: ``{}:{alertname="…", queue="…"}``."""
-    quoted = (
-        value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for _, value in sorted(labels.items())
-    )
-    inside = ", ".join(f'{name}="{value}"' for name, value in zip(sorted(labels), quoted, strict=True))
-    return "{}:{" + inside + "}"
-
-
 def _decide(
-    receiver: ReceiverSettings,
-    key: str,
-    labels: Mapping[str, str],
-    members: Sequence[Notice],
+    group: Gathered,
     entry: Entry | None,
-    route: RouteSettings,
+    settings: RouteSettings,
     now: datetime,
+    muting: Mapping[str, Muting],
+    muted_time: str | None,
 ) -> Decision:
+    receiver, route = group.receiver, group.route
     told = entry.firing if entry else frozenset()
-    firing = tuple(notice for notice in members if notice.resolved_at is None)
-    over = tuple(n for n in members if n.resolved_at is not None and n.alert.fingerprint in told)
-    is_watchdog = labels.get("alertname") == WATCHDOG
-    repeat = route.watchdog_interval if is_watchdog else route.repeat_interval
-    ids = frozenset(notice.alert.fingerprint for notice in firing)
+    is_watchdog = group.labels.get("alertname") == WATCHDOG
+    held = _holds(group, entry, settings, now, muting, None if is_watchdog else muted_time)
+    firing = [notice for notice in group.members if notice.resolved_at is None]
+    audible = [notice for notice in firing if notice.alert.fingerprint not in held]
+    # What it was told firing stays in what it hears, silenced or not: it is not over, and its end will be told.
+    shown = tuple(notice for notice in firing if notice.alert.fingerprint not in held.keys() - told)
+    over = tuple(n for n in group.members if n.resolved_at is not None and n.alert.fingerprint in told)
+    repeat = settings.watchdog_interval if is_watchdog else receiver.repeat_interval or route.repeat_interval
+    ids = frozenset(notice.alert.fingerprint for notice in shown)
 
     def decision(send: bool, reason: Reason, due_at: datetime | None = None, remember: Entry | None = None) -> Decision:
         if send:
             remember = Entry(ids, frozenset(n.alert.fingerprint for n in over), now)
             due_at = now + repeat if ids else None
-        return Decision(receiver.name, key, labels, send, reason, firing, over, remember, due_at)
+        due_at = min((at for at in (due_at, *(hold.until for hold in held.values())) if at is not None), default=None)
+        muted = {fingerprint: hold.why for fingerprint, hold in held.items()}
+        return Decision(receiver.name, group.key, group.labels, send, reason, shown, over, remember, due_at, muted)
 
     if entry is None or not entry.firing:
-        if not firing:
-            return decision(False, Reason.UNCHANGED)
-        wait_until = min(n.alert.fired_at or now for n in firing) + route.group_wait
+        if not audible:
+            return decision(False, _why(held) if firing else Reason.UNCHANGED)
+        wait_until = min(n.alert.fired_at or now for n in audible) + route.group_wait
         if now < wait_until and route.group_wait > timedelta(0):
             return decision(False, Reason.GROUP_WAIT, wait_until)
-    if entry is not None:
-        news = _news(entry, ids, bool(over), receiver.send_resolved)
-        if news in (Reason.UNCHANGED, Reason.NOT_WANTED):
-            if firing and news is Reason.UNCHANGED and now - entry.sent_at >= repeat:
+    if entry is None:
+        return decision(True, Reason.FIRST)
+    news = _news(entry, ids, bool(over), receiver.send_resolved)
+    if news in (Reason.UNCHANGED, Reason.NOT_WANTED):
+        if news is Reason.UNCHANGED and audible:
+            if any(_reminds(n.alert.fingerprint, muting) for n in audible):
+                return decision(True, Reason.REMINDER)
+            if now - entry.sent_at >= repeat:
                 return decision(True, Reason.REPEAT)
-            remember = Entry(entry.firing & ids, entry.resolved, entry.sent_at) if news is Reason.NOT_WANTED else None
-            return decision(False, news, entry.sent_at + repeat if firing else None, remember)
-        if now - entry.sent_at < route.group_interval:
-            return decision(False, Reason.GROUP_INTERVAL, entry.sent_at + route.group_interval)
-        return decision(True, news)
-    return decision(True, Reason.FIRST)
+        if news is Reason.UNCHANGED and firing and not audible:
+            return decision(False, _why(held))
+        remember = Entry(entry.firing & ids, entry.resolved, entry.sent_at) if news is Reason.NOT_WANTED else None
+        return decision(False, news, entry.sent_at + repeat if audible else None, remember)
+    if now - entry.sent_at < route.group_interval:
+        return decision(False, Reason.GROUP_INTERVAL, entry.sent_at + route.group_interval)
+    return decision(True, news)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    reason: Reason
+    why: str
+    until: datetime | None = None  # when to look again; None: a change will bring it
+
+
+def _holds(
+    group: Gathered,
+    entry: Entry | None,
+    settings: RouteSettings,
+    now: datetime,
+    muting: Mapping[str, Muting],
+    muted_time: str | None,
+) -> dict[str, _Hold]:
+    """Which alerts of ``group`` that fire are not told now, and why."""
+    if not muting and muted_time is None:
+        return {}
+    held = {}
+    for notice in group.members:
+        fingerprint = notice.alert.fingerprint
+        mute = muting.get(fingerprint)
+        if notice.resolved_at is not None:
+            continue
+        if mute is not None and mute.is_silent:
+            held[fingerprint] = _Hold(Reason.SILENCED if mute.silenced_by else Reason.INHIBITED, mute.why)
+        elif muted_time is not None:
+            held[fingerprint] = _Hold(Reason.MUTE_TIME, muted_time, next_minute(now))
+        elif mute is not None and mute.acknowledged is not None:
+            last = mute.acknowledged.last_reminder(now, settings.remind_interval)
+            if last is None or (entry is not None and entry.sent_at >= last):
+                until = mute.acknowledged.next_reminder(now, settings.remind_interval)
+                held[fingerprint] = _Hold(Reason.ACKNOWLEDGED, mute.why, until)
+    return held
+
+
+def _why(held: Mapping[str, _Hold]) -> Reason:
+    """One reason for a group of which every alert is held: the strongest."""
+    reasons = {hold.reason for hold in held.values()}
+    strongest = (Reason.MUTE_TIME, Reason.SILENCED, Reason.INHIBITED, Reason.ACKNOWLEDGED)
+    return next(reason for reason in strongest if reason in reasons)
+
+
+def _reminds(fingerprint: str, muting: Mapping[str, Muting]) -> bool:
+    """Whether an alert that is not held was acknowledged: then its reminder is due."""
+    return fingerprint in muting
 
 
 def _news(entry: Entry, firing: frozenset[str], some_over: bool, send_resolved: bool) -> Reason:

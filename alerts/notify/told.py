@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from alerts.models import AlertInstance
-from alerts.notify.plan import Entry, Group, Refusal, concerns, group_key, group_labels
-from alerts.settings import ReceiverSettings, RouteSettings
+from alerts.notify.plan import Entry, Group, Refusal, group_of, ways
+from alerts.routing.settings import RouteSettings
+from alerts.settings import ReceiverSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,10 @@ class Told:
 
     def holds(self, alert: AlertInstance, receivers: Sequence[ReceiverSettings], route: RouteSettings) -> bool:
         """Whether any receiver was told, or is being told, that ``alert`` fires, and nothing else since."""
-        key = group_key(group_labels(alert, route))
         return any(
             alert.fingerprint in entry.firing
-            for receiver in receivers
-            if concerns(receiver, alert, route)
-            for entry in self._entries((receiver.name, key))
+            for receiver, way in ways(alert, receivers, route)
+            for entry in self._entries(group_of(alert, receiver, way))
         )
 
     def _entries(self, group: Group) -> Iterable[Entry]:

@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS notified (
   PRIMARY KEY (receiver, group_key));
 CREATE TABLE IF NOT EXISTS decisions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, receiver TEXT NOT NULL, group_key TEXT NOT NULL,
-  sent INTEGER NOT NULL, reason TEXT NOT NULL, firing INTEGER NOT NULL, resolved INTEGER NOT NULL);
+  sent INTEGER NOT NULL, reason TEXT NOT NULL, firing INTEGER NOT NULL, resolved INTEGER NOT NULL, muted TEXT);
 CREATE TABLE IF NOT EXISTS outbox (
   sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, receiver TEXT NOT NULL, group_key TEXT NOT NULL,
   status TEXT NOT NULL, alerts INTEGER NOT NULL, data_as_of INTEGER, body TEXT NOT NULL, created_at INTEGER NOT NULL,
@@ -47,16 +47,34 @@ CREATE TABLE IF NOT EXISTS deliveries (
   id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, delivery_id TEXT NOT NULL, receiver TEXT NOT NULL,
   group_key TEXT NOT NULL, status TEXT NOT NULL, alerts INTEGER NOT NULL, attempt INTEGER NOT NULL,
   outcome TEXT NOT NULL, status_code INTEGER, error TEXT, duration_seconds REAL, data_as_of INTEGER);
+CREATE TABLE IF NOT EXISTS silences (
+  id TEXT PRIMARY KEY, matchers TEXT NOT NULL, starts_at INTEGER NOT NULL, ends_at INTEGER NOT NULL,
+  created_by TEXT NOT NULL, comment TEXT NOT NULL, updated_at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS acknowledgements (
+  fingerprint TEXT PRIMARY KEY, by TEXT NOT NULL, comment TEXT NOT NULL, at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS received (
+  fingerprint TEXT PRIMARY KEY, labels TEXT NOT NULL, annotations TEXT NOT NULL, generator_url TEXT NOT NULL,
+  starts_at INTEGER NOT NULL, ends_at INTEGER NOT NULL, updated_at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS journal (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, who TEXT NOT NULL, peer TEXT NOT NULL,
+  what TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT NOT NULL);
 """
+#: Columns that tables of earlier versions lack.
+_ADDED = {"outbox": ("firing", "resolved"), "decisions": ("muted",)}
 #: How long a connection waits for another's lock.
 _BUSY_SECONDS = 10.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection to the file at ``path``, made if need be. One connection belongs to one thread."""
+def connect(path: Path, *, shared: bool = False) -> sqlite3.Connection:
+    """A connection to the file at ``path``, made if need be.
+
+    One connection belongs to one thread; one that is ``shared`` to whoever holds its lock.
+    """
     try:
-        connection = sqlite3.connect(private_file(path), timeout=_BUSY_SECONDS, isolation_level=None)
+        connection = sqlite3.connect(
+            private_file(path), timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=not shared
+        )
         _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(_SCHEMA)
@@ -73,10 +91,11 @@ def connect(path: Path) -> sqlite3.Connection:
 def _add_columns(connection: sqlite3.Connection) -> None:
     """What a store of an earlier version lacks: its waiting messages do not know what they say (null)."""
     with transaction(connection):
-        there = {row[1] for row in connection.execute("PRAGMA table_info(outbox)")}
-        for column in ("firing", "resolved"):
-            if column not in there:
-                connection.execute(f"ALTER TABLE outbox ADD COLUMN {column} TEXT")
+        for table, columns in _ADDED.items():
+            there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+            for column in columns:
+                if column not in there:
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:

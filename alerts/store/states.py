@@ -7,13 +7,14 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from alerts.evaluate import RuleMemory
 from alerts.models import AlertInstance, AlertState
-from alerts.notify.plan import Decision, Entry
+from alerts.notify.plan import Decision, Entry, Group
 from alerts.notify.told import Settled, Told
 from alerts.state import Tracked, Transition
 from alerts.store.database import (
@@ -33,6 +34,8 @@ from lake.clock import ZERO
 
 #: Notify decisions that are remembered; older ones are forgotten.
 DECISIONS_KEPT = 10_000
+#: Alerts of one decision of which it is remembered why they were held back.
+MUTED_KEPT = 100
 RuleKey = tuple[str, str]
 
 
@@ -85,16 +88,20 @@ class States:
     def load_told(self) -> Told:
         """What each receiver has been told of each group, and what is on its way to it."""
         with transaction(self._db):
-            log = {
-                (row[0], row[1]): Entry(to_set(row[2]), to_set(row[3]), from_us(row[4]))
-                for row in self._db.execute("SELECT receiver, group_key, firing, resolved, sent_at FROM notified")
-            }
+            log = self.read_told()
             pending = self._db.execute(
                 "SELECT id, receiver, group_key, firing, resolved, created_at FROM outbox"
                 " WHERE firing IS NOT NULL ORDER BY sequence"
             ).fetchall()
             self._db.execute("DELETE FROM settled")
         return Told(log, ((row[0], (row[1], row[2]), _entry(row[3:])) for row in pending))
+
+    def read_told(self) -> dict[Group, Entry]:
+        """What each receiver has been told of each group."""
+        return {
+            (row[0], row[1]): Entry(to_set(row[2]), to_set(row[3]), from_us(row[4]))
+            for row in self._db.execute("SELECT receiver, group_key, firing, resolved, sent_at FROM notified")
+        }
 
     def take_settled(self) -> list[Settled]:
         """What has left the outbox since this was last asked, in order."""
@@ -219,8 +226,8 @@ class States:
     def _write_decisions(self, now: datetime, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
             self._db.execute(
-                "INSERT INTO decisions (at, receiver, group_key, sent, reason, firing, resolved)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO decisions (at, receiver, group_key, sent, reason, firing, resolved, muted)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     to_us(now),
                     decision.receiver,
@@ -229,6 +236,7 @@ class States:
                     decision.reason,
                     len(decision.firing),
                     len(decision.resolved),
+                    to_json(dict(islice(decision.muted.items(), MUTED_KEPT))) if decision.muted else None,
                 ],
             )
             if decision.entry is not None and not decision.send:

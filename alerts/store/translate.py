@@ -16,6 +16,9 @@ _INSTANTS = {
     "outbox": ("created_at", "next_at"),
     "settled": ("at",),
     "receiver_health": ("failing_since",),
+    "silences": ("starts_at", "ends_at", "updated_at"),
+    "acknowledgements": ("at",),
+    "received": ("starts_at", "ends_at", "updated_at"),
 }
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -11,7 +11,7 @@ from typer.exceptions import TyperException
 
 from lake.errors import SojournError
 from lake.visible import visible
-from sojourn.cli import actions, connect, demo, doctor, lab, limits, maintain, parts, replay, rules, sql, up
+from sojourn.cli import actions, alerts, connect, demo, doctor, lab, limits, maintain, parts, replay, rules, sql, up
 
 app = typer.Typer(
     name="sojourn",
@@ -32,6 +32,7 @@ app.command("sql")(sql.sql)
 app.command("connect")(connect.connect)
 app.command("maintain")(maintain.maintain)
 app.add_typer(rules.app, name="rules")
+app.add_typer(alerts.app, name="alerts")
 app.command("limits")(limits.limits)
 app.add_typer(actions.app, name="actions")
 app.command("lab")(lab.lab)

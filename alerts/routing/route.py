@@ -1,0 +1,70 @@
+"""One way that alerts go: which take it, whom it tells, and how it gathers them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from alerts.routing.matchers import Matchers, all_match
+from alerts.routing.times import TimeInterval
+
+Times = tuple[tuple[str, tuple[TimeInterval, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A way with everything that it inherits. ``receivers`` None = all; ``key`` is Alertmanager's name of it."""
+
+    key: str
+    matchers: Matchers
+    receivers: frozenset[str] | None
+    group_by: tuple[str, ...]
+    group_wait: timedelta
+    group_interval: timedelta
+    repeat_interval: timedelta
+    mute_times: Times = ()
+    active_times: Times = ()
+    further: bool = False
+
+    def tells(self, receiver: str) -> bool:
+        """Whether it leads to ``receiver``."""
+        return self.receivers is None or receiver in self.receivers
+
+    def group_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Those of an alert's labels that name its group."""
+        return {name: labels[name] for name in self.group_by if name in labels}
+
+    def group_key(self, labels: Mapping[str, str]) -> str:
+        """Alertmanager's name of the group with these labels: ``{}:{alertname="…", queue="…"}``."""
+        return f"{self.key}:{{{_joined(labels)}}}"
+
+    def muted(self, at: datetime) -> str | None:
+        """Why nobody is told at ``at``, an instant of the wall clock; None if they are."""
+        for name, intervals in self.mute_times:
+            if any(interval.contains(at) for interval in intervals):
+                return f"within the mute times {name}"
+        if self.active_times and not any(one.contains(at) for _, spans in self.active_times for one in spans):
+            return f"outside the active times {', '.join(name for name, _ in self.active_times)}"
+        return None
+
+
+def taken(routes: Sequence[Route], labels: Mapping[str, str]) -> list[Route]:
+    """The ways that an alert with ``labels`` takes: the first that it meets, and on from those that say so.
+
+    The last of ``routes`` takes what met no other.
+    """
+    found = []
+    for route in routes[:-1]:
+        if all_match(route.matchers, labels):
+            found.append(route)
+            if not route.further:
+                return found
+    return found or [routes[-1]]
+
+
+def _joined(labels: Mapping[str, str]) -> str:
+    quoted = (
+        value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for _, value in sorted(labels.items())
+    )
+    return ", ".join(f'{name}="{value}"' for name, value in zip(sorted(labels), quoted, strict=True))
