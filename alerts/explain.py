@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from alerts.clock import ZERO
 from alerts.models import AlertInstance
 from alerts.notify.payload import iso
 from alerts.notify.plan import Notice, group_of, merged, ways
@@ -21,6 +20,7 @@ from alerts.settings import AlertSettings
 from alerts.store import States, connect
 from alerts.store.database import from_us
 from alerts.store.given import given_in
+from lake.clock import ZERO
 from lake.errors import UserError
 
 #: Decisions and attempts that are told of one group.

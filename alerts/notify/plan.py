@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 
-from alerts.clock import ZERO
 from alerts.models import AlertInstance
 from alerts.routing.muting import Muting
 from alerts.routing.route import Route, taken
 from alerts.routing.settings import RouteSettings, routes_of
 from alerts.routing.times import next_minute
 from alerts.settings import ReceiverSettings
+from lake.clock import ZERO
 
 #: A receiver and the key of one of its groups.
 Group = tuple[str, str]
