@@ -57,6 +57,11 @@ class Broker(Settings):
 
     name: str = Field(min_length=1)
     sample: bool = Field(default=True, description="read the queues' own numbers each sample_interval")
+    sample_interval: float | None = Field(
+        default=None,
+        ge=0.05,
+        description="seconds between two samples of these queues; unset: [collect] sample_interval",
+    )
     tls: Tls = Tls()
 
     def addresses(self) -> list[tuple[str, int]]:

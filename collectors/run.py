@@ -141,8 +141,7 @@ class _Keeper:
 
     async def _steps(self) -> None:
         """Step on a fixed schedule: a late step shifts none after it, and those that it covers are left out."""
-        name, interval = self.collector.name, self.collector.interval
-        due = time.monotonic()
+        name, due = self.collector.name, time.monotonic()
         while not self._stopping.is_set():
             with self._metrics.timed(name):
                 try:
@@ -155,6 +154,7 @@ class _Keeper:
                     await self._wait(_FIRST_PAUSE)
                 else:
                     self._recovered()
+            interval = self.collector.interval  # a collector may lengthen its own
             if interval > 0:
                 cycles = max(1, -(-(time.monotonic() - due) // interval))
                 self._metrics.skipped_cycles.labels(name).inc(cycles - 1)

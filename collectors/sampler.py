@@ -6,6 +6,7 @@ A kind of broker brings a :class:`Source`: its client (only I/O) and a pure func
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from collectors.base import ConnectionLost
 from collectors.bronze import Bronze
+from collectors.cadence import Cadence
 from collectors.context import Context
 from collectors.isolate import append_rejected, halved, rejected, sifted
 from collectors.records import Rejected
@@ -44,9 +46,9 @@ class Source(Protocol):
 class Sampler:
     """A collector of samples of one broker."""
 
-    def __init__(self, kind: str, broker: str, source: Source, context: Context) -> None:
+    def __init__(self, kind: str, broker: str, source: Source, context: Context, interval: float | None = None) -> None:
         self.name = f"{kind}-sampler:{broker}"
-        self.interval = context.settings.sample_interval
+        self._cadence = Cadence(interval or context.settings.sample_interval)
         self.source = source
         self._broker = broker
         self._writer = context.writer
@@ -54,12 +56,25 @@ class Sampler:
         self._board = context.board
         self._puzzled = ""
 
+    @property
+    def interval(self) -> float:
+        """Seconds from one reading to the next: longer than was wanted where a reading takes longer."""
+        return self._cadence.interval
+
     async def open(self) -> None:
         """Connect."""
         await self._guarded(self.source.open)
 
     async def step(self) -> None:
         """Read every queue once; show and write what was read."""
+        began = time.monotonic()
+        await self._step()
+        took = self._cadence.took(time.monotonic() - began)
+        if took is not None:
+            log.warning("%s: a cycle takes %.1f s: sampling each %g s from now on", self.name, took, self.interval)
+        self._metrics.interval.labels(self.name).set(self.interval)
+
+    async def _step(self) -> None:
         try:
             samples, table, bad = await self._guarded(self._read)
         except BaseException:

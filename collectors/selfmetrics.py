@@ -39,6 +39,7 @@ class SelfMetrics:
 
         self.duration: Histogram = own("step_seconds")
         self.success: Gauge = own("success")
+        self.interval: Gauge = own("interval_seconds")
         self.records: Counter = own("records_total")
         self.buffered: Gauge = own("buffered")
         self.conflated: Counter = own("conflated_total")

@@ -111,6 +111,12 @@ OWN_METRICS: tuple[Metric, ...] = (
         "How long a collector's cycle took",
         buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
     ),
+    _own(
+        "sojourn_collector_interval_seconds",
+        "gauge",
+        "seconds",
+        "From one cycle of a sampler to the next, as it is now",
+    ),
     _own("sojourn_collector_success", "gauge", "", "1 if the collector's last cycle succeeded"),
     _own("sojourn_collector_records_total", "counter", "records", "Records written to the lake"),
     _own("sojourn_collector_buffered", "gauge", "events", "Events read and not yet in the lake"),

@@ -15,7 +15,9 @@ def make(broker: KafkaBroker, context: Context) -> list[Collector]:
     collectors: list[Collector] = []
     if broker.sample:
         skewed = context.metrics.skewed.labels(f"kafka-sampler:{broker.name}")
-        collectors.append(Sampler("kafka", broker.name, KafkaSource(broker, skewed.inc), context))
+        collectors.append(
+            Sampler("kafka", broker.name, KafkaSource(broker, skewed.inc), context, broker.sample_interval)
+        )
     if broker.tap.topics:
         collectors.append(KafkaTap(broker, context))
     return collectors

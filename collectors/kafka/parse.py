@@ -90,7 +90,6 @@ def _common(
         "sampled_at": reading.at * 1000,
         "queue_type": "topic",
         "dead_letter_for": broker.dead_letters.get(topic),
-        "staleness_seconds": 0.0,
         "unavailable": missing,
         **values,
     }
@@ -140,6 +139,7 @@ def _of_partitions(waiting: Tally, of: int, judgement: Judgement, now: int, miss
         missing |= dict.fromkeys(_SUMS, unknown)
         return values
     values |= {"depth": waiting.depth, "acked_total": judgement.acked, "lost_total": judgement.lost}
+    values["staleness_seconds"] = waiting.stale / 1000
     if waiting.timeless:
         missing["oldest_age_seconds"] = reason(waiting.timeless, of)
     elif waiting.oldest is not None:

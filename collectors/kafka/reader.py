@@ -16,7 +16,7 @@ from collectors.kafka.beginnings import Beginnings
 from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, UNKNOWN_TOPIC, words
 from collectors.kafka.heads import Heads
-from collectors.kafka.reading import REBALANCING, GroupReading, Head, Place, Reading, matches
+from collectors.kafka.reading import REBALANCING, Found, GroupReading, Head, Place, Reading, matches
 from collectors.kafka.settings import KafkaBroker, Selection
 from collectors.kafka.transactions import Transactions
 from collectors.kafka.wire.codec import Reader
@@ -35,7 +35,6 @@ from collectors.kafka.wire.groups import (
     read_offset_fetch,
 )
 from collectors.kafka.wire.offsets import EARLIEST, LATEST, list_offsets_request, read_list_offsets
-from collectors.kafka.wire.records import Stamp
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +48,8 @@ _MEMBERS_SECONDS = 5.0
 _OTHER_KINDS = ("share",)
 _NO_LEADER = 5
 _COORDINATOR_MOVES = 16
+#: Whose heads the first records of open transactions are; no group has this name.
+_TRANSACTIONS = ""
 
 
 class ClusterReader:
@@ -264,27 +265,28 @@ class ClusterReader:
         at, tick = self._clock(), self._ticks()  # every record before the ends was written by now, if clocks agree
         hung = self._transactions.see(ends, stable_ends, tick)
         assumed = self._beginnings.see(partitions, groups, ends, self._first_offsets)
-        heads, behind = self._behind(partitions, groups, ends, stable_ends, assumed)
-        for place, stable in stable_ends.items():  # the first record of the oldest open transaction
-            end = ends.get(place)
-            if isinstance(stable, int) and isinstance(end, int) and stable < end:
-                heads.setdefault(Head(*place, stable), end)
+        followers, behind = self._behind(partitions, groups, ends, stable_ends, assumed)
+        followers[_TRANSACTIONS] = {
+            place: Head(*place, stable)
+            for place, stable in stable_ends.items()
+            if isinstance(stable, int) and isinstance(end := ends.get(place), int) and stable < end
+        }
         starts: dict[Place, int | str] = {}
-        stamps: Mapping[Head, Stamp | str | None] = {}
+        stamps: Mapping[Head, Found] = {}
         if self._broker.lag_in_time:
-            self._heads.begin()
-            stamps = self._heads.read(heads, self._leader, starts)
+            stamps = self._heads.read(followers, ends, self._leader, starts, at, tick)
         starts |= self._offsets((place for place in behind if place not in starts), EARLIEST)
         self._starts = {place: start for place, start in starts.items() if isinstance(start, int)}
         if self._broker.lag_in_time:
             # Where retention overtook a group, it goes on at the first message that is left.
-            moved = {}
-            for head, end in heads.items():
-                start = self._starts.get((head.topic, head.partition), 0)
-                if head.offset < start < end:
-                    moved[Head(head.topic, head.partition, start)] = end
+            moved = set()
+            for places in followers.values():
+                for place, head in places.items():
+                    start, end = self._starts.get(place, 0), ends.get(place)
+                    if head.offset < start and isinstance(end, int) and start < end:
+                        moved.add(Head(*place, start))
             if moved:
-                stamps = self._heads.read(moved, self._leader, starts)
+                stamps = self._heads.read_more(moved, self._leader, starts)
         return Reading(at, partitions, groups, ends, stable_ends, starts, stamps, assumed, hung, tick)
 
     def _first_offsets(self, places: Iterable[Place]) -> dict[Place, int | str]:
@@ -300,11 +302,12 @@ class ClusterReader:
         ends: Mapping[Place, int | str],
         stable_ends: Mapping[Place, int | str],
         assumed: Mapping[str, Mapping[Place, int]],
-    ) -> tuple[dict[Head, int], set[Place]]:
-        """The heads of all groups with messages before them, and the partitions whose first offset matters."""
-        heads: dict[Head, int] = {}
+    ) -> tuple[dict[str, dict[Place, Head]], set[Place]]:
+        """Group → partition → head with messages before it, and the partitions whose first offset matters."""
+        followers: dict[str, dict[Place, Head]] = {}
         behind: set[Place] = set()
         for group in groups:
+            heads = followers[group.name] = {}
             limits = stable_ends if self._stable(group) else ends
             begins = assumed.get(group.name, {})
             for topic, offsets in group.committed.items():
@@ -319,9 +322,8 @@ class ClusterReader:
                     if offset >= 0:
                         first = max(offset, self._starts.get(place, 0))
                         if first < end:
-                            head = Head(topic, partition, first)
-                            heads[head] = max(end, heads.get(head, 0))
-        return heads, behind
+                            heads[place] = Head(topic, partition, first)
+        return followers, behind
 
     def _leader(self, topic: str, partition: int) -> int:
         known = self.cluster.metadata.topics.get(topic)

@@ -24,6 +24,21 @@ class Head(NamedTuple):
     offset: int
 
 
+class Earlier(NamedTuple):
+    """What was last known of a head that could not be read in this cycle: what was the head then had been written at
+    ``time``. Then is ``at``, both in milliseconds since 1970, and ``tick``, on a clock that is never set.
+    """
+
+    time: int
+    at: int
+    tick: int
+
+
+#: What is known of a head: its message; what it was earlier; None where nothing but control records is left; or why
+#: nothing is known.
+Found: TypeAlias = Stamp | Earlier | str | None
+
+
 @dataclass(frozen=True, slots=True)
 class GroupReading:
     """One consumer group: its members (or why they are unknown) and its committed offsets (or why they are).
@@ -45,9 +60,9 @@ class Reading:
     milliseconds on a clock that is never set.
 
     ``partitions``: the topics that are there. ``ends`` and ``stable_ends`` (the last stable offsets): the next offset,
-    or why it is unknown. ``starts``: the first offset that is still kept, where it mattered. ``stamps``: the message at
-    each head; None where nothing but control records is left; or why unknown. ``assumed``: group → where it begins on
-    partitions on which it has committed nothing, as the settings say. ``hung``: partitions whose last stable offset
+    or why it is unknown. ``starts``: the first offset that is still kept, where it mattered. ``stamps``: what is known
+    of the message at each head. ``assumed``: group → where it begins on partitions on which it has committed nothing,
+    as the settings say. ``hung``: partitions whose last stable offset
     stands while their end moves on.
     """
 
@@ -57,7 +72,7 @@ class Reading:
     ends: Mapping[Place, int | str]
     stable_ends: Mapping[Place, int | str]
     starts: Mapping[Place, int | str]
-    stamps: Mapping[Head, Stamp | str | None]
+    stamps: Mapping[Head, Found]
     assumed: Mapping[str, Mapping[Place, int]] = field(default_factory=dict)
     hung: Collection[Place] = frozenset()
     tick: int = 0

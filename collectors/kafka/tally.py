@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from collectors.kafka.reading import GroupReading, Head, Place, Reading
+from collectors.kafka.reading import Earlier, GroupReading, Head, Place, Reading
 from collectors.kafka.status import Progress
 from collectors.kafka.wire.records import Stamp
 
@@ -25,6 +25,7 @@ class Tally:
 
     depth: int = 0
     oldest: int | None = None  # milliseconds since 1970, of the oldest message that waits
+    stale: int = 0  # milliseconds since the least lately read of these times was
     margin: int | None = None
     ahead: list[Head] = field(default_factory=list)  # written "after" now: a clock is off
     progress: dict[int, Progress] = field(default_factory=dict)
@@ -87,21 +88,30 @@ def _waiting(found: Tally, reading: Reading, head: Head, end: int, *, timed: boo
         stamp = reading.stamps.get(head, NOT_READ) if timed else NO_TIME
         if isinstance(stamp, str):
             found.timeless[partition] = stamp
-        elif stamp is not None and stamp.offset < end:
+        elif isinstance(stamp, Earlier) or (stamp is not None and stamp.offset < end):
             _age(found, reading, head, stamp)
         else:
             lag = 0  # only control records are before the end: nobody is behind for not having committed them
     return Progress(offset, lag, first - offset)
 
 
-def _age(found: Tally, reading: Reading, head: Head, stamp: Stamp) -> None:
-    if stamp.time > reading.at:
+def _age(found: Tally, reading: Reading, head: Head, stamp: Stamp | Earlier) -> None:
+    if isinstance(stamp, Earlier):
+        found.stale = max(found.stale, reading.tick - stamp.tick)
+    elif stamp.time > reading.at:
         found.ahead.append(head)
-    doubt = implausible(stamp.time, reading.at)
-    if doubt is not None:
-        found.timeless[head.partition] = doubt
+    written = _written(stamp, reading.at)
+    if isinstance(written, str):
+        found.timeless[head.partition] = written
     else:
-        found.oldest = stamp.time if found.oldest is None else min(found.oldest, stamp.time)
+        found.oldest = written if found.oldest is None else min(found.oldest, written)
+
+
+def _written(stamp: Stamp | Earlier, now: int) -> int | str:
+    """When the message at a head was written, in milliseconds since 1970; or why that is not known. Of a head that was
+    read earlier: such that its age is what it was then."""
+    then = stamp.at if isinstance(stamp, Earlier) else now
+    return implausible(stamp.time, then) or stamp.time + now - then
 
 
 def _held(reading: Reading, place: Place, seen: Progress, *, committed_only: bool) -> Progress:
@@ -144,11 +154,11 @@ def oldest_transaction(reading: Reading, topic: str, *, timed: bool) -> tuple[in
         elif stable < end:  # it was read after the end, and may be beyond it
             behind += end - stable
             stamp = reading.stamps.get(Head(topic, partition, stable), NOT_READ) if timed else NO_TIME
-            doubt = implausible(stamp.time, reading.at) if isinstance(stamp, Stamp) else stamp
-            if isinstance(stamp, Stamp) and doubt is None:
-                oldest = min(oldest, stamp.time)
-            elif doubt is not None:
-                timeless[partition] = doubt
+            written = stamp if stamp is None or isinstance(stamp, str) else _written(stamp, reading.at)
+            if isinstance(written, str):
+                timeless[partition] = written
+            elif written is not None:
+                oldest = min(oldest, written)
     of = len(reading.partitions[topic])
     if unknown:
         return reason(unknown, of), reason(unknown, of)

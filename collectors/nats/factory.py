@@ -15,7 +15,7 @@ def make(broker: NatsBroker, context: Context) -> list[Collector]:
     collectors: list[Collector] = []
     named: set[str] = set()  # the tap tells the sampler which streams' subscribers have names
     if broker.sample:
-        collectors.append(Sampler("nats", broker.name, NatsSource(broker, named), context))
+        collectors.append(Sampler("nats", broker.name, NatsSource(broker, named), context, broker.sample_interval))
     if broker.tap.enabled and broker.streams:
         collectors.append(NatsTap(broker, context, named))
     return collectors

@@ -13,7 +13,5 @@ def make(broker: RabbitBroker, context: Context) -> list[Collector]:
     """A sampler; it reads twice while the broker renews its statistics once, as more often would tell nothing new."""
     if not broker.sample:
         return []
-    interval = max(context.settings.sample_interval, broker.statistics_interval / 2)
-    sampler = Sampler("rabbitmq", broker.name, RabbitSource(broker, interval), context)
-    sampler.interval = interval
-    return [sampler]
+    interval = max(broker.sample_interval or context.settings.sample_interval, broker.statistics_interval / 2)
+    return [Sampler("rabbitmq", broker.name, RabbitSource(broker, interval), context, interval)]

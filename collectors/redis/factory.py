@@ -11,4 +11,6 @@ from collectors.sampler import Sampler
 
 def make(broker: RedisBroker, context: Context) -> list[Collector]:
     """A sampler. There is no tap: Redis tells nobody of single messages."""
-    return [Sampler("redis", broker.name, RedisSource(broker), context)] if broker.sample else []
+    return (
+        [Sampler("redis", broker.name, RedisSource(broker), context, broker.sample_interval)] if broker.sample else []
+    )

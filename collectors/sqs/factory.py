@@ -13,6 +13,4 @@ def make(broker: SqsBroker, context: Context) -> list[Collector]:
     """A sampler at the broker's own interval: here each reading costs money, and the counts take a minute to settle."""
     if not broker.sample:
         return []
-    sampler = Sampler("sqs", broker.name, SqsSource(broker), context)
-    sampler.interval = broker.sample_interval
-    return [sampler]
+    return [Sampler("sqs", broker.name, SqsSource(broker), context, broker.sample_interval)]

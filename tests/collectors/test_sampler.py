@@ -178,3 +178,30 @@ def test_an_answer_that_nobody_foresaw_is_a_lost_connection_and_ends_no_other_co
     asyncio.run(work())
     writer.close()
     assert "OverflowError" in Lake(tmp_path).read("rejected_records").to_pylist()[0]["reason"]
+
+
+class Slow(Odd):
+    """A source that takes longer than its interval."""
+
+    async def read(self) -> list[Sample]:
+        await asyncio.sleep(0.06)
+        return []
+
+
+def test_a_cycle_that_cannot_keep_its_interval_says_so_and_lengthens_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer, metrics = Writer(Lake(tmp_path)), SelfMetrics()
+    sampler = Sampler("odd", "mq", Slow(), Context(CollectSettings(), writer, metrics, Board()), 0.05)
+
+    async def work() -> None:
+        for _ in range(5):
+            assert sampler.interval == 0.05
+            await sampler.step()
+
+    asyncio.run(work())
+    writer.close()
+    assert sampler.interval >= 0.15  # the least multiple of which half is enough
+    assert "odd-sampler:mq: a cycle takes" in caplog.text
+    shown = metrics.registry.get_sample_value("sojourn_collector_interval_seconds", {"collector": "odd-sampler:mq"})
+    assert shown == sampler.interval

@@ -82,18 +82,30 @@ def test_the_record_is_found_within_a_large_batch(kafka_server: KafkaServer, cod
         assert sample.oldest_age_seconds == pytest.approx(3600 - index + taken)
 
 
-def test_records_over_the_budget_leave_the_age_unknown_and_the_depth_known(kafka_server: KafkaServer) -> None:
+def test_what_one_cycle_may_read_is_bounded_and_every_age_is_known_in_the_end_with_its_staleness(
+    kafka_server: KafkaServer,
+) -> None:
     kafka_server.make_topics("heavy", partitions=4)
     producer = Producer({"bootstrap.servers": kafka_server.bootstrap, "message.max.bytes": 1_000_000})
-    for partition in range(4):
-        producer.produce("heavy", bytes(900_000), partition=partition)
-    assert producer.flush(20) == 0
+    for _ in range(2):
+        for partition in range(4):
+            producer.produce("heavy", bytes(900_000), partition=partition)
+        assert producer.flush(20) == 0
     kafka_server.commit("reader", "heavy", dict.fromkeys(range(4), 0))
-    sample = read(settings(kafka_server.bootstrap, "heavy", head_bytes=1 << 20))["heavy", "reader"]
-    assert (sample.depth, sample.oldest_age_seconds) == (4, None)
-    assert "head_bytes" in sample.unavailable["oldest_age_seconds"]
-    sample = read(settings(kafka_server.bootstrap, "heavy"))["heavy", "reader"]
-    assert sample.oldest_age_seconds is not None
+
+    async def work(source: KafkaSource) -> None:
+        sample = (await read_once(source))["heavy", "reader"]
+        assert (sample.depth, sample.oldest_age_seconds) == (8, None)
+        assert "head_bytes" in sample.unavailable["oldest_age_seconds"]
+        for _ in range(4):
+            sample = (await read_once(source))["heavy", "reader"]
+        assert sample.oldest_age_seconds is not None and sample.staleness_seconds == 0
+        kafka_server.commit("reader", "heavy", dict.fromkeys(range(4), 1))
+        sample = (await read_once(source))["heavy", "reader"]  # one of the four is read, of the others it is as it was
+        assert (sample.depth, sample.oldest_age_seconds is None) == (4, False)
+        assert sample.staleness_seconds is not None and sample.staleness_seconds > 0
+
+    using(settings(kafka_server.bootstrap, "heavy", head_bytes=1 << 20), work)
 
 
 def test_the_brokers_own_time_is_taken_where_the_topic_says_so(kafka_server: KafkaServer) -> None:

@@ -1,0 +1,45 @@
+"""How many bytes to ask for at a head: what its first batch will take, judged by those that were read before it."""
+
+from __future__ import annotations
+
+from collectors.kafka.reading import Place
+
+#: Asked for of a partition of a topic that was never read, and at least.
+_FIRST, _LEAST = 4096, 512
+#: What is far from its topic's ordinary need is remembered by itself, for so many partitions.
+_FAR, _MOST = 2, 10_000
+
+
+class Rooms:
+    """Each topic's ordinary batch, and the partitions whose batches are far larger."""
+
+    def __init__(self) -> None:
+        self._ordinary: dict[str, int] = {}
+        self._large: dict[Place, int] = {}
+
+    def forget(self) -> None:
+        """Topics may have been made anew."""
+        self._ordinary.clear()
+        self._large.clear()
+
+    def of(self, place: Place) -> int:
+        """How many bytes to ask for."""
+        large = self._large.get(place)
+        if large is not None:
+            return large
+        ordinary = self._ordinary.get(place[0])
+        return _FIRST if ordinary is None else max(_LEAST, _FAR * ordinary)
+
+    def learn(self, place: Place, need: int) -> None:
+        """A batch took ``need`` bytes. What one large batch asked for must not stay: others are small again."""
+        ordinary = self._ordinary.get(place[0])
+        if ordinary is None:
+            self._ordinary[place[0]] = min(need, _FIRST)
+        else:
+            self._ordinary[place[0]] = ordinary + (min(need, 2 * ordinary) - ordinary) // 8
+        if need > _FAR * self._ordinary[place[0]]:
+            if len(self._large) >= _MOST:
+                self._large.clear()  # partitions come and go
+            self._large[place] = need
+        else:
+            self._large.pop(place, None)
