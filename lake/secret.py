@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -43,3 +45,15 @@ class Secret(BaseModel):
         if not held:
             raise UserError(f"{what} is to come from {self.file}, which is empty", "write it there")
         return held
+
+
+def bears(given: Sequence[str | bytes], token: str) -> bool:
+    """Whether the ``Authorization`` headers ``given`` are one, and that is ``Bearer`` with ``token`` (RFC 6750, 2.1).
+
+    Several are refused whatever they say: who stands in between might have looked at another of them. It takes as long
+    for a wrong token as for the right one.
+    """
+    one = given[0] if len(given) == 1 else b""
+    # Servers hand headers over as latin-1 (RFC 9110, 5.5), gRPC's clients may send what is not.
+    sent = one if isinstance(one, bytes) else one.encode("latin-1", "replace")
+    return hmac.compare_digest(sent, f"Bearer {token}".encode())

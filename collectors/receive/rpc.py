@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections import deque
 from typing import Any
 
@@ -13,6 +12,7 @@ from collectors.receive.desk import RETRY_SECONDS, Desk
 from collectors.receive.settings import ReceiveSettings
 from collectors.receive.status import Code, encoded
 from collectors.receive.web import success
+from lake.secret import bears
 
 _SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -70,12 +70,11 @@ def handler(desk: Desk, settings: ReceiveSettings, token: str | None) -> Any:
     To gRPC its method is a stream of requests: of a unary one it would read the message before anybody could look at
     the token. On the wire both are the same.
     """
-    expected = None if token is None else f"Bearer {token}".encode()
     reading = Reading(max(8, settings.max_pending_bytes // settings.max_request_bytes))
 
     async def export(_: Any, context: Any) -> bytes:
-        told = [value for name, value in context.invocation_metadata() or () if name.lower() == "authorization"]
-        if expected is not None and not _same(told, expected):
+        told = [value for name, value in context.invocation_metadata() or () if name == "authorization"]
+        if token is not None and not bears(told, token):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the bearer token is missing or wrong")
         try:
             waiting = await reading.begin(settings.body_seconds)
@@ -116,8 +115,3 @@ def options(settings: ReceiveSettings) -> list[tuple[str, int]]:
 async def _refuse(context: Any, code: Code, message: str, retry_seconds: int | None = None) -> None:
     details = (("grpc-status-details-bin", encoded(code, message, retry_seconds)),)
     await context.abort(_CODES[int(code)], message, trailing_metadata=details)
-
-
-def _same(given: list[Any], expected: bytes) -> bool:
-    sent = given[0] if len(given) == 1 else ""
-    return hmac.compare_digest(sent if isinstance(sent, bytes) else sent.encode("utf-8", "replace"), expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
 from lake.errors import UserError
+from lake.secret import bears
 from lake.web.address import authority, is_address, is_loopback, origin, same_origin
 
 JSON = "application/json"
@@ -115,7 +115,7 @@ class Policy:
         self._check_page(told, scheme, host)
         entrance = self.entrance(path)
         token = self._token(entrance)
-        if token and not entrance.open and not _same(told.all(b"authorization"), token):
+        if token and not entrance.open and not bears(told.all(b"authorization"), token):
             raise Refusal(401, "the bearer token is missing or wrong")
         return entrance
 
@@ -183,9 +183,3 @@ class _Headers:
     def one(self, name: bytes) -> str | None:
         found = self.all(name)
         return found[0] if len(found) == 1 else None
-
-
-def _same(given: list[str], token: str) -> bool:
-    """Whether exactly the token was given; takes as long for a wrong one as for a right one."""
-    sent = given[0] if len(given) == 1 else ""
-    return hmac.compare_digest(sent.encode("latin-1"), f"Bearer {token}".encode())

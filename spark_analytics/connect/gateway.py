@@ -7,7 +7,6 @@ written anew. Answers pass unread, but for settings and for what Spark tells of 
 
 from __future__ import annotations
 
-import hmac
 import threading
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2
 
 from lake.errors import UserError
+from lake.secret import bears
 from spark_analytics.connect.allowed import MOST_BYTES, checked, read_request
 from spark_analytics.connect.own_rows import OwnRows
 from spark_analytics.connect.settings import readable_answer
@@ -170,16 +170,15 @@ class _TokenFirst(grpc.ServerInterceptor):  # type: ignore[misc]
     """Turns calls without the token away, of which nothing but the head has been read."""
 
     def __init__(self, token: str | None) -> None:
-        self._token = None if token is None else f"Bearer {token}".encode()
+        self._token = token
 
     def intercept_service(
         self, continuation: Callable[[Any], grpc.RpcMethodHandler], details: grpc.HandlerCallDetails
     ) -> grpc.RpcMethodHandler:
         """What gRPC asks before each call."""
-        if self._token is not None:
-            sent = dict(details.invocation_metadata).get("authorization", b"")
-            if not hmac.compare_digest(sent.encode() if isinstance(sent, str) else sent, self._token):
-                return _TURN_AWAY
+        sent = [value for name, value in details.invocation_metadata if name == "authorization"]
+        if self._token is not None and not bears(sent, self._token):
+            return _TURN_AWAY
         return continuation(details)
 
 

@@ -67,6 +67,8 @@ def test_a_message_is_not_read_before_the_token(port: int) -> None:
             ([], grpc.StatusCode.UNAUTHENTICATED),
             ([("authorization", f"Bearer {TOKEN} ")], grpc.StatusCode.UNAUTHENTICATED),
             ([("authorization", TOKEN)], grpc.StatusCode.UNAUTHENTICATED),
+            ([("authorization", "Bearer another"), *BEARER], grpc.StatusCode.UNAUTHENTICATED),
+            ([*BEARER, *BEARER], grpc.StatusCode.UNAUTHENTICATED),
             (BEARER, grpc.StatusCode.PERMISSION_DENIED),
         ):
             with pytest.raises(grpc.RpcError) as told:
