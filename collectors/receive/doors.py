@@ -10,10 +10,11 @@ import grpc
 
 from collectors.receive.desk import Desk
 from collectors.receive.rpc import handler, options
-from collectors.receive.settings import ReceiveSettings
+from collectors.receive.settings import ReceiveSettings, ReceiveTls
 from collectors.receive.web import front_door
 from lake.errors import UserError
 from lake.web.policy import Policy
+from lake.web.relay import Relay
 from lake.web.server import Certificate, WebServer, listen
 
 _START_SECONDS = 10.0
@@ -68,7 +69,7 @@ class Doors:
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         settings = self._settings
-        rpc = await _open_rpc(settings, settings.grpc_port, self._policy, self._desk) if settings.grpc_port else None
+        rpc = await Rpc.open(settings, settings.grpc_port, self._policy, self._desk) if settings.grpc_port else None
         try:
             if not settings.http_port:
                 self._ready.set()
@@ -77,7 +78,7 @@ class Doors:
                 await self._serve_web(settings, settings.http_port)
         finally:
             if rpc is not None:
-                await rpc.stop(_GRACE_SECONDS)
+                await rpc.close(_GRACE_SECONDS)
 
     async def _serve_web(self, settings: ReceiveSettings, port: int) -> None:
         listener = listen(settings.host, port, _MEND)
@@ -93,32 +94,49 @@ class Doors:
         await serving
 
 
-async def _open_rpc(settings: ReceiveSettings, port: int, policy: Policy, desk: Desk) -> Any:
-    server = grpc.aio.server(
-        options=options(settings),
-        maximum_concurrent_rpcs=2 * settings.max_pending + 100,
-    )
-    server.add_generic_rpc_handlers((handler(desk, settings, policy.token),))
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    address = f"{host}:{port}"
+class Rpc:
+    """gRPC's server, and the relay in front of it."""
+
+    def __init__(self, server: Any, relay: Relay) -> None:
+        self._server = server
+        self._relay = relay
+
+    @classmethod
+    async def open(cls, settings: ReceiveSettings, port: int, policy: Policy, desk: Desk) -> Rpc:
+        """Listen at ``port``; UserError where it is taken, or the certificate of no use."""
+        relay = Relay(listen(settings.host, port, _MEND), policy.limits, tls=settings.tls is not None)
+        try:
+            server = grpc.aio.server(
+                options=options(settings),
+                maximum_concurrent_rpcs=2 * settings.max_pending + 100,
+            )
+            server.add_generic_rpc_handlers((handler(desk, settings, policy.token, relay.place),))
+            if settings.tls is None:
+                server.add_insecure_port(relay.address)
+            else:
+                server.add_secure_port(relay.address, _credentials(settings.tls))
+            await server.start()
+        except RuntimeError:
+            await relay.close()
+            raise UserError(
+                "gRPC cannot be offered: its certificate is of no use, or the path of temporary files is too long",
+                "mend certificate and key, or set TMPDIR",
+            ) from None
+        except BaseException:
+            await relay.close()
+            raise
+        relay.start()
+        return cls(server, relay)
+
+    async def close(self, grace_seconds: float) -> None:
+        """Finish what is being answered, for ``grace_seconds`` at most."""
+        await self._server.stop(grace_seconds)
+        await self._relay.close()
+
+
+def _credentials(tls: ReceiveTls) -> grpc.ServerCredentials:
     try:
-        if settings.tls is None:
-            server.add_insecure_port(address)
-        else:
-            try:
-                pair = (settings.tls.key.expanduser().read_bytes(), settings.tls.certificate.expanduser().read_bytes())
-            except OSError as error:
-                raise _useless_certificate(error) from None
-            server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
-    except RuntimeError:
-        raise _taken(settings.host, port, "in use, or its certificate is of no use") from None
-    await server.start()
-    return server
-
-
-def _taken(host: str, port: int, reason: str) -> UserError:
-    return UserError(f"cannot listen at {host}:{port}: {reason}", _MEND)
-
-
-def _useless_certificate(error: OSError) -> UserError:
-    return UserError(f"the receiver's certificate cannot be used: {error}", "mend certificate and key")
+        pair = (tls.key.expanduser().read_bytes(), tls.certificate.expanduser().read_bytes())
+    except OSError as error:
+        raise UserError(f"the receiver's certificate cannot be used: {error}", "mend certificate and key") from None
+    return grpc.ssl_server_credentials([pair])

@@ -41,7 +41,9 @@ class ReceiveSettings(Settings):
     max_pending_bytes: int = Field(default=64 * _MIB, ge=1024, description="of requests that are not answered yet")
     max_pending: int = Field(default=1_000, ge=1, description="requests that are not answered yet")
     max_connections: int = Field(
-        default=1_000, ge=4, description="of HTTP; a quarter is kept for peers that have sent a proper request lately"
+        default=1_000,
+        ge=4,
+        description="of HTTP, and of gRPC; a quarter is kept for peers that have sent a proper request lately",
     )
     header_seconds: float = Field(default=10.0, gt=0, description="in which a request's headers must come")
     body_seconds: float = Field(default=30.0, gt=0, description="in which its body must follow")

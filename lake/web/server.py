@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import socket
 import ssl
 import threading
@@ -18,7 +17,7 @@ from typing import Any
 import uvicorn
 
 from lake.errors import UserError
-from lake.web.address import peer_of
+from lake.web.accept import accept, affordable
 from lake.web.connections import Connection, Connections
 from lake.web.front import FrontDoor
 from lake.web.policy import Limits
@@ -28,8 +27,6 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _GRACE_SECONDS = 2
-#: How long accepting rests where the process has no more file descriptors.
-_REST_SECONDS = 0.05
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -87,7 +84,7 @@ class WebServer(uvicorn.Server):
             raise UserError(f"the certificate cannot be used: {error}", "put right certificate and key") from None
         super().__init__(config)
         self._listener = listener
-        connections = _affordable(limits.connections)
+        connections = affordable(limits.connections)
         # Where there are few, the reserve must not be all of them.
         reserved = min(limits.reserved_connections, connections // 4)
         self._limits = replace(limits, connections=connections, reserved_connections=reserved)
@@ -113,10 +110,8 @@ class _Acceptor:
         self._server = server
         self._listener = listener
         self._limits = limits
-        self._connections = connections
         self._beginning: set[asyncio.Task[None]] = set()
-        listener.setblocking(False)
-        self._task = asyncio.create_task(self._accept())
+        self._task = asyncio.create_task(accept(listener, connections, self._begin, self._refuse))
         self._task.add_done_callback(self._ended)
 
     def close(self) -> None:
@@ -127,22 +122,6 @@ class _Acceptor:
 
     async def wait_closed(self) -> None:
         await asyncio.wait({self._task, *self._beginning})
-
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, address = await loop.sock_accept(self._listener)
-            except OSError:  # no file descriptor is left, or the peer has gone again
-                self._connections.make_room()
-                await asyncio.sleep(_REST_SECONDS)
-                continue
-            place = self._connections.enter(peer_of(str(address[0])))
-            if place is None:
-                self._refuse(accepted)
-            else:
-                self._begin(accepted, place)
-            await asyncio.sleep(0)  # those that are connected have their turn, too
 
     def _begin(self, accepted: socket.socket, place: Connection) -> None:
         task = asyncio.create_task(self._hand_over(accepted, place))
@@ -198,9 +177,3 @@ def served(server: WebServer, name: str = "web") -> Iterator[None]:
         server.should_exit = True
         thread.join(_GRACE_SECONDS + 5)
         server._listener.close()
-
-
-def _affordable(connections: int) -> int:
-    """``connections``, or as many as leave the process half of its file descriptors."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return connections if soft == resource.RLIM_INFINITY else max(1, min(connections, soft // 2))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -50,8 +49,7 @@ def connect(
         raise UserError("TLS needs a certificate and its key", "give both --certificate and --key, or neither")
     tls = serving.Tls(certificate, key) if certificate else None
     confined = _confined(unconfined)
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)  # a connection is one, until it has idled for a minute
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    part("lake.web.accept").use_all_files()
     with stopping() as stop:
         lake_there = part("lake.store").Lake(root)
         endpoint = serving.Endpoint(lake_there, host=host, port=port, token=token, tls=tls, confined=confined)

@@ -19,6 +19,7 @@ def collect(config: ConfigOption = None, lake: LakeOption = None) -> None:
     """Read brokers: sample their queues, tap their messages' lives, into the lake."""
     logs.start()
     part("collectors.lean").spare_memory()
+    part("lake.web.accept").use_all_files()
     run = part("collectors.run").run
     settings, root = opened(config, lake)
     section = settings.section("collect", part("collectors.settings").CollectSettings)
