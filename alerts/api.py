@@ -1,70 +1,55 @@
-"""HTTP: what fires, in Alertmanager's shape, beside the limits API of :mod:`alerts.control`."""
+"""HTTP: Alertmanager's API beside the limits API of :mod:`alerts.control`, health and readiness."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any
+from datetime import timedelta
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from alerts.engine import Snapshot
-from alerts.models import AlertInstance
 from alerts.notify.payload import iso
-from alerts.notify.plan import Notice, merged
 from alerts.settings import AlertSettings
+from lake.clock import Clock
 from lake.web.front import FrontDoor
-from lake.web.policy import Entrance, Limits, Policy
+from lake.web.policy import JSON, Entrance, Limits, Policy
 
-#: Nothing that this API takes is longer.
-MOST_BODY_BYTES = 64 * 1024
+#: Nothing that this API takes is longer; Prometheus sends 64 alerts at a time.
+MOST_BODY_BYTES = 1024 * 1024
+#: A process whose last round is older is not ready: it hangs, or the lake does.
+READY_WITHIN = timedelta(minutes=1)
+_WRITES = Entrance(takes=frozenset({JSON}))
 #: Connections for people and their tools beside those of the producers that wait.
 SPARE_CONNECTIONS = 500
 
 
-def application(snapshot: Callable[[], Snapshot], control: ASGIApp) -> ASGIApp:
+def application(snapshot: Callable[[], Snapshot], v2: ASGIApp, control: ASGIApp, clock: Clock) -> ASGIApp:
     """The whole HTTP side of the alert process, to be put behind its :func:`door`."""
 
     async def healthy(_: Request) -> PlainTextResponse:
         return PlainTextResponse("OK")
 
-    async def alerts(request: Request) -> JSONResponse:
-        now = snapshot()
-        alerts = (alert for evaluation in now.evaluations for alert in evaluation.alerts if alert.state.is_firing)
-        firing = [notice.alert for notice in merged(Notice(alert) for alert in alerts)]
-        wanted = request.query_params.get("active", "true").lower() != "false"
-        return JSONResponse([alert_json(alert, now) for alert in firing] if wanted else [])
+    async def ready(_: Request) -> PlainTextResponse:
+        at = snapshot().at
+        if at is None:
+            return PlainTextResponse("no rule has been evaluated yet", 503)
+        if clock.now() - at > READY_WITHIN:
+            return PlainTextResponse(f"no rule has been evaluated since {iso(at + clock.ahead)}", 503)
+        return PlainTextResponse("OK")
 
-    async def silences(_: Request) -> JSONResponse:
-        return JSONResponse([])
-
-    ours: ASGIApp = Starlette(routes=[Route("/alerts", alerts), Route("/silences", silences)])
     return Starlette(
         routes=[
             Route("/-/healthy", healthy),
-            Mount("/api/v2", app=ours),
+            Route("/-/ready", ready),
+            Mount("/api/v2", app=v2),
             Mount("/", app=control),
         ]
     )
-
-
-def alert_json(alert: AlertInstance, snapshot: Snapshot) -> dict[str, Any]:
-    """One alert as Alertmanager's ``GET /api/v2/alerts`` shows it."""
-    return {
-        "labels": dict(alert.labels),
-        "annotations": dict(alert.annotations),
-        "startsAt": iso((alert.fired_at or alert.active_since) + snapshot.ahead),
-        "endsAt": "0001-01-01T00:00:00.000Z",
-        "updatedAt": iso((snapshot.at or alert.active_since) + snapshot.ahead),
-        "generatorURL": "",
-        "fingerprint": alert.fingerprint,
-        "receivers": [],
-        "status": {"state": "active", "silencedBy": [], "inhibitedBy": [], "mutedBy": []},
-    }
 
 
 def door(app: ASGIApp, settings: AlertSettings, token: str | None, control_token: str | None) -> FrontDoor:
@@ -82,7 +67,12 @@ def door(app: ASGIApp, settings: AlertSettings, token: str | None, control_token
         host=settings.host,
         token=token,
         names=settings.names,
-        entrances={"/-/healthy": Entrance(open=True), "/v1/": Entrance(token=control_token)},
+        entrances={
+            "/-/healthy": Entrance(open=True),
+            "/-/ready": Entrance(open=True),
+            "/v1/": Entrance(token=control_token),
+            **{f"/api/v2/{path}": _WRITES for path in ("alerts", "silences", "acknowledgements")},
+        },
         limits=limits,
     )
     return FrontDoor(app, policy.guarded("[alert]"))

@@ -55,13 +55,11 @@ class Snapshot:
     evaluations: tuple[RuleEvaluation, ...] = ()
     resolved: tuple[Resolved, ...] = ()
     ahead: timedelta = ZERO
-    received: tuple[AlertInstance, ...] = ()
 
-    @property
-    def firing(self) -> list[AlertInstance]:
-        """What fires, one alert a fingerprint."""
+    def firing(self, others: Iterable[AlertInstance] = ()) -> list[AlertInstance]:
+        """What fires by rules, and those of ``others``: one alert a fingerprint."""
         alerts = [alert for evaluation in self.evaluations for alert in evaluation.alerts if alert.state.is_firing]
-        return [notice.alert for notice in merged(Notice(alert) for alert in (*alerts, *self.received))]
+        return [notice.alert for notice in merged(Notice(alert) for alert in (*alerts, *others))]
 
 
 class Engine:
@@ -153,9 +151,7 @@ class Engine:
             self._commit((), (), (), freshness.as_of, now)
         self._end_acknowledgements(now)
         evaluations = tuple(self._evaluations.values())
-        self.snapshot = Snapshot(
-            now, freshness, evaluations, tuple(self._resolved.values()), ahead, tuple(self._received())
-        )
+        self.snapshot = Snapshot(now, freshness, evaluations, tuple(self._resolved.values()), ahead)
         return evaluations
 
     def close(self, now: datetime) -> None:
@@ -299,11 +295,6 @@ class Engine:
         self._received_due = next_end(given.received, now)
         if transitions:
             self._commit(transitions, (), (), None, now)
-
-    def _received(self) -> Iterable[AlertInstance]:
-        for (group, _), memory in self._memories.items():
-            if group == GROUP:
-                yield from (tracked.alert for tracked in memory.alerts.values())
 
     def _end_acknowledgements(self, now: datetime) -> None:
         """Who looked after an alert that is over looks after it no more."""

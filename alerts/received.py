@@ -26,7 +26,7 @@ def step_received(
         if group == GROUP
         for fingerprint, tracked in memory.alerts.items()
     }
-    firing = {key: _instance(key, one) for key, one in received.items() if one.ends_at > now}
+    firing = firing_of(received, now)
     transitions = [
         Transition(alert, AlertState.INACTIVE, AlertState.FIRING, "another program sent it")
         for key, alert in firing.items()
@@ -42,6 +42,11 @@ def step_received(
     for key, alert in firing.items():
         alerts.setdefault((GROUP, alert.rule), {})[key] = Tracked(alert)
     return {key: RuleMemory(tracked) for key, tracked in alerts.items()}, transitions
+
+
+def firing_of(received: Mapping[str, ReceivedAlert], now: datetime) -> dict[str, AlertInstance]:
+    """Those that fire at ``now``, by fingerprint."""
+    return {key: _instance(key, one) for key, one in received.items() if one.ends_at > now}
 
 
 def next_end(received: Mapping[str, ReceivedAlert], now: datetime) -> datetime | None:

@@ -24,6 +24,7 @@ from alerts.settings import AlertSettings
 from alerts.store import Desk, Exporter, States, connect
 from alerts.store.export import export_quietly
 from alerts.store.translate import translate
+from alerts.v2.app import Api
 from alerts.views_cache import ViewCache
 from lake.clock import Clock
 from lake.definitions import Definitions
@@ -79,7 +80,9 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
         folder = lake.state_path("control", "_").parent
         control = alerts.control.build(settings.control, lake.root, folder, token=token, clock=clock)
         stack.callback(control.close)
-        front = door(application(lambda: engine.snapshot, control.app), settings, token, control.token)
+        api = Api(lambda: engine.snapshot, desk, settings, clock)
+        app = application(lambda: engine.snapshot, api.app, control.app, clock)
+        front = door(app, settings, token, control.token)
         listener = listen(settings.host, settings.port, "set another port under [alert]; 0 takes any free one")
         stack.callback(listener.close)
         url = url_of(listener)

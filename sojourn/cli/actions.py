@@ -7,6 +7,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -46,37 +47,49 @@ def revoke(
     url: UrlOption = None,
 ) -> None:
     """Take an action back now; its policy leaves that tenant alone for a while."""
-    _ask(config, lake, url, f"/v1/actions/{urllib.parse.quote(action_id, safe='')}/revoke")
+    ask(config, lake, url, f"/v1/actions/{urllib.parse.quote(action_id, safe='')}/revoke")
     typer.echo(f"revoked: {visible(action_id)}")
 
 
 @app.command()
 def pause(config: ConfigOption = None, lake: LakeOption = None, url: UrlOption = None) -> None:
     """The kill switch: release every limit and act no more until `resume`."""
-    _ask(config, lake, url, "/v1/pause")
+    ask(config, lake, url, "/v1/pause")
     typer.echo("paused: nothing is limited, nothing will be until `sojourn actions resume`")
 
 
 @app.command()
 def resume(config: ConfigOption = None, lake: LakeOption = None, url: UrlOption = None) -> None:
     """Let policies act again."""
-    _ask(config, lake, url, "/v1/resume")
+    ask(config, lake, url, "/v1/resume")
     typer.echo("resumed")
 
 
-def _ask(config: Path | None, lake: Path | None, url: str | None, path: str) -> None:
-    """POST to the API of the alert process that works on this lake."""
+def ask(
+    config: Path | None,
+    lake: Path | None,
+    url: str | None,
+    path: str,
+    *,
+    method: str = "POST",
+    body: Mapping[str, str] | None = None,
+    hint: str = "see `sojourn actions list`",
+) -> None:
+    """A request to the API of the alert process that works on this lake, with ``body`` as JSON."""
     settings = settings_of(config)
     section = settings.section("alert", part("alerts.settings").AlertSettings)
     base = url or _told_address(settings.lake_root(lake)) or f"http://{section.host}:{section.port}"
-    request = urllib.request.Request(base.rstrip("/") + path, method="POST")
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(base.rstrip("/") + path, data, method=method)
+    if data is not None:
+        request.add_header("Content-Type", "application/json")
     if token := section.token():
         request.add_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=10) as response:
             response.read()
     except urllib.error.HTTPError as error:
-        raise UserError(f"{base} refuses ({error.code}): {_detail(error)}", "see `sojourn actions list`") from error
+        raise UserError(f"{base} refuses ({error.code}): {_detail(error)}", hint) from error
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise SojournError(f"no alert process answers at {base}: {reason}") from error
@@ -93,6 +106,7 @@ def _told_address(root: Path) -> str | None:
 def _detail(error: urllib.error.HTTPError) -> str:
     text = error.read(2000).decode(errors="replace").strip()
     try:
-        return str(json.loads(text)["error"])
+        told = json.loads(text)
+        return told if isinstance(told, str) else str(told["error"])
     except (ValueError, KeyError, TypeError):
         return text or error.reason

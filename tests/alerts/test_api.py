@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,6 +19,9 @@ from starlette.routing import Route
 from alerts.api import application, door, url_of
 from alerts.engine import Snapshot
 from alerts.settings import AlertSettings
+from alerts.store import Desk
+from alerts.v2.app import Api
+from lake.clock import Clock
 from lake.errors import UserError
 from lake.web.server import WebServer, listen, served
 
@@ -27,10 +32,14 @@ PATHS = ("/api/v2/alerts", "/api/v2/silences", "/v1/limits", "/-/healthy", "/now
 def serving(token: str | None = None, control_token: str | None = None, **settings: Any) -> Iterator[str]:
     control = Starlette(routes=[Route("/v1/limits", lambda _: PlainTextResponse("{}"))])
     chosen = AlertSettings.model_validate(settings)
-    front = door(application(Snapshot, control), chosen, token, control_token or token)
-    listener = listen("127.0.0.1", 0)
-    with served(WebServer(front, listener, front.limits)):
-        yield url_of(listener)
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder, closing(Desk(Path(folder) / "alerts.sqlite")) as desk:
+        api = Api(Snapshot, desk, chosen, clock)
+        app = application(Snapshot, api.app, control, clock)
+        front = door(app, chosen, token, control_token or token)
+        listener = listen("127.0.0.1", 0)
+        with served(WebServer(front, listener, front.limits)):
+            yield url_of(listener)
 
 
 @pytest.mark.parametrize(

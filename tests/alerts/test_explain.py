@@ -30,7 +30,7 @@ def test_every_decision_is_explained_with_its_reason(gold: GoldLake) -> None:
     told = Told(gold)
     id = told.desk.silence(silence("tenant=acme", ends=10 * MINUTE), OPS, NOW, NOW)
     told.at(MINUTE, dead_lettered=1)
-    (alert,) = told.world.engine.snapshot.firing
+    (alert,) = told.world.engine.snapshot.firing()
     store = gold.lake.state_path("alerts.sqlite")
     lines = "\n".join(explain(store, SETTINGS, alert.fingerprint[:6], NOW + MINUTE))
     assert f"Dead {alert.fingerprint}" in lines
@@ -50,7 +50,7 @@ def test_every_decision_is_explained_with_its_reason(gold: GoldLake) -> None:
 def test_who_is_not_told_is_explained_too(gold: GoldLake) -> None:
     told = Told(gold)
     told.at(0 * MINUTE, dead_lettered=1)
-    (alert,) = told.world.engine.snapshot.firing
+    (alert,) = told.world.engine.snapshot.firing()
     lines = explain(gold.lake.state_path("alerts.sqlite"), ROUTED, alert.fingerprint, NOW)
     assert "  chat: not told: the alert takes the route {}" in lines
     assert "  outside: not told: it hears of the watchdog alone" in lines

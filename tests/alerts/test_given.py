@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from alerts.models import fingerprint
+from alerts.received import firing_of
 from alerts.routing.acknowledge import Acknowledgement
 from alerts.routing.matchers import parse
 from alerts.routing.silence import EXPIRED_KEPT, Silence
@@ -143,7 +144,7 @@ def test_a_silence_that_begins_and_ends_is_obeyed_without_new_data(gold: GoldLak
 def test_an_acknowledgement_ends_when_its_alert_does(gold: GoldLake) -> None:
     told = Told(gold)
     told.at(0 * MINUTE, dead_lettered=1)
-    (alert,) = told.world.engine.snapshot.firing
+    (alert,) = told.world.engine.snapshot.firing()
     told.desk.acknowledge(Acknowledgement(alert.fingerprint, "ann", "", NOW), "", NOW)
     told.at(MINUTE)
     told.start()
@@ -158,7 +159,7 @@ def test_an_alert_of_another_program_fires_resolves_and_survives_a_restart(gold:
     told = Told(gold)
     told.desk.receive([sent(queue="disks")], OPS, NOW, NOW)
     assert told.at(0 * MINUTE) == ["firing"]
-    (alert,) = told.world.engine.snapshot.firing
+    (alert,) = firing_of(told.desk.given.received, NOW).values()
     assert (alert.fingerprint, alert.generator_url) == (fingerprint(alert.labels), "http://p")
     told.start()
     assert told.at(4 * MINUTE) == ["firing"]
