@@ -22,10 +22,11 @@ from alerts.evaluate import Freshness, Identities, RuleMemory, evaluate
 from alerts.memory import Memory
 from alerts.models import AlertInstance, AlertState
 from alerts.rules.expression import bound, schema_of
-from alerts.rules.loader import BUILTIN, TEST_SUFFIX, load_file, load_rules, validated
+from alerts.rules.loader import BUILTIN, OPTIONAL, TEST_SUFFIX, load_file, load_rules, validated
 from alerts.rules.model import Rule
 from lake.definitions import Definitions
 from lake.errors import SojournError, UserError
+from lake.histogram import bucket_index
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MOST_STEPS = 100_000
@@ -105,9 +106,9 @@ def check(paths: Sequence[Path], *, builtin: bool, actions: Collection[str] | No
 
 
 def test(paths: Sequence[Path]) -> list[TestResult]:
-    """Run the test files in ``paths`` (files, or folders of ``*_test.yml``; none: those of the built-in rules)."""
+    """Run the test files in ``paths`` (files, or folders of ``*_test.yml``; none: those of the shipped rules)."""
     results = []
-    for file in _test_files(paths or [BUILTIN]):
+    for file in _test_files(paths or [BUILTIN, OPTIONAL]):
         content = validated(
             file,
             TestFile,
@@ -215,7 +216,24 @@ def _row(row: Mapping[str, Any], schema: pa.Schema, view: str, at: timedelta) ->
     for name, value in full.items():
         if types.is_timestamp(schema.field(name).type) and not isinstance(value, datetime):
             full[name] = START + parse_duration(value)
+    if isinstance(ages := full.get("histogram"), dict):
+        full["histogram"] = _histogram(ages, view)
+        full.setdefault("count", sum(cell["count"] for cell in full["histogram"]))
     return full
+
+
+def _histogram(ages: Mapping[object, Any], view: str) -> list[dict[str, int]]:
+    """Cells from ``{20s: 990, 1m: 10}``: so many messages that waited so long."""
+    cells: dict[int, int] = {}
+    for age, count in ages.items():
+        if type(count) is not int or count < 0:
+            raise UserError(f"{view}: histogram: {count!r} is no count", "write {20s: 990}: a duration and a number")
+        try:
+            index = bucket_index(parse_duration(age).total_seconds())
+        except ValueError as error:
+            raise UserError(f"{view}: histogram: {error}", "write {20s: 990}: a duration and a number") from error
+        cells[index] = cells.get(index, 0) + count
+    return [{"index": index, "count": cells[index]} for index in sorted(cells)]
 
 
 def _compare(expected: Sequence[ExpectedAlert], standing: Sequence[tuple[Rule, AlertInstance]]) -> list[str]:

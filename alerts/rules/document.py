@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 
 from alerts.durations import format_duration
-from alerts.rules.loader import load_rules
+from alerts.rules.loader import OPTIONAL, load_rules
 from alerts.rules.model import Rule
 
 _INTRO = """# Shipped rules
@@ -23,11 +25,22 @@ used. Rules to which these look alike are `warning`, but NoConsumersWhileGrowing
 kind.
 """
 
+_OPTIONAL = """# Shipped, evaluated where they are named
+
+The files in `alerts/rules/optional/`: name one under `rules` in `[alert]`, or copy it. How objectives are written:
+[rule-files.md](rule-files.md).
+"""
+
 
 def markdown() -> str:
     """The whole page."""
-    groups = groupby(load_rules((), builtin=True), key=lambda rule: rule.group)
-    return "\n".join([_INTRO, *(_section(name, list(rules)) for name, rules in groups)])
+    return "\n".join(
+        [_INTRO, *_sections(load_rules((), builtin=True)), _OPTIONAL, *_sections(load_rules([OPTIONAL], builtin=False))]
+    )
+
+
+def _sections(rules: Sequence[Rule]) -> list[str]:
+    return [_section(name, list(group)) for name, group in groupby(rules, key=lambda rule: rule.group)]
 
 
 def _section(name: str, rules: list[Rule]) -> str:
@@ -36,7 +49,7 @@ def _section(name: str, rules: list[Rule]) -> str:
 
 
 def _line(rule: Rule) -> str:
-    runbook = f"../alerts/rules/builtin/{rule.annotations['runbook']}"
+    runbook = f"../alerts/rules/{Path(rule.source).parent.name}/{rule.annotations['runbook']}"
     says = rule.annotations["summary"].replace("|", "\\|")
     reads = ", ".join(f"`{table}`" for table in sorted(rule.tables)) or "nothing"
     return (

@@ -16,7 +16,7 @@ from alerts.memory import Memory, MemoryQueryError
 from lake.definitions import Definitions
 from lake.errors import UserError
 from lake.select import check, tables_of
-from lake.tables import TABLES, TIMESTAMP
+from lake.tables import HISTOGRAM, TABLES, TIMESTAMP
 from lake.views import VIEWS
 
 _PARAMETER = re.compile(r":(evaluation_time|target_seconds|window_seconds)\b")
@@ -120,9 +120,10 @@ _TYPES: dict[str, pa.DataType] = {
     "long": pa.int64(),
     "float": pa.float32(),
     "double": pa.float64(),
+    "array<struct<index: int, count: bigint>>": HISTOGRAM,
 }
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
-    """The Arrow type of a simple Spark type; nested ones, which no rule compares, are left as text."""
+    """The Arrow type of a simple Spark type or a histogram; other nested ones, which no rule compares, are text."""
     return _TYPES.get(spark_type.strip().lower(), pa.string())

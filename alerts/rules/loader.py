@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from alerts.rules.expression import checked
-from alerts.rules.model import GroupEntry, Rule, RuleEntry, RuleFile
+from alerts.rules.file import GroupEntry, RuleFile
+from alerts.rules.model import Rule, RuleEntry
+from alerts.rules.slo import BurnWindow, SloEntry, rules_of
 from alerts.rules.templates import compiled
 from alerts.rules.yaml_file import Document, read
 from lake.errors import UserError
@@ -19,6 +21,8 @@ from lake.errors import UserError
 M = TypeVar("M", bound=BaseModel)
 
 BUILTIN = Path(str(files("alerts.rules"))) / "builtin"
+#: Rule files that are shipped to be named under rules in [alert], or copied.
+OPTIONAL = BUILTIN.with_name("optional")
 TEST_SUFFIX = "_test.yml"
 
 
@@ -62,13 +66,25 @@ def load_file(path: Path, actions: Collection[str] | None = None) -> list[Rule]:
         (): RuleFile,
         ("groups",): GroupEntry,
         ("groups", "rules"): RuleEntry,
+        ("groups", "slos"): SloEntry,
+        ("groups", "slos", "windows"): BurnWindow,
     }
     content = _validated(document, RuleFile, levels)
-    return [
-        _rule(document, (i, j), group, entry, actions)
-        for i, group in enumerate(content.groups)
-        for j, entry in enumerate(group.rules)
-    ]
+    rules: list[Rule] = []
+    for i, group in enumerate(content.groups):
+        rules += [
+            _rule(document, ("groups", i, "rules", j), group, entry, actions) for j, entry in enumerate(group.rules)
+        ]
+        for j, slo in enumerate(group.slos):
+            place = ("groups", i, "slos", j)
+            if group.interval is None:
+                raise UserError(
+                    f"{document.place(place)}: {group.name} / {slo.slo}: an SLO reads days of history, and its "
+                    "group has no interval",
+                    "add interval: 30s to the group",
+                )
+            rules += [_rule(document, place, group, entry, actions) for entry in rules_of(slo)]
+    return rules
 
 
 def validated(path: Path, model: type[M], levels: Mapping[tuple[str, ...], type[BaseModel]]) -> M:
@@ -113,15 +129,19 @@ def _named(content: Any, loc: tuple[int | str, ...]) -> str:
         except (KeyError, IndexError, TypeError):
             break
         if isinstance(part, int) and isinstance(here, dict):
-            name = here.get("alert") or here.get("name")
+            name = here.get("alert") or here.get("slo") or here.get("name")
             names.append(str(name) if name else f"number {part + 1}")
     return f"{' / '.join(names)}: " if names else ""
 
 
 def _rule(
-    document: Document, at: tuple[int, int], group: GroupEntry, entry: RuleEntry, actions: Collection[str] | None
+    document: Document,
+    place: tuple[int | str, ...],
+    group: GroupEntry,
+    entry: RuleEntry,
+    actions: Collection[str] | None,
 ) -> Rule:
-    place: tuple[int | str, ...] = ("groups", at[0], "rules", at[1])
+    here = place
     try:
         here = (*place, "expr")
         tables = checked(entry.expr)

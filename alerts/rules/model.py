@@ -1,4 +1,4 @@
-"""A rule as the engine runs it, and its file: Prometheus' shape plus ``no_data`` and ``actions``."""
+"""A rule as the engine runs it, and as a file holds it: Prometheus' shape plus ``no_data`` and ``actions``."""
 
 from __future__ import annotations
 
@@ -45,27 +45,6 @@ class RuleEntry(BaseModel):
     annotations: dict[LabelName, Text] = Field(default_factory=dict)
     no_data: NoData = NoData.KEEP
     actions: tuple[str, ...] = ()
-
-
-class GroupEntry(BaseModel):
-    """One entry under ``groups:``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(min_length=1)
-    interval: Duration | None = None
-    query_offset: Duration = timedelta(0)
-    limit: int = Field(default=0, ge=0)
-    labels: dict[LabelName, Text] = Field(default_factory=dict)
-    rules: tuple[RuleEntry, ...] = ()
-
-
-class RuleFile(BaseModel):
-    """A whole rule file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    groups: tuple[GroupEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,11 @@ _UNITS = frozenset(
 )
 
 
+def text_literal(text: str) -> str:
+    """``text`` as Spark reads it in a statement."""
+    return f"'{text.translate(_ESCAPES)}'"
+
+
 class _Parser(SparkParser):
     # Known functions would become others that mean nearly the same.
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
@@ -47,7 +52,7 @@ class _Generator(SparkGenerator):
 
     def literal_sql(self, expression: exp.Literal) -> str:
         text = str(expression.this or "")
-        return f"'{text.translate(_ESCAPES)}'" if expression.is_string else text
+        return text_literal(text) if expression.is_string else text
 
 
 def _is_unit(node: exp.Expr | None) -> TypeGuard[exp.Expr]:
