@@ -5,9 +5,10 @@ It stands behind :mod:`lake.web`'s front door, which asks for the token and lets
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import math
-from datetime import datetime, timedelta
+import time
 from typing import Any
 
 from starlette.applications import Starlette
@@ -16,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from alerts.control.board import Board, ServedLimit, Snapshot
+from alerts.control.answers import Answers, Selector
+from alerts.control.board import Board
 from alerts.control.controller import Controller
 from alerts.control.standing import Entry
 from lake.clock import Clock
@@ -30,19 +32,31 @@ MAX_LISTED = 1000
 def make_app(board: Board, controller: Controller, clock: Clock | None = None) -> Starlette:
     """The app, which asks nobody who they are. Leases end by ``clock``, which nobody sets."""
     clock = clock or Clock()
+    answers = Answers(board)
 
     async def limits(request: Request) -> Response:
-        wait = _number(request.query_params.get("wait"), 0.0, MAX_WAIT_SECONDS)
-        snapshot = board.snapshot
-        headers = {"Cache-Control": "no-cache"}
-        if wait > 0 and _matches(request, snapshot):
-            if not await board.changed(snapshot.version, wait):
+        """``wait``: seconds to hold the answer until something changes; ``broker``, ``queue``: of these alone, each as
+        often as one likes; ``since``: the version that the client has, for the compact form."""
+        params = request.query_params
+        wait = _number(params.get("wait"), 0.0, MAX_WAIT_SECONDS)
+        selector = Selector(frozenset(params.getlist("broker")), frozenset(params.getlist("queue")))
+        since = _version(params.get("since"))
+        known = _known(request, board.snapshot.version) if since is None else since
+        headers, waited = {"Cache-Control": "no-cache"}, 0.0
+        if wait > 0 and known == board.snapshot.version:
+            began = time.monotonic()
+            if not await _waited(request, board, answers, selector, known, wait):
                 headers["Retry-After"] = str(BUSY_RETRY_SECONDS)
-            snapshot = board.snapshot
-        headers["ETag"] = _etag(snapshot)
-        if _matches(request, snapshot):
-            return Response(status_code=304, headers=headers)
-        return JSONResponse(_body(snapshot, clock.now(), clock.ahead), headers=headers)
+            waited = round(time.monotonic() - began, 3)
+        version = board.snapshot.version
+        if version == known:
+            return Response(status_code=304, headers=headers | {"ETag": _etag(version)})
+        now = clock.now()
+        if since is None:
+            version, body = answers.plain(selector, now, clock.ahead, waited)
+        else:
+            version, body = answers.compact(selector, since, now, waited)
+        return Response(body, headers=headers | {"ETag": _etag(version)}, media_type="application/json")
 
     async def actions(request: Request) -> Response:
         count = int(_number(request.query_params.get("limit"), 100, MAX_LISTED))
@@ -74,13 +88,36 @@ def make_app(board: Board, controller: Controller, clock: Clock | None = None) -
     )
 
 
-def _body(snapshot: Snapshot, now: datetime, ahead: timedelta) -> dict[str, Any]:
-    in_force = [_limit(limit, ahead) for limit in snapshot.limits if limit.valid_until > now]
-    return {"version": snapshot.version, "generated_at": (now + ahead).isoformat(), "limits": in_force}
+async def _waited(
+    request: Request, board: Board, answers: Answers, selector: Selector, known: int, seconds: float
+) -> bool:
+    """Wait until something changes that ``selector`` takes, or the client is gone, or ``seconds`` are over.
+
+    False at once where too many wait already.
+    """
+    gone = asyncio.ensure_future(_gone(request))
+    deadline, version = time.monotonic() + seconds, known
+    try:
+        while (left := deadline - time.monotonic()) > 0 and not board.closed:
+            changed = asyncio.ensure_future(board.changed(version, left))
+            await asyncio.wait({changed, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not changed.done():  # nobody is there to hear the answer: its place is another's
+                changed.cancel()
+                await asyncio.wait({changed})
+                return True
+            if not changed.result():
+                return False
+            version = board.snapshot.version
+            if version != known and answers.concerns(selector, known):
+                return True
+        return True
+    finally:
+        gone.cancel()
 
 
-def _limit(limit: ServedLimit, ahead: timedelta) -> dict[str, Any]:
-    return dataclasses.asdict(limit) | {"valid_until": (limit.valid_until + ahead).isoformat()}
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
@@ -88,13 +125,21 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return dataclasses.asdict(entry) | {"at": entry.at.isoformat(), "valid_until": until}
 
 
-def _etag(snapshot: Snapshot) -> str:
-    return f'"{snapshot.version}"'
+def _etag(version: int) -> str:
+    return f'"{version}"'
 
 
-def _matches(request: Request, snapshot: Snapshot) -> bool:
+def _known(request: Request, version: int) -> int | None:
+    """``version``, if the request says that the client has it."""
     tags = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-    return _etag(snapshot) in tags
+    return version if _etag(version) in tags else None
+
+
+def _version(text: str | None) -> int | None:
+    """The version that ``since`` gives; one that makes no sense is none that we ever had."""
+    if text is None:
+        return None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
 def _number(text: str | None, default: float, most: float) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-_ROUNDING = 1e-9
+#: A whole token, but for rounding.
+_WHOLE = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,17 @@ class Decision:
 PASS = Decision(True)
 
 
+#: Shared by buckets that seldom meet: a lock each would be most of what a hundred thousand of them cost.
+_LOCKS = tuple(threading.Lock() for _ in range(64))
+
+
 class Bucket:
     """A token bucket of ``rate`` messages/s and ``burst`` messages, in force until ``expires_at``.
 
     All instants are seconds of one monotonic clock. Safe to use from several threads.
     """
 
-    __slots__ = ("_at", "_lock", "_tokens", "burst", "expires_at", "rate", "reason")
+    __slots__ = ("_at", "_granted", "_lock", "_tokens", "burst", "expires_at", "rate", "reason")
 
     def __init__(self, rate: float, burst: float, expires_at: float, now: float, reason: str = "") -> None:
         self.rate = rate
@@ -45,22 +50,38 @@ class Bucket:
         self.reason = reason
         self._tokens = burst
         self._at = now
-        self._lock = threading.Lock()
+        self._granted: Decision | None = None
+        self._lock = _LOCKS[id(self) // 64 % len(_LOCKS)]
 
     def take(self, now: float) -> float:
         """Take a token: 0.0 if there was one, else the seconds until the next."""
         with self._lock:
-            self._refill(now)
-            if self._tokens >= 1 - _ROUNDING:
-                self._tokens = max(0.0, self._tokens - 1)
+            tokens = self._tokens
+            if now > self._at:  # as in _refill, which would cost a call of its own
+                tokens += (now - self._at) * self.rate
+                if tokens > self.burst:
+                    tokens = self.burst
+                self._at = now
+            if tokens >= _WHOLE:
+                self._tokens = tokens - 1 if tokens > 1 else 0.0
                 return 0.0
-            return (1 - self._tokens) / self.rate
+            self._tokens = tokens
+            return (1 - tokens) / self.rate
+
+    @property
+    def granted(self) -> Decision:
+        """The answer to who had a token at once: one object, as long as the terms are the same."""
+        granted = self._granted
+        if granted is None:
+            granted = self._granted = Decision(True, True, reason=self.reason)
+        return granted
 
     def renew(self, rate: float, burst: float, expires_at: float, now: float, reason: str) -> None:
         """New terms for a bucket in use: what it holds is kept, so that no renewal gives a fresh burst."""
         with self._lock:
             self._refill(now)
-            self.rate, self.burst, self.expires_at, self.reason = rate, burst, expires_at, reason
+            self.rate, self.burst, self.expires_at = rate, burst, expires_at
+            self.reason, self._granted = reason, None
             self._tokens = min(self._tokens, burst)
 
     def unlock(self) -> None:

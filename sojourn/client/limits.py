@@ -8,13 +8,14 @@ import logging
 import os
 import random
 import threading
-import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from sojourn.client.bucket import PASS, Bucket, Decision
+from sojourn.client.clock import running
+from sojourn.client.in_force import Congested, InForce
 from sojourn.client.poller import Answer, Poller
-from sojourn.client.wire import MalformedAnswer, WireLimit
+from sojourn.client.wire import MalformedAnswer, Update, WireLimit
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,12 @@ class Limits:
 
     It fails open: where the API cannot be reached, answers nonsense, or a limit's lease has ended, messages pass, and
     :meth:`counters` says how often. ``token`` is the API's bearer token. ``broker`` keeps to the limits of one broker
-    (default: all). ``share`` is this process's part of each tenant's rate, where several processes send for the same
-    tenant. ``poll_seconds`` is the length of a long poll, not a delay: a change arrives at once.
+    (default: all), ``queues`` to those of some queues. ``share`` is this process's part of each tenant's rate, where
+    several processes send for the same tenant. ``poll_seconds`` is the length of a long poll, not a delay: a change
+    arrives at once.
+
+    Beside limits there are entitlements: what each tenant of a queue may send whatever the others do. They bind only
+    while the API says that the queue is congested; where a limit is in force too, it counts instead.
     """
 
     def __init__(
@@ -44,17 +49,21 @@ class Limits:
         *,
         token: str | None = None,
         broker: str | None = None,
+        queues: Collection[str] | None = None,
         share: float = 1.0,
         poll_seconds: float = 20.0,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = running,
     ) -> None:
         if not 0 < share <= 1:
             raise ValueError(f"share {share} must be in (0, 1]")
-        self._new_poller = functools.partial(Poller, url, token, poll_seconds)
+        wanted = frozenset(queues or ())
+        self._new_poller = functools.partial(Poller, url, token, poll_seconds, clock, broker, wanted)
         self._poller = self._new_poller()
-        self._broker, self._share, self._clock = broker, share, clock
-        #: Replaced whole by the poller, never changed: reading it needs no lock.
+        self._said = InForce(broker, wanted, share)
+        self._clock = clock
+        #: Replaced whole by the poller, never changed: reading them needs no lock.
         self._buckets: dict[tuple[str, str], Bucket] = {}
+        self._congested: dict[str, tuple[Congested, ...]] = {}
         self._closed = False
         self._start()
         weak = weakref.WeakMethod(self._after_fork)
@@ -68,9 +77,21 @@ class Limits:
         decision that is false means: not sent, come back after ``retry_after_seconds``, sideline it or drop it.
         """
         bucket = self._buckets.get((queue, tenant))
-        if bucket is None:
+        if bucket is None and queue not in self._congested:
             return PASS
         started = self._clock()
+        if bucket is None or started >= bucket.expires_at:
+            bucket = self._entitlement(queue, tenant, started)
+        if bucket is not None:  # the way of most: a token at once, or none and nobody who waits
+            needed = bucket.take(started)
+            if needed <= 0:
+                with self._lock:
+                    self._counters["granted"] += 1
+                return bucket.granted
+            if not block:
+                return self._refused(
+                    Decision(False, True, 0.0, min(needed, bucket.expires_at - started), bucket.reason)
+                )
         while True:
             decision = self._try(queue, tenant, started)
             if decision:
@@ -91,7 +112,7 @@ class Limits:
 
     async def wait(self, queue: str, tenant: str, *, timeout: float | None = None) -> Decision:
         """As :meth:`acquire`, for asyncio: waits without holding up the event loop."""
-        if (queue, tenant) not in self._buckets:
+        if (queue, tenant) not in self._buckets and queue not in self._congested:
             return PASS
         started = self._clock()
         while True:
@@ -111,16 +132,23 @@ class Limits:
         now = self._clock()
         return {key: bucket.rate for key, bucket in list(self._buckets.items()) if bucket.expires_at > now}
 
+    def congested(self) -> dict[str, str]:
+        """The queues that are congested now, and why: there each tenant is held to what it is entitled to."""
+        now = self._clock()
+        return {
+            queue: one.reason for queue, those in list(self._congested.items()) for one in those if one.expires_at > now
+        }
+
     def counters(self) -> dict[str, float]:
         """Since the start: polls and their failures, limited messages granted and refused, seconds waited."""
-        with self._changed:
+        with self._lock:
             return dict(self._counters)
 
     def close(self) -> None:
         """Stop polling and let every message pass, those waiting included."""
         with self._changed:
             self._closed = True
-            self._buckets = {}
+            self._buckets, self._congested = {}, {}
             self._changed.notify_all()
         self._poller.close()
 
@@ -132,53 +160,49 @@ class Limits:
 
     def update(self, limits: Sequence[WireLimit]) -> None:
         """Put ``limits`` in force in place of those before; where two name one (queue, tenant), the stricter counts."""
+        self.apply(Update(None, whole=True, limits=limits))
+
+    def apply(self, update: Update, said_at: float | None = None) -> None:
+        """Put in force what ``update`` says; its leases count from ``said_at`` (default: now)."""
         now = self._clock()
-        strictest: dict[tuple[str, str], WireLimit] = {}
-        for limit in limits:
-            key = (limit.queue, limit.tenant)
-            if limit.lease_seconds <= 0 or self._broker not in (None, limit.broker):
-                continue
-            if key not in strictest or limit.rate < strictest[key].rate:
-                strictest[key] = limit
-        buckets: dict[tuple[str, str], Bucket] = {}
-        for key, limit in strictest.items():
-            rate, burst = limit.rate * self._share, max(1.0, limit.burst * self._share)
-            expires_at = now + limit.lease_seconds
-            bucket = self._buckets.get(key)
-            if bucket is None:
-                bucket = Bucket(rate, burst, expires_at, now, limit.reason)
-            else:
-                bucket.renew(rate, burst, expires_at, now, limit.reason)
-            buckets[key] = bucket
+        self._said.learn(update, now if said_at is None else min(now, said_at))
+        buckets, congested = self._said.in_force(self._buckets, self._congested, now)
         with self._changed:
             if not self._closed:
-                self._buckets = buckets
+                self._buckets, self._congested = buckets, congested
             self._counters["updates"] += 1
             self._changed.notify_all()
 
     def _try(self, queue: str, tenant: str, started: float) -> Decision:
         bucket = self._buckets.get((queue, tenant))
         now = self._clock()
-        waited = now - started
-        if bucket is None:
-            self._count("granted", waited)
-            return Decision(True, False, waited, reason="the limit was lifted")
-        if now >= bucket.expires_at:
-            self._count("expired", waited)
-            return Decision(True, False, waited, reason="the limit's lease has ended")
+        waited = max(0.0, now - started)
+        if bucket is None or now >= bucket.expires_at:
+            of_limit, bucket = bucket, self._entitlement(queue, tenant, now)
+            if bucket is None:
+                self._count("granted" if of_limit is None else "expired", waited)
+                reason = "the limit was lifted" if of_limit is None else "the limit's lease has ended"
+                return Decision(True, False, waited, reason=reason)
         needed = bucket.take(now)
         if needed <= 0:
             self._count("granted", waited)
-            return Decision(True, True, waited, reason=bucket.reason)
+            return bucket.granted if waited <= 0 else Decision(True, True, waited, reason=bucket.reason)
         # Not beyond the lease: when it ends, the message may pass.
         return Decision(False, True, waited, min(needed, bucket.expires_at - now), bucket.reason)
+
+    def _entitlement(self, queue: str, tenant: str, now: float) -> Bucket | None:
+        """What holds the tenant back while its queue is congested, if it is."""
+        for congested in self._congested.get(queue, ()):
+            if congested.expires_at > now:
+                return congested.bucket_of(tenant, now)
+        return None
 
     def _refused(self, decision: Decision) -> Decision:
         self._count("refused", decision.waited_seconds)
         return decision
 
     def _count(self, name: str, waited: float = 0.0) -> None:
-        with self._changed:
+        with self._lock:
             self._counters[name] += 1
             self._counters["waited_seconds"] += waited
 
@@ -189,7 +213,8 @@ class Limits:
                 self._changed.wait(seconds)
 
     def _start(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # taken by itself it costs a third of what the condition's own methods do
+        self._changed = threading.Condition(self._lock)
         self._counters: dict[str, float] = dict.fromkeys(_COUNTERS, 0)
         # The thread holds no reference while it sleeps, so that a forgotten Limits is collected.
         threading.Thread(target=_poll_forever, args=(weakref.ref(self),), name="sojourn-limits", daemon=True).start()
@@ -220,8 +245,8 @@ def _poll_forever(reference: weakref.ref[Limits]) -> None:
             return
         if answer is not None:
             failures, pause = 0, max(MIN_PAUSE, answer.retry_after)
-            if answer.limits is not None:
-                limits.update(answer.limits)
+            if answer.update is not None:
+                limits.apply(answer.update, answer.said_at)
         else:
             limits._count("malformed" if isinstance(fault, MalformedAnswer) else "unreachable")
             level = logging.WARNING if failures == 0 else logging.DEBUG

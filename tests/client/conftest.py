@@ -26,8 +26,8 @@ from tests.support.waiting import PATIENCE
 class Api:
     """The real app over a board that the test writes on; can be stopped and started again at the same port."""
 
-    def __init__(self, token: str | None = None) -> None:
-        self.board = Board()
+    def __init__(self, token: str | None = None, max_waiters: int = 1000) -> None:
+        self.board = Board(max_waiters)
         app = make_app(self.board, SimpleNamespace(paused=False))  # type: ignore[arg-type]
         self._app = FrontDoor(app, Policy(token=token))
         self._port = 0

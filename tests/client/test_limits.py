@@ -18,7 +18,7 @@ import pytest
 
 import sojourn
 from sojourn.client.bucket import PASS, Bucket
-from sojourn.client.wire import MalformedAnswer, WireLimit, parse
+from sojourn.client.wire import MAX_BYTES, MalformedAnswer, WireLimit, parse
 from tests.support.waiting import PATIENCE
 
 Eventually = Callable[..., None]
@@ -217,7 +217,7 @@ GOOD = b"""{"version": 1, "generated_at": "2026-01-01T00:00:00+00:00", "limits":
 
 
 def test_a_lease_counts_on_the_servers_clock_alone() -> None:
-    (parsed,) = parse(GOOD)  # years away from this machine's clock
+    (parsed,) = parse(GOOD).limits  # years away from this machine's clock
     assert parsed == WireLimit("nats", "orders", "noisy", 2.0, 3.0, 15.0, "r")
 
 
@@ -247,7 +247,7 @@ def test_a_malformed_answer_is_refused_whole(body: bytes) -> None:
 
 
 def test_no_lease_is_believed_for_longer_than_an_hour() -> None:
-    (parsed,) = parse(GOOD.replace(b"2026-01-01T00:00:15", b"2999-01-01T00:00:00"))
+    (parsed,) = parse(GOOD.replace(b"2026-01-01T00:00:15", b"2999-01-01T00:00:00")).limits
     assert parsed.lease_seconds == 3600
 
 
@@ -255,7 +255,7 @@ def test_no_lease_is_believed_for_longer_than_an_hour() -> None:
     ("answer", "counter"),
     [
         ((200, {}, b"not json"), "malformed"),
-        ((200, {}, b"x" * (8 * 1024 * 1024 + 1)), "malformed"),
+        ((200, {}, b"x" * (MAX_BYTES + 1)), "malformed"),
         ((500, {}, b""), "unreachable"),
         ((302, {"Location": "http://127.0.0.1:1/"}, b""), "unreachable"),
         ((401, {}, b"{}"), "unreachable"),

@@ -69,7 +69,7 @@ def test_more_pollers_than_max_waiters_are_answered_at_once_and_asked_to_wait(st
             target=httpx.get, args=(f"{url}/v1/limits?wait=20",), kwargs={"headers": etag, "timeout": 30}
         )
         waiting.start()
-        while not loop.control.board._waiters:
+        while not loop.control.board.waiting:
             time.sleep(0.005)
         answer = http.get("/v1/limits?wait=20", headers=etag)
         assert (answer.status_code, answer.headers["retry-after"]) == (304, "2")

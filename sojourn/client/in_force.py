@@ -1,0 +1,138 @@
+"""What the limits API has said so far, and the buckets that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from sojourn.client.bucket import Bucket
+from sojourn.client.wire import Scope, Update, WireLimit
+
+#: Tenants of a congested queue that have no entitlement of their own and are told apart; more of them share one bucket.
+MOST_STRANGERS = 10_000
+#: The tenant whose entitlement is everybody's who has none, and the bucket of strangers beyond the bound.
+ANYBODY = "*"
+
+
+Terms = tuple[float, float]  # rate in messages/s, burst in messages
+
+
+@dataclass(slots=True)
+class Congested:
+    """A queue of one broker that is congested until ``expires_at``, and the entitlements that bind there until then."""
+
+    broker: str
+    expires_at: float
+    reason: str
+    terms: Mapping[str, Terms]
+    share: float
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+
+    def bucket_of(self, tenant: str, now: float) -> Bucket | None:
+        """The bucket that holds ``tenant`` to what it is entitled to; None where nobody said what that is."""
+        bucket = self.buckets.get(tenant)
+        if bucket is None:
+            terms = self._terms_of(tenant)
+            if terms is None:
+                return None
+            if tenant not in self.terms and len(self.buckets) >= MOST_STRANGERS:
+                tenant = ANYBODY
+            bucket = self.buckets.setdefault(tenant, Bucket(*terms, self.expires_at, now, self.reason))
+        return bucket
+
+    def follow(self, before: Congested, now: float) -> None:
+        """Take over the buckets of ``before``, with what they hold: no news gives a fresh burst."""
+        for tenant, bucket in list(before.buckets.items()):
+            terms = self._terms_of(tenant)
+            if terms is not None:
+                bucket.renew(*terms, self.expires_at, now, self.reason)
+                self.buckets[tenant] = bucket
+
+    def _terms_of(self, tenant: str) -> Terms | None:
+        terms = self.terms.get(tenant) or self.terms.get(ANYBODY)
+        return terms and (terms[0] * self.share, max(1.0, terms[1] * self.share))
+
+
+class InForce:
+    """Learns from answers. Belongs to one thread; what it gives away is used by all."""
+
+    def __init__(self, broker: str | None, queues: Collection[str], share: float) -> None:
+        self._broker, self._queues, self._share = broker, frozenset(queues), share
+        self._all = True
+        self._forget()
+
+    def learn(self, update: Update, said_at: float) -> None:
+        """Take in what ``update`` says, whose leases count from ``said_at``."""
+        if update.whole:
+            self._forget()
+        for scope in update.lifted:
+            if self._limits.pop(scope, None) is not None:
+                self._touched.add(scope[1:])
+        for limit in update.limits:
+            if self._wants(limit.broker, limit.queue):
+                self._limits[limit[:3]] = (limit, said_at + limit.lease_seconds)
+                self._brokers.add(limit.broker)
+                self._touched.add((limit.queue, limit.tenant))
+        for broker, queue, tenant in update.unentitled:
+            self._entitled.get((broker, queue), {}).pop(tenant, None)
+        for entitled in update.entitled:
+            place = (entitled.broker, entitled.queue)
+            if self._wants(*place):
+                self._entitled.setdefault(place, {})[entitled.tenant] = (entitled.rate, entitled.burst)
+        for congested in update.congested:
+            place = (congested.broker, congested.queue)
+            self._congested.pop(place, None)
+            if self._wants(*place) and congested.lease_seconds > 0:
+                self._congested[place] = (said_at + congested.lease_seconds, congested.reason)
+
+    def in_force(
+        self, before: dict[tuple[str, str], Bucket], congested: dict[str, tuple[Congested, ...]], now: float
+    ) -> tuple[dict[tuple[str, str], Bucket], dict[str, tuple[Congested, ...]]]:
+        """The buckets of limits by (queue, tenant), and the congested queues, as they follow ``before``.
+
+        A bucket in use is kept, so that no news of it gives a fresh burst.
+        """
+        buckets = {} if self._all else dict(before)
+        share, brokers, limits = self._share, list(self._brokers), self._limits
+        for key in self._touched:
+            strictest = None
+            for broker in brokers:
+                one = limits.get((broker, *key))
+                if one and one[1] > now and (strictest is None or one[0].rate < strictest[0].rate):
+                    strictest = one
+            if strictest is None:
+                buckets.pop(key, None)
+                continue
+            limit, expires_at = strictest
+            burst = limit.burst * share
+            bucket = before.get(key)
+            if bucket is None:
+                bucket = Bucket(limit.rate * share, burst if burst > 1 else 1.0, expires_at, now, limit.reason)
+            else:
+                bucket.renew(limit.rate * share, burst if burst > 1 else 1.0, expires_at, now, limit.reason)
+            buckets[key] = bucket
+        self._touched.clear()
+        self._all = False
+        return buckets, self._congestion(congested, now)
+
+    def _congestion(self, before: dict[str, tuple[Congested, ...]], now: float) -> dict[str, tuple[Congested, ...]]:
+        known = {(one.broker, queue): one for queue, those in before.items() for one in those}
+        found: dict[str, list[Congested]] = {}
+        for (broker, queue), (expires_at, reason) in self._congested.items():
+            terms = dict(self._entitled.get((broker, queue), {}))
+            one = Congested(broker, expires_at, reason, terms, self._share)
+            if (broker, queue) in known:
+                one.follow(known[broker, queue], now)
+            found.setdefault(queue, []).append(one)
+        return {queue: tuple(those) for queue, those in found.items()}
+
+    def _wants(self, broker: str, queue: str) -> bool:
+        return self._broker in (None, broker) and (not self._queues or queue in self._queues)
+
+    def _forget(self) -> None:
+        self._limits: dict[Scope, tuple[WireLimit, float]] = {}
+        self._entitled: dict[tuple[str, str], dict[str, Terms]] = {}
+        self._congested: dict[tuple[str, str], tuple[float, str]] = {}
+        self._brokers: set[str] = set()
+        self._touched: set[tuple[str, str]] = set()
+        self._all = True
