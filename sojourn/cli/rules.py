@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lake.visible import visible
-from sojourn.cli.options import ConfigOption, LakeOption, part, settings_of
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part, settings_of
 
 app = typer.Typer(no_args_is_help=True, help="Check rule files and run their unit tests.")
 
@@ -17,7 +17,7 @@ FilesArgument = Annotated[list[Path] | None, typer.Argument(help="Rule files or 
 
 @app.command()
 def check(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOption = None) -> None:
-    """Say what is wrong with rule files, or that nothing is."""
+    """Say what is wrong with rule files, or that nothing is; with --lake also what they make of its data now."""
     settings = settings_of(config).section("alert", part("alerts.settings").AlertSettings)
     paths = files or list(settings.rules)
     rules = part("alerts.check").check(
@@ -25,6 +25,13 @@ def check(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOp
     )
     part("alerts.control.intervals").check_intervals(rules, settings)
     typer.echo(f"{len(rules)} rules, all valid")
+    if lake is not None:
+        _, root = existing(config, lake)
+        survey = part("alerts.survey")
+        found = survey.survey(rules, root, settings)
+        for line in survey.described(found):
+            typer.echo(visible(line))
+        raise typer.Exit(1 if any(one.failed for one in found.series) else 0)
 
 
 @app.command()
