@@ -1,7 +1,8 @@
 """Behind ``sojourn rules check`` and ``sojourn rules test``: rule files proven before they page anybody.
 
-A test file gives rows of views over time and the alerts that must stand at given times, in the spirit of
-``promtool test rules``. It runs the very evaluation that the alert process runs, in memory, without a lake.
+A test file gives rows of views over time and the alerts that must stand at given times, or both in the words of
+``promtool test rules`` (:mod:`alerts.promtool`). It runs the very evaluation that the alert process runs, in memory,
+without a lake.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.types as types
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from alerts.durations import Duration, format_duration, parse_duration
 from alerts.evaluate import Freshness, Identities, RuleMemory, evaluate
 from alerts.memory import Memory
 from alerts.models import AlertInstance, AlertState
+from alerts.promtool import AlertRuleTest, ExpectedFiring, InputSeries, Series, differences, rows_at, series_of
 from alerts.rules.expression import bound, schema_of
 from alerts.rules.loader import BUILTIN, OPTIONAL, TEST_SUFFIX, load_file, load_rules, validated
 from alerts.rules.model import Rule
@@ -65,18 +67,33 @@ class Expectation(_Model):
 class RuleTest(_Model):
     """One story."""
 
-    name: str
+    name: str = ""
     interval: Duration = timedelta(seconds=10)
     input: tuple[Input, ...] = ()
-    expect: tuple[Expectation, ...]
+    input_series: tuple[InputSeries, ...] = ()
+    expect: tuple[Expectation, ...] = ()
+    alert_rule_test: tuple[AlertRuleTest, ...] = ()
+
+    @model_validator(mode="after")
+    def _expects_something(self) -> Self:
+        if not self.expect and not self.alert_rule_test:
+            raise ValueError("a test expects something: give expect or alert_rule_test")
+        return self
+
+    @property
+    def is_promtools(self) -> bool:
+        """Whether it is written as for promtool: ``interval`` is then that of the samples."""
+        return bool(self.input_series or self.alert_rule_test)
 
 
 class TestFile(_Model):
-    """A whole test file; ``rule_files`` are relative to it."""
+    """A whole test file; ``rule_files`` are relative to it. ``group_eval_order`` is promtool's: none matters here."""
 
     __test__ = False  # not one of pytest's
 
     rule_files: tuple[Path, ...]
+    evaluation_interval: Duration = timedelta(minutes=1)
+    group_eval_order: tuple[str, ...] = ()
     definitions: Definitions = Definitions()
     tests: tuple[RuleTest, ...]
 
@@ -118,15 +135,19 @@ def test(paths: Sequence[Path]) -> list[TestResult]:
                 ("tests", "input"): Input,
                 ("tests", "expect"): Expectation,
                 ("tests", "expect", "alerts"): ExpectedAlert,
+                ("tests", "input_series"): InputSeries,
+                ("tests", "alert_rule_test"): AlertRuleTest,
+                ("tests", "alert_rule_test", "exp_alerts"): ExpectedFiring,
             },
         )
         rules = [rule for name in content.rule_files for rule in load_file(file.parent / name)]
-        for one in content.tests:
+        for number, one in enumerate(content.tests, 1):
             try:
-                problems = _run(one, rules, content.definitions)
+                every = content.evaluation_interval if one.is_promtools else one.interval
+                problems = _run(one, rules, content.definitions, every)
             except SojournError as error:
                 problems = [str(error)]
-            results.append(TestResult(file, one.name, tuple(problems)))
+            results.append(TestResult(file, one.name or f"number {number}", tuple(problems)))
     return results
 
 
@@ -147,33 +168,35 @@ def _test_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def _run(story: RuleTest, rules: Sequence[Rule], definitions: Definitions) -> list[str]:
-    end = max((expected.at for expected in story.expect), default=timedelta(0))
-    if story.interval <= timedelta(0) or end / story.interval > MOST_STEPS:
+def _run(story: RuleTest, rules: Sequence[Rule], definitions: Definitions, every: timedelta) -> list[str]:
+    end = max([*(one.at for one in story.expect), *(one.eval_time for one in story.alert_rule_test)])
+    if min(every, story.interval) <= timedelta(0) or end / every > MOST_STEPS:
         raise UserError(f"test {story.name!r} takes more than {MOST_STEPS} steps", "give it a longer interval")
-    odd = [format_duration(e.at) for e in story.expect if e.at % story.interval]
+    odd = [format_duration(e.at) for e in story.expect if e.at % every]
     if odd:
         raise UserError(
             f"test {story.name!r} expects something at {odd[0]}, when nothing is evaluated",
-            f"use multiples of its interval, {format_duration(story.interval)}",
+            f"use multiples of its interval, {format_duration(every)}",
         )
     memory = Memory()
     try:
-        return _play(story, rules, definitions, memory, end)
+        return _play(story, rules, definitions, memory, end, every)
     finally:
         memory.close()
 
 
 def _play(
-    story: RuleTest, rules: Sequence[Rule], definitions: Definitions, memory: Memory, end: timedelta
+    story: RuleTest, rules: Sequence[Rule], definitions: Definitions, memory: Memory, end: timedelta, every: timedelta
 ) -> list[str]:
+    between = story.interval if "interval" in story.model_fields_set else every
+    series = [series_of(one, between) for one in story.input_series]
     remembered = {rule.key: RuleMemory() for rule in rules}
     identities = {rule.key: Identities() for rule in rules}
     problems: list[str] = []
     at = timedelta(0)
     while at <= end:
         now = START + at
-        memory.put(_tables(story.input, {name for rule in rules for name in rule.tables}, at))
+        memory.put(_tables(story.input, series, {name for rule in rules for name in rule.tables}, at))
         standing: list[tuple[Rule, AlertInstance]] = []
         for rule in rules:
             sql = bound(rule.expr, now, definitions)
@@ -189,20 +212,27 @@ def _play(
         for expectation in story.expect:
             if expectation.at == at:
                 problems += [f"at {format_duration(at)}: {text}" for text in _compare(expectation.alerts, standing)]
-        at += story.interval
+        for wanted in story.alert_rule_test:
+            if at <= wanted.eval_time < at + every:
+                told = differences(wanted, [alert for _, alert in standing])
+                problems += [f"at {format_duration(wanted.eval_time)}: {text}" for text in told]
+        at += every
     return problems
 
 
-def _tables(inputs: Sequence[Input], names: Iterable[str], at: timedelta) -> dict[str, pa.Table]:
+def _tables(
+    inputs: Sequence[Input], series: Sequence[Series], names: Iterable[str], at: timedelta
+) -> dict[str, pa.Table]:
     known = set(names)
-    for one in inputs:
-        if one.view not in known:
-            raise UserError(f"no rule of the test reads {one.view}", f"give rows for {', '.join(sorted(known))}")
+    told = rows_at(series, at, START)
+    for view in (*(one.view for one in inputs), *(one.view for one in series)):
+        if view not in known:
+            raise UserError(f"no rule of the test reads {view}", f"give rows for {', '.join(sorted(known))}")
     tables = {}
     for name in known:
         schema = schema_of(name)
         current = [one for one in inputs if one.view == name and one.at <= at]
-        rows = max(current, key=lambda one: one.at).rows if current else ()
+        rows = [*(max(current, key=lambda one: one.at).rows if current else ()), *told.get(name, ())]
         tables[name] = pa.Table.from_pylist([_row(row, schema, name, at) for row in rows], schema=schema)
     return tables
 

@@ -159,13 +159,15 @@ def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:
 
 
 def _numbers(column: pa.ChunkedArray) -> list[float | None]:
-    if not any(is_number(column.type) for is_number in _NUMBERS):
+    if not is_number(column.type) and not types.is_null(column.type):
         raise RuleError(f"value must be a number, but is {column.type}")
     numbers = [None if value is None else float(value) for value in column.to_pylist()]
     return [None if number is not None and math.isnan(number) else number for number in numbers]
 
 
-_NUMBERS = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+def is_number(type_: pa.DataType) -> bool:
+    """Whether a column of this type can be a ``value``."""
+    return any(one(type_) for one in (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean))
 
 
 def _transposed(columns: Sequence[Sequence[Any]], count: int) -> Iterable[tuple[Any, ...]]:
