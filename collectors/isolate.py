@@ -1,7 +1,8 @@
 """Rows that cannot be written are set apart from their neighbours: a batch is halved until they stand alone.
 
-What is raised over rows (a text that is no Unicode, a number that no column holds, whatever nobody foresaw) is theirs;
-what is raised by the place that takes them (a disk that is full, a Kafka that is away) is not, and is tried again.
+What is raised over rows (a text that is no Unicode, a number that no column holds, a record that no topic takes,
+whatever nobody foresaw) is theirs; what is raised by the place that takes them (a disk that is full, a Kafka that is
+away) is not, and is tried again. Where one error may be either, the place has found out: UnwritableRows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collectors.records import Rejected, now_us, rejected_table
 from collectors.redo import read_table, write_table
 from collectors.texts import valid
 from lake.errors import SojournError
+from lake.store import UnwritableRows
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ Row = TypeVar("Row")
 
 def is_of_rows(error: BaseException) -> bool:
     """Whether ``error`` may be the fault of the rows that were to be written, and not of the place for them."""
+    if isinstance(error, UnwritableRows):
+        return True
     return isinstance(error, Exception) and not isinstance(error, SojournError | OSError | MemoryError)
 
 
@@ -70,6 +74,18 @@ def sifted(rows: Sequence[Row], build: Callable[[Sequence[Row]], object]) -> tup
 
     halved(0, len(rows), take, lambda begin, stop, error: bad.append(rejected(rows[begin:stop], error)))
     return good, bad
+
+
+def append_sifted(bronze: Bronze, name: str, rows: pa.Table) -> list[Rejected]:
+    """Append ``rows`` without a number; returns the records of those that cannot be written."""
+    bad: list[Rejected] = []
+    halved(
+        0,
+        rows.num_rows,
+        lambda begin, stop: bronze.append(name, rows.slice(begin, stop - begin)),
+        lambda begin, stop, error: bad.append(rejected(rows.slice(begin, stop - begin), error)),
+    )
+    return bad
 
 
 class Apart:
@@ -140,9 +156,26 @@ class Apart:
 
 def rejected(rows: pa.Table | Sequence[Any], error: Exception) -> Rejected:
     """The record of ``rows`` that were refused together."""
-    held = rows.to_pylist() if isinstance(rows, pa.Table) else list(rows)
-    raw = json.dumps(held[0] if len(held) == 1 else held[:10], default=str, ensure_ascii=True)
-    return Rejected(0, now_us(), f"{REASON}: {type(error).__name__}", raw, len(held))
+    held = told(rows.slice(0, 10)) if isinstance(rows, pa.Table) else list(rows[:10])
+    raw = json.dumps(held[0] if len(rows) == 1 else held, default=str, ensure_ascii=True)
+    return Rejected(0, now_us(), f"{REASON}: {type(error).__name__}", raw, len(rows))
+
+
+def told(rows: pa.Table) -> list[dict[str, Any]]:
+    """``rows`` as they may be shown: what is no text as one with U+FFFD, what Python has no value for as none."""
+    return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*map(_values, rows.columns), strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            given = column.cast(pa.large_binary()).to_pylist()
+            return [None if one is None else one.decode("utf-8", "replace") for one in given]
+    except (ValueError, OverflowError):  # a time beyond Python's
+        pass
+    return [None] * len(column)
 
 
 def append_rejected(bronze: Bronze, records: Sequence[Rejected], source: str, **numbered: Any) -> None:

@@ -13,10 +13,9 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from collectors.base import ConnectionLost
-from collectors.bronze import Bronze
 from collectors.cadence import Cadence
 from collectors.context import Context
-from collectors.isolate import append_rejected, halved, rejected, sifted
+from collectors.isolate import append_rejected, append_sifted, sifted
 from collectors.records import Rejected
 from collectors.samples import Sample, samples_table, was_read
 from lake.errors import SojournError
@@ -85,7 +84,7 @@ class Sampler:
         self._metrics.queues.labels(self.name).set(len(samples))
         self._metrics.unread_queues.labels(self.name).set(sum(not was_read(sample) for sample in samples))
         if samples:
-            unwritten = await self._writer.do(lambda bronze: self._write(bronze, table))
+            unwritten = await self._writer.do(lambda bronze: append_sifted(bronze, "queue_samples", table))
             self._metrics.records.labels(self.name).inc(len(samples) - len(unwritten))
             bad += unwritten
         if bad:
@@ -100,17 +99,6 @@ class Sampler:
         except (ArithmeticError, TypeError, ValueError):
             good, bad = sifted(samples, lambda some: samples_table(some, self._broker, self.name))
         return good, samples_table(good, self._broker, self.name), bad
-
-    def _write(self, bronze: Bronze, table: pa.Table) -> list[Rejected]:
-        """Append ``table``; returns the records of rows that cannot be written."""
-        bad: list[Rejected] = []
-        halved(
-            0,
-            table.num_rows,
-            lambda begin, stop: bronze.append("queue_samples", table.slice(begin, stop - begin)),
-            lambda begin, stop, error: bad.append(rejected(table.slice(begin, stop - begin), error)),
-        )
-        return bad
 
     async def close(self) -> None:
         """Disconnect."""

@@ -39,6 +39,10 @@ class LakeError(SojournError):
     """The lake could not be read or written."""
 
 
+class UnwritableRows(LakeError):
+    """Rows that no table takes, whatever state it is in: theirs is the fault, and trying again is of no use."""
+
+
 class Lake:
     """A lake below one root folder. Cheap to make; opens tables when they are first used.
 
@@ -103,7 +107,13 @@ class Lake:
 
     def committed(self, name: str, app_id: str) -> int | None:
         """The number of the last commit that ``app_id`` made to table ``name``; None if it made none."""
-        return self.ensure(name).transaction_version(app_id)
+        return self._reached(name, self.ensure(name), app_id)
+
+    def _reached(self, name: str, table: DeltaTable, app_id: str) -> int | None:
+        try:
+            return table.transaction_version(app_id)
+        except (DeltaError, OSError) as error:
+            raise explained(error, self.path(name)) from error
 
     def append(
         self,
@@ -120,18 +130,25 @@ class Lake:
         committed that version or a later one before. ``positions`` does the same for a source that has several
         positions, as a partitioned log has: application id → version, all in one commit, which is left out if all of
         them were reached before. An empty ``rows`` with a version still records the version.
+
+        Raises LakeError where the table takes nothing now, UnwritableRows where it never will take these rows.
         """
         reached = dict(positions or {})
         if app_id is not None and version is not None:
             reached[app_id] = version
-        rows = conform(rows, _spec(name).schema)
+        rows = sound(conform(rows, _spec(name).schema))
         if rows.num_rows == 0 and not reached:
             return True
-        return self._commit(
-            name,
-            reached,
-            lambda table, properties: write_deltalake(table, rows, mode="append", commit_properties=properties),
-        )
+        try:
+            return self._commit(
+                name,
+                reached,
+                lambda table, properties: write_deltalake(table, rows, mode="append", commit_properties=properties),
+            )
+        except LakeError as error:
+            if reason := _unwritable(rows, _spec(name)):
+                raise UnwritableRows(f"rows of {name} cannot be written: {reason}") from error
+            raise
 
     def stage(self, name: str) -> Staged:
         """A file of table ``name``, which must have no partitions, for rows that :meth:`add` commits all at once."""
@@ -165,7 +182,7 @@ class Lake:
             table = self.ensure(name)
             properties = None
             if reached:
-                if all(_at_least(table.transaction_version(key), value) for key, value in reached.items()):
+                if all(_at_least(self._reached(name, table, key), value) for key, value in reached.items()):
                     return False
                 properties = CommitProperties(
                     app_transactions=[Transaction(key, value) for key, value in reached.items()]
@@ -256,6 +273,24 @@ def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         else:
             raise LakeError(f"column {field.name!r} is required")
     return pa.table(arrays, schema=schema)
+
+
+def sound(rows: pa.Table) -> pa.Table:
+    """``rows``; UnwritableRows where a text is no UTF-8, which Delta would write and no reader could read."""
+    try:
+        rows.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise UnwritableRows(f"rows are not sound: {first_line(error)}") from error
+    return rows
+
+
+def _unwritable(rows: pa.Table, spec: TableSpec) -> str:
+    """Why ``rows`` cannot be written where no store can be at fault: in memory. Empty where they can."""
+    try:
+        write_deltalake("memory:///trial", rows, partition_by=list(spec.partition_by) or None)
+    except (DeltaError, OSError) as error:
+        return first_line(error)
+    return ""
 
 
 def _spec(name: str) -> TableSpec:

@@ -35,6 +35,10 @@ def connect(
         bool, typer.Option("--unconfined", help="Let Spark's Java process see and write what this user may.")
     ] = False,
     refresh: Annotated[float, typer.Option("--refresh", min=0.1, help="Seconds between looks for new rows.")] = 5.0,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option("--max-seconds", min=0.1, help="Seconds that a query may run [default: ten minutes]."),
+    ] = None,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
@@ -52,7 +56,9 @@ def connect(
     part("lake.web.accept").use_all_files()
     with stopping() as stop:
         lake_there = part("lake.store").Lake(root)
-        endpoint = serving.Endpoint(lake_there, host=host, port=port, token=token, tls=tls, confined=confined)
+        endpoint = serving.Endpoint(
+            lake_there, host=host, port=port, token=token, tls=tls, confined=confined, max_seconds=max_seconds
+        )
         try:
             asked = [*(["use_ssl=true"] if tls else []), *(["token=…"] if token else [])]
             address = "/;".join([f"sc://{_shown(host)}:{port}", *([";".join(asked)] if asked else [])])

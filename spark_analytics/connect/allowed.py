@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import zstandard
@@ -91,19 +92,38 @@ def read_request(kind: type[_Request], data: bytes) -> _Request:
     return request
 
 
-def checked(request: _Request, names: Collection[str]) -> _Request:
-    """``request``, if it only asks about ``names``, with all of it as it was understood. Raises UserError otherwise."""
+#: Looks at a statement, as it will run, and the names that it may use; raises UserError.
+Look = Callable[[str, Collection[str]], None]
+
+
+def no_look(statement: str, names: Collection[str]) -> None:
+    """Sees nothing wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The names that may be asked about, and a second look at the statements over them."""
+
+    names: frozenset[str]
+    look: Look = no_look
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+
+def checked(request: _Request, known: Known) -> _Request:
+    """``request``, if it only asks about ``known`` names, with all of it as it was understood. Raises UserError."""
     if not getattr(request, "session_id", "-"):
         raise Refused("a request outside of a session")
     try:
         _unpack(request)
-        _visit(request, names, 0)
+        _visit(request, known, 0)
     except RecursionError:
         raise Refused("so deeply nested a request") from None
     return request
 
 
-def _visit(message: Message, known: Collection[str], depth: int) -> None:
+def _visit(message: Message, known: Known, depth: int) -> None:
     name = message.DESCRIPTOR.full_name
     allowed = ALLOWED_FIELDS.get(name)
     if depth > _MOST_NESTED:
@@ -124,7 +144,7 @@ def _visit(message: Message, known: Collection[str], depth: int) -> None:
         if field.type == FieldDescriptor.TYPE_MESSAGE:
             scope = known
             if name == "spark.connect.WithRelations" and field.name == "root" and value.HasField("sql"):
-                scope = {*known, *_references(message)}
+                scope = Known(known.names | _references(message), known.look)
             for held in _held(field, value):
                 _visit(held, scope, depth + 1)
 
@@ -171,7 +191,7 @@ def _words(name: str) -> str:
     return name.rpartition(".")[2].replace("_", " ")
 
 
-def _rule_execute(request: Any, known: Collection[str]) -> None:
+def _rule_execute(request: Any, known: Known) -> None:
     if not request.HasField("plan"):
         raise Refused("no plan")
     for tag in request.tags:
@@ -181,11 +201,11 @@ def _rule_execute(request: Any, known: Collection[str]) -> None:
         raise Refused("so many tags")
 
 
-def _rule_settings(operation: Any, known: Collection[str]) -> None:
+def _rule_settings(operation: Any, known: Known) -> None:
     check_settings(operation)
 
 
-def _rule_table(table: Any, known: Collection[str]) -> None:
+def _rule_table(table: Any, known: Known) -> None:
     sent = table.unparsed_identifier
     bare = sent[1:-1] if sent[:1] == sent[-1:] == "`" else sent
     if not _NAME.fullmatch(bare) or bare.lower() not in known:
@@ -193,19 +213,21 @@ def _rule_table(table: Any, known: Collection[str]) -> None:
     table.unparsed_identifier = bare.lower()
 
 
-def _rule_sql(statement: Any, known: Collection[str]) -> None:
+def _rule_sql(statement: Any, known: Known) -> None:
     statement.query = _sql(statement.query, known)
 
 
-def _rule_command(command: Any, known: Collection[str]) -> None:
+def _rule_command(command: Any, known: Known) -> None:
     if command.sql:  # as clients before Spark 4 sent it
         command.sql = _sql(command.sql, known)
 
 
-def _sql(text: str, known: Collection[str]) -> str:
+def _sql(text: str, known: Known) -> str:
     listing = _LISTING.fullmatch(text)
     if listing is None:
-        return canonical(text, known)
+        statement = canonical(text, known.names)
+        known.look(statement, known.names)
+        return statement
     if listing["all"]:
         return " ".join(listing["all"].upper().split())
     if (name := listing["name"].lower()) not in known:
@@ -213,69 +235,70 @@ def _sql(text: str, known: Collection[str]) -> str:
     return f"{' '.join(listing['one'].upper().split())} {name}"
 
 
-def _rule_one_of(oneof: str) -> Callable[[Any, Collection[str]], None]:
-    def rule(message: Any, known: Collection[str]) -> None:
+def _rule_one_of(oneof: str) -> Callable[[Any, Known], None]:
+    def rule(message: Any, known: Known) -> None:
         if message.WhichOneof(oneof) is None:
             raise Refused("what this version does not know")
 
     return rule
 
 
-def _rule_alias(alias: Any, known: Collection[str]) -> None:
+def _rule_alias(alias: Any, known: Known) -> None:
     check_metadata(alias.metadata)
 
 
-def _rule_field(field: Any, known: Collection[str]) -> None:
+def _rule_field(field: Any, known: Known) -> None:
     check_metadata(field.metadata)
 
 
-def _rule_function(call: Any, known: Collection[str]) -> None:
+def _rule_function(call: Any, known: Known) -> None:
     functions = judgement("spark")
     if call.function_name not in functions.operators:
         functions.require(call.function_name, len(call.arguments))
 
 
-def _rule_text(expression: Any, known: Collection[str]) -> None:
+def _rule_text(expression: Any, known: Known) -> None:
     expression.expression = check_expression(expression.expression)
+    known.look(f"SELECT {expression.expression}", known.names)
 
 
-def _rule_cast(cast: Any, known: Collection[str]) -> None:
+def _rule_cast(cast: Any, known: Known) -> None:
     if cast.type_str:
         cast.type_str = checked_schema(cast.type_str)
 
 
-def _rule_unparsed(kind: Any, known: Collection[str]) -> None:
+def _rule_unparsed(kind: Any, known: Known) -> None:
     kind.data_type_string = checked_schema(kind.data_type_string)
 
 
-def _rule_ddl(request: Any, known: Collection[str]) -> None:
+def _rule_ddl(request: Any, known: Known) -> None:
     request.ddl_string = checked_schema(request.ddl_string)
 
 
-def _rule_json(request: Any, known: Collection[str]) -> None:
+def _rule_json(request: Any, known: Known) -> None:
     request.json_string = checked_schema(request.json_string)
 
 
-def _rule_rows(rows: Any, known: Collection[str]) -> None:
+def _rule_rows(rows: Any, known: Known) -> None:
     if rows.schema:
         rows.schema = checked_schema(rows.schema)
     if rows.data and not rows.data.startswith(ARROW):
         raise Refused("data that is not Arrow's")
 
 
-def _rule_hashes(rows: Any, known: Collection[str]) -> None:
+def _rule_hashes(rows: Any, known: Known) -> None:
     for hashed in [*rows.dataHashes, *([rows.schemaHash] if rows.schemaHash else [])]:
         if not OWN_ROWS.fullmatch(f"cache/{hashed}"):
             raise Refused(f"reading {hashed[:80]}")
 
 
-def _rule_artifacts(request: Any, known: Collection[str]) -> None:
+def _rule_artifacts(request: Any, known: Known) -> None:
     for name in request.names:
         if not OWN_ROWS.fullmatch(name):
             raise Refused(f"asking for {name[:200]}")
 
 
-def _rule_hint(hint: Any, known: Collection[str]) -> None:
+def _rule_hint(hint: Any, known: Known) -> None:
     if hint.name.lower() not in _HINTS:
         raise Refused(f"the hint {hint.name[:80]}")
     for parameter in hint.parameters:
@@ -284,19 +307,19 @@ def _rule_hint(hint: Any, known: Collection[str]) -> None:
             raise Refused(f"more than {_MOST_PARTITIONS} partitions")
 
 
-def _rule_partitions(relation: Any, known: Collection[str]) -> None:
+def _rule_partitions(relation: Any, known: Known) -> None:
     if relation.num_partitions > _MOST_PARTITIONS:
         raise Refused(f"more than {_MOST_PARTITIONS} partitions")
 
 
-def _rule_catalog(asked: Any, known: Collection[str]) -> None:
+def _rule_catalog(asked: Any, known: Known) -> None:
     for field, value in asked.ListFields():
         pattern = _PATTERN if field.name == "pattern" else _NAME
         if not pattern.fullmatch(value):
             raise Refused(f"asking for {value[:200]}")
 
 
-_RULES: dict[str, Callable[[Any, Collection[str]], None]] = {
+_RULES: dict[str, Callable[[Any, Known], None]] = {
     f"spark.connect.{name}": rule
     for name, rule in {
         "ExecutePlanRequest": _rule_execute,

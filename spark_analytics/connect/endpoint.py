@@ -15,6 +15,7 @@ import shutil
 import socket
 import tempfile
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,14 +24,15 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from lake.errors import SojournError, UserError
+from lake.errors import SojournError, UserError, first_line
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS
-from spark_analytics.connect.gateway import Gateway
+from spark_analytics.connect.gateway import DEFAULT_SECONDS, Gateway
 from spark_analytics.connect.inside import serve_inside
 from spark_analytics.faults import explained, quieten
 from spark_analytics.histograms import QUANTILE_FUNCTION
+from spark_analytics.plans import check_plan
 from spark_analytics.runtime.launch import begin
 from spark_analytics.runtime.session import build_session
 from spark_analytics.small import Small
@@ -64,7 +66,7 @@ class Tls:
 
 
 class Endpoint:
-    """A Spark Connect server over ``lake``, its Java process ``confined`` by the kernel.
+    """A Spark Connect server over ``lake``, its Java process ``confined`` by the kernel; a query has ``max_seconds``.
 
     Raises UserError where it may not, or cannot, listen at ``host``, and where it cannot be confined.
     """
@@ -79,6 +81,7 @@ class Endpoint:
         tls: Tls | None = None,
         memory: str = "2g",
         confined: bool = False,
+        max_seconds: float | None = None,
     ) -> None:
         check_address(host, port, token)
         credentials = tls and tls.credentials()
@@ -110,6 +113,8 @@ class Endpoint:
             token=token,
             upstream_token=inner_token,
             credentials=credentials,
+            seconds=max_seconds or DEFAULT_SECONDS,
+            look=self._look,
         )
 
     def refresh(self) -> None:
@@ -144,6 +149,13 @@ class Endpoint:
         shutil.rmtree(self._rows, ignore_errors=True)
         if self._java is not None:
             self._java.close()
+
+    def _look(self, statement: str, names: Collection[str]) -> None:
+        """The second look, by Spark's own parser. The allow-list of fields does not replace it: SQL is text to that."""
+        try:
+            check_plan(self._session, statement, names)
+        except PySparkException as error:
+            raise UserError(f"Spark does not read this: {first_line(error)}", "see Spark's SQL reference") from error
 
     def _by_reader(self, name: str) -> bool:
         try:

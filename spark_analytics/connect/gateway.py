@@ -18,9 +18,10 @@ from pyspark.sql.connect.proto import base_pb2
 
 from lake.errors import UserError
 from lake.secret import bears
-from spark_analytics.connect.allowed import MOST_BYTES, checked, read_request
+from spark_analytics.connect.allowed import MOST_BYTES, Known, Look, checked, no_look, read_request
 from spark_analytics.connect.own_rows import OwnRows
 from spark_analytics.connect.settings import readable_answer
+from spark_analytics.connect.times import GRACE_SECONDS, Query, QueryTimes, named
 
 _SERVICE = "spark.connect.SparkConnectService"
 #: Calls at once of those who have the token; a query that runs holds one of them.
@@ -28,6 +29,8 @@ MOST_CALLS = 64
 #: Threads and calls beyond them, to turn away the others.
 _TURNED_AWAY = 16
 _MOST_OPEN = 1024
+#: That a query may run.
+DEFAULT_SECONDS = 600.0
 _MOST_DETAILS = 4096
 #: Milliseconds. A connection has 10 s to shake hands, a minute to ask something, and answers a ping within 20 s.
 _LIMITS = [
@@ -40,6 +43,7 @@ _LIMITS = [
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_ping_strikes", 2),
+    ("grpc.http2.bdp_probe", 0),  # else a call that nobody has read yet may hold megabytes, and not 64 KiB
     ("grpc.so_reuseport", 0),
 ]
 _SIZES = _LIMITS[:2]
@@ -53,7 +57,8 @@ class Gateway:
     ``port`` is where it listens, as the system chose it where ``address`` ends in 0.
 
     ``names`` are the tables and views that may be read; ``token`` what clients must send, None for nothing;
-    ``upstream_token`` what Spark's own server asks for.
+    ``upstream_token`` what Spark's own server asks for. A query has ``seconds``. ``look`` is a second look at each
+    statement and the names that it may use, which raises UserError.
     """
 
     def __init__(
@@ -65,11 +70,18 @@ class Gateway:
         token: str | None,
         upstream_token: str,
         credentials: grpc.ServerCredentials | None = None,
+        seconds: float = DEFAULT_SECONDS,
+        look: Look = no_look,
     ) -> None:
-        self._names = frozenset(names)
+        self._known = Known(frozenset(names), look)
         self._sent = (("authorization", f"Bearer {upstream_token}"),)
         self._channel = grpc.insecure_channel(upstream, _SIZES)
         self._places = threading.BoundedSemaphore(MOST_CALLS)
+        interrupt: Call = self._channel.unary_unary(f"/{_SERVICE}/Interrupt")
+        self._times = QueryTimes(
+            seconds,
+            lambda request: interrupt(request.SerializeToString(), metadata=self._sent, timeout=GRACE_SECONDS),
+        )
         handlers = {
             "ExecutePlan": self._handler("ExecutePlan", base_pb2.ExecutePlanRequest, many=True),
             "ReattachExecute": self._handler("ReattachExecute", base_pb2.ReattachExecuteRequest, many=True),
@@ -100,6 +112,7 @@ class Gateway:
     def close(self, grace_seconds: float = 2.0) -> None:
         """Let running calls end for a moment, then let go of them."""
         self._server.stop(grace_seconds).wait()
+        self._times.close()
         self._channel.close()
 
     def _handler(
@@ -120,20 +133,45 @@ class Gateway:
         def handle(parts: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             with _Place(self._places, context):
                 try:
-                    request = checked(read_request(kind, next(parts, b"")), self._names)
+                    request = checked(read_request(kind, next(parts, b"")), self._known)
                 except UserError as error:
                     context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+                query = self._query(request)
+                left = self._left(query, context)
                 try:
-                    answers = call(request.SerializeToString(), metadata=self._sent, timeout=_left(context))
+                    answers = call(request.SerializeToString(), metadata=self._sent, timeout=left)
                     if many:
                         context.add_callback(answers.cancel)
                         yield from answers
                     else:
                         yield edit(request, answers)
+                    self._ended(request)
                 except grpc.RpcError as error:
+                    if query is not None and self._times.is_over(query):
+                        context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, str(self._times.error()))
                     _pass_on(error, context)
 
         return grpc.stream_stream_rpc_method_handler(handle)
+
+    def _query(self, request: Message) -> Query | None:
+        """The query that ``request`` begins, or asks for the rows of."""
+        if isinstance(request, base_pb2.ExecutePlanRequest):
+            return self._times.begin(request)
+        return named(request) if isinstance(request, base_pb2.ReattachExecuteRequest) else None
+
+    def _ended(self, request: Message) -> None:
+        """``request`` was answered: see whether a query has ended by that."""
+        if isinstance(request, base_pb2.ExecutePlanRequest):
+            if not any(option.reattach_options.reattachable for option in request.request_options):
+                self._times.end(named(request))
+        elif isinstance(request, base_pb2.ReleaseExecuteRequest) and not request.HasField("release_until"):
+            self._times.end(named(request))
+
+    def _left(self, query: Query | None, context: grpc.ServicerContext) -> float:
+        """Seconds that a call may take: as long as its client waits, and no longer than a query."""
+        left = context.time_remaining()
+        most = self._times.seconds + GRACE_SECONDS if query is None else self._times.left(query)
+        return most if left is None else min(most, left)
 
     def _upload(self) -> grpc.RpcMethodHandler:
         call: Call = self._channel.stream_unary(f"/{_SERVICE}/AddArtifacts")
@@ -145,7 +183,7 @@ class Gateway:
             def passed() -> Iterator[bytes]:
                 for part in parts:
                     try:
-                        request = checked(read_request(base_pb2.AddArtifactsRequest, part), self._names)
+                        request = checked(read_request(base_pb2.AddArtifactsRequest, part), self._known)
                         rows.check(request)
                     except UserError as error:
                         refusals.append(error)
@@ -155,7 +193,7 @@ class Gateway:
             with _Place(self._places, context):
                 answer = b""
                 try:
-                    answer = call(passed(), metadata=self._sent, timeout=_left(context))
+                    answer = call(passed(), metadata=self._sent, timeout=self._left(None, context))
                 except grpc.RpcError as error:
                     if not refusals:
                         _pass_on(error, context)
@@ -212,12 +250,6 @@ def _without_traces(request: Message, answer: bytes) -> bytes:
         error.ClearField("stack_trace")
         error.message = error.message[:_MOST_DETAILS]
     return bytes(response.SerializeToString())
-
-
-def _left(context: grpc.ServicerContext) -> float | None:
-    """Seconds that the client will wait still; None for as long as it takes."""
-    left = context.time_remaining()
-    return None if left is None or left > 1e9 else left
 
 
 def _pass_on(error: grpc.RpcError, context: grpc.ServicerContext) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -205,3 +206,22 @@ def test_a_second_table_set_apart_begins_anew(tmp_path: Path) -> None:
         rows = events_table([event(f"{number}-{name}") for name in names((0,), 4)], "mq", "tap")
         assert apart.append("message_events", rows, {"tap@1": number}) == 1
     assert len(messages(tmp_path)) == 6 and not apart.begun
+
+
+def test_a_row_over_which_the_table_itself_fails_is_set_apart_and_a_table_that_fails_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    Lake(tmp_path).create()
+    rows = events_table([event(name) for name in names((), 5)], "mq", "tap")
+    far = pa.array([0, 0, 2**31 - 1, 0, 0], pa.date32())
+    half = pa.array([b"m0", b"m1", b"m2", b"m3", b"\xed\xa0\x80"], pa.binary()).view(
+        pa.string()
+    )  # a surrogate, in UTF-8
+    for name, column in (("ingest_date", far), ("queue", half)):
+        rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), column)
+    lake = Lake(tmp_path)
+    assert Apart(lake, "tap", "tap@1").append("message_events", rows, {"tap@1": 1}) == 2
+    assert messages(tmp_path) == ["m00", "m01", "m03"] and rejected(tmp_path) == ["m02", "m04"]
+    shutil.rmtree(lake.path("message_events"))
+    with pytest.raises(LakeError):
+        halved(0, 5, lambda begin, stop: lake.append("message_events", rows.slice(begin, stop)), lambda *_: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from lake.errors import UserError
 from lake.files import only_one
-from lake.store import Lake, LakeError, conform
+from lake.store import Lake, LakeError, UnwritableRows, conform
 from lake.tables import REJECTED_RECORDS, TABLES
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -168,3 +169,33 @@ def test_files_of_which_no_statistics_tell_their_age_are_scanned_by_their_rows(t
     lake.append("rejected_records", rejected("a"))
     for since, expected in ((NOW, 1), (NOW.replace(year=2099), 0)):
         assert sum(batch.num_rows for batch in lake.scan("rejected_records", ["reason"], since)) == expected
+
+
+def _not_utf8() -> pa.Array:
+    return pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
+    )
+
+
+def _with(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return rows.set_column(rows.column_names.index(name), rows.schema.field(name), column)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("raw", _not_utf8()), ("ingest_date", pa.array([2**31 - 1], pa.date32())), ("reason", pa.nulls(1, pa.string()))],
+)
+def test_rows_that_no_table_takes_are_told_from_a_store_that_takes_nothing(
+    tmp_path: Path, column: str, values: pa.Array
+) -> None:
+    lake = Lake(tmp_path)
+    bad = _with(rejected("bad"), column, values)
+    lake.append("rejected_records", rejected("good"))
+    with pytest.raises(UnwritableRows):
+        lake.append("rejected_records", bad, app_id="tap", version=1)
+    assert lake.append("rejected_records", rejected("good"), app_id="tap", version=1)
+    assert [row["reason"] for row in lake.read("rejected_records").to_pylist()] == ["good", "good"]
+    shutil.rmtree(lake.path("rejected_records"))
+    with pytest.raises(LakeError) as raised:
+        lake.append("rejected_records", rejected("good"), app_id="tap", version=2)
+    assert not isinstance(raised.value, UnwritableRows)

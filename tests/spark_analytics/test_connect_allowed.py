@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, catalog_pb2, commands_pb2, expressions_pb2, relations_pb2
 
 from lake.errors import UserError
-from spark_analytics.connect.allowed import MOST_BYTES, checked, read_request
+from spark_analytics.connect.allowed import MOST_BYTES, Known, checked, read_request
 from spark_analytics.connect.fields import ALLOWED_FIELDS
 from spark_analytics.connect.own_rows import OwnRows
 from spark_analytics.connect.settings import readable_answer
@@ -26,7 +26,7 @@ ARROW = b"\xff\xff\xff\xff and rows"
 
 def passed(request: Any) -> Any:
     """``request`` after the gate, as it came over the wire."""
-    read = checked(read_request(type(request), request.SerializeToString()), NAMES)
+    read = checked(read_request(type(request), request.SerializeToString()), Known(frozenset(NAMES)))
     if isinstance(read, base_pb2.AddArtifactsRequest):
         OwnRows().check(read)
     return read
@@ -241,3 +241,20 @@ def test_rows_in_parts_are_refused_where_they_are_not_those_that_were_named() ->
             else:
                 with pytest.raises(UserError, match="hash"):
                     rows.check(chunk)
+
+
+def test_every_statement_and_every_expression_in_text_is_looked_at_twice_as_it_will_run() -> None:
+    seen: list[str] = []
+
+    def look(statement: str, names: Any) -> None:
+        seen.append(statement)
+        if "oldest" in statement:
+            raise UserError("Spark reads this otherwise", "write it otherwise")
+
+    known = Known(frozenset(NAMES), look)
+    checked(asked(sql("select QUEUE -- a comment\n from queue_health_now")), known)
+    checked(asked(where(in_text("depth>1 /* more */"))), known)
+    assert seen == ["SELECT `QUEUE` FROM `queue_health_now`", "SELECT `depth` > 1"]
+    for request in (asked(sql("SELECT oldest FROM queue_health_now")), asked(where(in_text("oldest > 1")))):
+        with pytest.raises(UserError, match="otherwise"):
+            checked(request, known)
