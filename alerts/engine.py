@@ -16,7 +16,7 @@ import pyarrow as pa
 from alerts.evaluate import Freshness, Identities, Query, RuleMemory, evaluate, is_due, reads_lake
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
-from alerts.notify.payload import alertmanager, encoded
+from alerts.notify.payload import MOST_ALERTS, MOST_FOR_ALERTMANAGER, alertmanager, encoded
 from alerts.notify.plan import Decision, Entry, Notice, Reason, merged, plan
 from alerts.overruns import Overruns
 from alerts.received import GROUP, next_end, step_received
@@ -90,6 +90,10 @@ class Engine:
         self._definitions = definitions
         self._published = published
         self._external_url = external_url
+        self._most_alerts = {
+            receiver.name: MOST_FOR_ALERTMANAGER if receiver.is_kept_alive else MOST_ALERTS
+            for receiver in settings.receivers
+        }
         self._views = views
         self._desk = desk
         self._given = Given()
@@ -366,7 +370,7 @@ class Engine:
         return firing + [Notice(gone.alert, gone.at, as_of) for gone in self._resolved.values()]
 
     def _parcel(self, decision: Decision, as_of: datetime | None, now: datetime) -> Parcel:
-        payload = alertmanager(decision, self._external_url, self._ahead)
+        payload = alertmanager(decision, self._external_url, self._ahead, self._most_alerts[decision.receiver])
         return Parcel(
             id=f"msg_{uuid4().hex}",
             receiver=decision.receiver,

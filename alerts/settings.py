@@ -7,90 +7,16 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from alerts.control.settings import ControlSettings
 from alerts.durations import Duration
-from alerts.notify.guard import refusal
-from alerts.notify.target import Target
+from alerts.notify.settings import ReceiverSettings
 from alerts.routing.settings import RouteSettings
 from lake.errors import UserError
 from lake.web.address import authority, is_loopback
-
-#: Attempts that take longer would hold a place for too long.
-LONGEST_TIMEOUT = timedelta(minutes=5)
-
-
-class ReceiverSettings(BaseModel):
-    """One webhook that is told of alerts."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(min_length=1, description="how the receiver is called in logs, deliveries and payloads")
-    url: str = Field(description="where notifications are POSTed: http or https")
-    format: Literal["alertmanager"] = Field(default="alertmanager", description="shape of the body: webhook version 4")
-    secret_env: str | None = Field(default=None, description="environment variable that holds the signing key, whsec_…")
-    secret_file: Path | None = Field(default=None, description="file that holds the signing key, whsec_…")
-    allow_private: bool = Field(
-        default=False, description="let the url lead to loopback, private or link-local addresses"
-    )
-    send_resolved: bool = Field(default=True, description="also tell when alerts resolve")
-    match: dict[str, str] = Field(default_factory=dict, description="only alerts that carry all of these labels")
-    repeat_interval: Duration | None = Field(
-        default=None, description="when to repeat to it what still fires [default: the route's]"
-    )
-    timeout: Duration = Field(default=timedelta(seconds=10), description="how long one attempt may take, at most 5m")
-    retry_for: Duration = Field(
-        default=timedelta(hours=24), description="how long a delivery is tried before it is given up"
-    )
-
-    @field_validator("url")
-    @classmethod
-    def _leads_somewhere(cls, url: str) -> str:
-        Target.of(url)
-        return url
-
-    @field_validator("timeout")
-    @classmethod
-    def _ends(cls, timeout: timedelta) -> timedelta:
-        if not timedelta(0) < timeout <= LONGEST_TIMEOUT:
-            raise ValueError("a timeout is more than 0 and at most 5m")
-        return timeout
-
-    @model_validator(mode="after")
-    def _leads_outside(self) -> Self:
-        why = None if self.allow_private else refusal(Target.of(self.url))
-        if why is not None:
-            raise ValueError(f"receiver {self.name}: {why}")
-        return self
-
-    @model_validator(mode="after")
-    def _one_secret(self) -> Self:
-        if self.secret_env and self.secret_file:
-            raise ValueError("give secret_env or secret_file, not both")
-        return self
-
-    def secret(self) -> str | None:
-        """The signing key; None if the receiver has none. UserError if it is named but cannot be read."""
-        if self.secret_env:
-            value = os.environ.get(self.secret_env, "").strip()
-            if not value:
-                raise UserError(
-                    f"receiver {self.name}: the environment variable {self.secret_env} is not set",
-                    "set it to the signing key, whsec_…",
-                )
-            return value
-        if self.secret_file:
-            try:
-                return self.secret_file.expanduser().read_text(encoding="utf-8").strip()
-            except OSError as error:
-                raise UserError(
-                    f"receiver {self.name}: cannot read {self.secret_file}: {error.strerror}",
-                    "put the signing key there",
-                ) from error
-        return None
 
 
 class AlertSettings(BaseModel):

@@ -14,15 +14,17 @@ from datetime import datetime, timedelta
 from functools import partial
 
 import httpx
-from standardwebhooks.webhooks import Webhook
 
+from alerts.notify.breaker import Breaker
 from alerts.notify.guard import Refused, resolve
-from alerts.notify.retry import backoff, judge, parse_retry_after
-from alerts.notify.target import Target
-from alerts.settings import ReceiverSettings
+from alerts.notify.notifiers import notifier_of
+from alerts.notify.notifiers.base import Mail, Notification, Request, Unsayable
+from alerts.notify.retry import TOO_MANY, backoff, judge, parse_retry_after
+from alerts.notify.settings import ReceiverSettings
+from alerts.notify.smtp import MailRefused, Postman
+from alerts.store.health import DeliveryOutcome
 from alerts.store.outbox import Delivery, Outbox, Parcel
 from lake.clock import Clock
-from lake.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -35,32 +37,11 @@ LONGEST_ERROR = 500
 
 
 class Receiver:
-    """A receiver with its key: makes signed requests."""
+    """A receiver with what writes for it. UserError where its key or its template cannot be used."""
 
     def __init__(self, settings: ReceiverSettings) -> None:
         self.settings = settings
-        self.target = Target.of(settings.url)
-        secret = settings.secret()
-        try:
-            self._webhook = Webhook(secret) if secret else None
-        except Exception as error:  # the library raises what its base64 decoder does
-            raise UserError(
-                f"receiver {settings.name}: its signing key is not valid",
-                "give whsec_ followed by base64 of 24 to 64 bytes",
-            ) from error
-
-    def headers(self, parcel: Parcel, now: datetime) -> dict[str, str]:
-        """Standard Webhooks' headers: the id of the parcel, the time of the attempt, the signature over all."""
-        headers = {
-            "content-type": "application/json",
-            "user-agent": "Sojourn",
-            "webhook-id": parcel.id,
-            "webhook-timestamp": str(int(now.timestamp())),
-            "host": self.target.authority,
-        }
-        if self._webhook is not None:
-            headers["webhook-signature"] = self._webhook.sign(parcel.id, now, parcel.body)
-        return headers
+        self.notifier = notifier_of(settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +73,8 @@ class Lane:
         self._finish = False
         # A look-up cannot be cancelled: one that hangs must not hold up those of other receivers.
         self._resolvers = ThreadPoolExecutor(CONCURRENCY, thread_name_prefix=f"resolve-{self._name}")
+        self._postmen = ThreadPoolExecutor(CONCURRENCY, thread_name_prefix=f"mail-{self._name}")
+        self._breaker = Breaker()
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -118,14 +101,15 @@ class Lane:
                 await asyncio.wait(self._under_way.values(), timeout=grace)
                 for task in self._under_way.values():
                     task.cancel()
-        self._resolvers.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._resolvers, self._postmen):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _start_due(self, client: httpx.AsyncClient) -> float:
         """Begin attempts while there is room; returns for how long (seconds) there is nothing more to begin."""
-        if (hold := self._not_before - time.monotonic()) > 0:
+        if (hold := max(self._not_before, self._breaker.not_before) - time.monotonic()) > 0 and not self._finish:
             return hold
         try:
-            while len(self._under_way) < CONCURRENCY:
+            while len(self._under_way) < (1 if self._breaker.is_open else CONCURRENCY):
                 if not self._ready:
                     self._ready.extend(self._outbox.due(self._clock.now(), self._name, besides=self._under_way))
                 if not self._ready:
@@ -189,38 +173,66 @@ class Lane:
         duration = time.perf_counter() - started
         delivery = Delivery(shown, verdict.outcome, answer.status, answer.error, duration)
         self._outbox.record(parcel, delivery, retry_at, now=ended)
+        self._note(verdict.outcome, answer.retry_after if answer.status == TOO_MANY else None, ended)
+        if verdict.outcome == "delivered" and answer.error is not None:
+            log.error("notification to %s: delivered, but %s", self._name, answer.error)
         if verdict.outcome != "delivered":
             level = logging.WARNING if verdict.outcome == "retry" else logging.ERROR
             again = f"; told again in {verdict.retry_in.total_seconds():.0f} s" if verdict.retry_in else ""
-            log.log(level, "webhook to %s: %s (%s)%s", self._name, answer.error, verdict.outcome, again)
+            log.log(level, "notification to %s: %s (%s)%s", self._name, answer.error, verdict.outcome, again)
+
+    def _note(self, outcome: DeliveryOutcome, retry_after: timedelta | None, now: datetime) -> None:
+        """Spare the receiver while it gives no answer; once it does, try what waits at once."""
+        if outcome == "retry":
+            if self._breaker.failed(time.monotonic(), random.random(), retry_after):
+                log.warning("receiver %s does not answer: it is tried by single attempts", self._name)
+        elif self._breaker.answered() and outcome == "delivered":
+            log.warning("receiver %s answers again", self._name)
+            self._outbox.hasten(self._name, now)
 
     async def _attempt(self, client: httpx.AsyncClient, parcel: Parcel, now: datetime) -> _Answer:
-        """One request. Nothing that goes wrong with it escapes: it would be tried again at once, and for ever."""
+        """One attempt. Nothing that goes wrong with it escapes: it would be tried again at once, and for ever."""
         try:
-            response = await self._post(client, parcel, now)
-            status = response.status_code
+            notification = Notification(parcel.id, parcel.group_key, parcel.body, now)
+            request = self._receiver.notifier.write(notification)
+            async with asyncio.timeout(self._receiver.settings.timeout.total_seconds()):
+                address = await resolve(
+                    request.target, allow_private=self._receiver.settings.allow_private, executor=self._resolvers
+                )
+                if isinstance(request, Mail):
+                    return await self._mail(request, address)
+                response = await self._post(client, request, address)
             retry_after = parse_retry_after(response.headers.get("retry-after"), now)
-        except Refused as refusal:
-            return _Answer(error=str(refusal), forbidden=True)
+        except (Refused, Unsayable) as refusal:
+            return _Answer(error=str(refusal)[:LONGEST_ERROR], forbidden=True)
+        except MailRefused as refusal:
+            return _Answer(error=str(refusal)[:LONGEST_ERROR], forbidden=refusal.status >= 500)
         except Exception as failure:
             return _Answer(error=f"{type(failure).__name__}: {failure}".removesuffix(": ")[:LONGEST_ERROR])
+        status = response.status_code
         return _Answer(status, None if response.is_success else f"answered {status}", retry_after)
 
-    async def _post(self, client: httpx.AsyncClient, parcel: Parcel, now: datetime) -> httpx.Response:
-        settings, target = self._receiver.settings, self._receiver.target
-        seconds = settings.timeout.total_seconds()
-        async with asyncio.timeout(seconds):
-            address = await resolve(target, allow_private=settings.allow_private, executor=self._resolvers)
-            request = client.build_request(
-                "POST",
-                target.at(address),
-                content=parcel.body.encode(),
-                headers=self._receiver.headers(parcel, now),
-                timeout=seconds,
-                extensions={"sni_hostname": target.host},
-            )
-            auth = httpx.BasicAuth(target.user, target.password) if target.user or target.password else None
-            # The answer's body is never read: a receiver cannot fill our memory.
-            response = await client.send(request, auth=auth, stream=True, follow_redirects=False)
-            await response.aclose()
-            return response
+    async def _post(self, client: httpx.AsyncClient, request: Request, address: str) -> httpx.Response:
+        target = request.target
+        built = client.build_request(
+            "POST",
+            target.at(address),
+            content=request.body,
+            headers={"user-agent": "Sojourn", **request.headers, "host": target.authority},
+            timeout=self._receiver.settings.timeout.total_seconds(),
+            extensions={"sni_hostname": target.host},
+        )
+        auth = httpx.BasicAuth(target.user, target.password) if target.user or target.password else None
+        # The answer's body is never read: a receiver cannot fill our memory.
+        response = await client.send(built, auth=auth, stream=True, follow_redirects=False)
+        await response.aclose()
+        return response
+
+    async def _mail(self, mail: Mail, address: str) -> _Answer:
+        postman = Postman(mail, address, self._tls, self._receiver.settings.timeout.total_seconds())
+        try:
+            not_taken = await asyncio.get_running_loop().run_in_executor(self._postmen, postman.deliver)
+        except asyncio.CancelledError:
+            postman.cancel()
+            raise
+        return _Answer(250, not_taken)

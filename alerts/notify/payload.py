@@ -12,17 +12,19 @@ from lake.clock import ZERO
 
 #: What Go writes for a time that is not set: the end of an alert that still fires.
 NO_END = "0001-01-01T00:00:00Z"
-#: Alerts in one body; more are counted in ``truncatedAlerts``.
-MOST_ALERTS = 500
+#: Alerts in one body; more are counted in ``truncatedAlerts``. An Alertmanager knows none that it is not sent.
+MOST_ALERTS, MOST_FOR_ALERTMANAGER = 500, 10_000
 
 
-def alertmanager(decision: Decision, external_url: str, ahead: timedelta = ZERO) -> dict[str, Any]:
+def alertmanager(
+    decision: Decision, external_url: str, ahead: timedelta = ZERO, most: int = MOST_ALERTS
+) -> dict[str, Any]:
     """The payload that tells ``decision.receiver`` of the group's alerts, the firing ones first.
 
     Its instants are shown as the wall clock stands, ``ahead`` of the engine's.
     """
     notices = [*decision.firing, *decision.resolved]
-    shown = notices[:MOST_ALERTS]
+    shown = notices[:most]
     alerts = [alert_of(notice, external_url, ahead) for notice in shown]
     return {
         "receiver": decision.receiver,

@@ -12,11 +12,11 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from alerts.models import AlertInstance
+from alerts.notify.settings import ReceiverSettings
 from alerts.routing.muting import Muting
 from alerts.routing.route import Route, taken
 from alerts.routing.settings import RouteSettings, routes_of
 from alerts.routing.times import next_minute
-from alerts.settings import ReceiverSettings
 from lake.clock import ZERO
 
 #: A receiver and the key of one of its groups.
@@ -224,7 +224,9 @@ def _decide(
     # What it was told firing stays in what it hears, silenced or not: it is not over, and its end will be told.
     shown = tuple(notice for notice in firing if notice.alert.fingerprint not in held.keys() - told)
     over = tuple(n for n in group.members if n.resolved_at is not None and n.alert.fingerprint in told)
-    repeat = settings.watchdog_interval if is_watchdog else receiver.repeat_interval or route.repeat_interval
+    repeat = settings.watchdog_interval if is_watchdog else receiver.repeats or route.repeat_interval
+    # Who takes for over what is not repeated hears on of what is silenced, too.
+    lasting = bool(shown) if receiver.is_kept_alive else bool(audible)
     ids = frozenset(notice.alert.fingerprint for notice in shown)
 
     def decision(send: bool, reason: Reason, due_at: datetime | None = None, remember: Entry | None = None) -> Decision:
@@ -245,15 +247,15 @@ def _decide(
         return decision(True, Reason.FIRST)
     news = _news(entry, ids, bool(over), receiver.send_resolved)
     if news in (Reason.UNCHANGED, Reason.NOT_WANTED):
-        if news is Reason.UNCHANGED and audible:
+        if news is Reason.UNCHANGED and lasting:
             if any(_reminds(n.alert.fingerprint, muting) for n in audible):
                 return decision(True, Reason.REMINDER)
             if now - entry.sent_at >= repeat:
                 return decision(True, Reason.REPEAT)
         if news is Reason.UNCHANGED and firing and not audible:
-            return decision(False, _why(held))
+            return decision(False, _why(held), entry.sent_at + repeat if lasting else None)
         remember = Entry(entry.firing & ids, entry.resolved, entry.sent_at) if news is Reason.NOT_WANTED else None
-        return decision(False, news, entry.sent_at + repeat if audible else None, remember)
+        return decision(False, news, entry.sent_at + repeat if lasting else None, remember)
     if now - entry.sent_at < route.group_interval:
         return decision(False, Reason.GROUP_INTERVAL, entry.sent_at + route.group_interval)
     return decision(True, news)

@@ -18,6 +18,8 @@ LARGEST_REFUSED_DELAY = timedelta(hours=1)
 LARGEST_RETRY_AFTER = timedelta(hours=1)
 #: 4xx answers that are about the moment, not about the request.
 _TEMPORARY = (408, 425, 429)
+#: Somebody sends too much, whichever message it was.
+TOO_MANY = 429
 #: 4xx answers that are about this one body, which stays as it is.
 _ABOUT_THE_BODY = (400, 411, 413, 415, 422)
 GONE = 410

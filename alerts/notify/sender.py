@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 
 from alerts.notify.lane import Lane, Receiver
-from alerts.settings import ReceiverSettings
+from alerts.notify.settings import ReceiverSettings
 from alerts.store.database import connect
 from alerts.store.outbox import Delivery, Outbox
 from lake.clock import Clock

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 
 #: Characters in a url; servers take no more than about as many.
 LONGEST = 4096
-_SCHEMES = {"http": 80, "https": 443}
+_SCHEMES = {"http": 80, "https": 443, "smtp": 587, "smtps": 465}
+#: Those of mail servers.
+MAIL_SCHEMES = ("smtp", "smtps")
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 
@@ -43,7 +45,7 @@ class Target:
         except (httpx.InvalidURL, UnicodeError, ValueError):
             raise ValueError("the url cannot be parsed: write https://host:port/path") from None
         if parts.scheme not in _SCHEMES or not host:
-            raise ValueError("the url of a receiver begins with http:// or https:// and names a host")
+            raise ValueError("the url of a receiver begins with http:// or https:// (mail: smtp://) and names a host")
         port = _SCHEMES[parts.scheme] if parts.port is None else parts.port
         if not 1 <= port <= 65535:
             raise ValueError(f"the url's port {port} is not between 1 and 65535")
@@ -67,6 +69,10 @@ class Target:
     def is_disguised(self) -> bool:
         """Whether the host is a number that resolvers take for an IPv4 address: 2130706433, 0x7f.1, 0177.0.0.1."""
         return self.literal is None and _NUMBER.fullmatch(self.host.rstrip(".").rpartition(".")[2]) is not None
+
+    def below(self, path: str) -> Target:
+        """The same place with ``path``, which begins with a slash, behind its own; a query of its own is left out."""
+        return replace(self, path=self.path.partition("?")[0].rstrip("/") + path)
 
     def at(self, address: str) -> str:
         """The url of the same resource at ``address``, to connect to that and to nothing that a second look-up says."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from alerts.models import AlertInstance
 from alerts.notify.plan import Entry, Group, Refusal, group_of, ways
+from alerts.notify.settings import ReceiverSettings
 from alerts.routing.settings import RouteSettings
-from alerts.settings import ReceiverSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,13 @@ class Outbox:
             [parcel.id, *group, *said, to_us(now), delivered],
         )
 
+    def hasten(self, receiver: str, now: datetime) -> None:
+        """Let all that waits for ``receiver`` fall due: it answers again."""
+        with transaction(self._db):
+            self._db.execute(
+                "UPDATE outbox SET next_at = ? WHERE receiver = ? AND next_at > ?", [to_us(now), receiver, to_us(now)]
+            )
+
     def disable(self, receiver: str, url: str, now: datetime) -> None:
         """Remember that the receiver answered 410 Gone at ``url``; another url enables it again."""
         with transaction(self._db):

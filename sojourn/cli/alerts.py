@@ -9,9 +9,10 @@ from urllib.parse import quote
 
 import typer
 
+from lake.errors import UserError
 from lake.visible import visible
 from sojourn.cli.actions import UrlOption, ask
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part, settings_of
 
 app = typer.Typer(no_args_is_help=True, help="Why somebody was told of an alert, or was not.")
 
@@ -49,6 +50,27 @@ def acknowledge(
     body = {"fingerprint": fingerprint, "createdBy": author or getpass.getuser(), "comment": comment}
     ask(config, lake, url, "/api/v2/acknowledgements", body=body, hint=hint)
     typer.echo(f"acknowledged: {visible(fingerprint)}")
+
+
+@app.command()
+def test(
+    receiver: Annotated[str, typer.Argument(help="The receiver's name, as the settings have it.")],
+    config: ConfigOption = None,
+) -> None:
+    """Tell one receiver of a test alert, by the very way that pages take; exit code 1 if it does not take it."""
+    section = settings_of(config).section("alert", part("alerts.settings").AlertSettings)
+    found = next((one for one in section.receivers if one.name == receiver), None)
+    if found is None:
+        names = ", ".join(one.name for one in section.receivers) or "none"
+        raise UserError(f"there is no receiver {receiver!r}", f"there are: {names}")
+    failed = False
+    for tried in part("alerts.notify.trial").trial(found, section.external_url or ""):
+        failed = failed or not tried.is_delivered
+        answer = "" if tried.status_code is None else f" ({tried.status_code})"
+        why = f": {tried.error}" if tried.error else ""
+        took = "" if tried.seconds is None else f" in {tried.seconds:.2f} s"
+        typer.echo(visible(f"{receiver}: {tried.told}: {tried.outcome}{answer}{took}{why}"), err=failed)
+    raise typer.Exit(1 if failed else 0)
 
 
 @app.command()

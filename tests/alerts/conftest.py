@@ -28,7 +28,7 @@ def receivers() -> Iterator[Callable[..., WebhookReceiver]]:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                receiver.received.append(Received(headers, body, datetime.now(UTC)))
+                receiver.received.append(Received(headers, body, datetime.now(UTC), self.path))
                 time.sleep(receiver.hold)
                 status, extra = receiver.script.pop(0) if receiver.script else (200, {})
                 try:

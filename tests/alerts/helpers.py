@@ -26,6 +26,7 @@ class Received:
     headers: dict[str, str]
     body: bytes
     at: datetime
+    path: str = ""
 
     @property
     def id(self) -> str:
