@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from alerts.laws.throttle import Alert, Harm, Kind, Limit, Observation, Verdict, decide
+from lab.entitled import Entitled
 from lab.noisy import noisy_ones
 from lab.queue import Account, Queue
 from lab.scenario import Scenario
@@ -41,6 +42,7 @@ class Loop:
     queue: Queue
     scenario: Scenario
     controlled: bool
+    entitled: Entitled | None = None
     watches: dict[str, Watch] = field(default_factory=dict)
     verdicts: list[tuple[float, str, Verdict]] = field(default_factory=list)
     quiet_ages: list[tuple[float, float]] = field(default_factory=list)
@@ -60,6 +62,8 @@ class Loop:
         suspects = {tenant.name for tenant in self.scenario.tenants if tenant.suspect}
         self.quiet_ages.append((now, _oldest(accounts, now, leaving_out=suspects)))
         self.backlogs.append((now, self.queue.backlog))
+        if self.entitled is not None:
+            self.entitled.look(now)
         if self.controlled:
             limited = {name for name, watch in self.watches.items() if watch.firing or watch.limit is not None}
             for name in sorted(limited):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alerts.laws.throttle import Verdict
+from lab.entitled import Entitled
 from lab.loop import Loop
 from lab.queue import FirstAttempt, Queue
 from lab.scenario import Scenario, Variant, load
@@ -64,7 +65,7 @@ def simulate(scenario: Scenario, seed: int, variant: Variant | None = None) -> R
     """One run of ``variant`` (default: the scenario's last). The same seed brings the same messages to each variant."""
     variant = variant or scenario.variants[-1]
     queue = Queue(scenario, variant.servers, seed, fair=variant.order == "fair")
-    loop = Loop(queue, scenario, variant.controlled)
+    loop = Loop(queue, scenario, variant.controlled, Entitled(queue, scenario) if variant.entitled else None)
     loop.start()
     queue.run()
     return _result(scenario, queue, loop)

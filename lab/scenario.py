@@ -36,12 +36,15 @@ class Variant:
     """One way to run the scenario: with or without control, on how many servers, in which order they take messages.
 
     ``order`` is ``arrival``, or ``fair``: by start-time fair queueing over tenants, as ``sojourn.FairConsumer`` does.
+    ``entitled``: producers keep to what they are entitled to while the queue is congested, by
+    :mod:`alerts.laws.entitlement`.
     """
 
     name: str
     controlled: bool
     servers: int
     order: str = "arrival"
+    entitled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ def parse(document: Mapping[str, Any]) -> Scenario:
         [
             {"name": "no control", "controlled": False},
             {"name": "fair order", "order": "fair"},
+            {"name": "entitled", "entitled": True},
             {"name": "controlled", "controlled": True},
         ],
     )

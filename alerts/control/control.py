@@ -12,6 +12,7 @@ from alerts.control.actuators import ACTUATORS, load
 from alerts.control.api import make_app
 from alerts.control.board import Board
 from alerts.control.controller import Controller
+from alerts.control.entitler import Entitler
 from alerts.control.journal import Journal
 from alerts.control.settings import ControlSettings
 from alerts.control.state import State
@@ -25,6 +26,7 @@ class Control:
     """A controller and the ASGI app that serves what it decides, to those who bring ``token`` if there is one."""
 
     controller: Controller
+    entitler: Entitler
     app: Starlette
     token: str | None
     board: Board
@@ -61,7 +63,8 @@ def build(
     journal = Journal(state, lake_root)
     clock = clock or Clock()
     controller = Controller(settings, target_seconds, state, journal, actuators, state_dir, clock)
-    return Control(controller, make_app(board, controller, clock), token, board, state)
+    entitler = Entitler(settings.entitlements, board, controller.note, lambda: controller.paused)
+    return Control(controller, entitler, make_app(board, controller, clock), token, board, state)
 
 
 def _token(settings: ControlSettings) -> str | None:

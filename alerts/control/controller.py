@@ -115,6 +115,11 @@ class Controller:
         """Decide again."""
         self._flag.unlink(missing_ok=True)
 
+    def note(self, entries: Sequence[Entry]) -> None:
+        """Journal what another part of the control decided."""
+        with self._lock:
+            self._state.commit({}, self._shown(entries))
+
     def recent(self, limit: int) -> list[Entry]:
         """The newest journal rows, newest first."""
         return self._state.recent(limit)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from alerts.control.board import Congestion
 from alerts.control.candidates import Candidate, Unusable
 from alerts.control.settings import PolicySettings
 from alerts.control.standing import Entry, Key, Place, Standing, Target, strictest
@@ -25,7 +26,7 @@ def decided(
     """The row of one verdict, as if its actuator will succeed."""
     after = verdict.limit.rate if verdict.limit else None
     until = datetime.fromtimestamp(verdict.limit.valid_until, UTC) if verdict.limit else None
-    action_id = standing.action_id if standing else _fresh_id()
+    action_id = standing.action_id if standing else fresh_id()
     refused = verdict.kind is Kind.SKIP
     return Entry(
         at=now,
@@ -93,7 +94,7 @@ def refused(item: Unusable, policy: PolicySettings | None, now: datetime) -> tup
     """The row of an alert that its policy cannot act on."""
     labels = item.labels
     target = Target(labels.get("broker", ""), labels.get("queue", ""), labels.get("tenant", ""))
-    key, action_id = Key(item.policy, target), _fresh_id()
+    key, action_id = Key(item.policy, target), fresh_id()
     entry = Entry(
         at=now,
         action_id=action_id,
@@ -168,6 +169,35 @@ def _by_place(standings: Iterable[Standing]) -> dict[Place, list[Standing]]:
     return found
 
 
+def of_congestion(
+    broker: str, queue: str, action_id: str, now: datetime, congestion: Congestion | None, reason: str, tenants: int
+) -> Entry:
+    """The row that tells that the entitlements of a queue bind from now on, or (``congestion`` None) no longer."""
+    decision = Kind.RELEASE if congestion is None else Kind.THROTTLE
+    key = Key("entitlements", Target(broker, queue, ""))
+    until = None if congestion is None else congestion.valid_until
+    told = reason if congestion is not None else f"no longer congested; last: {reason}"
+    return Entry(
+        at=now,
+        action_id=action_id,
+        idempotency_key=_idempotency_key(key, action_id, decision.value, None, until),
+        rule="",
+        policy="entitlements",
+        actuator="limits_api",
+        broker=broker,
+        queue=queue,
+        tenant=None,
+        decision=decision.value,
+        dry_run=False,
+        before=None,
+        after=None,
+        valid_until=until,
+        inputs={"tenants": str(tenants)},
+        reason=told,
+        outcome="applied",
+    )
+
+
 def shown(entry: Entry, ahead: timedelta) -> Entry:
     """``entry`` with the instants of a clock that is ``ahead``."""
     until = entry.valid_until
@@ -197,7 +227,7 @@ def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _fresh_id() -> str:
+def fresh_id() -> str:
     return uuid.uuid4().hex[:16]
 
 

@@ -37,7 +37,7 @@ def observe(
     minute, what came before a limit. Quiet tenants are those neither noisy nor in ``targets``.
     The wall clock is ``ahead`` of ``now``: what comes from the future by both has a negative age.
     """
-    wanted = frozenset(target for target in targets if _literal(target.broker) is not None)
+    wanted = frozenset(target for target in targets if literal(target.broker) is not None)
     if not wanted:
         return {}
     scope = _Scope.of(wanted)
@@ -171,8 +171,8 @@ class _Scope:
     @classmethod
     def of(cls, targets: frozenset[Target]) -> _Scope:
         queues, tenants = {target.queue for target in targets}, {target.tenant for target in targets}
-        only = _names(queues, "wanted_queue")
-        named = _names(tenants, "wanted_tenant")
+        only = names_table(queues, "wanted_queue")
+        named = names_table(tenants, "wanted_tenant")
         return cls(
             f"JOIN {only} ON queue = wanted_queue" if only else "",
             f"LEFT JOIN {named} ON tenant = wanted_tenant" if named else "",
@@ -180,14 +180,14 @@ class _Scope:
         )
 
 
-def _names(names: set[str], column: str) -> str | None:
+def names_table(names: set[str], column: str) -> str | None:
     """``names`` as a table of one ``column``, written as a single literal; None where a statement cannot hold it."""
     together = "".join(names)
     # Names come from messages and may hold anything; among so many characters one is in none of them.
     separator = next((chr(code) for code in range(0xE000, 0xF900) if chr(code) not in together), None)
     if separator is None or len(together) + len(names) > MOST_NAMED:
         return None
-    packed = _literal(separator.join(sorted(names)))
+    packed = literal(separator.join(sorted(names)))
     return packed and f"(SELECT explode(split({packed}, '{separator}')) AS {column})"
 
 
@@ -212,22 +212,22 @@ def _flows_sql(scope: _Scope, as_of: dict[str, datetime], recent_seconds: int) -
         SELECT broker, queue, subscriber, {scope.tenant} AS target, CAST(SUM(enqueued) AS DOUBLE) AS enqueued,
           CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished
         FROM partials {scope.only} {scope.named}
-        WHERE {_recent(as_of, recent_seconds)} GROUP BY broker, queue, subscriber, {scope.tenant}"""
+        WHERE {recent(as_of, recent_seconds)} GROUP BY broker, queue, subscriber, {scope.tenant}"""
 
 
-def _recent(as_of: dict[str, datetime], recent_seconds: int) -> str:
+def recent(as_of: dict[str, datetime], recent_seconds: int) -> str:
     """The whole seconds before the newest one of each broker, which is still filling."""
     spans = []
     for broker, newest in sorted(as_of.items()):
         end = int(newest.timestamp())
         spans.append(
-            f"(broker = {_literal(broker)} AND bucket_start >= timestamp_micros({(end - recent_seconds) * _MICROS})"
+            f"(broker = {literal(broker)} AND bucket_start >= timestamp_micros({(end - recent_seconds) * _MICROS})"
             f" AND bucket_start < timestamp_micros({end * _MICROS}))"
         )
     return " OR ".join(spans)
 
 
-def _literal(text: str) -> str | None:
+def literal(text: str) -> str | None:
     """``text`` as a literal of Spark's dialect; None where the gate before the lake would refuse it.
 
     Names come from messages, and may hold anything: one of them must not stop what is decided about the others.

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from alerts.laws import entitlement
 from alerts.laws.bounds import Bounds
 from alerts.laws.throttle import Terms
 
@@ -84,6 +85,36 @@ class PolicySettings(BaseModel):
         )
 
 
+class EntitlementSettings(BaseModel):
+    """What a tenant of a queue may send whatever the others do. It binds only while the queue is congested."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    broker: str = Field(min_length=1, description="the broker, as the collector names it")
+    queue: str = Field(min_length=1, description="queue, topic or stream")
+    tenant: str = Field(default="*", min_length=1, description="whom it is for; `*`: each that has none of its own")
+    rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="messages/s; default: learnt – the max-min share, and at least the 99th percentile of its own past",
+    )
+    burst_seconds: float = Field(default=1.0, ge=0, le=60, description="burst = this × rate, at least one message")
+    enter_seconds: float = Field(default=0.5, gt=0, description="congested once messages wait longer than this")
+    exit_seconds: float = Field(default=0.2, ge=0, description="no longer, once they wait less and nobody is held back")
+    lease_seconds: float = Field(default=10.0, ge=1, le=600, description="the bit ends after this unless it is renewed")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        self.terms()
+        return self
+
+    def terms(self) -> entitlement.Terms:
+        """These settings as the law takes them."""
+        return entitlement.Terms(
+            enter_seconds=self.enter_seconds, exit_seconds=self.exit_seconds, lease_seconds=self.lease_seconds
+        )
+
+
 class ControlSettings(BaseModel):
     """What may be acted on. The default decides and journals what it would do, and does nothing."""
 
@@ -91,6 +122,9 @@ class ControlSettings(BaseModel):
 
     policies: tuple[PolicySettings, ...] = Field(
         default=(PolicySettings(name="throttle-noisy"),), description="the policies that rules may name"
+    )
+    entitlements: tuple[EntitlementSettings, ...] = Field(
+        default=(), description="what tenants may send whatever the others do; the first of a queue sets its times"
     )
     token_env: str | None = Field(
         default=None,
@@ -104,4 +138,7 @@ class ControlSettings(BaseModel):
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise ValueError(f"two policies are called {doubled[0]!r}")
+        scopes = [(one.broker, one.queue, one.tenant) for one in self.entitlements]
+        if twice := sorted({scope for scope in scopes if scopes.count(scope) > 1}):
+            raise ValueError(f"two entitlements are for {'/'.join(twice[0])}")
         return self

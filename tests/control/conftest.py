@@ -35,6 +35,7 @@ _TENANTS = pa.schema(
         ("subscriber", pa.string()),
         ("tenant", pa.string()),
         ("backlog", pa.int64()),
+        ("ready", pa.int64()),
         ("oldest_age_seconds", pa.float64()),
         ("arrival_rate", pa.float64()),
         ("completion_rate", pa.float64()),
@@ -97,7 +98,8 @@ class World:
         tenants = [
             {
                 "as_of": as_of, "broker": "nats", "queue": "orders", "subscriber": None, "tenant": f"t{i}",
-                "backlog": self.backlog if i == 0 else 2, "oldest_age_seconds": 40.0 if i == 0 else self.quiet_age,
+                "backlog": self.backlog if i == 0 else 2, "ready": self.backlog if i == 0 else 0,
+                "oldest_age_seconds": 40.0 if i == 0 else self.quiet_age,
                 "arrival_rate": 60.0 if i == 0 else 10.0, "completion_rate": 10.0, "noisy": i == 0,
             }
             for i in range(8)

@@ -188,6 +188,27 @@ def test_a_fair_order_serves_the_quiet_as_if_alone_and_takes_no_capacity(noisy: 
         assert ordered.completed == pytest.approx(free.completed, rel=0.01)
 
 
+def test_standing_entitlements_protect_the_quiet_sooner_than_limits_and_take_no_capacity(noisy: Scenario) -> None:
+    entitled = replace(FREE, name="entitled", entitled=True)
+    for seed in range(3):
+        free, held, limited = (simulate(noisy, seed, variant) for variant in (FREE, entitled, CONTROLLED))
+        assert held.quiet_p99 < 0.1 * free.quiet_p99 and held.quiet_p99 < 0.5 * limited.quiet_p99
+        assert held.late == 0
+        assert held.completed >= 0.97 * free.completed
+
+
+@pytest.mark.parametrize("big", [10, 42])
+def test_nobody_who_does_what_he_always_did_is_held_back(noisy: Scenario, big: float) -> None:
+    """95 % busy, and one tenant large: that is no offence."""
+    small = (114 - big) / 7
+    tenants = tuple(replace(tenant, phases=(Phase(0, big if tenant.suspect else small),)) for tenant in noisy.tenants)
+    calm = replace(noisy, tenants=tenants, duration=200, measure=(60.0, 200.0))
+    entitled = replace(FREE, name="entitled", entitled=True)
+    free, held = simulate(calm, 1, FREE), simulate(calm, 1, entitled)
+    assert held.suspect_total_p99 <= free.suspect_total_p99 + 0.2
+    assert held.completed == pytest.approx(free.completed, rel=0.005)
+
+
 def test_an_order_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match="not arrival or fair"):
         parse(document(variants=[{"name": "x", "order": "lifo"}]))
@@ -202,7 +223,7 @@ def test_the_table_has_a_line_for_each_variant_with_intervals(tmp_path: Path) ->
     )
     table = main(str(path), seeds=2)
     assert "short" in table and "no control" in table and "controlled" in table and "±" in table
-    assert [row.variant for row in run(path, [0])] == ["no control", "fair order", "controlled"]
+    assert [row.variant for row in run(path, [0])] == ["no control", "fair order", "entitled", "controlled"]
 
 
 def test_the_scenarios_that_come_with_the_lab_can_be_read() -> None:

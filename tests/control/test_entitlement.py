@@ -1,0 +1,152 @@
+"""What tenants are entitled to, and when it binds: properties for every input."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alerts.laws.entitlement import (
+    CLASS_WIDTH,
+    LEARNT_AFTER,
+    LEARNT_LATE,
+    Habits,
+    Past,
+    Seen,
+    State,
+    Terms,
+    entitlements,
+    share,
+    shares,
+    step,
+)
+
+rates = st.floats(0, 1e4)
+demands = st.dictionaries(st.text(max_size=3), rates, max_size=12)
+
+
+@given(st.floats(0, 1e5), demands)
+def test_the_share_of_each_is_what_it_gets_by_filling_up_from_the_smallest(
+    capacity: float, asked: dict[str, float]
+) -> None:
+    found = shares(capacity, asked)
+    for name in asked:
+        others = [rate for other, rate in asked.items() if other != name]
+        assert found[name] == pytest.approx(share(capacity, others), rel=1e-6, abs=1e-6)
+
+
+@given(st.floats(0.1, 1e5), st.lists(rates, max_size=12))
+def test_a_share_is_at_least_an_equal_part_and_leaves_the_small_all_they_ask_for(
+    capacity: float, others: list[float]
+) -> None:
+    mine = share(capacity, others)
+    assert capacity / (len(others) + 1) <= mine * (1 + 1e-9) <= capacity * (1 + 1e-6)
+    assert mine + sum(min(other, mine) for other in others) == pytest.approx(capacity)
+
+
+def test_bertsekas_and_gallagers_filling() -> None:
+    assert share(120, [10] * 7) == 50
+    assert share(80, [10, 10, 100]) == 30
+    assert share(90, [100, 100]) == 30
+
+
+@given(st.lists(st.floats(0.1, 1e4), min_size=40, max_size=200), st.floats(0.5, 0.99))
+def test_the_past_knows_its_quantile_within_a_class(sent: list[float], q: float) -> None:
+    past = Past()
+    for rate in sent:
+        past.add(rate)
+    exact = sorted(sent)[min(len(sent) - 1, math.ceil(q * len(sent)) - 1)]
+    neighbours = sorted(sent)[min(len(sent) - 1, math.ceil(q * len(sent)))]  # forgetting moves it by less than one
+    assert exact / 1.0001 <= past.quantile(q) <= max(neighbours, exact) * CLASS_WIDTH * 1.0001
+
+
+def test_the_past_forgets_and_never_overflows() -> None:
+    past = Past()
+    for _ in range(100):
+        past.add(1000.0)
+    for _ in range(100_000):
+        past.add(10.0)
+    assert past.quantile(0.99) <= 10 * CLASS_WIDTH
+
+
+def unknown(tenant: str) -> float:
+    return 0.0
+
+
+def test_a_flood_does_not_become_its_own_entitlement() -> None:
+    habits = Habits()
+    for _ in range(LEARNT_AFTER + LEARNT_LATE):
+        habits.look({"a": 10.0}, congested=False)
+    for _ in range(LEARNT_LATE):
+        habits.look({"a": 1000.0}, congested=False)  # until the queue shows it
+    habits.look({"a": 1000.0}, congested=True)
+    for _ in range(LEARNT_LATE):
+        habits.look({"a": 10.0}, congested=False)
+    assert habits.usual("a") <= 10 * CLASS_WIDTH and habits.usual("stranger") == 0
+
+
+looks = st.builds(Seen, st.floats(0, 1e5), st.floats(0, 1e4), demands)
+
+
+@given(st.lists(looks, min_size=1, max_size=30), st.floats(0.1, 5))
+def test_whatever_comes_the_bit_ends_when_nothing_waits_and_nobody_is_held_back(seen: list[Seen], every: float) -> None:
+    terms, state, now = Terms(), State(), 0.0
+    for one in seen:
+        before = state
+        state, reason = step(terms, one, state, now, {})
+        assert reason
+        if state.congested and not before.congested:
+            assert one.waiting > terms.enter_seconds * state.capacity > 0
+        now += every
+    for _ in range(math.ceil(terms.calm_seconds / every) + 2):
+        state, _ = step(terms, Seen(0, 1, {}), state, now, {})
+        now += every
+    assert not state.congested
+
+
+def test_a_flood_that_is_held_back_keeps_the_bit_and_is_let_go_once_it_ends() -> None:
+    terms, state = Terms(calm_seconds=10), State()
+    state, _ = step(terms, Seen(100, 100, {"flood": 200.0}), state, 0, {})
+    assert state.congested
+    for now in range(1, 100):
+        state, reason = step(terms, Seen(0, 100, {"flood": 50.0}), state, now, {"flood": 50.0})
+        assert state.congested and "1 tenants send all that they may" in reason
+    for now in range(100, 111):
+        state, _ = step(terms, Seen(0, 100, {"flood": 10.0}), state, now, {"flood": 50.0})
+    assert not state.congested
+
+
+@given(looks, st.floats(0.1, 1e4))
+def test_nobody_is_held_below_an_equal_part_nor_below_its_own_past(seen: Seen, capacity: float) -> None:
+    terms, habits = Terms(), Habits()
+    for _ in range(LEARNT_AFTER + LEARNT_LATE):
+        habits.look(seen.arrivals, congested=False)
+    found, stranger = entitlements(terms, seen, State(capacity), habits.usual)
+    for name, rate in found.items():
+        assert rate >= seen.arrivals[name] / 1.0001
+        assert rate >= terms.least_part * capacity / len(found) * (1 - 1e-6)
+    assert stranger >= min(1.0, terms.least_part * capacity / (len(found) + 1))
+
+
+def test_shares_grow_beyond_the_throughput_seen_while_little_waits_and_shrink_while_much_does() -> None:
+    seen, state = Seen(0, 100, {"flood": 30.0, "quiet": 70.0}), State(100, congested_since=0)
+    assert entitlements(Terms(), seen, state, unknown)[0]["flood"] == pytest.approx(105 / 2)
+    behind = replace(seen, waiting=70)
+    assert entitlements(Terms(), behind, state, unknown)[0]["flood"] == pytest.approx(90 / 2)
+    small = Seen(0, 100, {"flood": 90.0, "quiet": 20.0})
+    assert entitlements(Terms(), small, state, unknown)[0]["flood"] == pytest.approx(85)
+
+
+def test_terms_that_make_no_sense_are_refused() -> None:
+    for changes in (
+        {"exit_seconds": 1.0},
+        {"enter_seconds": 0, "exit_seconds": 0},
+        {"least_part": 0},
+        {"drain_seconds": 0},
+        {"probing": 0.5},
+    ):
+        with pytest.raises(ValueError, match="must be"):
+            Terms(**changes)
