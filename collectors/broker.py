@@ -68,6 +68,10 @@ class Broker(Settings):
         """Hosts and ports that must answer, for ``sojourn doctor``; empty where there is nothing to try."""
         return []
 
+    def systems(self) -> frozenset[str]:
+        """What spans may call a broker of this kind; frameworks that may use it as theirs among them."""
+        return frozenset({getattr(self, "kind", "")})
+
 
 def without_secrets(url: str) -> str:
     """``url``; ValueError if it holds credentials, or a port that is none."""

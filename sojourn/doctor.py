@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def examine(settings: Settings, root: Path) -> list[Finding]:
         ("lake", lambda: _lake(root)),
         ("disk", lambda: _disk(root)),
         ("brokers", lambda: _brokers(settings)),
+        ("names", lambda: _names(settings, root)),
         ("Java", _java),
         ("Spark's jars", _jars),
         ("confinement", _confinement),
@@ -167,6 +169,23 @@ def _brokers(settings: Settings) -> Iterator[Finding]:
                     yield Finding(subject, Grade.OK, f"{address} accepts connections")
             except OSError as error:
                 yield Finding(subject, Grade.FAIL, f"{address} cannot be reached: {error}", "start it, or mend its url")
+
+
+def _names(settings: Settings, root: Path) -> Iterator[Finding]:
+    """Whether applications and samplers speak of the same queues."""
+    from lake.store import Lake
+
+    lake = Lake(root)
+    if not lake.exists("message_events"):
+        return
+    section: Any = settings.section("collect", part("collectors.settings").CollectSettings)
+    unjoined = part("collectors.unjoined")
+    names = unjoined.read_names(lake, datetime.now(UTC))
+    found = list(unjoined.apart(names, [broker.name for broker in section.brokers if broker.sample]))
+    for one in found:
+        yield Finding(one.subject, Grade.WARN, one.found, one.fix)
+    if names.reported and not found:
+        yield Finding("names", Grade.OK, f"events and samples meet in {len(names.reported)} queues")
 
 
 def _java() -> Iterator[Finding]:

@@ -7,7 +7,8 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import NetworkBroker, Settings, each_once, without_secrets
+from collectors.broker import NetworkBroker, Settings, each_once, matching, without_secrets
+from collectors.plumbing import is_plumbing
 
 _METRICS_PORT = 15692
 
@@ -50,6 +51,7 @@ class RabbitBroker(NetworkBroker):
         description="the node's collect_statistics_interval in seconds; queues are read twice in it, not more often",
     )
     vhosts: tuple[str, ...] = Field(default=(), description="virtual hosts to watch; empty: all that the user may see")
+    plumbing: bool = Field(default=False, description="sample Celery's own queues, too: pidbox, replies and events")
     exclude: tuple[str, ...] = Field(
         default=(), description="patterns (*, ?) of queues, as Sojourn names them, to leave out"
     )
@@ -102,6 +104,15 @@ class RabbitBroker(NetworkBroker):
     def amqp_vhost(self) -> str:
         """The virtual host that the probe's queue is made in."""
         return unquote(urlsplit(self.amqp_url or "").path[1:]) or "/"
+
+    def chooses(self, queue: str) -> bool:
+        """Whether ``queue``, as Sojourn names it, is to be sampled."""
+        inner = not self.plumbing and is_plumbing(queue.rpartition("/")[2])
+        return not inner and not matching(queue, self.exclude)
+
+    def systems(self) -> frozenset[str]:
+        """RabbitMQ, and Celery, which may use it."""
+        return frozenset({"rabbitmq", "celery"})
 
     def addresses(self) -> list[tuple[str, int]]:
         """The management API, unless it is not read, and AMQP where there is a probe."""

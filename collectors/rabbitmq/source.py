@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.broker import matching
 from collectors.rabbitmq import exposition, parse
 from collectors.rabbitmq.client import Client
 from collectors.rabbitmq.parse import Links, Reading
@@ -67,7 +66,7 @@ class RabbitSource:
         if self._threads is None:
             raise ConnectionLost(f"broker {self._broker.name!r} is not connected")
         found = await self._threads.do(self._read)
-        found = [sample for sample in found if not matching(sample.queue, self._broker.exclude)]
+        found = [sample for sample in found if self._broker.chooses(sample.queue)]
         if self._probe is not None:
             found.append(self._probe.sample(now_us()))
         return found

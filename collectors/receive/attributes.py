@@ -26,6 +26,10 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     Attribute("system", "text", ("messaging.system",), "the kind of broker, see below; a span without is ignored"),
     Attribute("queue", "text", ("messaging.destination.name", "messaging.destination"), "`queue`"),
     Attribute(
+        "server", "text", ("server.address", "net.peer.name"), "which watched broker it is; see *One queue, one name*"
+    ),
+    Attribute("port", "integer", ("server.port", "net.peer.port"), "the same"),
+    Attribute(
         "operation",
         "text",
         ("messaging.operation.type", "messaging.operation", "messaging.operation.name", "celery.action"),

@@ -13,6 +13,7 @@ from collectors.receive.desk import RETRY_SECONDS, Desk
 from collectors.receive.doors import Doors
 from collectors.receive.horizon import Horizon
 from collectors.receive.inbox import Answer, Inbox, Request
+from collectors.receive.joins import Joins, watched
 from collectors.receive.ledger import Ledger
 from collectors.receive.memory import Memory
 from collectors.receive.refill import recall_polls, refill
@@ -42,7 +43,8 @@ class Receiver:
         self._metrics = context.metrics
         self._horizon = Horizon(settings.horizon_events, settings.horizon_seconds)
         self._memory = Memory(settings.remembered)
-        spans = SpanReader(self._memory, settings.names, settings.max_spans)
+        joins = Joins(settings.joins, settings.names, watched(context.settings.brokers), context.board.queues)
+        spans = SpanReader(self._memory, joins, settings.max_spans)
         self._reader = BatchReader(spans, self._horizon, settings.max_spans, context.clock)
         self._ledger = Ledger(self.name, self.name, self._horizon, context.settings.compact_every)
         self._inbox = Inbox(settings.max_pending, settings.max_pending_bytes)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from collectors.receive.attributes import OPERATIONS, OUTCOMES, PUSHES, SYSTEMS
+from collectors.plumbing import is_plumbing
+from collectors.receive.attributes import OPERATIONS, OUTCOMES, PUSHES
+from collectors.receive.joins import Joins
 
 PRODUCER, CONSUMER, CLIENT = 4, 5, 3  # opentelemetry.proto.trace.v1.Span.SpanKind
 #: What a span may be; "" is no messaging span, or one that tells of no message.
@@ -29,8 +30,8 @@ class Route:
 class Routes:
     """Routes by what spans say of themselves, each worked out once."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = {**SYSTEMS, **names}
+    def __init__(self, joins: Joins) -> None:
+        self._joins = joins
         self._known: dict[tuple[Any, ...], Route] = {}
 
     def of(self, found: dict[str, Any], kind: int) -> Route:
@@ -39,6 +40,8 @@ class Routes:
         key = (
             get("system"),
             get("queue"),
+            get("server"),
+            get("port"),
             get("messaging.operation.type"),
             get("messaging.operation"),
             get("messaging.operation.name"),
@@ -47,14 +50,16 @@ class Routes:
         )
         route = self._known.get(key)
         if route is None:
-            route = self._made(key, kind)
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[key] = route
+            route, settled = self._made(key, kind)
+            if settled:
+                if len(self._known) >= _MOST:
+                    self._known.clear()
+                self._known[key] = route
         return route
 
-    def _made(self, key: tuple[Any, ...], kind: int) -> Route:
-        system, queue, *operations = key[:6]
+    def _made(self, key: tuple[Any, ...], kind: int) -> tuple[Route, bool]:
+        """The route, and whether it stays: whose queue it is may not be known yet."""
+        system, queue, host, port, *operations = key[:8]
         if system is None and operations[-1] is not None:
             system = "celery"
         told = [operation.lower() for operation in operations if operation]
@@ -62,7 +67,8 @@ class Routes:
         role = OPERATIONS[known[0]] if known else {PRODUCER: "send", CONSUMER: "process"}.get(kind, "")
         if role == "poll" and kind == CONSUMER and system in PUSHES:
             role = "process"
-        if not system or not queue:
-            return Route("", "", "", "", "")
+        if not system or not queue or is_plumbing(queue):
+            return Route("", "", "", "", ""), True
         ways = [operation for operation in known if operation in OUTCOMES and operation != "settle"]
-        return Route(role, ways[0] if ways else "", system, self._names.get(system, system), queue)
+        broker, queue, settled = self._joins.of(system, host, port, queue)
+        return Route(role, ways[0] if ways else "", system, broker, queue), settled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from collectors.broker import Settings
 from lake.secret import Secret
@@ -18,6 +18,23 @@ class ReceiveTls(Settings):
 
     certificate: Path
     key: Path
+
+
+class JoinSettings(Settings):
+    """Which watched broker and queue a span's are, where nothing else tells. The first that fits counts."""
+
+    system: str = Field(min_length=1, description="messaging.system of the spans; celery for Celery's instrumentation")
+    server: str | None = Field(default=None, description="host or host:port of server.address; any where left out")
+    queue: str = Field(default="*", min_length=1, description="pattern (*, ?) of the spans' destinations")
+    broker: str = Field(min_length=1, description="the broker's name, as in [[collect.brokers]]")
+    as_queue: str | None = Field(default=None, min_length=1, description="the queue's name there; the same unless set")
+
+    @field_validator("server")
+    @classmethod
+    def _an_address(cls, server: str | None) -> str | None:
+        if server is not None and (not server or "/" in server or "@" in server):
+            raise ValueError("a server is host or host:port, as spans tell it")
+        return server
 
 
 class ReceiveSettings(Settings):
@@ -35,6 +52,9 @@ class ReceiveSettings(Settings):
     tls: ReceiveTls | None = None
     names: dict[str, str] = Field(
         default_factory=dict, description="messaging.system of spans → the broker's name in records"
+    )
+    joins: tuple[JoinSettings, ...] = Field(
+        default=(), description="explicit joins of spans to watched queues, before what addresses and samples tell"
     )
     max_request_bytes: int = Field(default=16 * _MIB, ge=1024, description="of one request, unpacked")
     max_spans: int = Field(default=50_000, ge=1, description="messages that one request may tell of")

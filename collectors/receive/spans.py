@@ -7,7 +7,6 @@ gives the same events again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -16,6 +15,7 @@ from collectors.receive import events, facts
 from collectors.receive.attributes import OFFSET_IDS
 from collectors.receive.facts import LATEST, Refused
 from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, NOTHING, RECEIVED
+from collectors.receive.joins import Joins
 from collectors.receive.lean import Attributes, DecodeError, resource
 from collectors.receive.memory import Memory, Sent
 from collectors.receive.routes import CLIENT, Route, Routes
@@ -77,9 +77,9 @@ class _Span:
 class SpanReader:
     """Reads requests of OTLP, one after the other; ``most`` bounds the messages that one may tell of."""
 
-    def __init__(self, memory: Memory, names: Mapping[str, str], most: int) -> None:
+    def __init__(self, memory: Memory, joins: Joins, most: int) -> None:
         self.memory = memory
-        self._routes = Routes(names)
+        self._routes = Routes(joins)
         self._most = most
         self._attributes = Attributes()
         self._resources: dict[bytes, tuple[str | None, str | None]] = {}
@@ -242,7 +242,7 @@ class SpanReader:
         subscriber = found.get("subscriber")
         tenant, numbers = found.get("tenant"), facts.numbers(found)
         attempt, priority, enqueued_at, clock = numbers.attempt, numbers.priority, numbers.enqueued_at, numbers.clock
-        message_id = explicit or (tie or context).hex()
+        message_id, broker, queue = explicit or (tie or context).hex(), route.broker, route.queue
         sent = self._remembered(route, tie, explicit)
         if sent is not None:
             process = route.role == "process"
@@ -251,6 +251,8 @@ class SpanReader:
             if attempt is None:
                 attempt = seen
             if sent.known:
+                if sent.broker != broker and sent.queue == queue:
+                    broker = sent.broker  # whose queue it is was found meanwhile: a message ends where it began
                 message_id = sent.message_id
                 if sent.count > 1:
                     message_id = explicit or f"{message_id}.{context[16:].hex()}"
@@ -259,7 +261,7 @@ class SpanReader:
                 if enqueued_at is None:
                     enqueued_at, clock = sent.enqueued_at, sent.clock
         start, end = span.start, span.end
-        head = (route.broker, route.queue, subscriber, tenant, message_id, attempt)
+        head = (broker, queue, subscriber, tenant, message_id, attempt)
         took = None
         if route.role == "process":
             # An ending keeps the time with which the message joined the backlog, whoever knew of its schedule then.

@@ -162,6 +162,12 @@ class RedisBroker(NetworkBroker):
         """Where ``url`` points, or the Sentinels."""
         return self.sentinel.hosts() if self.sentinel is not None else super().addresses()
 
+    def systems(self) -> frozenset[str]:
+        """Redis, and the frameworks whose queues are searched for there."""
+        layouts = {"celery": self.celery, "rq": self.rq}
+        every = not any((self.dyno, self.streams, self.celery, self.rq))
+        return frozenset({"redis", *(name for name, layout in layouts.items() if every or layout is not None)})
+
     @property
     def database(self) -> int:
         """The number of the database, 0 unless ``url`` says another."""

@@ -105,6 +105,10 @@ class SqsBroker(Broker):
     def _suffix(self) -> str:
         return "amazonaws.com.cn" if self.region.startswith("cn-") else "amazonaws.com"
 
+    def systems(self) -> frozenset[str]:
+        """SQS, and Celery, which may use it."""
+        return frozenset({"sqs", "celery"})
+
     def addresses(self) -> list[tuple[str, int]]:
         """SQS, and CloudWatch where it is asked."""
         urls = [self.url, self.cloudwatch_url] if self.cloudwatch.enabled else [self.url]

@@ -103,7 +103,7 @@ def test_the_lake_knows_the_ages_that_the_application_logged(
         (port,) = free_ports(1)
         settings: dict[str, Any] = {"sample_interval": 0.2, "flush_interval": 0.1}
         if world.broker is not None:
-            settings["brokers"] = [{"name": kind, **world.broker}]
+            settings["brokers"] = [{"name": f"{kind}-eu", **world.broker}]
         if world.spans:
             settings["receive"] = {"enabled": True, "grpc_port": 0, "http_port": port}
         chosen = CollectSettings.model_validate(settings)
@@ -112,11 +112,14 @@ def test_the_lake_knows_the_ages_that_the_application_logged(
         with collecting(chosen, root):
             finish(start(world.module, "produce", world.address, journal, NUMBER, otlp=otlp))
             wait_until(lambda: _count(_events(root))["enqueued"] == NUMBER, "every message in the lake")
+            wait_until(lambda: 0.95 <= _coverage(root) <= 1.05, "events and samples under one name")
             finish(start(world.module, "consume", world.address, journal, NUMBER, otlp=otlp))
             wait_until(
                 lambda: _count(_events(root))["completed"] == NUMBER == len(_first_ages(root)), "every life in the lake"
             )
             events = _events(root)
+            wait_until(lambda: _held(root) == 0, "the broker's own count at its end")
+    assert {(event["broker"], event["queue"]) for event in events} == {_queue(root)}
     logged = lives(journal)
     assert len(logged) == NUMBER
     assert sorted(_count(events).items()) == [("completed", NUMBER), ("enqueued", NUMBER), ("received", NUMBER)]
@@ -136,6 +139,38 @@ def _events(root: Path) -> list[dict[str, Any]]:
 
 def _count(events: list[dict[str, Any]]) -> Counter[str]:
     return Counter(event["event_type"] for event in events)
+
+
+def _newest(root: Path) -> list[dict[str, Any]]:
+    """The newest sample of each queue and subscriber, without those of nothing but polls."""
+    lake = Lake(root)
+    rows = lake.read("queue_samples").to_pylist() if lake.exists("queue_samples") else []
+    newest: dict[tuple[str, str, str | None], dict[str, Any]] = {}
+    for row in sorted((row for row in rows if row["depth"] is not None), key=lambda row: row["sampled_at"]):
+        newest[row["broker"], row["queue"], row["subscriber"]] = row
+    return list(newest.values())
+
+
+def _queue(root: Path) -> tuple[str, str]:
+    """(broker, queue) of the one queue that is sampled: none of its own stands beside it."""
+    ((broker, queue),) = {(row["broker"], row["queue"]) for row in _newest(root)}
+    return broker, queue
+
+
+def _held(root: Path) -> int | None:
+    """Depth and what is in flight, as the broker tells them; None before it does."""
+    newest = _newest(root)
+    return sum(row["depth"] + (row["in_flight"] or 0) for row in newest) if newest else None
+
+
+def _coverage(root: Path) -> float:
+    """The backlog by the events of the sampled queue, by what the broker says that it holds."""
+    held = _held(root)
+    if not held:
+        return 0.0
+    where = _queue(root)
+    count = _count([event for event in _events(root) if (event["broker"], event["queue"]) == where])
+    return (count["enqueued"] - count["completed"]) / held
 
 
 def _first_ages(root: Path) -> list[float]:

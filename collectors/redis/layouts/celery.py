@@ -8,13 +8,13 @@ carry no time of enqueueing; one header, which producers add, tells it. What has
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from collectors.moments import moment
+from collectors.plumbing import is_plumbing
 from collectors.redis.layouts.base import UNREADABLE, UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
 from collectors.redis.resp import Command, Refusal, checked
 from collectors.redis.scan import Search
@@ -23,9 +23,6 @@ from collectors.samples import Sample
 from collectors.texts import loads
 
 _BINDING = "_kombu.binding."
-#: Exchanges through which Celery talks to itself: remote control, its replies, events.
-_PLUMBING = re.compile(r"(.*\.)?pidbox|celeryev")
-_PLUMBING_QUEUE = re.compile(r".*\.pidbox|celeryev\..*")
 #: The most that the hash of unacknowledged messages may take to be read each cycle: a larger one comes too late.
 _MOST_BYTES = 8 << 20
 _UNTOLD = UNTOLD_ANYWHERE | {
@@ -182,7 +179,7 @@ class Celery:
 
     def _names(self, exchange: str, bindings: list[Binding]) -> Iterator[str]:
         for binding in bindings:
-            inner = _PLUMBING.fullmatch(exchange) or _PLUMBING_QUEUE.fullmatch(binding.queue)
+            inner = is_plumbing(exchange) or is_plumbing(binding.queue)
             if self._settings.plumbing or not inner:
                 yield binding.queue
 

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from collectors.receive.joins import Joins
 from collectors.receive.memory import Memory
 from collectors.receive.rows import COLUMNS
 from collectors.receive.spans import SpanReader, Told
@@ -93,7 +94,7 @@ def request_of(*spans: tuple[Any, ...]) -> Any:
 
 def reader(most: int = 1000) -> SpanReader:
     """A reader that remembers nothing yet."""
-    return SpanReader(Memory(1000), {}, most)
+    return SpanReader(Memory(1000), Joins(), most)
 
 
 def read(request: Any, by: SpanReader | None = None) -> Told:

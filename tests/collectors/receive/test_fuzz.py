@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from collectors.receive.batch import BatchReader
 from collectors.receive.horizon import Horizon
 from collectors.receive.inbox import Request
+from collectors.receive.joins import Joins
 from collectors.receive.memory import Memory
 from collectors.receive.spans import SpanReader
 from collectors.receive.status import Code
@@ -25,7 +26,7 @@ _WHOLE = request_of(
 
 
 def _read(*bodies: tuple[Any, bytes]) -> list[Any]:
-    reader = BatchReader(SpanReader(Memory(100), {}, 1000), Horizon(10_000, 60), 1000, Clock())
+    reader = BatchReader(SpanReader(Memory(100), Joins(), 1000), Horizon(10_000, 60), 1000, Clock())
     return reader.read([Request(format, body, lambda answer: None) for format, body in bodies])
 
 
