@@ -220,9 +220,11 @@ def _decide(
     is_watchdog = group.labels.get("alertname") == WATCHDOG
     held = _holds(group, entry, settings, now, muting, None if is_watchdog else muted_time)
     firing = [notice for notice in group.members if notice.resolved_at is None]
-    audible = [notice for notice in firing if notice.alert.fingerprint not in held]
-    # What it was told firing stays in what it hears, silenced or not: it is not over, and its end will be told.
-    shown = tuple(notice for notice in firing if notice.alert.fingerprint not in held.keys() - told)
+    audible, shown = firing, tuple(firing)
+    if held:
+        audible = [notice for notice in firing if notice.alert.fingerprint not in held]
+        # What it was told firing stays in what it hears, silenced or not: it is not over, and its end will be told.
+        shown = tuple(notice for notice in firing if notice.alert.fingerprint not in held.keys() - told)
     over = tuple(n for n in group.members if n.resolved_at is not None and n.alert.fingerprint in told)
     repeat = settings.watchdog_interval if is_watchdog else receiver.repeats or route.repeat_interval
     # Who takes for over what is not repeated hears on of what is silenced, too.
@@ -233,8 +235,10 @@ def _decide(
         if send:
             remember = Entry(ids, frozenset(n.alert.fingerprint for n in over), now)
             due_at = now + repeat if ids else None
-        due_at = min((at for at in (due_at, *(hold.until for hold in held.values())) if at is not None), default=None)
-        muted = {fingerprint: hold.why for fingerprint, hold in held.items()}
+        muted: dict[str, str] = {}
+        if held:
+            due_at = min((at for at in (due_at, *(one.until for one in held.values())) if at is not None), default=None)
+            muted = {fingerprint: one.why for fingerprint, one in held.items()}
         return Decision(receiver.name, group.key, group.labels, send, reason, shown, over, remember, due_at, muted)
 
     if entry is None or not entry.firing:

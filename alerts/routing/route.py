@@ -64,7 +64,10 @@ def taken(routes: Sequence[Route], labels: Mapping[str, str]) -> list[Route]:
 
 
 def _joined(labels: Mapping[str, str]) -> str:
-    quoted = (
-        value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for _, value in sorted(labels.items())
-    )
-    return ", ".join(f'{name}="{value}"' for name, value in zip(sorted(labels), quoted, strict=True))
+    return ", ".join([f'{name}="{_escaped(value)}"' for name, value in sorted(labels.items())])
+
+
+def _escaped(value: str) -> str:
+    if value.isalnum():  # as most are, and there are many
+        return value
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
