@@ -248,7 +248,7 @@ class Engine:
         beat = self._heartbeat is None or now - self._heartbeat >= HEARTBEAT
         if not (transitions or rewritten or beat or self._is_planning_due(now)):
             return
-        forgotten = [gone for gone in self._resolved.values() if self._may_be_forgotten(gone, now)]
+        forgotten = self._to_be_forgotten(now)
         decisions, parcels, purged = self._decide(as_of, now, changed=bool(transitions) or not self._planned)
         memories = self._memories if beat else {rule.key: self._memories[rule.key] for rule in rules}
         self._states.commit(
@@ -308,11 +308,13 @@ class Engine:
         over = self._given.acknowledgements.keys() - firing
         self._desk.release(over, Author("sojourn", "resolved"), now + self._ahead)
 
-    def _may_be_forgotten(self, gone: Resolved, now: datetime) -> bool:
-        """A resolved alert is remembered as long as somebody still believes that it fires."""
-        settings = self._settings
-        old = now - gone.at > RESOLVED_KEPT
-        return old and not self._told.holds(gone.alert, settings.receivers, settings.route)
+    def _to_be_forgotten(self, now: datetime) -> list[Resolved]:
+        """Resolved alerts are remembered as long as somebody still believes that they fire."""
+        old = [gone for gone in self._resolved.values() if now - gone.at > RESOLVED_KEPT]
+        if not old:
+            return []
+        believed = self._told.believed(receiver.name for receiver in self._settings.receivers)
+        return [gone for gone in old if gone.alert.fingerprint not in believed]
 
     def _is_planning_due(self, now: datetime) -> bool:
         return not self._planned or (self._plan_due is not None and now >= self._plan_due)

@@ -124,13 +124,15 @@ def plan(
     ``muting`` is what holds back alerts, by fingerprint; mute times are of the wall clock, ``ahead`` of ``now``.
     """
     groups: dict[Group, Gathered] = {}
-    for notice in merged(notices):
+    known = merged(notices)
+    for notice in known:
         for receiver, route in ways(notice.alert, receivers, settings):
             labels = route.group_labels(notice.alert.labels)
             group = receiver.name, route.group_key(labels)
             if group not in groups:
                 groups[group] = Gathered(receiver, route, group[1], labels, [])
             groups[group].members.append(notice)
+    groups |= _left(known, log, groups, receivers, routes_of(settings)[-1])
     of_times = {route.key: why for route in routes_of(settings) if (why := route.muted(now + ahead)) is not None}
     decisions = []
     order = {receiver.name: place for place, receiver in enumerate(receivers)}
@@ -149,6 +151,28 @@ class Gathered:
     key: str
     labels: Mapping[str, str]
     members: list[Notice]
+    is_left: bool = False  # what it was told remains to be ended; the settings lead nobody here any more
+
+
+def _left(
+    known: Sequence[Notice],
+    log: Mapping[Group, Entry],
+    groups: Mapping[Group, Gathered],
+    receivers: Sequence[ReceiverSettings],
+    route: Route,
+) -> dict[Group, Gathered]:
+    """Groups in which a receiver was told that alerts fire, and which no route makes any more: routes were changed."""
+    told = [(group, entry) for group, entry in log.items() if entry.firing and group not in groups]
+    if not told:
+        return {}
+    by_name = {receiver.name: receiver for receiver in receivers}
+    by_fingerprint = {notice.alert.fingerprint: notice for notice in known}
+    found = {}
+    for group, entry in told:
+        members = [by_fingerprint[one] for one in sorted(entry.firing) if one in by_fingerprint]
+        if members and group[0] in by_name:
+            found[group] = Gathered(by_name[group[0]], route, group[1], {}, members, is_left=True)
+    return found
 
 
 def ways(
@@ -228,7 +252,7 @@ def _decide(
     over = tuple(n for n in group.members if n.resolved_at is not None and n.alert.fingerprint in told)
     repeat = settings.watchdog_interval if is_watchdog else receiver.repeats or route.repeat_interval
     # Who takes for over what is not repeated hears on of what is silenced, too.
-    lasting = bool(shown) if receiver.is_kept_alive else bool(audible)
+    lasting = bool(shown) if receiver.is_kept_alive else bool(audible) and not group.is_left
     ids = frozenset(notice.alert.fingerprint for notice in shown)
 
     def decision(send: bool, reason: Reason, due_at: datetime | None = None, remember: Entry | None = None) -> Decision:

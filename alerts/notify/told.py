@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from alerts.models import AlertInstance
-from alerts.notify.plan import Entry, Group, Refusal, group_of, ways
-from alerts.notify.settings import ReceiverSettings
-from alerts.routing.settings import RouteSettings
+from alerts.notify.plan import Entry, Group, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +53,8 @@ class Told:
         """What each group's receiver will have been told once everything has arrived that is on its way."""
         return self.log | {group: next(reversed(pending.values())) for group, pending in self._pending.items()}
 
-    def holds(self, alert: AlertInstance, receivers: Sequence[ReceiverSettings], route: RouteSettings) -> bool:
-        """Whether any receiver was told, or is being told, that ``alert`` fires, and nothing else since."""
-        return any(
-            alert.fingerprint in entry.firing
-            for receiver, way in ways(alert, receivers, route)
-            for entry in self._entries(group_of(alert, receiver, way))
-        )
-
-    def _entries(self, group: Group) -> Iterable[Entry]:
-        if group in self.log:
-            yield self.log[group]
-        yield from self._pending.get(group, {}).values()
+    def believed(self, receivers: Iterable[str]) -> set[str]:
+        """The fingerprints that any of ``receivers`` was told, or is being told, to fire, and nothing else since."""
+        names = {*receivers}
+        entries = [*self.log.items(), *((group, one) for group, sent in self._pending.items() for one in sent.values())]
+        return {fingerprint for group, entry in entries if group[0] in names for fingerprint in entry.firing}

@@ -147,3 +147,23 @@ def test_two_routes_to_one_receiver_are_two_groups() -> None:
     route = RouteSettings.model_validate({"routes": [way, {**way, "matchers": ["tenant=a"]}]})
     decisions = plan([Notice(A)], {}, [RECEIVER], route, NOW)
     assert [d.group_key.partition(":")[0] for d in decisions] == ['{}/{queue="orders"}', '{}/{tenant="a"}']
+
+
+def test_what_was_told_firing_by_a_route_that_is_gone_is_told_resolved_all_the_same() -> None:
+    pager = Pager()
+    pager.hears(0 * MINUTE, A)
+    (old,) = pager.log
+    other = RECEIVER.model_copy(update={"name": "other"})
+    for changed in (
+        RouteSettings(group_by=("alertname",), repeat_interval=HOUR),
+        RouteSettings(receivers=("other",), repeat_interval=HOUR),
+    ):
+        log = dict(pager.log)
+        for after in (MINUTE, 2 * HOUR):
+            decisions = plan([Notice(A)], log, [RECEIVER, other], changed, NOW + after)
+            (left,) = [d for d in decisions if (d.receiver, d.group_key) == old]
+            assert (left.send, left.entry) == (False, None), "what still fires is told by its new route"
+        over = NOW + 3 * HOUR
+        decisions = plan([Notice(A, over)], log, [RECEIVER, other], changed, over)
+        (left,) = [d for d in decisions if (d.receiver, d.group_key) == old]
+        assert (left.send, left.reason, tenants(left.resolved)) == (True, Reason.RESOLVED, ["a"])

@@ -136,3 +136,17 @@ def test_a_store_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
     (parcel,) = outbox.due(START, "pager")
     outbox.record(parcel, Delivery(START, "delivered", 200, None, None), None, now=START)
     assert outbox.waiting() == 0
+
+
+def test_an_alert_whose_route_is_gone_is_remembered_until_its_end_was_told(gold: GoldLake) -> None:
+    pager = Pager(gold)
+    assert pager.at(0 * MINUTE, dead_lettered=1) == ["firing"]
+    pager.answer("delivered")
+    pager.world.settings = AlertSettings.model_validate({"receivers": [PAGER], "route": {"group_by": ["queue"]}})
+    pager.world.start()
+    assert pager.at(MINUTE) == ["firing"], "its new group is new"
+    pager.answer("delivered")
+    assert pager.at(2 * MINUTE, sidelined=1) == ["resolved", "resolved"]
+    pager.answer("delivered")
+    assert pager.at(30 * MINUTE) == []
+    assert pager.world.db.execute("SELECT COUNT(*) FROM alerts").fetchone() == (0,)

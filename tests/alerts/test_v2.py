@@ -22,7 +22,9 @@ from alerts.store import Desk, connect
 from alerts.v2.app import Api
 from lake.clock import Clock
 from lake.web.server import WebServer, listen, served
-from tests.support.servers import program
+from tests.support.debian import debian_program
+from tests.support.prometheus import PrometheusServer
+from tests.support.waiting import wait_until
 
 SETTINGS = AlertSettings.model_validate(
     {
@@ -88,7 +90,11 @@ def names(http: httpx.Client, query: str = "") -> list[str]:
 
 
 def amtool(http: httpx.Client, *arguments: str) -> str:
-    command = [str(program("amtool")), f"--alertmanager.url={http.base_url}", *arguments]
+    command = [
+        str(debian_program("prometheus-alertmanager", "amtool")),
+        f"--alertmanager.url={http.base_url}",
+        *arguments,
+    ]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
@@ -134,6 +140,29 @@ def test_amtool_sends_alerts_in(http: httpx.Client) -> None:
     assert told["fingerprint"] == fingerprint({"alertname": "DiskFull", "queue": "disks"})
     assert (told["annotations"], told["generatorURL"]) == ({"summary": "full"}, "http://p/g")
     assert told["receivers"] == [{"name": "chat"}]
+
+
+def test_prometheus_sends_its_own_alerts_in_and_their_end(http: httpx.Client, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yml"
+
+    def rule(threshold: int) -> None:
+        one = {"alert": "DiskFull", "expr": f"vector(1) > {threshold}", "labels": {"queue": "disks"}}
+        rules.write_text(json.dumps({"groups": [{"name": "g", "interval": "1s", "rules": [one]}]}))
+
+    rule(0)
+    target = str(http.base_url).removeprefix("http://").rstrip("/")
+    config = {
+        "global": {"evaluation_interval": "1s"},
+        "rule_files": [str(rules)],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [target]}]}]},
+    }
+    with PrometheusServer(tmp_path / "prometheus", config) as prometheus:
+        wait_until(lambda: names(http, "?filter=queue=disks") == ["DiskFull disks"], "Prometheus' alert to come")
+        (told,) = http.get("/api/v2/alerts", params={"filter": "queue=disks"}).json()
+        assert told["generatorURL"].startswith("http") and told["receivers"] == [{"name": "chat"}]
+        rule(1)
+        prometheus.reload()
+        wait_until(lambda: names(http, "?filter=queue=disks") == [], "Prometheus to say that it is over")
 
 
 def test_amtool_reads_the_status_and_the_routes(http: httpx.Client) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
+from tests.support.debian import debian_program
 from tests.support.ports import free_ports
 from tests.support.process import ServerProcess
-from tests.support.servers import program
 from tests.support.waiting import wait_until
 
 
@@ -34,7 +34,7 @@ class AlertmanagerServer(ServerProcess):
         config = self._folder / "config.yml"
         config.write_text(json.dumps(self._config))
         command = [
-            str(program("prometheus-alertmanager", "alertmanager")),
+            str(debian_program("prometheus-alertmanager", "prometheus-alertmanager", "alertmanager")),
             f"--config.file={config}",
             f"--storage.path={self._folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{self.port}",

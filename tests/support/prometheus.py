@@ -1,44 +1,57 @@
-"""The real promtool: Debian's package, unpacked into a cache where it is not installed."""
+"""The real Prometheus and its promtool."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
+import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
-from tests.support.servers import require_server
+import httpx
 
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sojourn-tests" / "prometheus"
-_PATIENCE = 300
+from tests.support.debian import debian_program
+from tests.support.ports import free_ports
+from tests.support.process import ServerProcess
+from tests.support.waiting import wait_until
 
 
 def promtool() -> Path:
     """The program; else the test ends: skipped on a person's machine, failed in CI."""
-    unpacked = _CACHE / "usr" / "bin" / "promtool"
-    if found := shutil.which("promtool"):
-        return Path(found)
-    if not unpacked.exists():
-        _fetch()
-    if not unpacked.exists():
-        require_server("there is no promtool: apt-get install prometheus")
-    return unpacked
+    return debian_program("prometheus", "promtool")
 
 
-def _fetch() -> None:
-    """Debian's package without installing it: that would start a server."""
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        return
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    with (_CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (_CACHE / "usr").exists():
-            return
-        quietly = {"cwd": _CACHE, "check": False, "capture_output": True, "timeout": _PATIENCE}
-        subprocess.run(["apt-get", "download", "-q", "prometheus"], **quietly)  # type: ignore[call-overload]
-        for package in _CACHE.glob("prometheus_*.deb"):
-            subprocess.run(["dpkg-deb", "-x", str(package), str(_CACHE / "new")], **quietly)  # type: ignore[call-overload]
-            package.unlink()
-        if (_CACHE / "new" / "usr").exists():
-            (_CACHE / "new" / "usr").rename(_CACHE / "usr")
+class PrometheusServer(ServerProcess):
+    """One Prometheus with ``config``, which may be given as JSON: YAML has it in it."""
+
+    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+        super().__init__(folder)
+        self._config = config
+        (self.port,) = free_ports(1)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        config = self._folder / "prometheus.yml"
+        config.write_text(json.dumps(self._config))
+        command = [
+            str(debian_program("prometheus", "prometheus")),
+            f"--config.file={config}",
+            f"--storage.tsdb.path={self._folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            "--web.enable-lifecycle",
+        ]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(self._ready, "Prometheus to be ready")
+
+    def reload(self) -> None:
+        """Have it read its rules again."""
+        httpx.post(f"http://127.0.0.1:{self.port}/-/reload", timeout=60).raise_for_status()
+
+    def _ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"Prometheus ended:\n{self.log}"
+        try:
+            return httpx.get(f"http://127.0.0.1:{self.port}/-/ready").status_code == 200
+        except httpx.TransportError:
+            return False
