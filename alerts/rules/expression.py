@@ -1,12 +1,13 @@
 """What a rule's ``expr`` may be: one read-only SELECT over the views that yields labels (text) and a ``value``.
 
 An expression may name parameters: ``:evaluation_time`` (data time), ``:target_seconds`` and ``:window_seconds``
-(the lake's definitions).
+(the lake's definitions), and its rule's own thresholds.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 
@@ -19,7 +20,8 @@ from lake.select import check, tables_of
 from lake.tables import HISTOGRAM, TABLES, TIMESTAMP
 from lake.views import VIEWS
 
-_PARAMETER = re.compile(r":(evaluation_time|target_seconds|window_seconds)\b")
+PARAMETERS = ("evaluation_time", "target_seconds", "window_seconds")
+_PARAMETER = re.compile(rf":({'|'.join(PARAMETERS)})\b")
 VALUE = "value"
 
 #: What only the engine knows, readable by rules like any view. They are never stale: rules over them alone
@@ -81,6 +83,20 @@ def bound(expr: str, now: datetime, definitions: Definitions) -> str:
         "window_seconds": str(definitions.window_seconds),
     }
     return _PARAMETER.sub(lambda match: values[match[1]], expr)
+
+
+def with_thresholds(expr: str, thresholds: Mapping[str, float]) -> str:
+    """``expr`` with its own parameters filled in; UserError for a name that is taken, or that it does not use."""
+    for name, value in thresholds.items():
+        if name in PARAMETERS:
+            raise UserError(
+                f"a threshold cannot be called {name}", "that is a parameter of every expression: rename it"
+            )
+        number = str(int(value)) if value.is_integer() and abs(value) < 2**53 else f"CAST({value!r} AS DOUBLE)"
+        expr, used = re.subn(rf"(?<![:\w]):{name}\b", number, expr)
+        if not used:
+            raise UserError(f"the expression does not use the threshold {name}", f"write :{name} where it belongs")
+    return expr
 
 
 @cache

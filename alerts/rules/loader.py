@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from alerts.rules.expression import checked
+from alerts.rules.changes import Changes
+from alerts.rules.expression import checked, with_thresholds
 from alerts.rules.file import GroupEntry, RuleFile
 from alerts.rules.model import Rule, RuleEntry
 from alerts.rules.slo import BurnWindow, SloEntry, rules_of
@@ -26,15 +27,18 @@ OPTIONAL = BUILTIN.with_name("optional")
 TEST_SUFFIX = "_test.yml"
 
 
-def load_rules(paths: Sequence[Path], *, builtin: bool, actions: Collection[str] | None = None) -> tuple[Rule, ...]:
+def load_rules(
+    paths: Sequence[Path], *, builtin: bool, actions: Collection[str] | None = None, changes: Changes | None = None
+) -> tuple[Rule, ...]:
     """The rules of all files in ``paths`` (files, or folders of ``*.yml``), the built-in ones first.
 
     ``actions``: the policies that rules may name; None = any. The built-in rules may name one that was taken out.
+    ``changes``: what is to be tried instead of what the files say.
     """
     rules: dict[tuple[str, str], Rule] = {}
     shipped = rule_files([BUILTIN]) if builtin else []
     for file in [*shipped, *rule_files(paths)]:
-        for rule in load_file(file, None if file in shipped else actions):
+        for rule in load_file(file, None if file in shipped else actions, changes):
             if (other := rules.get(rule.key)) is not None:
                 raise UserError(
                     f"{file}: rule {rule.name} of group {rule.group} is already in {other.source}",
@@ -59,7 +63,7 @@ def rule_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def load_file(path: Path, actions: Collection[str] | None = None) -> list[Rule]:
+def load_file(path: Path, actions: Collection[str] | None = None, changes: Changes | None = None) -> list[Rule]:
     """The rules of one file, checked, their actions against ``actions`` too. UserError names file, place and rule."""
     document = read(path)
     levels: dict[tuple[str, ...], type[BaseModel]] = {
@@ -70,10 +74,12 @@ def load_file(path: Path, actions: Collection[str] | None = None) -> list[Rule]:
         ("groups", "slos", "windows"): BurnWindow,
     }
     content = _validated(document, RuleFile, levels)
+    changes = changes or Changes()
     rules: list[Rule] = []
     for i, group in enumerate(content.groups):
         rules += [
-            _rule(document, ("groups", i, "rules", j), group, entry, actions) for j, entry in enumerate(group.rules)
+            _rule(document, ("groups", i, "rules", j), group, changes.rule(entry), actions)
+            for j, entry in enumerate(group.rules)
         ]
         for j, slo in enumerate(group.slos):
             place = ("groups", i, "slos", j)
@@ -83,7 +89,7 @@ def load_file(path: Path, actions: Collection[str] | None = None) -> list[Rule]:
                     "group has no interval",
                     "add interval: 30s to the group",
                 )
-            rules += [_rule(document, place, group, entry, actions) for entry in rules_of(slo)]
+            rules += [_rule(document, place, group, entry, actions) for entry in rules_of(changes.slo(slo))]
     return rules
 
 
@@ -144,7 +150,8 @@ def _rule(
     here = place
     try:
         here = (*place, "expr")
-        tables = checked(entry.expr)
+        expr = with_thresholds(entry.expr, entry.thresholds).strip().rstrip(";")
+        tables = checked(expr)
         for name, text in entry.annotations.items():
             here = (*place, "annotations", name)
             compiled(text)
@@ -156,7 +163,7 @@ def _rule(
     return Rule(
         group=group.name,
         name=entry.alert,
-        expr=entry.expr.strip().rstrip(";"),
+        expr=expr,
         hold=entry.hold,
         keep_firing_for=entry.keep_firing_for,
         labels={**group.labels, **entry.labels},

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from alerts.durations import Duration
+from alerts.durations import Duration, parse_duration
 
 
 class NoData(StrEnum):
@@ -32,6 +32,21 @@ Text = Annotated[str, BeforeValidator(_text)]
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 
 
+def _number(value: object) -> object:
+    """A number, or a duration in seconds."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return parse_duration(value).total_seconds()
+    return value
+
+
+ThresholdName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
+#: What ``expr`` names as ``:name``: a number, or a duration, which counts as seconds.
+Threshold = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+
+
 class RuleEntry(BaseModel):
     """One entry under ``rules:``."""
 
@@ -39,6 +54,7 @@ class RuleEntry(BaseModel):
 
     alert: str = Field(min_length=1)
     expr: str = Field(min_length=1)
+    thresholds: dict[ThresholdName, Threshold] = Field(default_factory=dict)
     hold: Duration = Field(default=timedelta(0), alias="for")
     keep_firing_for: Duration = timedelta(0)
     labels: dict[LabelName, Text] = Field(default_factory=dict)
