@@ -324,7 +324,7 @@ def test_instants_are_shown_on_the_wall_clock_that_was_set(path: Path) -> None:
 
 
 def test_it_is_ready_once_rules_have_been_evaluated_lately(path: Path) -> None:
-    with serving(path) as http:
+    with serving(path, Snapshot(datetime.now(UTC))) as http:
         assert http.get("/-/ready").status_code == 200
     for at in (None, NOW - timedelta(hours=1)):
         with serving(path, Snapshot(at)) as http:
