@@ -28,11 +28,14 @@ class Tls(Settings):
     ca: Path | None = Field(default=None, description="PEM file of the authorities to trust instead of the machine's")
     certificate: Path | None = Field(default=None, description="PEM file of our own certificate, where one is asked")
     key: Path | None = Field(default=None, description="PEM file of its private key")
+    key_password: Secret | None = Field(default=None, description="where that key is encrypted")
 
     @model_validator(mode="after")
     def _whole(self) -> Tls:
         if self.key is not None and self.certificate is None:
             raise ValueError("a key needs its certificate")
+        if self.key_password is not None and self.certificate is None:
+            raise ValueError("a key_password needs a certificate and its key")
         if not self.enabled and (self.ca or self.certificate):
             raise ValueError("set enabled = true, or leave ca and certificate out")
         return self
@@ -44,9 +47,10 @@ class Tls(Settings):
         try:
             context = ssl.create_default_context(cafile=str(self.ca.expanduser()) if self.ca else None)
             if self.certificate is not None:
-                context.load_cert_chain(
-                    self.certificate.expanduser(), self.key.expanduser() if self.key is not None else None
-                )
+                key = self.key.expanduser() if self.key is not None else None
+                # Given always: else OpenSSL would ask the terminal for it.
+                secret = self.key_password.read("the key's password") if self.key_password is not None else ""
+                context.load_cert_chain(self.certificate.expanduser(), key, secret)
         except (OSError, ssl.SSLError) as error:
             raise UserError(f"the TLS files cannot be used: {error}", "mend ca, certificate and key") from None
         return context

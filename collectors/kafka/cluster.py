@@ -13,7 +13,7 @@ from collectors.kafka.link import Link
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.wire.cluster import Metadata, Node, metadata_request, read_metadata
 from collectors.kafka.wire.codec import Reader, Request
-from collectors.kafka.wire.groups import LIST_GROUPS, OFFSET_FETCH
+from collectors.kafka.wire.versions import Unspoken, missing
 from lake.errors import SojournError, UserError
 
 #: Leaders and topics are asked for again after so many seconds, and at once when one of them moved.
@@ -110,9 +110,11 @@ class Cluster:
                 raise ConnectionLost(f"broker {node} is not in the cluster now")
             try:
                 link = self._links[node, lane] = Link(self._broker, where, self._password)
+                _check(self._broker, link)
             except (
                 SojournError
             ) as error:  # what is wrong with one node, its certificate too, ends nothing on the others
+                self._drop(node)
                 self._away[node] = time.monotonic() + _AWAY_SECONDS, str(error)
                 raise ConnectionLost(str(error)) from None
             self._away.pop(node, None)
@@ -174,6 +176,9 @@ class Cluster:
 def _worst(faults: list[SojournError]) -> SojournError:
     """What is said where no address answers: what the user must mend, if there is such; only where that is all that is
     wrong can waiting not help."""
+    for fault in faults:
+        if isinstance(fault, Unspoken):
+            return fault
     to_mend = [fault for fault in faults if isinstance(fault, UserError)]
     if len(to_mend) == len(faults):
         return to_mend[0]
@@ -181,7 +186,6 @@ def _worst(faults: list[SojournError]) -> SojournError:
 
 
 def _check(broker: KafkaBroker, link: Link) -> None:
-    for api, version in ((OFFSET_FETCH, 8), (LIST_GROUPS, 4)):
-        oldest, newest = link.versions.get(api, (0, -1))
-        if not oldest <= version <= newest:
-            raise UserError(f"broker {broker.name!r} is too old to be sampled", "Kafka 3.0 or newer is needed")
+    lacks = missing(link.versions)
+    if lacks is not None:
+        raise Unspoken(f"broker {broker.name!r} at {link.where} is older than Kafka 3.0 or lacks requests: {lacks}")

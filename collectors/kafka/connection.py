@@ -1,16 +1,36 @@
-"""How every Kafka client of ours connects: addresses, SASL and TLS as librdkafka's configuration."""
+"""librdkafka, as every client of ours that it serves is connected: addresses, SASL and TLS; its errors as ours."""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from confluent_kafka import KafkaError, KafkaException
+
+from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.kafka.settings import KafkaBroker
+from lake.errors import SojournError, UserError
+
+Result = TypeVar("Result")
+
+#: For its own lines about what goes wrong, which help nobody: it is raised.
+UNHEARD = logging.getLogger(f"{__name__}.librdkafka")
+UNHEARD.addHandler(logging.NullHandler())
+UNHEARD.propagate = False
+
+CREDENTIALS = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
+FORBIDDEN = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
 
 
 def connection(broker: KafkaBroker) -> dict[str, Any]:
     """librdkafka's configuration for ``broker``. It holds the password: never log or print it.
 
-    UserError if the password cannot be read.
+    UserError if a secret cannot be read, or for what librdkafka cannot do.
     """
     config: dict[str, Any] = {
         "bootstrap.servers": broker.bootstrap,
@@ -23,18 +43,84 @@ def connection(broker: KafkaBroker) -> dict[str, Any]:
         "log.connection.close": False,
     }
     encrypted = broker.tls.enabled
-    if broker.user is not None:
-        config["sasl.mechanism"] = broker.mechanism
-        config["sasl.username"] = broker.user
-        assert broker.password is not None  # the settings are whole
-        config["sasl.password"] = broker.password.read(f"the password of broker {broker.name!r}")
-    config["security.protocol"] = ("SASL_" if broker.user is not None else "") + ("SSL" if encrypted else "PLAINTEXT")
+    config["security.protocol"] = ("SASL_" if broker.by_sasl else "") + ("SSL" if encrypted else "PLAINTEXT")
+    config |= _credentials(broker)
     if encrypted:
         for key, path in (
             ("ssl.ca.location", broker.tls.ca),
             ("ssl.certificate.location", broker.tls.certificate),
-            ("ssl.key.location", broker.tls.key),
+            ("ssl.key.location", broker.tls.key or broker.tls.certificate),
         ):
             if path is not None:
                 config[key] = str(path.expanduser())
+        if broker.tls.key_password is not None:
+            config["ssl.key.password"] = broker.tls.key_password.read("the key's password")
+    if broker.server_name is not None:
+        raise UserError(
+            f"broker {broker.name!r} has a server_name, which librdkafka cannot check instead of the host's",
+            "give certificates the brokers' own names, or leave the tap and other mechanisms out",
+        )
     return config
+
+
+def _credentials(broker: KafkaBroker) -> dict[str, Any]:
+    """Who we are."""
+    of = f"of broker {broker.name!r}"
+    if broker.oauth is not None:
+        oauth = broker.oauth
+        found: dict[str, Any] = {
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": oauth.token_url,
+            "sasl.oauthbearer.client.id": oauth.client_id,
+            "sasl.oauthbearer.client.secret": oauth.client_secret.read(f"the client's secret {of}"),
+        }
+        if oauth.scope is not None:
+            found["sasl.oauthbearer.scope"] = oauth.scope
+        if oauth.extensions:
+            found["sasl.oauthbearer.extensions"] = ",".join(f"{name}={said}" for name, said in oauth.extensions.items())
+        return found
+    if broker.aws is not None:
+        from collectors.kafka.msk import tokens
+
+        return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": tokens(broker.aws, broker.name)}
+    if broker.kerberos is not None:
+        kerberos = broker.kerberos
+        found = {
+            "sasl.mechanism": "GSSAPI",
+            "sasl.kerberos.service.name": kerberos.service,
+            "sasl.kerberos.principal": kerberos.principal,
+        }
+        return found | ({"sasl.kerberos.keytab": str(kerberos.keytab.expanduser())} if kerberos.keytab else {})
+    if broker.user is None:
+        return {}
+    assert broker.password is not None  # the settings are whole
+    secret = broker.password.read(f"the password {of}")
+    return {"sasl.mechanism": broker.mechanism, "sasl.username": broker.user, "sasl.password": secret}
+
+
+def explaining(broker: KafkaBroker, work: Callable[[], Result], who: str = "the tap") -> Result:
+    """What ``work`` returns; librdkafka's errors as ours. ``who`` asks."""
+    try:
+        return work()
+    except KafkaException as error:
+        raise explained(error, broker, who) from None
+    except TimeoutError:
+        raise ConnectionLost(f"broker {broker.name!r} at {broker.bootstrap} does not answer") from None
+
+
+def explained(error: KafkaException, broker: KafkaBroker, who: str = "the tap") -> SojournError:
+    """librdkafka's error as one of ours."""
+    reason = error.args[0]
+    if reason.code() in CREDENTIALS:
+        return CredentialsRefused(
+            f"broker {broker.name!r} at {broker.bootstrap} refuses the credentials", "check user, password, mechanism"
+        )
+    if reason.code() in FORBIDDEN:
+        return UserError(
+            f"broker {broker.name!r} forbids {who}: {reason.str()}",
+            "allow READ and DESCRIBE of its topics, DESCRIBE of its groups",
+        )
+    if reason.code() == KafkaError._INVALID_ARG:  # what this build of librdkafka lacks: Kerberos, most often
+        return UserError(f"broker {broker.name!r} cannot be asked by librdkafka: {reason.str()}", "check the settings")
+    return ConnectionLost(f"broker {broker.name!r} at {broker.bootstrap} cannot be read: {reason.str()}")

@@ -35,7 +35,7 @@ NOT_YET = "the message has not been read yet: there are more to read than head_b
 
 
 @dataclass(slots=True)
-class _Search:
+class Search:
     head: Head
     at: int
     room: int
@@ -51,11 +51,14 @@ class Heads:
         self._rooms = Rooms()
         self.forget()
 
+    def close(self) -> None:
+        """Let go of what is needed for reading."""
+
     def forget(self) -> None:
         """Topics may have been made anew: offsets mean other messages now."""
         self._known: dict[Head, Found] = {}
         self._found: dict[Head, Found] = {}
-        self._open: dict[Head, _Search] = {}
+        self._open: dict[Head, Search] = {}
         self._last: dict[str, Mapping[Place, Head]] = {}
         self._ends: Mapping[Place, int | str] = {}
         self._unread_since: dict[Head, int] = {}
@@ -136,18 +139,18 @@ class Heads:
             return Earlier(before.time, self._at, self._tick)
         return Earlier(self._at, self._at, self._tick) if before is None else before
 
-    def _begun(self, head: Head) -> _Search:
+    def _begun(self, head: Head) -> Search:
         """The search for a head as an earlier cycle left it, or a new one."""
         end = self._ends.get((head.topic, head.partition))
-        search = self._open.get(head) or _Search(head, head.offset, 0, 0)
+        search = self._open.get(head) or Search(head, head.offset, 0, 0)
         search.end = end if isinstance(end, int) else 1 << 62
         return search
 
-    def _search(self, due: list[_Search], leader: Callable[[str, int], int], starts: dict[Place, int | str]) -> None:
+    def _search(self, due: list[Search], leader: Callable[[str, int], int], starts: dict[Place, int | str]) -> None:
         """Read as much of ``due``, in its order, as the budget allows."""
         waiting = deque(due)
         for _ in range(_ROUNDS):
-            chosen, reserved = list[_Search](), 0
+            chosen, reserved = list[Search](), 0
             while waiting:
                 search = waiting[0]
                 place = search.head.topic, search.head.partition
@@ -164,18 +167,18 @@ class Heads:
                 self._open[search.head] = search
 
     def _round(
-        self, searches: list[_Search], leader: Callable[[str, int], int], starts: dict[Place, int | str]
-    ) -> list[_Search]:
+        self, searches: list[Search], leader: Callable[[str, int], int], starts: dict[Place, int | str]
+    ) -> list[Search]:
         """Read once for each of ``searches``; returns those that are to go on."""
         found = self._found
-        again: list[_Search] = []
+        again: list[Search] = []
         jobs: dict[int, list[Job]] = defaultdict(list)
-        by_node: dict[int, list[_Search]] = defaultdict(list)
+        by_node: dict[int, list[Search]] = defaultdict(list)
         for search in searches:
             by_node[leader(search.head.topic, search.head.partition)].append(search)
         unanswered = {search.head: search for search in searches}
 
-        def take(batch: Mapping[Place, _Search], answer: Reader) -> None:
+        def take(batch: Mapping[Place, Search], answer: Reader) -> None:
             self._left -= len(answer.data)
             for topic, partitions in read_fetch(answer).items():
                 for partition, fetched in partitions.items():
@@ -184,13 +187,13 @@ class Heads:
                     if fetched.error == 0:
                         starts[topic, partition] = fetched.start
                     result = self._judge(search, fetched)
-                    if isinstance(result, _Search):
+                    if isinstance(result, Search):
                         again.append(result)
                     else:
                         found[search.head] = result
                         self._open.pop(search.head, None)
 
-        def job(batch: Mapping[Place, _Search]) -> Job:
+        def job(batch: Mapping[Place, Search]) -> Job:
             topics: dict[str, list[Want]] = defaultdict(list)
             for (topic, partition), search in batch.items():
                 topics[topic].append(Want(partition, search.at, search.room))
@@ -209,7 +212,7 @@ class Heads:
                     found[search.head] = reason
         return again
 
-    def _judge(self, search: _Search, fetched: Fetched) -> _Search | Stamp | str | None:
+    def _judge(self, search: Search, fetched: Fetched) -> Search | Stamp | str | None:
         """What an answer says of a head: found, nothing there, unknown, or go on searching."""
         if fetched.error:
             if fetched.error in MOVED:
@@ -240,9 +243,9 @@ def _bytes_needed(records: bytes) -> int:
     return (12 + int.from_bytes(records[8:12], "big", signed=True)) * 5 // 4 if len(records) >= 12 else 0
 
 
-def _batches(searches: Iterable[_Search]) -> Iterator[dict[Place, _Search]]:
+def _batches(searches: Iterable[Search]) -> Iterator[dict[Place, Search]]:
     """Requests: each asks for a partition once, and for no more bytes than one answer may have."""
-    layers: list[dict[Place, _Search]] = []
+    layers: list[dict[Place, Search]] = []
     times: dict[Place, int] = {}
     for search in searches:
         place = search.head.topic, search.head.partition
@@ -251,7 +254,7 @@ def _batches(searches: Iterable[_Search]) -> Iterator[dict[Place, _Search]]:
             layers.append({})
         layers[layer][place] = search
     for chosen in layers:
-        batch: dict[Place, _Search] = {}
+        batch: dict[Place, Search] = {}
         room = 0
         for place, search in chosen.items():
             if batch and (len(batch) >= _PARTITIONS or room + search.room > _ANSWER):

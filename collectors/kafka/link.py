@@ -10,13 +10,13 @@ from collections import deque
 from contextlib import suppress
 
 from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.kafka.sasl import Refused, talk
+from collectors.kafka.sasl import AUTHENTICATE, Refused, authenticate_request, read_authenticate, talk
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.wire.cluster import Node, api_versions_request, read_api_versions
-from collectors.kafka.wire.codec import END, Reader, Request, blob
+from collectors.kafka.wire.codec import END, Reader, Request
 from lake.errors import UserError
 
-_HANDSHAKE, _AUTHENTICATE = 17, 36
+_HANDSHAKE = 17
 _UNSUPPORTED_MECHANISM = 33
 _LARGEST_ANSWER = 512 << 20
 _ROOM = 1 << 20
@@ -30,16 +30,18 @@ class Link:
 
     def __init__(self, broker: KafkaBroker, node: Node, password: str | None) -> None:
         self._broker = broker
-        self._where = f"{node.host}:{node.port}"
+        self.where = f"{node.host}:{node.port}"
         self._number = 0
         self._asked: deque[tuple[int, bool]] = deque()
         self._expires = float("inf")
         self._timeout = broker.timeout_seconds
         self._socket = self._connect(node)
+        self._answered = 0
+        self.versions: dict[int, tuple[int, int]] = {}
         try:
+            self.versions = read_api_versions(self.ask(api_versions_request()))
             if broker.user is not None and password is not None:
                 self._authenticate(broker.user, password)
-            self.versions = read_api_versions(self.ask(api_versions_request()))
         except BaseException:
             self.close()
             raise
@@ -49,10 +51,10 @@ class Link:
             raw = socket.create_connection(node, self._timeout)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             context = self._broker.tls.context()
-            return raw if context is None else _encrypted(raw, context, node.host)
+            return raw if context is None else _encrypted(raw, context, self._broker.server_name or node.host)
         except ssl.SSLCertVerificationError as error:
             raise UserError(
-                f"the certificate of broker {self._broker.name!r} at {self._where} is not trusted: "
+                f"the certificate of broker {self._broker.name!r} at {self.where} is not trusted: "
                 f"{error.verify_message}",
                 "set tls.ca to its authority",
             ) from None
@@ -71,6 +73,7 @@ class Link:
 
     def _authenticate(self, user: str, password: str) -> None:
         name = self._broker.mechanism.encode()
+        version = min(2, self.versions.get(AUTHENTICATE, (0, 0))[1])
         answer = self.ask(Request(_HANDSHAKE, 1, struct.pack(">h", len(name)) + name))
         if answer.short() == _UNSUPPORTED_MECHANISM:
             known = ", ".join(answer.take(answer.short()).decode() for _ in range(answer.integer()))
@@ -82,8 +85,8 @@ class Link:
         try:
             message = next(conversation)
             while True:
-                answer = self.ask(Request(_AUTHENTICATE, 2, blob(message) + END))
-                error, reason, said, lifetime = answer.short(), answer.text(), answer.blob(), answer.long()
+                answer = self.ask(authenticate_request(message, version))
+                error, reason, said, lifetime = read_authenticate(answer, version)
                 if error:
                     raise self._refused(reason)
                 if lifetime > 0:
@@ -96,12 +99,12 @@ class Link:
 
     def _refused(self, why: str) -> CredentialsRefused:
         return CredentialsRefused(
-            f"broker {self._broker.name!r} at {self._where} refuses the credentials: {why or 'it does not say why'}",
+            f"broker {self._broker.name!r} at {self.where} refuses the credentials: {why or 'it does not say why'}",
             "check user, password and mechanism in [[collect.brokers]]",
         )
 
     def _lost(self, why: str) -> ConnectionLost:
-        return ConnectionLost(f"broker {self._broker.name!r} at {self._where} cannot be reached: {why}")
+        return ConnectionLost(f"broker {self._broker.name!r} at {self.where} cannot be reached: {why}")
 
     def ask(self, request: Request) -> Reader:
         """The answer; nothing else may be under way."""
@@ -111,7 +114,7 @@ class Link:
     def send(self, request: Request) -> None:
         """Send a request; its answer comes by :meth:`receive`, in the order of the requests."""
         self._number += 1
-        old = request.api in _OLD_HEADERS
+        old = request.api in _OLD_HEADERS or (request.api == AUTHENTICATE and request.version < 2)
         head = struct.pack(">hhih", request.api, request.version, self._number, len(_CLIENT)) + _CLIENT
         head += b"" if old else END
         try:
@@ -133,6 +136,7 @@ class Link:
             raise self._lost("its answers are out of order")
         if not old:
             answer.tags()
+        self._answered += 1
         return answer
 
     def _read(self, length: int, deadline: float) -> bytes:
@@ -147,14 +151,19 @@ class Link:
                 with memoryview(found) as view:
                     got = self._socket.recv_into(view[have:])
                 if not got:
-                    hint = "" if self._broker.user else " (does it ask for credentials, or for TLS?)"
-                    raise self._lost(f"it closed the connection{hint}")
+                    raise self._lost(f"it closed the connection{self._hint()}")
                 have += got
         except TimeoutError:
             raise self._lost(f"no answer within {self._timeout:g} s") from None
         except OSError as error:
             raise self._lost(str(error.strerror or error)) from None
         return bytes(found)
+
+    def _hint(self) -> str:
+        """What may be wrong where a broker ends a connection without a word."""
+        if not self.versions:
+            return " (does it ask for TLS?)"
+        return "" if self._broker.user or self._answered > 1 else " (does it ask for credentials?)"
 
     def close(self) -> None:
         """Disconnect."""

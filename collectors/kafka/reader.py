@@ -16,12 +16,11 @@ from collectors.kafka.beginnings import Beginnings
 from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, UNKNOWN_TOPIC, words
 from collectors.kafka.heads import Heads
-from collectors.kafka.reading import REBALANCING, Found, GroupReading, Head, Place, Reading, matches
-from collectors.kafka.settings import KafkaBroker, Selection
+from collectors.kafka.reading import REBALANCING, Found, GroupReading, Head, Place, Reading, matches, wanted
+from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.transactions import Transactions
-from collectors.kafka.wire.codec import Reader
+from collectors.kafka.wire.codec import Reader, Request
 from collectors.kafka.wire.groups import (
-    CONSUMER_GROUP_DESCRIBE,
     LIST_GROUPS,
     Committed,
     Listed,
@@ -34,6 +33,14 @@ from collectors.kafka.wire.groups import (
     read_list_groups,
     read_offset_fetch,
 )
+from collectors.kafka.wire.kinds import (
+    SHARE_GROUP_OFFSETS,
+    Shared,
+    read_share_members,
+    read_share_offsets,
+    share_describe_request,
+    share_offsets_request,
+)
 from collectors.kafka.wire.offsets import EARLIEST, LATEST, list_offsets_request, read_list_offsets
 
 log = logging.getLogger(__name__)
@@ -43,11 +50,15 @@ Item = TypeVar("Item")
 _GROUPS_AT_ONCE = 100
 _PARTITIONS_AT_ONCE = 1500
 #: Members change seldom; they are asked for again after so many seconds, and at once when a group's state changed.
-_MEMBERS_SECONDS = 5.0
-#: Kinds of group that commit no offsets.
-_OTHER_KINDS = ("share",)
-_NO_LEADER = 5
+MEMBERS_SECONDS = 5.0
+NO_LEADER = 5
 _COORDINATOR_MOVES = 16
+#: Kind of group → how its members are asked for, and read. Classic ones, and those of brokers that tell no kind: "".
+_DESCRIBED: dict[str, tuple[Callable[[list[str]], Request], Callable[[Reader], dict[str, Members | int]]]] = {
+    "": (lambda names: describe_request(names, classic=True), read_classic_members),
+    "consumer": (lambda names: describe_request(names, classic=False), read_consumer_members),
+    "share": (share_describe_request, read_share_members),
+}
 #: Whose heads the first records of open transactions are; no group has this name.
 _TRANSACTIONS = ""
 
@@ -115,7 +126,7 @@ class ClusterReader:
         return {
             name: tuple(topic.leaders)
             for name, topic in self.cluster.metadata.topics.items()
-            if topic.leaders and not topic.internal and not name.startswith("__") and _wanted(name, self._broker.topics)
+            if topic.leaders and not topic.internal and not name.startswith("__") and wanted(name, self._broker.topics)
         }
 
     # Groups
@@ -127,14 +138,19 @@ class ClusterReader:
             if name not in silent:
                 by_node[node].append(listed)
         committed: dict[str, Committed] = {}
+        shared: dict[str, Shared] = {}
         jobs: dict[int, list[Job]] = {}
         for node, some in by_node.items():
             jobs[node] = self._member_jobs(node, some)
-            for part in _parts([listed.name for listed in some], _GROUPS_AT_ONCE):
+            sharing = [listed.name for listed in some if listed.kind == "share"]
+            jobs[node] += self._share_jobs(node, sharing, shared)
+            for part in _parts([listed.name for listed in some if listed.kind != "share"], _GROUPS_AT_ONCE):
                 jobs[node].append(
                     Job(offset_fetch_request(part), lambda answer: committed.update(read_offset_fetch(answer)))
                 )
         failed = self.cluster.do(jobs)
+        committed |= {name: one.committed for name, one in shared.items()}
+        lags = {name: one.lags for name, one in shared.items()}
         found = []
         for name, (node, listed) in self._coordinators.items():
             if (answer := committed.get(name)) is None:
@@ -144,7 +160,7 @@ class ClusterReader:
             elif answer.error == NO_SUCH_GROUP:
                 continue
             else:
-                found.append(self._group(listed, answer, partitions))
+                found.append(self._group(listed, answer, partitions, lags.get(name)))
         self._topics_of = {group.name: group.committed for group in found}
         return tuple(found)
 
@@ -172,7 +188,7 @@ class ClusterReader:
         found: dict[str, tuple[int, Listed]] = {}
         for node, groups in told.items():
             for group in groups:
-                if group.kind not in _OTHER_KINDS and _wanted(group.name, self._broker.groups):
+                if group.kind != "share" and wanted(group.name, self._broker.groups):
                     found[group.name] = node, group
         silent: dict[str, str] = {}
         missing = sorted(self._coordinators.keys() - found.keys())
@@ -201,13 +217,13 @@ class ClusterReader:
     def _member_jobs(self, node: int, groups: list[Listed]) -> list[Job]:
         """What is to be asked about members: only of groups that have some, and not each cycle."""
         now = time.monotonic()
-        classic, modern = list[str](), list[str]()
+        due: dict[str, list[str]] = defaultdict(list)
         for group in groups:
             known = self._members.get(group.name)
             if group.state in ("Empty", "Dead"):
                 self._members[group.name] = now, group.state, Members(0, {})
-            elif known is None or known[1] != group.state or now - known[0] >= _MEMBERS_SECONDS:
-                (modern if group.kind == "consumer" else classic).append(group.name)
+            elif known is None or known[1] != group.state or now - known[0] >= MEMBERS_SECONDS:
+                due[group.kind if group.kind in _DESCRIBED else ""].append(group.name)
         states = {group.name: group.state for group in groups}
 
         def take(answers: Mapping[str, Members | int]) -> None:
@@ -215,18 +231,37 @@ class ClusterReader:
                 said = words(answer) if isinstance(answer, int) else answer
                 self._members[name] = now, states.get(name, ""), said
 
-        jobs = [
-            Job(describe_request(part, classic=True), lambda answer: take(read_classic_members(answer)))
-            for part in _parts(classic, _GROUPS_AT_ONCE)
-        ]
-        if modern and self.cluster.newest(node, CONSUMER_GROUP_DESCRIBE) >= 0:
-            jobs += [
-                Job(describe_request(part, classic=False), lambda answer: take(read_consumer_members(answer)))
-                for part in _parts(modern, _GROUPS_AT_ONCE)
-            ]
+        def job(request: Request, read: Callable[[Reader], dict[str, Members | int]]) -> Job:
+            return Job(request, lambda answer: take(read(answer)))
+
+        jobs = []
+        for kind, names in due.items():
+            request, read = _DESCRIBED[kind]
+            for part in _parts(names, _GROUPS_AT_ONCE):
+                asked = request(part)
+                if self.cluster.newest(node, asked.api) >= asked.version:
+                    jobs.append(job(asked, read))
         return jobs
 
-    def _group(self, listed: Listed, answer: Committed, partitions: Mapping[str, tuple[int, ...]]) -> GroupReading:
+    def _share_jobs(self, node: int, names: list[str], shared: dict[str, Shared]) -> list[Job]:
+        """Where share groups start."""
+        newest = self.cluster.newest(node, SHARE_GROUP_OFFSETS)
+        if newest < 0:
+            return []
+        requests = [share_offsets_request(part, newest) for part in _parts(names, _GROUPS_AT_ONCE)]
+
+        def job(request: Request) -> Job:
+            return Job(request, lambda answer: shared.update(read_share_offsets(answer, request.version)))
+
+        return [job(request) for request in requests]
+
+    def _group(
+        self,
+        listed: Listed,
+        answer: Committed,
+        partitions: Mapping[str, tuple[int, ...]],
+        lags: Mapping[Place, int] | None = None,
+    ) -> GroupReading:
         members = self._members.get(listed.name, (0.0, "", "the broker did not tell the group's members"))[2]
         offsets = {topic: told for topic, told in answer.offsets.items() if topic in partitions}
         for topic in self._assigned(listed, members):
@@ -243,7 +278,7 @@ class ClusterReader:
                 log.warning("group %s cannot be sampled: %s", listed.name, failed)
         else:
             self._complaints.discard(listed.name)
-        return GroupReading(listed.name, listed.state, members, offsets, errors, failed)
+        return GroupReading(listed.name, listed.state, members, offsets, errors, failed, lags or {}, listed.kind)
 
     def _assigned(self, listed: Listed, members: Members | str) -> Iterable[str]:
         """Topics that a group's members are to read, whether or not anything is committed. While that is decided anew,
@@ -335,7 +370,7 @@ class ClusterReader:
         by_node: dict[int, list[Place]] = defaultdict(list)
         for place in places:
             by_node[self._leader(*place)].append(place)
-        found.update(dict.fromkeys(by_node.pop(-1, ()), words(_NO_LEADER)))
+        found.update(dict.fromkeys(by_node.pop(-1, ()), words(NO_LEADER)))
 
         def take(answer: Reader) -> None:
             for topic, partitions in read_list_offsets(answer).items():
@@ -355,10 +390,6 @@ class ClusterReader:
             for place in by_node[node]:
                 found.setdefault(place, reason)
         return found
-
-
-def _wanted(name: str, selection: Selection) -> bool:
-    return matches(name, selection.include) and not matches(name, selection.exclude)
 
 
 def _places(partitions: Mapping[str, tuple[int, ...]]) -> Iterator[Place]:

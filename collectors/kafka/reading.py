@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
+from collectors.kafka.settings import Selection
 from collectors.kafka.wire.groups import Members
 from collectors.kafka.wire.records import Stamp
 
@@ -44,6 +45,7 @@ class GroupReading:
     """One consumer group: its members (or why they are unknown) and its committed offsets (or why they are).
 
     ``committed`` has −1 where nothing is committed; ``errors`` says of partitions why their offset is not told.
+    ``lags``: what waits for a share group from there on, where the broker counts it.
     """
 
     name: str
@@ -52,6 +54,8 @@ class GroupReading:
     committed: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     errors: Mapping[Place, str] = field(default_factory=dict)
     failed: str | None = None
+    lags: Mapping[Place, int] = field(default_factory=dict)
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +85,8 @@ class Reading:
 def matches(name: str, globs: tuple[str, ...]) -> bool:
     """Whether ``name`` matches one of ``globs``."""
     return any(glob == "*" or fnmatchcase(name, glob) for glob in globs)
+
+
+def wanted(name: str, selection: Selection) -> bool:
+    """Whether ``selection`` has it."""
+    return matches(name, selection.include) and not matches(name, selection.exclude)

@@ -6,7 +6,13 @@ import base64
 import hashlib
 import hmac
 import secrets
+import struct
 from collections.abc import Generator
+
+from collectors.kafka.wire.codec import END, Reader, Request, blob
+
+#: SaslAuthenticate, whose versions 0 to 2 are spoken.
+AUTHENTICATE = 36
 
 
 class Refused(Exception):
@@ -38,6 +44,22 @@ def talk(mechanism: str, user: str, password: str, nonce: str | None = None) -> 
         _fields(answer.decode("utf-8", "replace")).get("v", ""), base64.b64encode(expected).decode()
     ):
         raise Refused("it cannot prove that it knows the password")
+
+
+def authenticate_request(message: bytes, version: int) -> Request:
+    """One step of the conversation; 2 is the first version with compact lengths."""
+    body = blob(message) + END if version >= 2 else struct.pack(">i", len(message)) + message
+    return Request(AUTHENTICATE, version, body)
+
+
+def read_authenticate(answer: Reader, version: int) -> tuple[int, str, bytes, int]:
+    """Error, its reason, the broker's message, and for how many milliseconds we are let in (0: for ever)."""
+    if version >= 2:
+        return answer.short(), answer.text(), answer.blob(), answer.long()
+    error, length = answer.short(), answer.short()
+    reason = answer.take(max(0, length)).decode("utf-8", "replace")
+    said = answer.take(max(0, answer.integer()))
+    return error, reason, said, answer.long() if version >= 1 else 0
 
 
 def _fields(message: str) -> dict[str, str]:

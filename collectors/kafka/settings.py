@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import Broker, Settings, without_secrets
+from collectors.broker import Broker, Settings, Tls, without_secrets
 from collectors.kafka.tap.settings import TapSettings
 from lake.secret import Secret
+
+#: What the sampler's own requests can speak.
+Spoken: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+#: What librdkafka speaks for it elsewhere, and for the tap and the transport.
+Mechanism: TypeAlias = Spoken | Literal["OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"]
+#: Mechanism → the table that says who we are by it.
+_TABLES = {"OAUTHBEARER": "oauth", "GSSAPI": "kerberos", "AWS_MSK_IAM": "aws"}
 
 
 class Selection(Settings):
@@ -32,15 +40,79 @@ class StatusSettings(Settings):
         return round(self.interval * 1000) * self.window
 
 
-class KafkaBroker(Broker):
+class OAuth(Settings):
+    """Where tokens are fetched for ``mechanism = "OAUTHBEARER"``: OpenID Connect's client credentials."""
+
+    token_url: str = Field(description="the provider's token endpoint")
+    client_id: str = Field(min_length=1)
+    client_secret: Secret
+    scope: str | None = None
+    extensions: dict[str, str] = Field(default={}, description="what the brokers want to be told beside the token")
+
+    @field_validator("token_url")
+    @classmethod
+    def _without_secrets(cls, url: str) -> str:
+        parts = urlsplit(without_secrets(url))
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("a token endpoint is https://…")
+        return url
+
+
+class Kerberos(Settings):
+    """Who we are for ``mechanism = "GSSAPI"``."""
+
+    service: str = Field(default="kafka", min_length=1, description="the brokers' service name")
+    principal: str = Field(min_length=1)
+    keytab: Path | None = Field(default=None, description="else the ticket that is there")
+
+
+class Aws(Settings):
+    """Whose credentials sign for ``mechanism = "AWS_MSK_IAM"``; they are found as the AWS tools find them."""
+
+    region: str = Field(pattern=r"^[a-z0-9-]+$")
+    profile: str | None = None
+
+
+class Security(Settings):
+    """How to be let in: what the sampler, the tap and the transport have in common."""
+
+    user: str | None = Field(default=None, description="by SASL; with the password")
+    password: Secret | None = None
+    mechanism: Mechanism = "PLAIN"
+    oauth: OAuth | None = None
+    kerberos: Kerberos | None = None
+    aws: Aws | None = None
+    tls: Tls = Tls()
+
+    @model_validator(mode="after")
+    def _whole_credentials(self) -> Self:
+        if (self.user is None) != (self.password is None):
+            raise ValueError("give user and password, or neither")
+        for mechanism, name in _TABLES.items():
+            given = getattr(self, name) is not None
+            if given != (self.mechanism == mechanism):
+                raise ValueError(f'mechanism = "{mechanism}" and the table {name} belong together')
+        if self.mechanism in _TABLES and self.user is not None:
+            raise ValueError(f"{self.mechanism} takes no user and password")
+        if self.mechanism == "AWS_MSK_IAM" and not self.tls.enabled:
+            raise ValueError("AWS_MSK_IAM is spoken over TLS alone: tls = { enabled = true }")
+        return self
+
+    @property
+    def by_sasl(self) -> bool:
+        """Whether we say who we are by SASL."""
+        return self.user is not None or self.mechanism in _TABLES
+
+
+class KafkaBroker(Security, Broker):
     """One Kafka cluster, reached by any of its brokers."""
 
     kind: Literal["kafka"] = "kafka"
     name: str = Field(default="kafka", min_length=1)
     bootstrap: str = Field(default="127.0.0.1:9092", description="host:port, comma separated")
-    user: str | None = Field(default=None, description="by SASL; with the password")
-    password: Secret | None = None
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    server_name: str | None = Field(
+        default=None, description="the name that certificates must have, where it is not the host's; sampler alone"
+    )
     groups: Selection = Selection()
     topics: Selection = Selection()
     unread_topics: bool = Field(default=True, description="sample topics that no group reads, too")
@@ -68,12 +140,6 @@ class KafkaBroker(Broker):
             if not urlsplit(without_secrets(f"//{address.strip()}")).hostname:
                 raise ValueError("bootstrap is host:port, or several with commas between")
         return bootstrap
-
-    @model_validator(mode="after")
-    def _whole_credentials(self) -> KafkaBroker:
-        if (self.user is None) != (self.password is None):
-            raise ValueError("give user and password, or neither")
-        return self
 
     def addresses(self) -> list[tuple[str, int]]:
         """The brokers of ``bootstrap``."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import get_args
 
 from collectors.kafka.history import History, Judgement
 from collectors.kafka.parse import samples
 from collectors.kafka.reader import ClusterReader
 from collectors.kafka.reading import Head
-from collectors.kafka.settings import KafkaBroker
+from collectors.kafka.settings import KafkaBroker, Spoken
 from collectors.kafka.status import Progress
+from collectors.kafka.wire.versions import Unspoken
 from collectors.samples import Sample
 from collectors.thread import Threads
+from lake.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +27,8 @@ class KafkaSource:
         self._broker = broker
         self._skewed = skewed
         self.reader = ClusterReader(broker)
+        if broker.mechanism not in get_args(Spoken):
+            self._by_vendor(f"our own requests do not speak {broker.mechanism}")
         self._history = History(broker.status)
         self._threads: Threads | None = None
         self._ahead: set[Head] = set()
@@ -32,7 +37,20 @@ class KafkaSource:
         """Connect to the first broker that answers, and learn of the others."""
         await self.close()
         self._threads = Threads(f"kafka-sampler-{self._broker.name}")
-        await self._threads.do(self.reader.open)
+        try:
+            await self._threads.do(self.reader.open)
+        except Unspoken as unspoken:
+            self._by_vendor(str(unspoken))
+            await self._threads.do(self.reader.open)
+
+    def _by_vendor(self, why: str) -> None:
+        """Go on by librdkafka, and say so."""
+        try:
+            from collectors.kafka.vendor import VendorReader
+        except ModuleNotFoundError as error:
+            raise UserError(f"the package {error.name!r} is missing", "pip install 'sojourn[collectors]'") from None
+        log.warning("broker %r is sampled by librdkafka, some ten times slower: %s", self._broker.name, why)
+        self.reader = VendorReader(self._broker)
 
     async def read(self) -> Sequence[Sample]:
         """Every topic and group once."""

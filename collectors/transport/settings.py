@@ -6,12 +6,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from collectors.broker import Settings, Tls
-from collectors.kafka.settings import KafkaBroker
-from lake.secret import Secret
+from collectors.kafka.settings import KafkaBroker, Security
 
 
-class TransportSettings(Settings):
+class TransportSettings(Security):
     """The lake itself, unless ``kind = "kafka"`` is chosen; all other keys are Kafka's."""
 
     kind: Literal["lake", "kafka"] = "lake"
@@ -19,10 +17,6 @@ class TransportSettings(Settings):
     prefix: str = Field(default="sojourn", pattern=r"^[A-Za-z0-9._-]{1,200}$", description="what all topics begin with")
     partitions: int = Field(default=4, ge=1, le=10_000, description="of topics that are not there yet")
     replication: int | None = Field(default=None, ge=1, description="of topics not there yet; none: Kafka's default")
-    user: str | None = Field(default=None, description="by SASL; with the password")
-    password: Secret | None = None
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
-    tls: Tls = Tls()
     timeout_seconds: float = Field(default=10.0, gt=0, le=60, description="for each request, and to commit a batch")
     catch_up_seconds: float = Field(
         default=5.0, ge=0, le=60, description="how long a tap that starts waits for the analytics to fill the lake"
@@ -38,9 +32,6 @@ class TransportSettings(Settings):
         return KafkaBroker(
             name="transport",
             bootstrap=self.bootstrap,
-            user=self.user,
-            password=self.password,
-            mechanism=self.mechanism,
-            tls=self.tls,
+            **{name: getattr(self, name) for name in Security.model_fields},
             timeout_seconds=self.timeout_seconds,
         )

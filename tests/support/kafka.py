@@ -34,10 +34,10 @@ _JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.
 class KafkaServer(ServerProcess):
     """One broker; its ports and stored topics outlast ``kill`` and ``start``.
 
-    ``bootstrap`` asks for nothing, ``sasl_bootstrap`` for USER and PASSWORD by SASL (PLAIN or SCRAM-SHA-512), and
-    ``tls_bootstrap`` for TLS, with a ``certificate`` that is its own authority. USER may do what no rule denies;
-    whoever comes without credentials may do anything. ``properties`` are added to the broker's own configuration.
-    ``joining``: a broker that runs, whose cluster this one joins as the second.
+    ``bootstrap`` asks for nothing, ``sasl_bootstrap`` for USER and PASSWORD by SASL (PLAIN, SCRAM-SHA-512) or for a
+    token (OAUTHBEARER), and ``tls_bootstrap`` for TLS, with a ``certificate`` that is its own authority. USER may do
+    what no rule denies; whoever comes without credentials may do anything. ``properties`` are added to the broker's
+    own configuration. ``joining``: a broker that runs, whose cluster this one joins as the second.
     """
 
     patience = 15
@@ -89,6 +89,7 @@ class KafkaServer(ServerProcess):
     def _own_properties(self) -> dict[str, str]:
         jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required"
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        oauth = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
         authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
         listeners = f"PLAIN://127.0.0.1:{self.port},SASL://127.0.0.1:{self.sasl_port}"
         listeners += f",TLS://localhost:{self.tls_port}"
@@ -103,7 +104,9 @@ class KafkaServer(ServerProcess):
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAIN",
             "listener.security.protocol.map": "PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+            # Takes tokens that nobody signed.
+            "listener.name.sasl.oauthbearer.sasl.jaas.config": oauth,
             "listener.name.sasl.scram-sha-512.sasl.jaas.config": scram,
             "authorizer.class.name": authorizer,
             "super.users": "User:ANONYMOUS",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -17,25 +16,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.kafka.connection import connection
+from collectors.kafka.connection import CREDENTIALS, FORBIDDEN, UNHEARD, connection, explained, explaining
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.tap.records import Place, Records, gather, tenant_of, without_collection
-from lake.errors import SojournError, UserError
 
-Result = TypeVar("Result")
-
-# What goes wrong is raised; librdkafka's own lines about it help nobody.
-_unheard = logging.getLogger(f"{__name__}.librdkafka")
-_unheard.addHandler(logging.NullHandler())
-_unheard.propagate = False
-
-_CREDENTIALS = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
-_FORBIDDEN = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-}
 #: What a partition answers while its leader is being found; librdkafka does not call these retriable.
 _PASSING = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -87,7 +71,7 @@ class TapConsumer:
     def assign(self, starts: Mapping[Place, int]) -> None:
         """Read these places from these offsets, and nothing else."""
         if self._consumer is None:
-            self._consumer = Consumer(self._config, logger=_unheard)
+            self._consumer = Consumer(self._config, logger=UNHEARD)
         places = [TopicPartition(topic, partition, at) for (topic, partition), at in starts.items()]
         explaining(self._broker, lambda: self._consumer.assign(places) if self._consumer else None)
 
@@ -112,7 +96,7 @@ class TapConsumer:
                 found.ended.add(place)
             elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                 found.out_of_range.add(place)
-            elif code in _CREDENTIALS | _FORBIDDEN:
+            elif code in CREDENTIALS | FORBIDDEN:
                 raise explained(KafkaException(error), self._broker)
             # All others librdkafka mends by itself, or the next look at the cluster shows that it is away.
         return found
@@ -134,7 +118,7 @@ class TapAdmin:
 
     def open(self) -> None:
         """Connect; ConnectionLost or CredentialsRefused if the cluster does not answer."""
-        self._admin = AdminClient(connection(self._broker), logger=_unheard)
+        self._admin = AdminClient(connection(self._broker), logger=UNHEARD)
         explaining(self._broker, lambda: self._kafka.list_topics(timeout=self._timeout))
 
     def close(self) -> None:
@@ -194,7 +178,7 @@ class TapAdmin:
                     if error.args[0].code() not in _PASSING | _ABSENT:
                         raise
             if len(found) < len(places):  # a client may go on asking with a leader's epoch that is over
-                self._admin = AdminClient(connection(self._broker), logger=_unheard)
+                self._admin = AdminClient(connection(self._broker), logger=UNHEARD)
             return found
 
         return explaining(self._broker, work)
@@ -220,28 +204,3 @@ class TapAdmin:
                 (one.topic, one.partition): one.offset for one in told if one.error is None and one.offset >= 0
             }
         return found
-
-
-def explaining(broker: KafkaBroker, work: Callable[[], Result]) -> Result:
-    """What ``work`` returns; Kafka's errors as ours."""
-    try:
-        return work()
-    except KafkaException as error:
-        raise explained(error, broker) from None
-    except TimeoutError:
-        raise ConnectionLost(f"broker {broker.name!r} at {broker.bootstrap} does not answer") from None
-
-
-def explained(error: KafkaException, broker: KafkaBroker) -> SojournError:
-    """Kafka's error as one of ours."""
-    reason = error.args[0]
-    if reason.code() in _CREDENTIALS:
-        return CredentialsRefused(
-            f"broker {broker.name!r} at {broker.bootstrap} refuses the credentials", "check user, password, mechanism"
-        )
-    if reason.code() in _FORBIDDEN:
-        return UserError(
-            f"broker {broker.name!r} forbids the tap: {reason.str()}",
-            "allow READ and DESCRIBE of its topics, DESCRIBE of its groups",
-        )
-    return ConnectionLost(f"broker {broker.name!r} at {broker.bootstrap} cannot be read: {reason.str()}")

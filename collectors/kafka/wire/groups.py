@@ -124,8 +124,8 @@ def read_consumer_members(answer: Reader) -> dict[str, Members | int]:
             answer.text()
             answer.array(answer.text)
             answer.text()
-            topics.update(_topics_of(answer))
-            _topics_of(answer)  # the target assignment
+            topics.update(topics_of(answer))
+            topics_of(answer)  # the target assignment
             answer.tags()
         answer.integer()
         answer.tags()
@@ -133,7 +133,8 @@ def read_consumer_members(answer: Reader) -> dict[str, Members | int]:
     return found
 
 
-def _topics_of(answer: Reader) -> set[str]:
+def topics_of(answer: Reader) -> set[str]:
+    """The topics of an assignment, as the group protocols of brokers tell it."""
     topics = set()
     for _ in range(answer.count()):
         answer.take(16)

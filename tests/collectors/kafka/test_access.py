@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from lake.errors import UserError
 from lake.secret import Secret
 from tests.collectors.kafka.reading import read, settings
 from tests.support.kafka import PASSWORD, USER, KafkaServer
+from tests.support.servers import program
 
 
 @pytest.fixture
@@ -55,6 +57,27 @@ def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(kafka_server: 
         read(settings(kafka_server.tls_bootstrap, "sealed", tls={"enabled": True}))
     with pytest.raises(ConnectionLost):
         read(settings(kafka_server.tls_bootstrap, "sealed", timeout_seconds=2))
+
+
+def test_a_certificate_may_have_another_name_than_the_host_and_a_key_its_password(
+    kafka_server: KafkaServer, tmp_path: Path
+) -> None:
+    kafka_server.make_topics("renamed")
+    address = kafka_server.tls_bootstrap.replace("localhost", "127.0.0.1")
+    trusted = {"enabled": True, "ca": kafka_server.certificate}
+    with pytest.raises(UserError, match="not trusted"):
+        read(settings(address, tls=trusted))
+    assert set(read(settings(address, "renamed", tls=trusted, server_name="localhost"))) == {("renamed", None)}
+    key, secret = tmp_path / "key.pem", tmp_path / "secret"
+    secret.write_text("opens-it")
+    command = [str(program("openssl")), "pkey", "-in", str(kafka_server.certificate), "-aes256"]
+    subprocess.run([*command, "-passout", f"file:{secret}", "-out", str(key)], check=True, capture_output=True)
+    ours = trusted | {"certificate": kafka_server.certificate, "key": key}
+    opened = settings(kafka_server.tls_bootstrap, "renamed", tls=ours | {"key_password": {"file": secret}})
+    assert set(read(opened)) == {("renamed", None)}
+    with pytest.raises(UserError, match="TLS files cannot be used"):
+        read(settings(kafka_server.tls_bootstrap, tls=ours))
+    assert AdminClient(connection(opened)).list_topics(timeout=10).brokers
 
 
 def test_the_vendors_client_connects_with_the_same_settings(kafka_server: KafkaServer, shown: dict[str, Any]) -> None:
