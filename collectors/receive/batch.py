@@ -23,8 +23,9 @@ from collectors.receive.inbox import Answer, Request
 from collectors.receive.ledger import Ledger
 from collectors.receive.polls import PollCount
 from collectors.receive.rows import COLUMNS, Row, client_table, shown, skewed, span_table, split
-from collectors.receive.spans import Poll, SpanReader, Told
+from collectors.receive.spans import MessagingSpan, Poll, SpanReader, Told
 from collectors.receive.status import Code
+from collectors.receive.waiting import Waiting
 from collectors.records import Rejected, now_us
 from lake.clock import Clock
 
@@ -51,6 +52,8 @@ class Batch:
     summary_keys: list[Keys] = field(default_factory=list)
     rejected: dict[str, Rejected] = field(default_factory=dict)
     unwritten: list[Rejected] = field(default_factory=list)
+    held: list[MessagingSpan] = field(default_factory=list)
+    released: list[MessagingSpan] = field(default_factory=list)
     spans: int = 0
     ignored: int = 0
     folded: int = 0
@@ -65,7 +68,7 @@ class Batch:
         return sum(table.num_rows for table in self.tables)
 
     def commit(self, bronze: Bronze, ledger: Ledger) -> None:
-        """Write everything durably, the same again doing no harm; on the lake's thread."""
+        """Write everything durably but what is held, the same again doing no harm; on the lake's thread."""
         refused = ledger.summaries(bronze, self.numbered, self.summaries, self.summary_keys)
         refused += ledger.polls(bronze, self.numbered, self.polls, self.poll_keys)
         if self.rows:
@@ -85,11 +88,14 @@ class Batch:
 class BatchReader:
     """Reads groups of requests, on one thread, each committed before the next is read."""
 
-    def __init__(self, spans: SpanReader, horizon: Horizon, most: int, clock: Clock) -> None:
+    def __init__(
+        self, spans: SpanReader, horizon: Horizon, most: int, clock: Clock, waiting: Waiting | None = None
+    ) -> None:
         self._spans = spans
         self._horizon = horizon
         self._most = most
         self._clock = clock
+        self._waiting = Waiting(0.0, 0) if waiting is None else waiting
 
     def read(self, requests: list[Request]) -> list[Batch]:
         """The group as one batch; where one request breaks our own code, each for itself, and that one refused."""
@@ -101,7 +107,7 @@ class BatchReader:
         batches = []
         for request in requests:
             try:
-                batches.append(self._read([request]))
+                batches.append(self._read([request], release=False))
             except Exception as error:
                 batch = Batch([request], [Answer(Code.INVALID_ARGUMENT, "the request could not be read")])
                 reason = f"the receiver could not read it: {type(error).__name__}"
@@ -109,7 +115,7 @@ class BatchReader:
                 batches.append(batch)
         return batches
 
-    def _read(self, requests: list[Request]) -> Batch:
+    def _read(self, requests: list[Request], *, release: bool = True) -> Batch:
         batch, latest = Batch(requests), ahead.microseconds(self._clock.latest())
         told: dict[int, Told] = {}
         client_rows: list[Row] = []
@@ -128,15 +134,20 @@ class BatchReader:
                 batch.refuse(str(malformed), decode.shown_bytes(request.body))
         rows: list[Row] = []
         polls: list[Poll] = []
+        for one in told.values():
+            batch.held += self._spans.rest(one, lambda span: self._waiting.takes(span, len(batch.held)))
+        now = self._clock.now().timestamp()
+        if release and (self._waiting.is_due(now) or any(one.rows for one in told.values())):
+            batch.released = self._waiting.ready(now, self._spans.knows)
+            told[-1] = self._spans.release(batch.released)
         for index, one in told.items():
-            self._spans.rest(one)
             happened, early = split(one.rows, latest)
             rows += happened
             polls += one.polls
             batch.spans += one.spans
             batch.ignored += one.ignored
             batch.folded += one.folded
-            if one.refused or early:
+            if index >= 0 and (one.refused or early):
                 why = one.refused[0][1] if one.refused else _AHEAD
                 spans = len({row[_CONTEXT] for row in early})
                 batch.answers[index] = Answer(Code.OK, why, rejected=len(one.refused) + spans)

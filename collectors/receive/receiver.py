@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from urllib.parse import quote
 
 from collectors.bronze import Bronze
 from collectors.context import Context
@@ -19,6 +20,7 @@ from collectors.receive.memory import Memory
 from collectors.receive.refill import recall_polls, refill
 from collectors.receive.spans import SpanReader
 from collectors.receive.status import Code
+from collectors.receive.waiting import Journal, Waiting
 from collectors.receive.web import policy_of
 from collectors.thread import Threads
 from lake.errors import SojournError, first_line
@@ -45,7 +47,10 @@ class Receiver:
         self._memory = Memory(settings.remembered)
         joins = Joins(settings.joins, settings.names, watched(context.settings.brokers), context.board.queues)
         spans = SpanReader(self._memory, joins, settings.max_spans)
-        self._reader = BatchReader(spans, self._horizon, settings.max_spans, context.clock)
+        self._waiting, self._clock = Waiting(settings.hold_seconds, settings.hold_spans), context.clock
+        self._spans = spans
+        self._journal: Journal | None = None
+        self._reader = BatchReader(spans, self._horizon, settings.max_spans, context.clock, self._waiting)
         self._ledger = Ledger(self.name, self.name, self._horizon, context.settings.compact_every)
         self._inbox = Inbox(settings.max_pending, settings.max_pending_bytes)
         self._doors: Doors | None = None
@@ -58,6 +63,7 @@ class Receiver:
             settings = self._settings
             token = None if settings.token is None else settings.token.read("the receiver's token")
             await self._recall()
+            await self._recall_held()
             policy = policy_of(settings, token)
             doors = Doors(settings, policy, Desk(self._inbox, settings.answer_seconds))
             await asyncio.to_thread(doors.open)
@@ -78,6 +84,17 @@ class Receiver:
 
         log.info("%s: knows %d events again", self.name, await self._writer.do(recall))
 
+    async def _recall_held(self) -> None:
+        """Hold again the spans that waited for their producers' when the process ended."""
+        settings = self._settings
+        path = await self._writer.do(
+            lambda bronze: bronze.state_path("receive", f"{quote(settings.name, safe='')}.held")
+        )
+        journal = self._journal = Journal(path, max(1.0, settings.hold_seconds))
+        held = [span for request in journal.read() for span in self._spans.sends(request).later]
+        # Whichever file they stand in: all of them are kept until the last of these is told.
+        self._waiting.commit((), held, 0, self._clock.now().timestamp())
+
     async def step(self) -> None:
         """Commit what came, at most once each ``flush_interval``, and answer."""
         assert self._doors is not None
@@ -89,7 +106,7 @@ class Receiver:
     async def _commit(self, patience: float) -> None:
         requests = await self._threads.do(lambda: self._inbox.take(patience))
         self._metrics.buffered.labels(self.name).set(self._inbox.pending)
-        if not requests:
+        if not requests and not self._waiting.is_due(self._clock.now().timestamp()):
             return
         self._committed = time.monotonic()
         left = list(requests)
@@ -98,7 +115,7 @@ class Receiver:
                 await self._writer.do(self._ledger.settle)
             for batch in await self._threads.do(lambda: self._reader.read(requests)):
                 with self._metrics.commit_seconds.labels(self.name).time():
-                    await self._writer.do(lambda bronze: batch.commit(bronze, self._ledger))  # noqa: B023
+                    await self._writer.do(lambda bronze: self._write(bronze, batch))  # noqa: B023
                 for request, answer in zip(batch.requests, batch.answers, strict=True):
                     request.answer(answer)
                     left.remove(request)
@@ -113,6 +130,15 @@ class Receiver:
         finally:
             self._put_off(left)
         await self._writer.do(self._ledger.compact)
+
+    def _write(self, bronze: Bronze, batch: Batch) -> None:
+        """Make ``batch`` durable: what waits in the journal, all else in bronze; on the lake's thread."""
+        journal, now = self._journal, self._clock.now().timestamp()
+        assert journal is not None
+        journal.append(batch.held, now)
+        batch.commit(bronze, self._ledger)
+        self._waiting.commit(batch.released, batch.held, journal.number, now)
+        journal.prune(self._waiting.oldest_journal)
 
     def _put_off(self, requests: list[Request]) -> None:
         """What was not committed comes again: the sender keeps it."""

@@ -71,6 +71,10 @@ class ReceiveSettings(Settings):
     answer_seconds: float = Field(default=30.0, gt=0, description="after which a request is told to come again")
     horizon_seconds: float = Field(default=900.0, gt=0, description="how long a repeated event is known as such")
     horizon_events: int = Field(default=4_000_000, ge=1000, le=8_000_000, description="and how many events, at most")
+    hold_seconds: float = Field(
+        default=6.0, ge=0, le=60, description="how long a consumer's span waits for its producer's; 0: not at all"
+    )
+    hold_spans: int = Field(default=20_000, ge=0, description="and how many, at most; one more is told as it is")
     remembered: int = Field(default=50_000, ge=1, description="messages whose send span is remembered")
 
     @model_validator(mode="after")

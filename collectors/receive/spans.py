@@ -7,6 +7,7 @@ gives the same events again.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -16,7 +17,7 @@ from collectors.receive.attributes import OFFSET_IDS
 from collectors.receive.facts import LATEST, Refused
 from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, NOTHING, RECEIVED
 from collectors.receive.joins import Joins
-from collectors.receive.lean import Attributes, DecodeError, resource
+from collectors.receive.lean import Attributes, DecodeError, LeanRequest, resource
 from collectors.receive.memory import Memory, Sent
 from collectors.receive.routes import CLIENT, Route, Routes
 from collectors.receive.rows import Row
@@ -47,7 +48,7 @@ class Told:
     rows: list[Row] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
     refused: list[tuple[Any, str]] = field(default_factory=list)
-    later: list[_Span] = field(default_factory=list)
+    later: list[MessagingSpan] = field(default_factory=list)
     reports: list[tuple[bytes, events.Sent]] = field(default_factory=list)
     spans: int = 0
     ignored: int = 0
@@ -55,9 +56,12 @@ class Told:
     messages: int = 0
 
 
-@dataclass(slots=True)
-class _Span:
-    """A messaging span, read. Times are nanoseconds; contexts are trace id and span id, 24 bytes together."""
+@dataclass(slots=True, eq=False)
+class MessagingSpan:
+    """A messaging span, read. Times are nanoseconds; contexts are trace id and span id, 24 bytes together.
+
+    ``raw`` is what came, within ``resource``, of a span that may have to wait for its producer's.
+    """
 
     route: Route
     found: dict[str, Any]
@@ -72,6 +76,16 @@ class _Span:
     service: str | None
     ending: str = ""
     reason: str | None = None
+    resource: bytes = b""
+    raw: Any = None
+
+    def encoded(self) -> bytes:
+        """A request of OTLP with this span alone."""
+        request = LeanRequest()
+        within = request.resource_spans.add(resource=self.resource)
+        within.scope_spans.add().spans.append(self.raw)
+        encoded: bytes = request.SerializeToString()
+        return encoded
 
 
 class SpanReader:
@@ -93,16 +107,44 @@ class SpanReader:
                 for span in scope_spans.spans:
                     told.spans += 1
                     try:
-                        self._read(span, service, tenant, told)
+                        self._read(span, service, tenant, resource_spans.resource, told)
                     except Refused as refusal:
                         told.refused.append((span, str(refusal)))
         return told
 
-    def rest(self, told: Told) -> None:
-        """Read what :meth:`sends` left, now that all send spans that came along are known."""
+    def rest(self, told: Told, holds: Callable[[MessagingSpan], bool] | None = None) -> list[MessagingSpan]:
+        """Read what :meth:`sends` left, now that all send spans that came along are known.
+
+        Returns the spans whose producer's is not known and that ``holds`` says are to wait for it.
+        """
+        held: list[MessagingSpan] = []
+        contexts: set[bytes] = set()
         for span in told.later:
-            self._deliver(span, told)
+            waits = span.raw is not None and (span.above in contexts or not self.knows(span))
+            if waits and holds is not None and holds(span):
+                held.append(span)
+                contexts.add(span.context)
+            else:
+                self._deliver(span, told)
         told.later.clear()
+        return held
+
+    def knows(self, span: MessagingSpan) -> bool:
+        """Whether the producer's span is known, as far as the consumer's says whose it is."""
+        tie = span.links[0] if span.links else span.producer
+        if tie is None:
+            return True
+        sent = self.memory.get(tie)
+        if sent is None and (explicit := facts.message_id(span.found)) is not None:
+            sent = self.memory.get((span.route.broker, span.route.queue, explicit))
+        return sent is not None and sent.known
+
+    def release(self, spans: Iterable[MessagingSpan]) -> Told:
+        """What spans tell that waited."""
+        told = Told()
+        for one in spans:
+            self._deliver(one, told)
+        return told
 
     def _resource(self, encoded: bytes) -> tuple[str | None, str | None]:
         """(service, tenant) as a resource tells them; nothing where it cannot be read."""
@@ -117,7 +159,7 @@ class SpanReader:
             self._resources[encoded] = told
         return told
 
-    def _read(self, raw: Any, service: str | None, tenant: str | None, told: Told) -> None:
+    def _read(self, raw: Any, service: str | None, tenant: str | None, encoded: bytes, told: Told) -> None:
         found = facts.found_in(raw.attributes, self._attributes)
         route = self._routes.of(found, raw.kind)
         role = route.role
@@ -148,6 +190,8 @@ class SpanReader:
                 flags = raw.flags
                 if not flags & _REMOTE_IS_TOLD or flags & _REMOTE or self.memory.get(span.above):
                     span.producer = span.above
+            if role == "settle" or not self.knows(span):
+                span.resource, span.raw = encoded, raw
             told.later.append(span)
 
     def _report(self, raw: Any, found: dict[str, Any]) -> events.Sent:
@@ -160,7 +204,7 @@ class SpanReader:
         except events.Malformed as malformed:
             raise Refused(str(malformed)) from None
 
-    def _sent(self, span: _Span, told: Told) -> None:
+    def _sent(self, span: MessagingSpan, told: Told) -> None:
         memory, route, context, above = self.memory, span.route, span.context, span.above
         teller = memory.wrapped(context)
         if teller is None and above is not None:
@@ -192,7 +236,7 @@ class SpanReader:
             name, salt = f"{sent.message_id}.{number}", number.to_bytes(8, "big")
             told.rows.append(_enqueued(sent, span, name, context, BATCHED, salt))
 
-    def _sent_linked(self, span: _Span, told: Told) -> None:
+    def _sent_linked(self, span: MessagingSpan, told: Told) -> None:
         """A send of messages that have a create span each: they are told of under the create spans' contexts."""
         for link in span.links:
             known = self.memory.get(link)
@@ -203,7 +247,7 @@ class SpanReader:
                 told.rows.append(_enqueued(sent, span, sent.message_id, link, ENQUEUED, NOTHING))
         told.folded += 1
 
-    def _deliver(self, span: _Span, told: Told) -> None:
+    def _deliver(self, span: MessagingSpan, told: Told) -> None:
         explicit = facts.message_id(span.found)
         context = span.context
         if span.route.role == "settle":
@@ -230,7 +274,7 @@ class SpanReader:
         self._tell(span, context, tie, explicit, salt, told)
 
     def _tell(
-        self, span: _Span, context: bytes, tie: bytes | None, explicit: str | None, salt: bytes, told: Told
+        self, span: MessagingSpan, context: bytes, tie: bytes | None, explicit: str | None, salt: bytes, told: Told
     ) -> None:
         """The events of one message that a consumer's span stands for.
 
@@ -300,7 +344,7 @@ class SpanReader:
         return sent
 
 
-def _checked(raw: Any, route: Route, found: dict[str, Any], service: str | None) -> _Span:
+def _checked(raw: Any, route: Route, found: dict[str, Any], service: str | None) -> MessagingSpan:
     """The parts of a span that every messaging span has; Refused if one makes no sense."""
     trace_id, span_id, parent = raw.trace_id, raw.span_id, raw.parent_span_id
     if len(trace_id) != 16 or len(span_id) != 8:
@@ -314,10 +358,10 @@ def _checked(raw: Any, route: Route, found: dict[str, Any], service: str | None)
         raise Refused(f"a span may stand for at most {MOST_IN_BATCH} messages")
     above = trace_id + parent if len(parent) == 8 else None
     worker = found.get("worker") or service
-    return _Span(route, found, trace_id + span_id, above, None, links, batch, start, end, worker, service)
+    return MessagingSpan(route, found, trace_id + span_id, above, None, links, batch, start, end, worker, service)
 
 
-def _poll(span: _Span) -> Poll:
+def _poll(span: MessagingSpan) -> Poll:
     empty = None
     if span.batch is not None:
         empty = span.batch == 0
@@ -326,7 +370,7 @@ def _poll(span: _Span) -> Poll:
     return Poll(span.route.broker, span.route.queue, span.found.get("subscriber"), empty, span.context)
 
 
-def _learn(known: Sent | None, span: _Span, context: bytes, message_id: str, count: int) -> Sent:
+def _learn(known: Sent | None, span: MessagingSpan, context: bytes, message_id: str, count: int) -> Sent:
     """What a send span tells of its message, filled in where something is ``known`` of it."""
     numbers, route, tenant = facts.numbers(span.found), span.route, span.found.get("tenant")
     sent_at = span.start // 1000 if numbers.enqueued_at is None else numbers.enqueued_at
@@ -340,6 +384,6 @@ def _learn(known: Sent | None, span: _Span, context: bytes, message_id: str, cou
     return known
 
 
-def _enqueued(sent: Sent, span: _Span, name: str, context: bytes, letter: bytes, salt: bytes) -> Row:
+def _enqueued(sent: Sent, span: MessagingSpan, name: str, context: bytes, letter: bytes, salt: bytes) -> Row:
     head = ("enqueued", sent.broker, sent.queue, None, sent.tenant, name, None, sent.enqueued_at)
     return (*head, span.start // 1000, None, sent.priority, span.worker, None, sent.clock, context, letter, salt)
