@@ -1,4 +1,4 @@
-"""A consumer's span that comes before its producer's finds its enqueue time, tenant and attempt, also across a crash."""
+"""A consumer's span that comes before its producer's finds its enqueue time, tenant and attempt, across a crash too."""
 
 from __future__ import annotations
 
