@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from alerts.control.flows import Place, cycle
 from alerts.laws import entitlement
 from alerts.laws.bounds import Bounds
 from alerts.laws.throttle import Terms
@@ -115,6 +116,22 @@ class EntitlementSettings(BaseModel):
         )
 
 
+class FlowSettings(BaseModel):
+    """Whoever consumes ``queue`` produces to these queues: a limit on one of them slows the consumers of ``queue``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    broker: str = Field(min_length=1, description="the broker, as the collector names it")
+    queue: str = Field(min_length=1, description="queue, topic or stream whose consumers produce")
+    to: tuple[str, ...] = Field(min_length=1, description="what they produce to; `broker/queue` on another broker")
+
+    @property
+    def edges(self) -> list[tuple[Place, Place]]:
+        """Each flow as (from, to)."""
+        places = (name.split("/", 1) if "/" in name else [self.broker, name] for name in self.to)
+        return [((self.broker, self.queue), (broker, queue)) for broker, queue in places]
+
+
 class ControlSettings(BaseModel):
     """What may be acted on. The default decides and journals what it would do, and does nothing."""
 
@@ -126,11 +143,22 @@ class ControlSettings(BaseModel):
     entitlements: tuple[EntitlementSettings, ...] = Field(
         default=(), description="what tenants may send whatever the others do; the first of a queue sets its times"
     )
+    flows: tuple[FlowSettings, ...] = Field(
+        default=(), description="the topology: which queues' consumers produce to which; circles are refused"
+    )
     token_env: str | None = Field(
         default=None,
         description="environment variable with the limits API's bearer token; default: the alert section's",
     )
     max_waiters: int = Field(default=1000, ge=1, description="most long polls held at once; more are answered at once")
+
+    @model_validator(mode="after")
+    def _runs_in_no_circle(self) -> Self:
+        found = cycle(edge for flow in self.flows for edge in flow.edges)
+        if found is not None:
+            way = " → ".join(f"{broker}/{queue}" for broker, queue in found)
+            raise ValueError(f"backpressure would run in a circle: {way}; a limit in it would slow those who drain it")
+        return self
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE
 @asynccontextmanager
 async def stream(server: NatsServer, name: str) -> AsyncIterator[Any]:
     client = await nats.connect(server.url)
-    jetstream = client.jetstream(timeout=30)
+    jetstream = client.jetstream(timeout=3 * PATIENCE)
     await jetstream.add_stream(name=name, subjects=[f"{name}.*"], retention=RetentionPolicy.WORK_QUEUE)
     try:
         yield jetstream
