@@ -27,6 +27,11 @@ hypothesis.settings.load_profile("sojourn")
 KEPT = ("SOJOURN_CACHE", "SOJOURN_JARS", "SOJOURN_MAVEN_REPOSITORY")
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Bytes may hold a time, as what gzip packs: named by them, a test is another one in each process."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How long those who have the time want to try."""
     parser.addoption("--crashes", type=int, default=4, help="SIGKILLs of the analytics under load, in the test of them")
