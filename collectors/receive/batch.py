@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 from collectors import ahead
 from collectors.bronze import Bronze
 from collectors.isolate import is_of_rows, sifted
-from collectors.receive import decode, events, summaries
+from collectors.receive import decode, events, sampled, summaries
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import NOTHING, Keys, made
 from collectors.receive.inbox import Answer, Request
@@ -49,6 +50,7 @@ class Batch:
     polls: list[PollCount] = field(default_factory=list)
     poll_keys: list[Keys] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
+    estimates: list[dict[str, Any]] = field(default_factory=list)
     summary_keys: list[Keys] = field(default_factory=list)
     rejected: dict[str, Rejected] = field(default_factory=dict)
     unwritten: list[Rejected] = field(default_factory=list)
@@ -69,7 +71,7 @@ class Batch:
 
     def commit(self, bronze: Bronze, ledger: Ledger) -> None:
         """Write everything durably but what is held, the same again doing no harm; on the lake's thread."""
-        refused = ledger.summaries(bronze, self.numbered, self.summaries, self.summary_keys)
+        refused = ledger.summaries(bronze, self.numbered, self.summaries, self.estimates, self.summary_keys)
         refused += ledger.polls(bronze, self.numbered, self.polls, self.poll_keys)
         if self.rows:
             refused += ledger.events(bronze, pa.concat_tables(self.tables), self.keys)
@@ -133,6 +135,7 @@ class BatchReader:
                 batch.answers.append(Answer(Code.INVALID_ARGUMENT, str(malformed), status=status))
                 batch.refuse(str(malformed), decode.shown_bytes(request.body))
         rows: list[Row] = []
+        weighted: list[tuple[Row, int]] = []
         polls: list[Poll] = []
         for one in told.values():
             batch.held += self._spans.rest(one, lambda span: self._waiting.takes(span, len(batch.held)))
@@ -142,6 +145,10 @@ class BatchReader:
             told[-1] = self._spans.release(batch.released)
         for index, one in told.items():
             happened, early = split(one.rows, latest)
+            if one.weights:
+                weights = one.weights
+                weighted += [(row, weights[row[_CONTEXT][:16]]) for row in happened if row[_CONTEXT][:16] in weights]
+                happened = [row for row in happened if row[_CONTEXT][:16] not in weights]
             rows += happened
             polls += one.polls
             batch.spans += one.spans
@@ -164,6 +171,7 @@ class BatchReader:
                 batch.keys.append(keys)
                 batch.duplicates += len(gathered) - table.num_rows
                 batch.skewed += skewed(table)
+        self._take_weighted(batch, weighted)
         self._take_polls(batch, polls)
         self._take_reports(batch, [report for one in told.values() for report in one.reports], latest)
         return batch
@@ -180,6 +188,17 @@ class BatchReader:
         batch.unwritten += bad
         made = made_of(good, self._horizon, source)
         return made
+
+    def _take_weighted(self, batch: Batch, weighted: Sequence[tuple[Row, int]]) -> None:
+        """Events of sampled traces, as summaries: each of them once, as those that stand for themselves."""
+        if not weighted:
+            return
+        contexts, letters, salts = zip(*(row[_CONTEXT : _CONTEXT + 3] for row, _ in weighted), strict=True)
+        _, _, keys = made(contexts, letters, salts)
+        fresh = self._horizon.new(keys)
+        batch.summary_keys.append(keys[fresh])
+        batch.estimates += sampled.summaries(compress(weighted, fresh))
+        batch.duplicates += len(weighted) - int(fresh.sum())
 
     def _take_polls(self, batch: Batch, polls: Sequence[Poll]) -> None:
         if not polls:

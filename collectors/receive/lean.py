@@ -33,6 +33,7 @@ _SCHEMA: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
     "Span": (
         ("trace_id", 1, _BYTES, _ONE, ""),
         ("span_id", 2, _BYTES, _ONE, ""),
+        ("trace_state", 3, _BYTES, _ONE, ""),
         ("parent_span_id", 4, _BYTES, _ONE, ""),
         ("name", 5, _BYTES, _ONE, ""),
         ("kind", 6, _INT32, _ONE, ""),

@@ -25,6 +25,7 @@ from collectors.receive.events import Sent
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import Keys
 from collectors.receive.polls import PollCount, PollTotals, totals_table
+from collectors.receive.sampled import ESTIMATED
 from collectors.receive.summaries import summaries_table
 from collectors.records import Rejected, now_us
 from lake.tables import QUEUE_SAMPLES
@@ -122,9 +123,15 @@ class Ledger:
             self._horizon.add(each, time.monotonic())
 
     def summaries(
-        self, bronze: Bronze, requests: Sequence[Sent], single: Sequence[dict[str, Any]], keys: Iterable[Keys]
+        self,
+        bronze: Bronze,
+        requests: Sequence[Sent],
+        single: Sequence[dict[str, Any]],
+        estimates: Sequence[dict[str, Any]],
+        keys: Iterable[Keys],
     ) -> list[Rejected]:
-        """Append the summaries of requests that were not committed before, and ``single`` ones that spans held.
+        """Append the summaries of requests that were not committed before, ``single`` ones that spans held, and
+        ``estimates`` that stand for sampled spans.
 
         Returns the records of those of which no row can be made.
         """
@@ -137,9 +144,11 @@ class Ledger:
             self._know(keys)
 
         good, bad = _buildable(rows, lambda some: summaries_table(some, "client"))
-        if rows:
-            self._write(bronze, "event_summaries", summaries_table(good, "client"), positions, keep)
-        return bad
+        fair, unfair = _buildable(estimates, lambda some: summaries_table(some, ESTIMATED))
+        if rows or estimates:
+            table = pa.concat_tables([summaries_table(good, "client"), summaries_table(fair, ESTIMATED)])
+            self._write(bronze, "event_summaries", table, positions, keep)
+        return bad + unfair
 
     def _write(
         self, bronze: Bronze, name: str, rows: pa.Table, positions: Mapping[str, int], keep: Callable[[], None]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from collectors.receive import events, facts
+from collectors.receive import events, facts, sampled
 from collectors.receive.attributes import OFFSET_IDS
 from collectors.receive.facts import LATEST, Refused
 from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, NOTHING, RECEIVED
@@ -42,18 +42,25 @@ class Poll:
 class Told:
     """What one request told. ``refused`` holds (span, reason); ``messages`` counts what its spans stand for.
 
-    ``reports`` are the client's summaries and polls, by the context of the span that held them.
+    ``weights`` has the traces that were sampled, and how many messages each of their events stands for. ``reports``
+    are the client's summaries and polls, by the context of the span that held them.
     """
 
     rows: list[Row] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
     refused: list[tuple[Any, str]] = field(default_factory=list)
     later: list[MessagingSpan] = field(default_factory=list)
+    weights: dict[bytes, int] = field(default_factory=dict)
     reports: list[tuple[bytes, events.Sent]] = field(default_factory=list)
     spans: int = 0
     ignored: int = 0
     folded: int = 0
     messages: int = 0
+
+    def weigh(self, span: MessagingSpan) -> None:
+        """The events of ``span`` stand for as many as it does."""
+        if span.weight > 1:
+            self.weights[span.context[:16]] = span.weight
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +85,7 @@ class MessagingSpan:
     reason: str | None = None
     resource: bytes = b""
     raw: Any = None
+    weight: int = 1  # how many messages it stands for, where its trace was sampled
 
     def encoded(self) -> bytes:
         """A request of OTLP with this span alone."""
@@ -143,6 +151,7 @@ class SpanReader:
         """What spans tell that waited."""
         told = Told()
         for one in spans:
+            told.weigh(one)
             self._deliver(one, told)
         return told
 
@@ -175,6 +184,9 @@ class SpanReader:
         told.messages += max(1, span.batch or 0, len(span.links)) if span.links or span.batch else 1
         if told.messages > self._most:
             raise Refused(f"a request may tell of at most {self._most} messages")
+        if raw.trace_state:
+            span.weight = sampled.weight(raw.trace_state, raw.trace_id)
+            told.weigh(span)
         if role == "send":
             if facts.went_wrong(raw.status):
                 told.ignored += 1  # nothing reached the queue
