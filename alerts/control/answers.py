@@ -116,13 +116,20 @@ def _compact(change: Change, selector: Selector, since: int) -> bytes:
     reasons: dict[str, int] = {}
 
     def of(key: ItemKey) -> dict[str, Any]:
-        return queues.setdefault(key[1:3], {"broker": key[1], "queue": key[2]})
+        place = key[1:3]
+        entry = queues.get(place)
+        if entry is None:
+            entry = queues[place] = {"broker": key[1], "queue": key[2]}
+        return entry
 
     for key, item in _taken(change.items, selector):
         if isinstance(item, ServedLimit):
-            reason = reasons.setdefault(item.reason, len(reasons))
+            entry = of(key)
+            limits = entry.get("limits")
+            if limits is None:
+                limits = entry["limits"] = []
             until = round(item.valid_until.timestamp(), 3)
-            of(key).setdefault("limits", []).append((item.tenant, item.rate, item.burst, until, reason))
+            limits.append((item.tenant, item.rate, item.burst, until, reasons.setdefault(item.reason, len(reasons))))
         elif isinstance(item, Entitlement):
             of(key).setdefault("entitled", []).append((item.tenant, item.rate, item.burst))
         elif isinstance(item, Congestion):
@@ -137,7 +144,7 @@ def _compact(change: Change, selector: Selector, since: int) -> bytes:
 
 
 def _taken(items: Mapping[ItemKey, Item], selector: Selector) -> Iterable[tuple[ItemKey, Item]]:
-    return ((key, item) for key, item in items.items() if selector.takes(key))
+    return items.items() if selector == EVERYTHING else ((k, item) for k, item in items.items() if selector.takes(k))
 
 
 def _json(value: Any) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.laws import client_throttle, codel, concurrency, prefetch, shuffle_sharding
+from alerts.laws import client_throttle, codel, concurrency, drain, permits, prefetch, shuffle_sharding
 
 # -- CoDel -----------------------------------------------------------------------------------------------------------
 
@@ -257,3 +257,86 @@ def test_the_limit_keeps_its_bounds_and_never_rises_beyond_the_guard(
         assert 5 <= state.limit <= 50
         if latency > guard:
             assert state.limit <= before.limit and state.long == before.long
+
+
+# -- draining --------------------------------------------------------------------------------------------------------
+
+
+def test_amazons_published_backlogs() -> None:
+    capacity = 50.0
+    excess = (10 * capacity - capacity) * 30 * 60
+    while_it_lasts, afterwards = 30 * 60, drain.drain_seconds(excess, capacity, 0)
+    assert (while_it_lasts + afterwards) / 60 == 300, "ten times the capacity for 30 minutes: 300 minutes"
+    assert drain.capacity_needed(3600 * capacity, capacity, 3600) == 2 * capacity, "an hour's outage"
+    assert drain.drain_seconds(1, 5, 5) == math.inf and drain.drain_seconds(0, 1, 5) == 0
+
+
+@given(st.floats(1, 1e6), st.floats(0, 1e4), st.floats(1, 1e5))
+def test_what_is_needed_to_drain_drains_in_that_time(backlog: float, arrivals: float, within: float) -> None:
+    needed = drain.capacity_needed(backlog, arrivals, within)
+    assert drain.drain_seconds(backlog, needed, arrivals) == pytest.approx(within, rel=1e-3) or backlog / within < 1e-6
+
+
+# -- permits ---------------------------------------------------------------------------------------------------------
+
+events = st.lists(
+    st.tuples(st.sampled_from(["grant", "arrive", "lose", "forge", "done", "recover"]), st.integers(0, 9)), max_size=120
+)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), events)
+def test_permits_are_conserved_whatever_is_lost_late_or_forged(
+    buffer: int, batch: int, seen: list[tuple[str, int]]
+) -> None:
+    terms = permits.Terms(buffer, min(batch, buffer), timeout_seconds=5)
+    state, now = permits.begun(terms), 0.0
+    held: list[int] = []  # by the producer: ids, one for each permit
+    for what, number in seen:
+        now += 1
+        if what == "grant":
+            state, new, reason = permits.grant(terms, state, now)
+            held += [new.id] * new.permits if new else []
+            assert reason
+        elif what == "arrive" and held:
+            state, stays, _ = permits.received(state, held.pop(number % len(held)))
+            assert stays or state.pending == 0
+        elif what == "lose" and held:
+            held.pop(number % len(held))
+        elif what == "forge":
+            before = state
+            state, stays, _ = permits.received(state, state.next_id + number)
+            assert not stays and state == before
+        elif what == "done" and state.in_hand:
+            state = permits.done(state)
+        elif what == "recover":
+            state, _ = permits.recovered(terms, state, now)
+        assert state.pending + state.permits_in_flight + state.in_hand == buffer
+        assert min(state.pending, state.permits_in_flight, state.in_hand) >= 0
+    state, _ = permits.recovered(terms, state, now + 10)
+    while state.in_hand:
+        state = permits.done(state)
+    assert state.pending == buffer, "no place is lost for ever"
+
+
+def test_permits_go_out_in_batches_but_never_wait_for_one_that_cannot_fill() -> None:
+    terms = permits.Terms(10, batch=4)
+    state, first, _ = permits.grant(terms, permits.begun(terms), 0)
+    assert first is not None and first.permits == 10
+    for _ in range(3):
+        state, _, _ = permits.received(state, first.id)
+        state = permits.done(state)
+    assert permits.grant(terms, state, 1)[1] is None, "three are no batch"
+    state = permits.done(permits.received(state, first.id)[0])
+    assert permits.grant(terms, state, 1)[1] == permits.Grant(2, 4, 1)
+    small = permits.Terms(2, batch=2)
+    alone = permits.done(permits.received(permits.grant(small, permits.begun(small), 0)[0], 1)[0])
+    alone, void = permits.recovered(small, alone, 60)
+    assert void == (1,) and permits.grant(small, alone, 60)[1] == permits.Grant(2, 2, 60)
+
+
+def test_permits_that_cannot_be_are_refused() -> None:
+    for changes in ({"buffer": 0}, {"buffer": 3, "batch": 4}, {"buffer": 3, "timeout_seconds": 0}):
+        with pytest.raises(ValueError, match="batch"):
+            permits.Terms(**changes)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="in hand"):
+        permits.done(permits.begun(permits.Terms(3)))
