@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -143,14 +144,20 @@ class _Play:
         self._firing: dict[tuple[tuple[str, str], str], Episode] = {}
         self._last: dict[tuple[tuple[str, str], str], datetime] = {}
         self._connection = connect(_MEMORY_MB)
+        self._deadline: float | None = None
+        self._ended = threading.Event()
         self._statements = {
             rule.key: for_duckdb(canonical(bound(rule.expr, _SOME_TIME, definitions), rule.tables)) for rule in rules
         }
         some = _SOME_TIME.isoformat(timespec="microseconds")
         self._some = {some, some.replace("T", " ")}
+        self._watcher = threading.Thread(target=self._watch, name="backtest-watch", daemon=True)
+        self._watcher.start()
 
     def close(self) -> None:
         """Let go of everything."""
+        self._ended.set()
+        self._watcher.join()
         self._connection.close()
 
     def at(self, instant: datetime, history: History, stale_after: timedelta) -> bool:
@@ -162,11 +169,11 @@ class _Play:
         tables["data_freshness"] = freshness_table(reached, instant, stale_after)
         for name, rows in tables.items():
             self._connection.register(name, rows)
-        time = newest or instant
+        data_time = newest or instant
         for rule in self._rules:
             sql = self._statements[rule.key]
             for some in self._some:
-                sql = sql.replace(some, time.isoformat(timespec="microseconds"))
+                sql = sql.replace(some, data_time.isoformat(timespec="microseconds"))
 
             def query(_: str, sql: str = sql) -> pa.Table:
                 return self._answer(sql)
@@ -177,8 +184,7 @@ class _Play:
         return stale
 
     def _answer(self, sql: str) -> pa.Table:
-        timer = threading.Timer(RULE_SECONDS, self._connection.interrupt)
-        timer.start()
+        self._deadline = time.monotonic() + RULE_SECONDS
         try:
             return self._connection.sql(sql).to_arrow_table()
         except duckdb.InterruptException:
@@ -186,7 +192,14 @@ class _Play:
         except duckdb.Error as error:
             raise UserError(f"the query failed: {first_line(error)}", "correct the SQL") from error
         finally:
-            timer.cancel()
+            self._deadline = None
+
+    def _watch(self) -> None:
+        """End what takes too long; one thread for all statements, as starting one for each costs more than most."""
+        while not self._ended.wait(RULE_SECONDS / 20):
+            deadline = self._deadline
+            if deadline is not None and time.monotonic() > deadline:
+                self._connection.interrupt()
 
     def _note(self, rule: Rule, instant: datetime, transitions: Sequence[Transition], error: str | None) -> None:
         outcome = self._outcomes[rule.key]

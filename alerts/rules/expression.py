@@ -92,7 +92,8 @@ def with_thresholds(expr: str, thresholds: Mapping[str, float]) -> str:
             raise UserError(
                 f"a threshold cannot be called {name}", "that is a parameter of every expression: rename it"
             )
-        number = str(int(value)) if value.is_integer() and abs(value) < 2**53 else f"CAST({value!r} AS DOUBLE)"
+        number = str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+        number = f"CAST({number} AS DOUBLE)" if "e" in number else number
         expr, used = re.subn(rf"(?<![:\w]):{name}\b", number, expr)
         if not used:
             raise UserError(f"the expression does not use the threshold {name}", f"write :{name} where it belongs")

@@ -222,6 +222,21 @@ def test_what_cannot_be_set_is_refused(lake: Path, file: Path, setting: str, say
     assert says in str(caught.value)
 
 
+def test_a_rule_without_end_is_that_rules_error_and_stops_no_other(
+    tmp_path: Path, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alerts.backtest.run.RULE_SECONDS", 0.5)
+    path = tmp_path / "endless.yml"
+    five = ", ".join(f"tenant_backlog AS {name}" for name in "abcde")
+    endless = f"SELECT COUNT(*) AS value FROM {five} WHERE a.backlog + b.backlog + c.backlog + d.backlog = e.backlog"
+    path.write_text(RULES + f"      - {{alert: Endless, expr: '{endless}'}}\n")
+    rules = [rule for rule in load_rules([path], builtin=False) if rule.name in ("Endless", "Deep")]
+    begin = START + 9 * MINUTE
+    told = backtest(rules, lake, begin, begin + timedelta(seconds=1), timedelta(seconds=1), stale_after=MINUTE)
+    errors = {one.rule.name: (one.errors, one.error) for one in told.outcomes}
+    assert errors == {"Endless": (2, "it took longer than 0.5 s – narrow it"), "Deep": (0, None)}
+
+
 def test_the_table_the_csv_and_the_json_tell_the_same(found: Backtest) -> None:
     told = json.loads(as_json(found))
     lines = list(csv.DictReader(io.StringIO(as_csv(found))))
