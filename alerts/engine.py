@@ -372,7 +372,8 @@ class Engine:
         return firing + [Notice(gone.alert, gone.at, as_of) for gone in self._resolved.values()]
 
     def _parcel(self, decision: Decision, as_of: datetime | None, now: datetime) -> Parcel:
-        payload = alertmanager(decision, self._external_url, self._ahead, self._most_alerts[decision.receiver])
+        most, links = self._most_alerts[decision.receiver], self._settings.links
+        payload = alertmanager(decision, self._external_url, self._ahead, most, links)
         return Parcel(
             id=f"msg_{uuid4().hex}",
             receiver=decision.receiver,

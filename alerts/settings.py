@@ -7,14 +7,16 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from alerts.control.settings import ControlSettings
 from alerts.durations import Duration
+from alerts.notify.links import check as checked_link
 from alerts.notify.settings import ReceiverSettings
 from alerts.routing.settings import RouteSettings
+from alerts.rules.model import LabelName
 from lake.errors import UserError
 from lake.web.address import authority, is_loopback
 
@@ -45,6 +47,10 @@ class AlertSettings(BaseModel):
     token_env: str | None = Field(default=None, description="environment variable with the API's bearer token")
     external_url: str | None = Field(
         default=None, description="where people reach this API, for links in notifications"
+    )
+    links: dict[LabelName, Annotated[str, AfterValidator(checked_link)]] = Field(
+        default_factory=dict,
+        description="annotation → url with labels in it, https://sojourn.example/queue?queue={broker}/{queue} say",
     )
     receivers: tuple[ReceiverSettings, ...] = Field(default=(), description="who is told")
     route: RouteSettings = Field(default_factory=RouteSettings, description="how alerts become notifications")

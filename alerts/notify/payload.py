@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
+from alerts.notify.links import links
 from alerts.notify.plan import Decision, Notice
 from lake.clock import ZERO
 
@@ -17,7 +19,11 @@ MOST_ALERTS, MOST_FOR_ALERTMANAGER = 500, 10_000
 
 
 def alertmanager(
-    decision: Decision, external_url: str, ahead: timedelta = ZERO, most: int = MOST_ALERTS
+    decision: Decision,
+    external_url: str,
+    ahead: timedelta = ZERO,
+    most: int = MOST_ALERTS,
+    templates: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The payload that tells ``decision.receiver`` of the group's alerts, the firing ones first.
 
@@ -25,7 +31,7 @@ def alertmanager(
     """
     notices = [*decision.firing, *decision.resolved]
     shown = notices[:most]
-    alerts = [alert_of(notice, external_url, ahead) for notice in shown]
+    alerts = [alert_of(notice, external_url, ahead, templates) for notice in shown]
     return {
         "receiver": decision.receiver,
         "status": "firing" if decision.firing else "resolved",
@@ -40,10 +46,18 @@ def alertmanager(
     }
 
 
-def alert_of(notice: Notice, external_url: str, ahead: timedelta = ZERO) -> dict[str, Any]:
-    """One alert of the payload; its annotations also say up to when data had been seen (``data_as_of``)."""
+def alert_of(
+    notice: Notice, external_url: str, ahead: timedelta = ZERO, templates: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """One alert of the payload.
+
+    Its annotations also say its ``value``, up to when data had been seen (``data_as_of``), and the links that
+    ``templates`` make; those of the rule go before.
+    """
     alert = notice.alert
-    annotations = dict(alert.annotations)
+    annotations = links(templates, alert.labels) | dict(alert.annotations)
+    if alert.value is not None:
+        annotations.setdefault("value", f"{alert.value:.6g}")
     if notice.data_as_of is not None:
         annotations["data_as_of"] = iso(notice.data_as_of)
     return {

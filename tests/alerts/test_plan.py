@@ -136,7 +136,7 @@ def test_the_payload_is_alertmanagers_webhook_version_4() -> None:
             {
                 "status": "firing",
                 "labels": {"alertname": "NoisyTenant", "broker": "nats", "queue": "orders", "tenant": "a"},
-                "annotations": {"summary": "a is noisy", "data_as_of": "2026-01-01T12:00:00.000000Z"},
+                "annotations": {"summary": "a is noisy", "data_as_of": "2026-01-01T12:00:00.000000Z", "value": "0.9"},
                 "startsAt": "2026-01-01T12:00:00.000000Z",
                 "endsAt": "0001-01-01T00:00:00Z",
                 "generatorURL": "http://sojourn:9095/api/v2/alerts",
@@ -145,7 +145,7 @@ def test_the_payload_is_alertmanagers_webhook_version_4() -> None:
             {
                 "status": "resolved",
                 "labels": {"alertname": "NoisyTenant", "broker": "nats", "queue": "orders", "tenant": "b"},
-                "annotations": {"summary": "b is noisy", "data_as_of": "2026-01-01T12:00:00.000000Z"},
+                "annotations": {"summary": "b is noisy", "data_as_of": "2026-01-01T12:00:00.000000Z", "value": "0.9"},
                 "startsAt": "2026-01-01T12:00:00.000000Z",
                 "endsAt": "2026-01-01T12:01:00.000000Z",
                 "generatorURL": "http://sojourn:9095/api/v2/alerts",
@@ -154,7 +154,7 @@ def test_the_payload_is_alertmanagers_webhook_version_4() -> None:
         ],
         "groupLabels": {"alertname": "NoisyTenant", "broker": "nats", "queue": "orders"},
         "commonLabels": {"alertname": "NoisyTenant", "broker": "nats", "queue": "orders"},
-        "commonAnnotations": {"data_as_of": "2026-01-01T12:00:00.000000Z"},
+        "commonAnnotations": {"data_as_of": "2026-01-01T12:00:00.000000Z", "value": "0.9"},
         "externalURL": "http://sojourn:9095",
         "version": "4",
         "groupKey": '{}:{alertname="NoisyTenant", broker="nats", queue="orders"}',

@@ -34,9 +34,12 @@ def lines(notification: Notification) -> list[str]:
         summary = notes.get("summary") or notes.get("message") or alert["labels"].get("alertname", "")
         told.append(shown(f"{'firing' if alert['status'] == 'firing' else 'resolved'}: {summary}"))
         told += [shown(f"  {notes[name]}") for name in ("description",) if notes.get(name)]
+        value = f"value {notes['value']}, " if notes.get("value") else ""
         at = alert["startsAt"] if alert["status"] == "firing" else alert["endsAt"]
-        told.append(shown(f"  {'since' if alert['status'] == 'firing' else 'at'} {at}, {_labels(alert['labels'])}"))
-        told += [shown(f"  {notes[name]}") for name in ("runbook_url", "runbook") if notes.get(name)]
+        told.append(
+            shown(f"  {'since' if alert['status'] == 'firing' else 'at'} {at}, {value}{_labels(alert['labels'])}")
+        )
+        told += [shown(f"  {notes[name]}") for name in sorted(notes) if name == "runbook" or name.endswith("_url")]
     left = len(alerts) - MOST_ALERTS + notification.payload["truncatedAlerts"]
     return [*told, f"and {left} more"] if left > 0 else told
 
