@@ -26,6 +26,8 @@ _MOST_ROOM, _ANSWER = 64 << 20, 8 << 20
 _BESIDE = 48
 _PARTITIONS = 1000
 _ROUNDS = 12
+#: Heads that are read first where nothing is known of the sizes of batches: to learn from.
+_TRIAL = 500
 #: Milliseconds by which heads that stand, and those that were never read, come before those that move: long enough to
 #: come first, and not so long that the others would never be read where there are too many of them.
 _STANDS, _UNKNOWN = 10_000, 15_000
@@ -84,8 +86,7 @@ class Heads:
         urgency = self._urgency(followers, tick)
         self._last, self._ends, self._at, self._tick = dict(followers), ends, at, tick
         self._open = {head: search for head, search in self._open.items() if head in urgency}
-        due = [self._begun(head) for head in sorted(urgency, key=urgency.__getitem__)]
-        self._search(due, leader, starts)
+        self._search(sorted(urgency, key=urgency.__getitem__), leader, starts)
         return self._found
 
     def read_more(
@@ -97,7 +98,7 @@ class Heads:
             stamp = self._found.get(head, self._known.get(head))
             self._found[head] = stamp if isinstance(stamp, Stamp) else NOT_YET
             if not isinstance(stamp, Stamp):
-                due.append(self._begun(head))
+                due.append(head)
         self._search(due, leader, starts)
         return self._found
 
@@ -146,25 +147,29 @@ class Heads:
         search.end = end if isinstance(end, int) else 1 << 62
         return search
 
-    def _search(self, due: list[Search], leader: Callable[[str, int], int], starts: dict[Place, int | str]) -> None:
+    def _search(self, due: list[Head], leader: Callable[[str, int], int], starts: dict[Place, int | str]) -> None:
         """Read as much of ``due``, in its order, as the budget allows."""
-        waiting = deque(due)
+        waiting: deque[Head | Search] = deque(due)
         for _ in range(_ROUNDS):
             chosen, reserved = list[Search](), 0
             while waiting:
-                search = waiting[0]
+                first = waiting[0]
+                search = first if isinstance(first, Search) else self._begun(first)
                 place = search.head.topic, search.head.partition
                 search.room = search.room or self._rooms.of(place)
                 if reserved + search.room + _BESIDE > self._left and (chosen or self._left < self._budget):
                     break  # what is less urgent waits, too, though it might fit
+                if len(chosen) >= _TRIAL and not self._rooms.known:
+                    break
                 reserved += search.room + _BESIDE
-                chosen.append(waiting.popleft())
+                waiting.popleft()
+                chosen.append(search)
             if not chosen:
                 break
             waiting.extendleft(reversed(self._round(chosen, leader, starts)))
-        for search in waiting:
-            if search.at > search.head.offset or search.head in self._open:
-                self._open[search.head] = search
+        for begun in waiting:
+            if isinstance(begun, Search):
+                self._open[begun.head] = begun
 
     def _round(
         self, searches: list[Search], leader: Callable[[str, int], int], starts: dict[Place, int | str]
@@ -230,7 +235,7 @@ class Heads:
         if result >= search.end:
             return None  # only control records were between the head and the end
         if result == search.at:
-            search.room = need if need > search.room else search.room * 16
+            search.room = need if need > search.room else search.room * 4
             if search.room > _MOST_ROOM:
                 return _UNREAD
             self._open[search.head] = search  # it asks for more at once where it must wait for another cycle

@@ -15,31 +15,44 @@ class Rooms:
 
     def __init__(self) -> None:
         self._ordinary: dict[str, int] = {}
+        self._guess: int | None = None  # of topics that were never read: what the others take
         self._large: dict[Place, int] = {}
 
     def forget(self) -> None:
         """Topics may have been made anew."""
         self._ordinary.clear()
         self._large.clear()
+        self._guess = None
+
+    @property
+    def known(self) -> bool:
+        """Whether any batch was ever read."""
+        return self._guess is not None
 
     def of(self, place: Place) -> int:
         """How many bytes to ask for."""
         large = self._large.get(place)
         if large is not None:
             return large
-        ordinary = self._ordinary.get(place[0])
+        ordinary = self._ordinary.get(place[0], self._guess)
         return _FIRST if ordinary is None else max(_LEAST, _FAR * ordinary)
 
     def learn(self, place: Place, need: int) -> None:
         """A batch took ``need`` bytes. What one large batch asked for must not stay: others are small again."""
+        self._guess = _nearer(self._guess, min(need, _FIRST))
         ordinary = self._ordinary.get(place[0])
         if ordinary is None:
             self._ordinary[place[0]] = min(need, _FIRST)
         else:
-            self._ordinary[place[0]] = ordinary + (min(need, 2 * ordinary) - ordinary) // 8
+            self._ordinary[place[0]] = _nearer(ordinary, min(need, 2 * ordinary))
         if need > _FAR * self._ordinary[place[0]]:
             if len(self._large) >= _MOST:
                 self._large.clear()  # partitions come and go
             self._large[place] = need
         else:
             self._large.pop(place, None)
+
+
+def _nearer(usual: int | None, one: int) -> int:
+    """``usual``, a little nearer to ``one``."""
+    return one if usual is None else usual + (one - usual) // 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -45,12 +45,25 @@ class BadAnswer(ConnectionLost):
     """The node answered what cannot be used: an error, no JSON, a redirect, far too much."""
 
 
+class _Bearer(httpx.Auth):
+    """Shows an OAuth 2 access token (RFC 6750)."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add the header."""
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        yield request
+
+
 class Client:
     """Blocking; belongs to one thread at a time. Opened once, it mends its own connections."""
 
     def __init__(self, broker: RabbitBroker) -> None:
         self._broker = broker
         self._http: httpx.Client | None = None
+        self._metrics_auth: httpx.Auth | None = None
         self._urls = list(broker.urls)  # the one that answered last stands first
         #: Seconds by which the node's clock is ahead of ours, where they differ by more than its clock tells.
         self.clock_ahead = 0.0
@@ -59,9 +72,15 @@ class Client:
         """Read the secrets and prepare; connects to nothing yet."""
         self.close()
         broker = self._broker
-        auth = None
-        if broker.user is not None and broker.password is not None:
+        auth: httpx.Auth | None = None
+        if broker.token is not None:
+            auth = _Bearer(broker.token.read(f"the token of broker {broker.name!r}"))
+        elif broker.user is not None and broker.password is not None:
             auth = httpx.BasicAuth(broker.user, broker.password.read(f"the password of broker {broker.name!r}"))
+        self._metrics_auth = None
+        if broker.metrics_user is not None and broker.metrics_password is not None:
+            secret = broker.metrics_password.read(f"the metrics password of broker {broker.name!r}")
+            self._metrics_auth = httpx.BasicAuth(broker.metrics_user, secret)
         context: ssl.SSLContext | bool = broker.tls.context() or True
         self._http = httpx.Client(auth=auth, timeout=broker.timeout, verify=context, follow_redirects=False)
 
@@ -111,7 +130,7 @@ class Client:
         for url in self._broker.metrics:
             try:
                 # Our credentials are the management API's: they go nowhere else.
-                found.append(self._get(f"{url}/metrics/detailed?{query}", auth=None))
+                found.append(self._get(f"{url}/metrics/detailed?{query}", auth=self._metrics_auth))
             except ConnectionLost as error:
                 lost = error
         if lost is not None and not found:

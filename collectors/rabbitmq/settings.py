@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from collectors.broker import NetworkBroker, Settings, each_once, matching, without_secrets
 from collectors.plumbing import is_plumbing
+from lake.secret import Secret
 
 _METRICS_PORT = 15692
 
@@ -38,6 +39,13 @@ class RabbitBroker(NetworkBroker):
         default=(),
         description="rabbitmq_prometheus of every node, each tells its own queues; "
         "port 15692 at the hosts of url and servers unless set",
+    )
+    metrics_user: str | None = Field(
+        default=None, description="where a proxy asks for credentials before the metrics; else none are shown there"
+    )
+    metrics_password: Secret | None = None
+    token: Secret | None = Field(
+        default=None, description="where an OAuth 2 access token for the management API stands, read at each connecting"
     )
     api: Literal["auto", "management", "prometheus"] = Field(
         default="auto", description="what is read each cycle; auto: management while it costs little, else prometheus"
@@ -88,6 +96,10 @@ class RabbitBroker(NetworkBroker):
                     raise ValueError(f"tls is enabled and {url} is not: give https:// and amqps://")
         if (self.user is None) != (self.password is None):
             raise ValueError("give user and password together")
+        if (self.metrics_user is None) != (self.metrics_password is None):
+            raise ValueError("give metrics_user and metrics_password together")
+        if self.token is not None and self.user is not None and self.amqp_url is None:
+            raise ValueError("give either a token or user and password, which only the probe would take beside it")
         return self
 
     @property

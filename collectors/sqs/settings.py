@@ -46,6 +46,8 @@ class SqsBroker(Broker):
         description="else what AWS_REGION or AWS_DEFAULT_REGION name, else us-east-1",
     )
     endpoint: str | None = Field(default=None, description="another server than Amazon's; only then may it be http")
+    fips: bool = Field(default=False, description="ask the region's FIPS endpoints")
+    dual_stack: bool = Field(default=False, description="ask the region's endpoints that IPv6 reaches, too")
     prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,80}$", description="watch the queues so named alone")
     exclude: tuple[str, ...] = Field(
         default=(), description="patterns (*, ?) of queues to leave out: nothing is asked, or billed, of them"
@@ -87,6 +89,9 @@ class SqsBroker(Broker):
             raise ValueError("an external_id needs its role_arn")
         if self.profile is not None and self.access_key_id is not None:
             raise ValueError("give either profile or access_key_id")
+        if self.endpoint is not None and (self.fips or self.dual_stack):
+            raise ValueError("fips and dual_stack choose among the region's own endpoints: leave endpoint out")
+        self.addresses()  # ValueError where the region has none of that kind
         if self.tls.enabled and self.url.startswith("http:"):
             raise ValueError("tls needs an https endpoint")
         return self
@@ -94,16 +99,19 @@ class SqsBroker(Broker):
     @property
     def url(self) -> str:
         """Where SQS answers, without a closing slash."""
-        return self.endpoint or f"https://sqs.{self.region}.{self._suffix}"
+        return self.endpoint or self._of("sqs")
 
     @property
     def cloudwatch_url(self) -> str:
         """Where CloudWatch answers, without a closing slash."""
-        return self.cloudwatch.endpoint or f"https://monitoring.{self.region}.{self._suffix}"
+        return self.cloudwatch.endpoint or self._of("monitoring")
 
-    @property
-    def _suffix(self) -> str:
-        return "amazonaws.com.cn" if self.region.startswith("cn-") else "amazonaws.com"
+    def _of(self, service: str) -> str:
+        try:
+            from collectors.sqs.endpoints import endpoint
+        except ModuleNotFoundError:  # nothing can be sampled then, which the factory says
+            return f"https://{service}.{self.region}.amazonaws.com"
+        return endpoint(service, self.region, fips=self.fips, dual_stack=self.dual_stack)
 
     def systems(self) -> frozenset[str]:
         """SQS, and Celery, which may use it."""
