@@ -11,7 +11,7 @@ from alerts.models import AlertInstance, AlertState
 from alerts.state import Tracked, Transition
 from alerts.store.given import ReceivedAlert
 
-#: The group of rules under which they are remembered; no rule file can name it.
+#: The group of rules under which they are remembered; no rule file may have one of that name.
 GROUP = "(received)"
 Key = tuple[str, str]
 

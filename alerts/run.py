@@ -19,6 +19,7 @@ from alerts.control.intervals import check_intervals
 from alerts.engine import Engine
 from alerts.freshness import FreshnessProbe
 from alerts.notify.sender import Sender
+from alerts.received import GROUP as RECEIVED
 from alerts.rules.loader import load_rules
 from alerts.settings import AlertSettings
 from alerts.store import Desk, Exporter, States, connect
@@ -64,6 +65,8 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
     actions = [policy.name for policy in settings.control.policies]
     rules = load_rules(settings.rules, builtin=settings.builtin, actions=actions)
     check_intervals(rules, settings)
+    if any(rule.group == RECEIVED for rule in rules):
+        raise UserError(f"a group of rules is called {RECEIVED!r}, as other programs' alerts are", "rename it")
     lake = Lake(lake_root)
     lake.create()
     with ExitStack() as stack:

@@ -119,3 +119,10 @@ def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").unlink()
     with pytest.raises(UserError, match="cannot read"):
         one.secret()
+
+
+def test_a_group_of_rules_cannot_be_called_as_other_programs_alerts_are(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yml"
+    rules.write_text("groups: [{name: (received), rules: [{alert: A, expr: SELECT 1 AS value}]}]")
+    with pytest.raises(UserError, match="received"):
+        run(AlertSettings(rules=(rules,)), tmp_path / "lake", threading.Event(), once=True)
