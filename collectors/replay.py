@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from collectors.ahead import reason
+from collectors.isolate import append_sifted
 from collectors.validate import (
     FIELDS,
     RAW_LIMIT,
@@ -102,11 +103,13 @@ class _Reject:
 
 @dataclass(slots=True)
 class _Batch:
-    """Some consecutive rows of one file: the events among them, the others, and the byte the reader has come to."""
+    """Some consecutive rows of one file: the events among them, the others, the last one's number, and the byte the
+    reader has come to."""
 
     events: pa.Table
     rows: int
     offset: int
+    last: int = 0
     rejects: list[_Reject] = field(default_factory=list)
     ignored: set[str] = field(default_factory=set)
 
@@ -139,11 +142,15 @@ def replay(
                 moment = clock()
                 fresh = seen.fresh(_completed(batch.events, f"replay:{path.name}", moment))
                 # Events first: a crash in between repeats them as duplicates, and the rejects are still to come.
-                lake.append("message_events", fresh)
+                unwritten = append_sifted(lake, "message_events", fresh)
+                # Which row of the file it was nobody knows any more: it counts with the last one of its batch.
+                batch.rejects += [
+                    _Reject(batch.last, one.reason, one.raw) for one in unwritten for _ in range(one.times)
+                ]
                 rejected.keep(batch.rejects, moment)
                 ignored |= batch.ignored
                 done["read"] += batch.rows
-                done["written"] += fresh.num_rows
+                done["written"] += fresh.num_rows - sum(one.times for one in unwritten)
                 done["rejected"] += len(batch.rejects)
                 done["duplicates"] += batch.events.num_rows - fresh.num_rows
                 if progress is not None:
@@ -271,11 +278,11 @@ def _jsonl(path: Path, latest: Callable[[], datetime]) -> Iterator[_Batch]:
                     _Reject(row, _why(error), clipped(line[: RAW_LIMIT + 4].decode("utf-8", "replace")))
                 )
             if batch.rows == BATCH_ROWS or size >= BATCH_BYTES:
-                batch.events, batch.offset = to_arrow(events), file.tell()
+                batch.events, batch.offset, batch.last = to_arrow(events), file.tell(), row
                 yield batch
                 events, batch, size = [], _Batch(to_arrow([]), 0, 0), 0
         if batch.rows:
-            batch.events, batch.offset = to_arrow(events), file.tell()
+            batch.events, batch.offset, batch.last = to_arrow(events), file.tell(), row
             yield batch
 
 
@@ -290,12 +297,15 @@ def _parquet(path: Path, latest: Callable[[], datetime]) -> Iterator[_Batch]:
         total, size, row = file.metadata.num_rows, path.stat().st_size, 0
         for piece in file.iter_batches(batch_size=BATCH_ROWS, columns=known):
             table = pa.Table.from_batches([piece])
-            clean, sure = clean_rows(table, latest())
+            table, legible = _legible(table)
+            clean, sure = clean_rows(table, latest(), legible)
             batch = _Batch(clean, table.num_rows, 0, ignored=ignored)
             doubtful = pc.indices_nonzero(pc.invert(sure)).to_pylist()
             judged = []
             for index, record in zip(doubtful, table.take(doubtful).to_pylist() if doubtful else [], strict=True):
                 try:
+                    if not legible[index].as_py():
+                        raise ValueError("a text is not UTF-8")
                     read = Event.model_validate({k: v for k, v in record.items() if v is not None})
                     judged.append(_judged(read, latest()))
                 except ValueError as error:
@@ -304,8 +314,30 @@ def _parquet(path: Path, latest: Callable[[], datetime]) -> Iterator[_Batch]:
             if judged:
                 batch.events = pa.concat_tables([clean, to_arrow(judged)])
             row += table.num_rows
-            batch.offset = size * row // total
+            batch.offset, batch.last = size * row // total, row
             yield batch
+
+
+def _legible(table: pa.Table) -> tuple[pa.Table, pa.BooleanArray]:
+    """``table`` with U+FFFD for what is no UTF-8 in its texts, and which rows had none of that.
+
+    Parquet says of a text that it is UTF-8, and whoever wrote it may not have looked.
+    """
+    try:
+        table.validate(full=True)
+        return table, pa.repeat(True, table.num_rows)
+    except pa.ArrowInvalid:
+        pass
+    legible = [True] * table.num_rows
+    for number, name in enumerate(table.column_names):
+        column = table.column(number)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            given = column.cast(pa.large_binary()).to_pylist()
+            texts = [None if one is None else one.decode("utf-8", "replace") for one in given]
+            same = [one is None or one.decode("utf-8", "ignore").encode() == one for one in given]
+            legible = [row and text for row, text in zip(legible, same, strict=True)]
+            table = table.set_column(number, name, pa.array(texts, pa.string()))
+    return table, pa.array(legible, pa.bool_())
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

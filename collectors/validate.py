@@ -139,14 +139,16 @@ def to_arrow(events: Sequence[Event]) -> pa.Table:
     )
 
 
-def clean_rows(table: pa.Table, latest: datetime = _END) -> tuple[pa.Table, pa.Array]:
+def clean_rows(
+    table: pa.Table, latest: datetime = _END, legible: pa.BooleanArray | None = None
+) -> tuple[pa.Table, pa.Array]:
     """The rows of ``table`` that are surely events, as columns :data:`FIELDS`, and a mask that says which they are.
 
-    What occurred after ``latest`` is not sure.
+    What occurred after ``latest`` is not sure, nor are rows that are not ``legible``.
     A column of a type that needs reading value by value (a timestamp written as a string, say) makes no row sure.
     """
     columns = {}
-    sure = pa.repeat(True, table.num_rows)
+    sure = pa.repeat(True, table.num_rows) if legible is None else legible
     for field in _SCHEMA:
         if field.name not in table.column_names:
             columns[field.name] = pa.nulls(table.num_rows, field.type)

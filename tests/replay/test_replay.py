@@ -374,3 +374,44 @@ def test_a_replay_killed_in_the_middle_and_repeated_neither_loses_nor_doubles(
     assert sorted(row["raw"] for row in bronze(root, "rejected_records")) == sorted(
         r for r in records if type(r) is str
     )
+
+
+def test_texts_that_are_no_unicode_are_kept_apart_in_jsonl_and_parquet(tmp_path: Path, root: Path) -> None:
+    lines = [event(1), '{"event_type": "enqueued", "broker": "nats", "queue": "\\ud800", "message_id": "m", ...']
+    lines += [json.dumps(event(2, queue="q\ud800")), json.dumps(event(3)).encode().replace(b"orders", b"\xed\xa0\x80")]
+    report = replay([write(tmp_path / "a.jsonl", [*lines, event(4, **{"k\ud800": "x"}), event(5)])], root)
+    assert (report.read, report.rejected) == (6, 6 - report.written) and report.written >= 2
+    reasons = {row["reason"] for row in bronze(root, "rejected_records")}
+    assert len(reasons) >= 1 and all("\ud800" not in row["queue"] for row in bronze(root))
+    rows = pa.Table.from_pylist([event(number, event_id=str(number)) for number in range(10, 15)])
+    texts = {
+        "queue": pa.array([b"a", b"\xff\xfe", b"b", b"c", b"d"], pa.binary()).view(pa.string()),
+        "event_id": pa.array([b"1", b"2", b"\xed\xa0\x80", b"4", b"5"], pa.binary()).view(pa.string()),
+    }
+    for name, column in texts.items():
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    pq.write_table(rows, tmp_path / "b.parquet")
+    for again in range(2):
+        told = counts(replay([tmp_path / "b.parquet"], root))
+        assert told == ((5, 3, 0, 2) if not again else (5, 0, 3, 2))
+    assert {row["message_id"] for row in bronze(root)} >= {"m10", "m13", "m14"}
+    raws = [row["raw"] for row in bronze(root, "rejected_records") if row["reason"] == "a text is not UTF-8"]
+    assert len(raws) == 2 and all("\ufffd" in raw for raw in raws)
+
+
+def test_an_event_that_cannot_be_written_keeps_no_other_out_and_is_refused_once(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = Lake.append
+
+    def poisoned(lake: Lake, name: str, rows: pa.Table, **numbered: Any) -> bool:
+        if name == "message_events" and "poison" in str(rows.to_pylist()):
+            raise ZeroDivisionError("nobody foresaw this")
+        return append(lake, name, rows, **numbered)
+
+    monkeypatch.setattr(Lake, "append", poisoned)
+    path = write(tmp_path / "a.jsonl", [event(number, queue="poison" if number == 3 else "q") for number in range(8)])
+    assert counts(replay([path], root)) == (8, 7, 0, 1)
+    assert counts(replay([path], root)) == (8, 0, 7, 1)
+    (kept,) = bronze(root, "rejected_records")
+    assert "ZeroDivisionError" in kept["reason"] and "poison" in kept["raw"]
