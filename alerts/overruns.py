@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lake.worker.worker import Overrun
+from sojourn.client.backoff import doubled
 
 #: How long a rule rests after its first overrun; twice as long after each further one, up to the longest.
 FIRST_REST = timedelta(seconds=10)
@@ -37,7 +38,7 @@ class Overruns:
     def note(self, key: tuple[str, str], error: Overrun, now: datetime) -> Overrun:
         """Remember that the rule overran at ``now``; the error that says when it is tried again."""
         times = self._rests[key].times + 1 if key in self._rests else 1
-        until = now + min(FIRST_REST * 2 ** min(times - 1, 16), LONGEST_REST)
+        until = now + doubled(times, FIRST_REST, LONGEST_REST)
         why = f"{error.what}; tried again after {until:%H:%M:%S} UTC"
         self._rests[key] = _Rest(times, until, why)
         return Overrun(why)

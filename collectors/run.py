@@ -26,6 +26,7 @@ from lake.clock import Clock
 from lake.errors import SojournError, UserError
 from lake.files import only_one
 from lake.store import Lake
+from sojourn.client.backoff import doubled
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class _Keeper:
         self.trouble: SojournError | None = None
         self._metrics = metrics
         self._stopping = stopping
-        self._pause = _FIRST_PAUSE
+        self._failures = 0
 
     async def keep(self) -> None:
         """Open the collector and let it step; after a lost connection pause, ever longer, and open it again."""
@@ -134,8 +135,9 @@ class _Keeper:
                     await self._steps()
                 except SojournError as error:  # even what only the user can mend: the other brokers' collection goes on
                     self._report(error)
-                    await self._wait(self._pause * random.uniform(0.7, 1.3))
-                    self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
+                    self._failures += 1
+                    pause = doubled(self._failures, _FIRST_PAUSE, _LONGEST_PAUSE)
+                    await self._wait(pause * random.uniform(0.7, 1.3))
         finally:
             await self.collector.close()
 
@@ -164,7 +166,7 @@ class _Keeper:
     def _recovered(self) -> None:
         if self.trouble is not None:
             log.info("%s: works again", self.collector.name)
-        self.connected, self.trouble, self._pause = True, None, _FIRST_PAUSE
+        self.connected, self.trouble, self._failures = True, None, 0
 
     def _report(self, error: SojournError) -> None:
         if self.trouble is None or str(self.trouble) != str(error):

@@ -18,6 +18,7 @@ from alerts.routing.route import Route, taken
 from alerts.routing.settings import RouteSettings, routes_of
 from alerts.routing.times import next_minute
 from lake.clock import ZERO
+from sojourn.client.backoff import doubled
 
 #: A receiver and the key of one of its groups.
 Group = tuple[str, str]
@@ -76,7 +77,7 @@ class Refusal:
     def until(self, entry: Entry, route: Route) -> datetime:
         """Before when ``entry`` need not be sent: news may be accepted where this was not."""
         same = entry.says_as(self.entry)
-        pause = min(FIRST_REFUSED_PAUSE * 2 ** min(self.times - 1, 16), LONGEST_REFUSED_PAUSE)
+        pause = doubled(self.times, FIRST_REFUSED_PAUSE, LONGEST_REFUSED_PAUSE)
         return self.entry.sent_at + (pause if same else route.group_interval)
 
 

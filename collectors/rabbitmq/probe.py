@@ -23,6 +23,7 @@ from collectors.rabbitmq.names import OURS
 from collectors.rabbitmq.settings import RabbitBroker, amqp_port
 from collectors.samples import METRIC_NAMES, Sample, unread
 from lake.errors import SojournError, first_line
+from sojourn.client.backoff import doubled
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class Probe:
     # From here on everything runs in the probe's own thread.
 
     def _run(self, stopping: threading.Event) -> None:
-        pause = _FIRST_PAUSE
+        failures = 0
         while not stopping.is_set():
             try:
                 self._converse(stopping)
@@ -107,12 +108,12 @@ class Probe:
             except Exception as error:  # whatever the client library raises, the sampler goes on
                 self._lost(first_line(error))
             if self._latencies:
-                pause = _FIRST_PAUSE
+                failures = 0
             with self._lock:
                 self._latencies.clear()
                 self._blocked = self._published_at = None
-            stopping.wait(pause)
-            pause = min(_LONGEST_PAUSE, 2 * pause)
+            failures += 1
+            stopping.wait(doubled(failures, _FIRST_PAUSE, _LONGEST_PAUSE))
 
     def _lost(self, why: str) -> None:
         if self._queue:

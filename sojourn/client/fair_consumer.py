@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from sojourn.client.backoff import doubled
 from sojourn.client.fair import FairOrder
 
 log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class FairConsumer(Generic[Message]):
             return FairStats(**self._counts, buffered=len(self._order), tenants=self._order.tenants)
 
     def _fill(self) -> None:
-        backoff = FIRST_BACKOFF
+        failures = 0
         while not self._stopping.is_set():
             with self._changed:
                 self._changed.wait_for(lambda: self._room() > 0 or self._stopping.is_set())
@@ -104,11 +105,12 @@ class FairConsumer(Generic[Message]):
             except Exception as error:
                 with self._changed:
                     self._counts["fetch_failures"] += 1
+                failures += 1
+                backoff = doubled(failures, FIRST_BACKOFF, MAX_BACKOFF)
                 log.warning("cannot fetch, again in %.1f s: %s: %s", backoff, type(error).__name__, error)
                 self._stopping.wait(backoff)
-                backoff = min(MAX_BACKOFF, 2 * backoff)
                 continue
-            backoff = FIRST_BACKOFF
+            failures = 0
             with self._changed:
                 for tenant, message in messages:
                     self._order.put(tenant, message)

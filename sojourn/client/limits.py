@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Sequence
 
+from sojourn.client.backoff import doubled
 from sojourn.client.bucket import PASS, Bucket, Decision
 from sojourn.client.clock import running
 from sojourn.client.in_force import Congested, InForce
@@ -251,8 +252,8 @@ def _poll_forever(reference: weakref.ref[Limits]) -> None:
             limits._count("malformed" if isinstance(fault, MalformedAnswer) else "unreachable")
             level = logging.WARNING if failures == 0 else logging.DEBUG
             log.log(level, "the limits API is of no use, messages pass when leases end: %s", fault)
-            pause = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0)
             failures += 1
+            pause = doubled(failures, FIRST_BACKOFF, MAX_BACKOFF) * random.uniform(0.5, 1.0)
         del limits
         with changed:
             changed.wait(pause)

@@ -10,6 +10,7 @@ import uuid
 from collections import deque
 from dataclasses import dataclass, replace
 
+from sojourn.client.backoff import doubled
 from sojourn.client.batch import Batch, Format
 from sojourn.client.buffer import Buffer
 from sojourn.client.events import Event, text
@@ -191,7 +192,7 @@ class Sender:
             if answer.verdict is Verdict.SPLIT:
                 self._split(batch)
                 return True
-            pause = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** min(self._failing, 10))
+            pause = doubled(self._failing + 1, FIRST_BACKOFF, MAX_BACKOFF)
             if answer.verdict is Verdict.MISCONFIGURED:
                 self._say("the collector answers %d: see to its address and token", answer.status)
                 pause = SLOW_BACKOFF

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lake.errors import SojournError, UserError
 from lake.files import write_atomically
+from sojourn.client.backoff import doubled
 from sojourn.supervise.process import Process
 
 FIRST_BACKOFF = 0.25
@@ -167,7 +168,7 @@ class Supervisor:
             entry.state = State.FAILED
             self._on_event(Event(name, f"{how} {entry.deaths} times in a row, given up: {said}", bad=True))
         else:
-            pause = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** (entry.deaths - 1))
+            pause = doubled(entry.deaths, FIRST_BACKOFF, LONGEST_BACKOFF)
             entry.restart_at = time.monotonic() + pause
             entry.state = State.WAITING
             self._on_event(Event(name, f"{how}, restarting in {pause:.2g} s" + (f": {said}" if code > 0 else ""), True))
