@@ -34,6 +34,7 @@ from collectors.validate import (
     clipped,
     default_event_id,
     explain,
+    legible_rows,
     to_arrow,
 )
 from lake.clock import TOLERANCE
@@ -297,7 +298,7 @@ def _parquet(path: Path, latest: Callable[[], datetime]) -> Iterator[_Batch]:
         total, size, row = file.metadata.num_rows, path.stat().st_size, 0
         for piece in file.iter_batches(batch_size=BATCH_ROWS, columns=known):
             table = pa.Table.from_batches([piece])
-            table, legible = _legible(table)
+            table, legible = legible_rows(table)
             clean, sure = clean_rows(table, latest(), legible)
             batch = _Batch(clean, table.num_rows, 0, ignored=ignored)
             doubtful = pc.indices_nonzero(pc.invert(sure)).to_pylist()
@@ -316,28 +317,6 @@ def _parquet(path: Path, latest: Callable[[], datetime]) -> Iterator[_Batch]:
             row += table.num_rows
             batch.offset, batch.last = size * row // total, row
             yield batch
-
-
-def _legible(table: pa.Table) -> tuple[pa.Table, pa.BooleanArray]:
-    """``table`` with U+FFFD for what is no UTF-8 in its texts, and which rows had none of that.
-
-    Parquet says of a text that it is UTF-8, and whoever wrote it may not have looked.
-    """
-    try:
-        table.validate(full=True)
-        return table, pa.repeat(True, table.num_rows)
-    except pa.ArrowInvalid:
-        pass
-    legible = [True] * table.num_rows
-    for number, name in enumerate(table.column_names):
-        column = table.column(number)
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            given = column.cast(pa.large_binary()).to_pylist()
-            texts = [None if one is None else one.decode("utf-8", "replace") for one in given]
-            same = [one is None or one.decode("utf-8", "ignore").encode() == one for one in given]
-            legible = [row and text for row, text in zip(legible, same, strict=True)]
-            table = table.set_column(number, name, pa.array(texts, pa.string()))
-    return table, pa.array(legible, pa.bool_())
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

@@ -139,6 +139,28 @@ def to_arrow(events: Sequence[Event]) -> pa.Table:
     )
 
 
+def legible_rows(table: pa.Table) -> tuple[pa.Table, pa.BooleanArray]:
+    """``table`` with U+FFFD for what is no UTF-8 in its texts, and which rows had none of that.
+
+    Parquet says of a text that it is UTF-8, and whoever wrote it may not have looked.
+    """
+    try:
+        table.validate(full=True)
+        return table, pa.repeat(True, table.num_rows)
+    except pa.ArrowInvalid:
+        pass
+    legible = [True] * table.num_rows
+    for number, name in enumerate(table.column_names):
+        column = table.column(number)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            given = column.cast(pa.large_binary()).to_pylist()
+            texts = [None if one is None else one.decode("utf-8", "replace") for one in given]
+            same = [one is None or one.decode("utf-8", "ignore").encode() == one for one in given]
+            legible = [row and text for row, text in zip(legible, same, strict=True)]
+            table = table.set_column(number, name, pa.array(texts, pa.string()))
+    return table, pa.array(legible, pa.bool_())
+
+
 def clean_rows(
     table: pa.Table, latest: datetime = _END, legible: pa.BooleanArray | None = None
 ) -> tuple[pa.Table, pa.Array]:

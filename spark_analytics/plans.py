@@ -54,7 +54,7 @@ _EXPRESSIONS = frozenset(
             "Cast",
             "Literal",
         ),
-        *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "Concat", "CreateNamedStruct", "Alias"),
+        *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "Concat", "CreateNamedStruct", "NamePlaceholder$", "Alias"),
         *("AttributeReference", "CurrentDate", "CurrentTimestamp", "TimestampAdd", "TimestampDiff", "Extract"),
         *("LambdaFunction", "UnresolvedNamedLambdaVariable", "SortOrder", "Cube", "Rollup", "GroupingSets"),
         *("WindowExpression", "WindowSpecDefinition", "UnresolvedWindowExpression", "SpecifiedWindowFrame"),
