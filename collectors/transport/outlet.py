@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from collectors.transport.cluster import Cluster
 from lake.errors import UserError
+from lake.store import UnwritableRows
 
 # What goes wrong is raised; librdkafka's own lines about it help nobody.
 _unheard = logging.getLogger(f"{__name__}.librdkafka")
@@ -27,6 +28,9 @@ _unheard.propagate = False
 #: A transaction that is not ended within this time is aborted by Kafka: it then holds no reader back.
 TRANSACTION_SECONDS = 60
 _LOOK_SECONDS = 0.2
+_MOST_BYTES = 16 << 20
+#: What Kafka says of a record, whatever state it is in; all else is Kafka's own trouble, or passes.
+_OF_RECORDS = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP})
 _OWNER = ""  # stands for a table: who writes for the source
 #: ``source@generation#part``: the source names itself before the last of each.
 _APP_ID = re.compile(r"(.+?)(@[^@#]*)?(#[^@#]*)?", re.DOTALL)
@@ -53,7 +57,7 @@ class Outlet:
             "compression.type": "zstd",
             "linger.ms": 5,
             # Of one record before it is packed: a summary may hold 100,000 cells. Brokers judge what is packed.
-            "message.max.bytes": 16 << 20,
+            "message.max.bytes": _MOST_BYTES + 4096,
             "partitioner": "murmur2_random",  # Java's: other programs find the same partition for a key
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 128 << 10,
@@ -63,6 +67,7 @@ class Outlet:
         self._ready = False  # and that we write for the source is told
         self._reached: dict[Position, int] = {}
         self._claim: str | None = None
+        self._refused: KafkaError | None = None  # a record, since the transaction began
 
     def reached(self, table: str, app_id: str) -> int | None:
         """The version that ``app_id`` last wrote to ``table``."""
@@ -72,16 +77,26 @@ class Outlet:
     def send(self, topic: str, records: Iterable[tuple[bytes, bytes]], table: str, reached: Mapping[str, int]) -> None:
         """Write ``records`` and what was ``reached`` (application → version): all of it, or – KafkaException – none.
 
-        An exception may also come after all was written: look at :meth:`reached` before sending again.
+        UnwritableRows where a record is one that Kafka takes of nobody; nothing was written then. A KafkaException may
+        also come after all was written: look at :meth:`reached` before sending again.
         """
+        held = list(records)  # what cannot be encoded must not cost the producer
+        if any(len(key) + len(value) > _MOST_BYTES for key, value in held):
+            raise UnwritableRows(f"a record of {topic} is longer than {_MOST_BYTES >> 20} MiB")
         self._open()
+        self._refused = None
         try:
             self._writer.begin_transaction()
-            for key, value in records:
+            for key, value in held:
                 self._produce(topic, key, value)
             for app_id, version in reached.items():
                 self._produce(self._positions, _key(table, app_id), str(version).encode())
             self._writer.commit_transaction(self._timeout)
+        except KafkaException as error:
+            self._give_up()
+            if self._refused is not None:
+                raise UnwritableRows(f"{topic} takes a record not at all: {self._refused.str()}") from error
+            raise
         except BaseException:
             self._give_up()
             raise
@@ -175,12 +190,16 @@ class Outlet:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                self._writer.produce(topic, value, key)
+                self._writer.produce(topic, value, key, on_delivery=self._delivered)
                 return
             except BufferError:
                 if time.monotonic() > deadline:
                     raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, "no record leaves")) from None
                 self._writer.poll(0.05)
+
+    def _delivered(self, error: KafkaError | None, _: object) -> None:
+        if error is not None and error.code() in _OF_RECORDS:
+            self._refused = error
 
     def _still_open(self) -> KafkaException:
         text = f"a transaction that concerns {self._positions} is still open"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import string
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, Producer
 
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.bronze import Bronze
+from collectors.isolate import Apart
 from collectors.receive.events import Sent
 from collectors.receive.horizon import Horizon
 from collectors.receive.ledger import Ledger
@@ -23,7 +27,7 @@ from collectors.transport.encode import Encoder
 from collectors.transport.outlet import Outlet
 from collectors.transport.settings import TransportSettings
 from lake.errors import UserError
-from lake.store import Lake
+from lake.store import Lake, UnwritableRows
 from spark_analytics.landing.land import landed_id as analytics_landed_id
 from tests.collectors.rows import event_rows, summary_rows
 from tests.collectors.transport.making import bronze, decided, sent, settings
@@ -230,3 +234,23 @@ def test_credentials_are_shown_and_never_told(
     with pytest.raises((CredentialsRefused, ConnectionLost)) as refused:
         wrong.append("message_events", event_rows("q", ["a"]), app_id="tap:mq@1", version=1)
     assert "guessed-badly" not in str(refused.value)
+
+
+def test_rows_that_kafka_takes_of_nobody_are_set_apart_and_the_others_sent_once(
+    kafka_server: KafkaServer, lake: Lake
+) -> None:
+    chosen = settings(kafka_server)
+    rng = random.Random(7)
+    too_long = "".join(rng.choices(string.ascii_letters + string.digits, k=3 << 20))  # nothing packs it
+    rows = event_rows("q", ["a", "b", "c", "d", "e"])
+    reasons = pa.array([b"", b"", too_long.encode(), b"\xed\xa0\x80", b""], pa.binary()).view(pa.string())
+    rows = rows.set_column(rows.column_names.index("reason"), rows.schema.field("reason"), reasons)
+    one = bronze(chosen, lake)
+    with pytest.raises(UnwritableRows):
+        one.append("message_events", rows.slice(2, 1), app_id="tap:mq@1", version=1)
+    assert Apart(one, "tap:mq", "tap:mq@1").append("message_events", rows, {"tap:mq@1": 1}) == 2
+    again = bronze(chosen, lake)
+    assert again.committed("message_events", "tap:mq@1") == 1
+    assert Counter(row["tenant"] for row in sent(chosen, "message_events")) == {"a": 1, "b": 1, "e": 1}
+    kept = sent(chosen, "rejected_records")
+    assert [row["count"] for row in kept] == [1, 1] and all("UnwritableRows" in row["reason"] for row in kept)
