@@ -30,13 +30,6 @@ UNTOLD = {
     "consumer_utilisation_ratio": "Kafka does not measure it",
     "publish_latency_seconds": "not probed: a probe would add to the user's topics",
 }
-_UNTOLD_OF_SHARES = {
-    "in_flight": "Kafka does not tell how many records a share group has acquired",
-    "in_flight_limit": "it is the brokers' configuration of share groups",
-    "visibility_timeout_seconds": "it is the brokers' configuration of share groups",
-    "delivered_total": "Kafka tells deliveries to the consumers of a share group alone",
-    "redelivered_total": "Kafka tells deliveries to the consumers of a share group alone",
-}
 _NO_GROUP = "no group reads the topic: nothing waits for anybody"
 
 _SUMS = ("depth", "acked_total", "lost_total", "oldest_age_seconds", "retention_margin")
@@ -122,8 +115,6 @@ def _sample(
     judgement: Judgement,
 ) -> Sample:
     missing, of = common["unavailable"], len(reading.partitions[topic])
-    if group.kind == "share":
-        missing |= _UNTOLD_OF_SHARES
     values = _of_partitions(waiting, of, judgement, reading.at, missing)
     if isinstance(group.members, str):
         missing["consumers"] = group.members

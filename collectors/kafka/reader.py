@@ -33,14 +33,6 @@ from collectors.kafka.wire.groups import (
     read_list_groups,
     read_offset_fetch,
 )
-from collectors.kafka.wire.kinds import (
-    SHARE_GROUP_OFFSETS,
-    Shared,
-    read_share_members,
-    read_share_offsets,
-    share_describe_request,
-    share_offsets_request,
-)
 from collectors.kafka.wire.offsets import EARLIEST, LATEST, list_offsets_request, read_list_offsets
 
 log = logging.getLogger(__name__)
@@ -53,11 +45,12 @@ _PARTITIONS_AT_ONCE = 1500
 MEMBERS_SECONDS = 5.0
 NO_LEADER = 5
 _COORDINATOR_MOVES = 16
+#: Kinds of group that commit no offsets.
+_OTHER_KINDS = ("share",)
 #: Kind of group → how its members are asked for, and read. Classic ones, and those of brokers that tell no kind: "".
 _DESCRIBED: dict[str, tuple[Callable[[list[str]], Request], Callable[[Reader], dict[str, Members | int]]]] = {
     "": (lambda names: describe_request(names, classic=True), read_classic_members),
     "consumer": (lambda names: describe_request(names, classic=False), read_consumer_members),
-    "share": (share_describe_request, read_share_members),
 }
 #: Whose heads the first records of open transactions are; no group has this name.
 _TRANSACTIONS = ""
@@ -138,19 +131,14 @@ class ClusterReader:
             if name not in silent:
                 by_node[node].append(listed)
         committed: dict[str, Committed] = {}
-        shared: dict[str, Shared] = {}
         jobs: dict[int, list[Job]] = {}
         for node, some in by_node.items():
             jobs[node] = self._member_jobs(node, some)
-            sharing = [listed.name for listed in some if listed.kind == "share"]
-            jobs[node] += self._share_jobs(node, sharing, shared)
-            for part in _parts([listed.name for listed in some if listed.kind != "share"], _GROUPS_AT_ONCE):
+            for part in _parts([listed.name for listed in some], _GROUPS_AT_ONCE):
                 jobs[node].append(
                     Job(offset_fetch_request(part), lambda answer: committed.update(read_offset_fetch(answer)))
                 )
         failed = self.cluster.do(jobs)
-        committed |= {name: one.committed for name, one in shared.items()}
-        lags = {name: one.lags for name, one in shared.items()}
         found = []
         for name, (node, listed) in self._coordinators.items():
             if (answer := committed.get(name)) is None:
@@ -160,7 +148,7 @@ class ClusterReader:
             elif answer.error == NO_SUCH_GROUP:
                 continue
             else:
-                found.append(self._group(listed, answer, partitions, lags.get(name)))
+                found.append(self._group(listed, answer, partitions))
         self._topics_of = {group.name: group.committed for group in found}
         return tuple(found)
 
@@ -188,7 +176,7 @@ class ClusterReader:
         found: dict[str, tuple[int, Listed]] = {}
         for node, groups in told.items():
             for group in groups:
-                if group.kind != "share" and wanted(group.name, self._broker.groups):
+                if group.kind not in _OTHER_KINDS and wanted(group.name, self._broker.groups):
                     found[group.name] = node, group
         silent: dict[str, str] = {}
         missing = sorted(self._coordinators.keys() - found.keys())
@@ -243,25 +231,7 @@ class ClusterReader:
                     jobs.append(job(asked, read))
         return jobs
 
-    def _share_jobs(self, node: int, names: list[str], shared: dict[str, Shared]) -> list[Job]:
-        """Where share groups start."""
-        newest = self.cluster.newest(node, SHARE_GROUP_OFFSETS)
-        if newest < 0:
-            return []
-        requests = [share_offsets_request(part, newest) for part in _parts(names, _GROUPS_AT_ONCE)]
-
-        def job(request: Request) -> Job:
-            return Job(request, lambda answer: shared.update(read_share_offsets(answer, request.version)))
-
-        return [job(request) for request in requests]
-
-    def _group(
-        self,
-        listed: Listed,
-        answer: Committed,
-        partitions: Mapping[str, tuple[int, ...]],
-        lags: Mapping[Place, int] | None = None,
-    ) -> GroupReading:
+    def _group(self, listed: Listed, answer: Committed, partitions: Mapping[str, tuple[int, ...]]) -> GroupReading:
         members = self._members.get(listed.name, (0.0, "", "the broker did not tell the group's members"))[2]
         offsets = {topic: told for topic, told in answer.offsets.items() if topic in partitions}
         for topic in self._assigned(listed, members):
@@ -278,7 +248,7 @@ class ClusterReader:
                 log.warning("group %s cannot be sampled: %s", listed.name, failed)
         else:
             self._complaints.discard(listed.name)
-        return GroupReading(listed.name, listed.state, members, offsets, errors, failed, lags or {}, listed.kind)
+        return GroupReading(listed.name, listed.state, members, offsets, errors, failed)
 
     def _assigned(self, listed: Listed, members: Members | str) -> Iterable[str]:
         """Topics that a group's members are to read, whether or not anything is committed. While that is decided anew,

@@ -45,7 +45,6 @@ class GroupReading:
     """One consumer group: its members (or why they are unknown) and its committed offsets (or why they are).
 
     ``committed`` has −1 where nothing is committed; ``errors`` says of partitions why their offset is not told.
-    ``lags``: what waits for a share group from there on, where the broker counts it.
     """
 
     name: str
@@ -54,8 +53,6 @@ class GroupReading:
     committed: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     errors: Mapping[Place, str] = field(default_factory=dict)
     failed: str | None = None
-    lags: Mapping[Place, int] = field(default_factory=dict)
-    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,9 +55,6 @@ def tally(reading: Reading, group: GroupReading, topic: str, *, committed_only: 
         else:
             first = assumed[place] if offset < 0 else offset
             seen = _waiting(found, reading, Head(topic, partition, first), end, timed=timed)
-            if place in group.lags:  # what was acknowledged behind the start of a share group does not wait
-                found.depth += group.lags[place] - seen.lag
-                seen = seen._replace(lag=group.lags[place])
             if offset < 0:
                 seen = Progress(-1, seen.lag)
             found.progress[partition] = _held(reading, place, seen, committed_only=committed_only)

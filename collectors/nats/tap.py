@@ -157,7 +157,7 @@ class NatsTap:
             await watch.meet(self._client, self._broker.tap.first_look_limit)
             await watch.find_missing(self._client)
             watch.check(tap.last, self._position, self._now_there())
-        if len(self._watches) == len(self._broker.streams):
+        if len(self._watches) == len(self._streams):
             self._memory = None  # every stream has taken its part
         self._named.update(name for name, watch in self._watches.items() if watch.met)
         forgotten = sum(watch.lives.ledger.forgotten for watch in self._watches.values())

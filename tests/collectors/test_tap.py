@@ -10,6 +10,12 @@ from typing import Any
 
 import pytest
 
+from collectors.board import Board
+from collectors.context import Context
+from collectors.nats.settings import NatsBroker
+from collectors.nats.tap import NatsTap
+from collectors.selfmetrics import SelfMetrics
+from collectors.writer import Writer
 from lake.errors import UserError
 from lake.store import Lake
 from tests.collectors.support import (
@@ -361,3 +367,36 @@ def _ended(root: Path) -> int:
     """Messages whose end is known, singly or in summaries."""
     counts, rolled = kinds(root), Lake(root).read("event_summaries").to_pylist()
     return sum(counts[kind] + sum(row[kind] for row in rolled) for kind in ("completed", "dead_lettered"))
+
+
+def test_what_was_recalled_is_forgotten_once_every_tapped_stream_has_it_beside_a_dead_letter_stream(
+    own_nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async def dead_letters() -> None:
+        connection = await connect(own_nats_server.url)
+        await make_stream(connection, "DEAD", retention="limits")
+        await connection.close()
+
+    make_queue(own_nats_server.url)
+    asyncio.run(dead_letters())
+    chosen = settings(own_nats_server.url, "ORDERS", {"name": "DEAD", "dead_letter_for": "ORDERS"})
+    broker = chosen.brokers[0]
+    assert isinstance(broker, NatsBroker)
+    lake = Lake(tmp_path / "lake")
+    lake.create()
+    writer = Writer(lake)
+    tap = NatsTap(broker, Context(chosen, writer, SelfMetrics(), Board()))
+
+    async def work() -> None:
+        await tap.open()
+        try:
+            for _ in range(5):
+                await tap.step()
+        finally:
+            await tap.close()
+
+    try:
+        asyncio.run(work())
+    finally:
+        writer.close()
+    assert tap._memory is None
