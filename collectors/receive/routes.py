@@ -16,6 +16,19 @@ Role = Literal["send", "process", "poll", "settle", ""]
 _MOST = 10_000
 
 
+#: The facts that make a route, beside the span's kind; the last four are names of an operation, in their order.
+_TOLD = (
+    "system",
+    "queue",
+    "server",
+    "port",
+    "messaging.operation.type",
+    "messaging.operation",
+    "messaging.operation.name",
+    "celery.action",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """What spans with the same attributes of :meth:`Routes.of` have in common; ``operation`` is how a settle ends."""
@@ -36,18 +49,7 @@ class Routes:
 
     def of(self, found: dict[str, Any], kind: int) -> Route:
         """The route of a span of ``kind`` with the attributes ``found``."""
-        get = found.get
-        key = (
-            get("system"),
-            get("queue"),
-            get("server"),
-            get("port"),
-            get("messaging.operation.type"),
-            get("messaging.operation"),
-            get("messaging.operation.name"),
-            get("celery.action"),
-            kind,
-        )
+        key = (*map(found.get, _TOLD), kind)
         route = self._known.get(key)
         if route is None:
             route, settled = self._made(key, kind)
@@ -59,7 +61,7 @@ class Routes:
 
     def _made(self, key: tuple[Any, ...], kind: int) -> tuple[Route, bool]:
         """The route, and whether it stays: whose queue it is may not be known yet."""
-        system, queue, host, port, *operations = key[:8]
+        system, queue, host, port, *operations = key[: len(_TOLD)]
         if system is None and operations[-1] is not None:
             system = "celery"
         told = [operation.lower() for operation in operations if operation]

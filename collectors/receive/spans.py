@@ -202,7 +202,8 @@ class SpanReader:
                 flags = raw.flags
                 if not flags & _REMOTE_IS_TOLD or flags & _REMOTE or self.memory.get(span.above):
                     span.producer = span.above
-            if role == "settle" or not self.knows(span):
+            sent = None if span.producer is None or role == "settle" else self.memory.get(span.producer)
+            if sent is None or not sent.known:  # it may have to wait
                 span.resource, span.raw = encoded, raw
             told.later.append(span)
 
@@ -397,5 +398,22 @@ def _learn(known: Sent | None, span: MessagingSpan, context: bytes, message_id: 
 
 
 def _enqueued(sent: Sent, span: MessagingSpan, name: str, context: bytes, letter: bytes, salt: bytes) -> Row:
-    head = ("enqueued", sent.broker, sent.queue, None, sent.tenant, name, None, sent.enqueued_at)
-    return (*head, span.start // 1000, None, sent.priority, span.worker, None, sent.clock, context, letter, salt)
+    return (
+        "enqueued",
+        sent.broker,
+        sent.queue,
+        None,
+        sent.tenant,
+        name,
+        None,
+        sent.enqueued_at,
+        span.start // 1000,
+        None,
+        sent.priority,
+        span.worker,
+        None,
+        sent.clock,
+        context,
+        letter,
+        salt,
+    )
