@@ -29,6 +29,8 @@ MOST_CALLS = 64
 #: Threads and calls beyond them, to turn away the others.
 _TURNED_AWAY = 16
 _MOST_OPEN = 1024
+#: Messages that are read at once, and seconds that each may take.
+_MOST_READ, _READ_SECONDS = 8, 30.0
 #: That a query may run.
 DEFAULT_SECONDS = 600.0
 _MOST_DETAILS = 4096
@@ -77,6 +79,7 @@ class Gateway:
         self._sent = (("authorization", f"Bearer {upstream_token}"),)
         self._channel = grpc.insecure_channel(upstream, _SIZES)
         self._places = threading.BoundedSemaphore(MOST_CALLS)
+        self._reading = threading.BoundedSemaphore(_MOST_READ)
         interrupt: Call = self._channel.unary_unary(f"/{_SERVICE}/Interrupt")
         self._times = QueryTimes(
             seconds,
@@ -133,7 +136,7 @@ class Gateway:
         def handle(parts: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             with _Place(self._places, context):
                 try:
-                    request = checked(read_request(kind, next(parts, b"")), self._known)
+                    request = checked(read_request(kind, self._part(parts, context) or b""), self._known)
                 except UserError as error:
                     context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
                 query = self._query(request)
@@ -152,6 +155,18 @@ class Gateway:
                     _pass_on(error, context)
 
         return grpc.stream_stream_rpc_method_handler(handle)
+
+    def _part(self, parts: Iterator[bytes], context: grpc.ServicerContext) -> bytes | None:
+        """The next message of a call, None at its end. gRPC holds what has come of each: few are read at once."""
+        if not self._reading.acquire(timeout=_READ_SECONDS):
+            context.abort(grpc.StatusCode.UNAVAILABLE, "others are sending: try again later")
+        late = threading.Timer(_READ_SECONDS, context.cancel)
+        late.start()
+        try:
+            return next(parts, None)
+        finally:
+            late.cancel()
+            self._reading.release()
 
     def _query(self, request: Message) -> Query | None:
         """The query that ``request`` begins, or asks for the rows of."""
@@ -181,7 +196,7 @@ class Gateway:
             rows = OwnRows()
 
             def passed() -> Iterator[bytes]:
-                for part in parts:
+                while (part := self._part(parts, context)) is not None:
                     try:
                         request = checked(read_request(base_pb2.AddArtifactsRequest, part), self._known)
                         rows.check(request)

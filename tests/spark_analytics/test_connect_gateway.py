@@ -12,8 +12,11 @@ import grpc
 import pytest
 from pyspark.sql.connect.proto import base_pb2
 
+from spark_analytics.connect import gateway as module
 from spark_analytics.connect.gateway import MOST_CALLS, Gateway
 from tests.security.plan_parts import SESSION
+from tests.support.http2 import HalfSender
+from tests.support.waiting import wait_until
 
 TOKEN = "only-for-this-test"
 SERVICE = "/spark.connect.SparkConnectService"
@@ -83,6 +86,30 @@ def test_the_places_of_clients_come_back_however_a_call_ends(port: int) -> None:
                 channel.unary_unary(f"{SERVICE}/ExecutePlan")(b"\xff", metadata=BEARER, timeout=60)
             assert told.value.code() is grpc.StatusCode.PERMISSION_DENIED
         assert released(channel) is grpc.StatusCode.UNAVAILABLE
+
+
+def test_half_messages_of_those_with_the_token_give_way_and_only_few_are_held(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_READ_SECONDS", 1.0)
+    with ExitStack() as stack:
+        calls = []
+        for _ in range(20):
+            sender = HalfSender(port)
+            stack.callback(sender.close)
+            sender.greet()
+            sender.hear(1.0)
+            stream = sender.call(f"{SERVICE}/ExecutePlan", authorization=f"Bearer {TOKEN}")
+            sender.begin(stream, 1 << 20)
+            calls.append((sender, stream))
+        taken = sum(sender.more(stream, 1 << 19) > 1 << 17 for sender, stream in calls)
+        assert taken <= module._MOST_READ  # of the others, gRPC's windows
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            wait_until(lambda: released(channel) is grpc.StatusCode.UNAVAILABLE, "a place to be free")
+            wait_until(
+                lambda: [sender.hear() for sender, _ in calls] and all(one in sender.ended for sender, one in calls),
+                "the half messages to be given up",
+            )
 
 
 def test_calls_that_are_not_known_are_refused_with_the_token_too(port: int) -> None:
