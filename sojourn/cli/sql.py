@@ -48,6 +48,10 @@ def sql(
         list[str] | None,
         typer.Option("--as-of", help="The lake as it was: a time (ISO 8601), -2h, or TABLE@VERSION (repeatable)."),
     ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", help="A value for :NAME in the statements: NAME=VALUE (repeatable); '7' is a text."),
+    ] = None,
     engine: Annotated[
         Engine,
         typer.Option("--engine", help="auto: Spark SQL, quick; spark: views by Spark too; reader: no Spark at all."),
@@ -57,12 +61,14 @@ def sql(
 ) -> None:
     """Run Spark SQL over the lake, ad hoc."""
     _, root = existing(config, lake)
+    values = part("lake.sql.parameters").named_values(param or [])
     logging.getLogger().addHandler(logging.NullHandler())  # what a library logs, we tell in one line
     # Java needs a second to come up: it begins before Python has loaded the rest.
     ahead = None if engine is Engine.READER else part("spark_analytics.runtime.launch").begin(lake=root)
     try:
         statements = part("sojourn.cli.statements")
-        with _answering(root, as_of or [], engine, ahead) as answering:
+        with _answering(root, as_of or [], engine, ahead) as answers:
+            answering = statements.WithValues(answers, values)
             if query is None and sys.stdin.isatty():
                 history = part("spark_analytics.runtime.cache").cache_root() / "sql-history"
                 part("sojourn.cli.shell").Shell(answering, format, history).run()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
+from lake.sql.parameters import Value, with_values
 from lake.worker.worker import Worker
 from sojourn.cli import rows
 
@@ -40,6 +41,22 @@ class Answering(Protocol):
 
     def cancel(self) -> None:
         """End the statement that runs; from another thread."""
+
+
+class WithValues:
+    """Puts the values of parameters into statements that others answer."""
+
+    def __init__(self, answering: Answering, values: Mapping[str, Value]) -> None:
+        self._answering = answering
+        self._values = values
+
+    def answer(self, sql: str) -> Any:
+        """As the other's; UserError where a parameter has no value."""
+        return self._answering.answer(with_values(sql, self._values))
+
+    def cancel(self) -> None:
+        """End the statement that runs."""
+        self._answering.cancel()
 
 
 class ByReader:

@@ -96,10 +96,11 @@ class Supervisor:
         self._watched[child.name] = _Watched(child, process)
         self._tell()
 
-    def wait_ready(self, *names: str, unless: Callable[[], bool] = lambda: False) -> None:
+    def wait_ready(self, *names: str, unless: Callable[[], bool] = lambda: False, patient: bool = False) -> None:
         """Wait until the named children (all, if none is named) are ready, or ``unless`` turns true.
 
-        Raises UserError with the child's own words where it refused to run, SojournError where it is not ready in time.
+        Raises UserError with the child's own words where it refused to run, SojournError where it is not ready in time
+        and we are not ``patient``.
         """
         watched = [self._watched[name] for name in names or self._watched]
         since = time.monotonic()
@@ -109,7 +110,8 @@ class Supervisor:
                 name, log = entry.child.name, entry.process.log
                 if entry.state is State.FAILED:
                     raise self.failure(name)
-                if entry.state is not State.READY and time.monotonic() - since > entry.child.ready_within:
+                late = time.monotonic() - since > entry.child.ready_within and not patient
+                if entry.state is not State.READY and late:
                     raise SojournError(f"{name} was not ready within {entry.child.ready_within:.0f} s: see {log}")
             time.sleep(TICK_SECONDS)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, TypeVar, cast
 
 import zstandard
 from google.protobuf.descriptor import FieldDescriptor
@@ -21,6 +22,7 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 from lake.errors import UserError, first_line
 from lake.select import canonical, check_expression
 from lake.sql.functions import judgement
+from lake.sql.parameters import Value, with_values
 from spark_analytics.connect.fields import ALLOWED_FIELDS
 from spark_analytics.connect.schemas import check_metadata, checked_schema
 from spark_analytics.connect.settings import check_settings
@@ -44,6 +46,10 @@ _LONGER = {
     "spark.connect.Expression.Literal.string": 0,
     "spark.connect.Strings.values": 0,
 }
+#: What an argument of a statement may be.
+_PLAIN = frozenset(
+    ("null", "boolean", "byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp")
+)
 _MOST_TAGS = 64
 _MOST_TAG_CHARACTERS = 256
 
@@ -214,7 +220,33 @@ def _rule_table(table: Any, known: Known) -> None:
 
 
 def _rule_sql(statement: Any, known: Known) -> None:
-    statement.query = _sql(statement.query, known)
+    values = {name: _argument(expression) for name, expression in statement.named_arguments.items()}
+    statement.ClearField("named_arguments")  # Spark sees their literals
+    statement.query = _sql(with_values(statement.query, values) if values else statement.query, known)
+
+
+def _argument(expression: Any) -> Value:
+    """The value of an argument: one literal of a plain type."""
+    if expression.WhichOneof("expr_type") != "literal":
+        raise Refused("an argument that is no plain value")
+    kind = expression.literal.WhichOneof("literal_type")
+    if kind not in _PLAIN:
+        raise Refused("an argument that is no plain value")
+    value = getattr(expression.literal, kind)
+    if kind == "null":
+        return None
+    if kind == "date":
+        return date(1970, 1, 1) + timedelta(days=_bounded(value, 2_900_000))
+    if kind == "timestamp":
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=_bounded(value, 250_000_000_000_000_000))
+    return cast(Value, value)
+
+
+def _bounded(value: int, most: int) -> int:
+    """``value``, if it is of an instant after 1970 that calendars have."""
+    if not 0 <= value <= most:
+        raise Refused("an instant that no calendar has")
+    return value
 
 
 def _rule_command(command: Any, known: Known) -> None:

@@ -72,7 +72,7 @@ Origin: python_origin
 PythonOrigin: fragment call_site
 Read: named_table
 Read.NamedTable: unparsed_identifier
-SQL: query
+SQL: query named_arguments
 WithRelations: root references
 SubqueryAlias: input alias
 Project: input expressions

@@ -93,6 +93,21 @@ def test_a_child_that_is_never_ready_is_an_error_that_names_its_log(supervisor: 
         supervisor.wait_ready()
 
 
+def test_who_is_patient_waits_for_a_child_that_is_late(supervisor: Supervisor, tmp_path: Path) -> None:
+    supervisor.start(python("a", PATIENT, ready=(tmp_path / "ready").exists, ready_within=0.0))
+    looks = 0
+
+    def late() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 5:
+            (tmp_path / "ready").touch()
+        return False
+
+    supervisor.wait_ready(unless=late, patient=True)
+    assert supervisor.state("a") is State.READY and looks >= 5
+
+
 def test_a_child_that_may_end_is_not_restarted(supervisor: Supervisor, events: list[Event]) -> None:
     supervisor.start(python("a", "print('done')", ends=True))
     until(supervisor, lambda: supervisor.state("a") is State.STOPPED)

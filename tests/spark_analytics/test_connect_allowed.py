@@ -258,3 +258,41 @@ def test_every_statement_and_every_expression_in_text_is_looked_at_twice_as_it_w
     for request in (asked(sql("SELECT oldest FROM queue_health_now")), asked(where(in_text("oldest > 1")))):
         with pytest.raises(UserError, match="otherwise"):
             checked(request, known)
+
+
+def with_arguments(query: str, **values: Expression) -> Any:
+    relation = sql(query)
+    for name, value in values.items():
+        relation.sql.named_arguments[name].CopyFrom(value)
+    return asked(relation)
+
+
+def test_arguments_of_a_statement_are_literals_when_it_is_read() -> None:
+    texts = {"tenant": text("a' OR 1=1 --"), "most": Expression(literal=Expression.Literal(integer=-7))}
+    read = passed(with_arguments("SELECT * FROM partials WHERE tenant = :tenant AND enqueued > :most", **texts))
+    assert not read.plan.root.sql.named_arguments
+    where_clause = r"WHERE `tenant` = 'a\' OR 1=1 --' AND `enqueued` > (-7)"
+    assert read.plan.root.sql.query == f"SELECT * FROM `partials` {where_clause}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        called("reflect", text("java.lang.System")),
+        Expression(literal=Expression.Literal(binary=b"x")),
+        Expression(literal=Expression.Literal(timestamp=-(2**62))),
+        Expression(literal=Expression.Literal(double=float("nan"))),
+        Expression(),
+    ],
+    ids=["call", "bytes", "instant", "no number", "nothing"],
+)
+def test_arguments_that_are_no_plain_values_are_refused(value: Expression) -> None:
+    with pytest.raises(UserError):
+        passed(with_arguments("SELECT :x AS x", x=value))
+
+
+def test_a_statement_with_a_parameter_and_no_argument_is_refused() -> None:
+    with pytest.raises(UserError):
+        passed(with_arguments("SELECT :x AS x", y=text("a")))
+    with pytest.raises(UserError):
+        passed(asked(sql("SELECT :x AS x")))
