@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--threads", action="store_true", help="tell the threads that cost most, too")
     parser.add_argument("--hold", type=float, default=0.0, help="seconds to keep running behind what is measured")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is ended first
     with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder:
         for figure in _measured(Path(folder), chosen):
             show(figure)

@@ -11,16 +11,20 @@ import time
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 #: glibc's mallopt parameters: heaps for threads (each keeps what it freed), and from how many bytes on memory is taken
 #: from and given back to the system by itself. Source: mallopt(3).
 _MALLOPT = {"ARENA_MAX": (-8, 1), "MMAP_THRESHOLD": (-3, 1 << 16), "TRIM_THRESHOLD": (-1, 1 << 16)}
 #: The threads of libraries that are made at import or first use: a collecting process waits, it does not compute.
 _THREADS = ("TOKIO_WORKER_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-#: The allocator inside deltalake, jemalloc: one heap, and what is freed goes back at once. That is 17 MB less of 181 in
-#: a process that writes 10,000 samples a second; a commit takes 10 ms more. Source: jemalloc(3), TUNING.
-_JEMALLOC = "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0"
-_TRIM_EVERY = 5.0
+#: The allocator inside deltalake, jemalloc: one heap, and what is freed goes back within a second. At once would be
+#: 17 MB less of 181 in a process that writes 10,000 samples a second, at 10 ms a commit. Source: jemalloc(3), TUNING.
+_JEMALLOC = "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0"
+#: How often the process looks at its size (seconds), and from which on it gives back what is free between what is held:
+#: walking all heaps costs as much as some commits, and a process that stays small need not.
+_LOOK_EVERY = 10.0
+_LARGE_BYTES = 200 << 20
 
 
 class _Refuse(MetaPathFinder):
@@ -72,7 +76,16 @@ def _return_freed_memory() -> None:
 
     def trim() -> None:
         while True:
-            time.sleep(_TRIM_EVERY)
-            library.malloc_trim(0)  # the holes between what is held, too; a few milliseconds, without the GIL
+            time.sleep(_LOOK_EVERY)
+            if _resident_bytes() > _LARGE_BYTES:
+                library.malloc_trim(0)  # the holes between what is held, too; without the GIL
 
     threading.Thread(target=trim, name="malloc-trim", daemon=True).start()
+
+
+def _resident_bytes() -> int:
+    """What the process holds; 0 where the system does not tell it so (proc_pid_statm(5))."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

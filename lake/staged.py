@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -24,14 +24,20 @@ LONGEST_BOUND = 64
 
 
 class Staged:
-    """A file in ``folder`` for rows of ``schema``; its entry in the log will tell bounds of the columns ``indexed``.
+    """A file of the table in ``folder`` for rows of ``schema``, all of them in one ``partition``, if it has any.
 
-    Any thread may append; a file that is neither added nor dropped is an orphan, which vacuuming removes.
+    Its entry in the log will tell bounds of the columns ``indexed``. Any thread may append; a file that is neither
+    added nor dropped is an orphan, which vacuuming removes.
     """
 
-    def __init__(self, folder: Path, schema: pa.Schema, indexed: Iterable[str]) -> None:
-        self._path = folder / f"part-00000-{uuid4()}-c000.snappy.parquet"
-        self._schema = schema
+    def __init__(
+        self, folder: Path, schema: pa.Schema, indexed: Iterable[str], partition: Mapping[str, str] | None = None
+    ) -> None:
+        self._partition = dict(partition or {})
+        below = [f"{name}={value}" for name, value in self._partition.items()]
+        self._name = "/".join([*below, f"part-00000-{uuid4()}-c000.snappy.parquet"])
+        self._path = folder / self._name
+        self._schema = pa.schema([field for field in schema if field.name not in self._partition])
         self._bounds = {name: _Bounds() for name in indexed}
         self._rows = 0
         self._writer: pq.ParquetWriter | None = None
@@ -41,9 +47,11 @@ class Staged:
         """Write ``rows``, of the schema. Raises OSError where the disk cannot take them."""
         if rows.num_rows == 0:
             return
+        rows = rows.select(self._schema.names)
         bounds = {name: _bounds(rows.column(name)) for name in self._bounds}
         with self._lock:
             if self._writer is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
                 # Statistics in the file of what readers look for, as in the log: of others they cost a sixth more.
                 self._writer = pq.ParquetWriter(self._path, self._schema, write_statistics=list(bounds))
             self._writer.write_table(rows, row_group_size=rows.num_rows)
@@ -57,7 +65,8 @@ class Staged:
             return []
         self._writer.close()
         about = self._path.stat()
-        return [AddAction(self._path.name, about.st_size, {}, int(about.st_mtime * 1000), True, self._statistics())]
+        changed = int(about.st_mtime * 1000)
+        return [AddAction(self._name, about.st_size, self._partition, changed, True, self._statistics())]
 
     def drop(self) -> None:
         """Remove the file, which no commit has added."""

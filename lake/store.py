@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,10 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
 
+from lake.appending import Appender
 from lake.checksum import Checksums
 from lake.errors import SojournError, UserError, first_line
-from lake.files import close_to_others, private_folder
+from lake.files import close_to_others, only_one, private_folder
 from lake.staged import Staged
 from lake.tables import TABLES, TIMESTAMP, TableSpec
 
@@ -31,6 +34,8 @@ REPLACED_FOR = timedelta(hours=2)
 _INDEXED_COLUMNS = {"partials": 7, "marks": 8}
 #: How often an append is tried while others rewrite the table.
 MOST_TRIES = 10
+#: What a file system says that has no hard links, by which a commit takes its version.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
 #: Rows that :meth:`Lake.scan` holds at once.
 SCANNED_ROWS = 1 << 15
 
@@ -52,6 +57,7 @@ class Lake:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).expanduser().absolute()
         self._open: dict[str, DeltaTable] = {}
+        self._appenders: dict[str, Appender] = {}
         self._checksums: dict[str, Checksums] = {}
 
     def path(self, name: str) -> Path:
@@ -107,11 +113,8 @@ class Lake:
 
     def committed(self, name: str, app_id: str) -> int | None:
         """The number of the last commit that ``app_id`` made to table ``name``; None if it made none."""
-        return self._reached(name, self.ensure(name), app_id)
-
-    def _reached(self, name: str, table: DeltaTable, app_id: str) -> int | None:
         try:
-            return table.transaction_version(app_id)
+            return self._appender(name).position(app_id)
         except (DeltaError, OSError) as error:
             raise explained(error, self.path(name)) from error
 
@@ -140,11 +143,9 @@ class Lake:
         if rows.num_rows == 0 and not reached:
             return True
         try:
-            return self._commit(
-                name,
-                reached,
-                lambda table, properties: write_deltalake(table, rows, mode="append", commit_properties=properties),
-            )
+            if self._reached(name, reached):
+                return False
+            return self._add(name, self._laid_down(name, rows), reached)
         except LakeError as error:
             if reason := _unwritable(rows, _spec(name)):
                 raise UnwritableRows(f"rows of {name} cannot be written: {reason}") from error
@@ -155,41 +156,94 @@ class Lake:
         spec = _spec(name)
         if name not in self._open:
             self.ensure(name)
-        return Staged(self.path(name), spec.schema, spec.schema.names[: _INDEXED_COLUMNS.get(name)])
+        return Staged(self.path(name), spec.schema, _indexed(spec))
 
     def add(self, name: str, staged: Staged, *, app_id: str, version: int) -> bool:
         """Add the rows of ``staged`` to table ``name`` in one commit, idempotent as that of :meth:`append`."""
+        return self._add(name, [staged], {app_id: version})
+
+    def _laid_down(self, name: str, rows: pa.Table) -> list[Staged]:
+        """``rows`` in a file for each partition."""
+        spec = _spec(name)
+        if name not in self._open:
+            self.ensure(name)
+        staged: list[Staged] = []
         try:
-            actions = staged.finished()
+            for partition, part in _partitions(rows, spec.partition_by):
+                staged.append(Staged(self.path(name), spec.schema, _indexed(spec), partition))
+                staged[-1].append(part)
+        except BaseException as error:
+            for file in staged:
+                file.drop()
+            if isinstance(error, OSError | pa.ArrowException):
+                raise explained(error, self.path(name)) from error
+            raise
+        return staged
+
+    def _add(self, name: str, staged: Sequence[Staged], reached: Mapping[str, int]) -> bool:
+        """Commit the files of ``staged``; False, and they are dropped, if all of ``reached`` was reached before."""
+        try:
+            adds = [action for file in staged for action in file.finished()]
         except OSError as error:
             raise explained(error, self.path(name)) from error
-        added = self._commit(
-            name,
-            {app_id: version},
-            lambda table, properties: table.create_write_transaction(
-                list(actions), "append", table.schema(), commit_properties=properties
-            ),
-        )
+        appender = self._appender(name)
+        try:
+            added = appender.commit(adds, reached)
+            fit = appender.fit
+        except (DeltaError, OSError, ValueError) as error:
+            if not isinstance(error, OSError) or error.errno not in _NO_LINKS:
+                raise explained(error, self.path(name)) from error
+            added = fit = False
+        if not (added or fit):
+            added = self._add_by_deltalake(name, adds, reached)
         if not added:
-            staged.drop()
-        return added
+            for file in staged:
+                file.drop()
+            return False
+        self._committed(name)
+        return True
 
-    def _commit(
-        self, name: str, reached: Mapping[str, int], write: Callable[[DeltaTable, CommitProperties | None], None]
-    ) -> bool:
-        """``write`` in a commit of the positions ``reached``; False if all of them were reached before."""
+    def _appender(self, name: str) -> Appender:
+        """Who appends to table ``name``, at its newest version."""
+        appender = self._appenders.get(name)
+        if appender is None or not appender.current:
+            appender = self._appenders[name] = Appender(self.ensure(name), self.path(name))
+        try:
+            appender.follow()
+        except (OSError, ValueError) as error:
+            raise explained(error, self.path(name)) from error
+        return appender
+
+    def _reached(self, name: str, positions: Mapping[str, int]) -> bool:
+        try:
+            return bool(positions) and self._appender(name).reached(positions)
+        except (DeltaError, OSError) as error:
+            raise explained(error, self.path(name)) from error
+
+    def _committed(self, name: str) -> None:
+        """A commit was made: write what others read beside it."""
+        version = self._appenders[name].version
+        self._write_checksum(name, version)
+        if version % CHECKPOINT_INTERVAL == 0:
+            try:
+                self.ensure(name).create_checkpoint()
+            except (DeltaError, OSError) as error:
+                log.warning("no checkpoint of %s at version %d: %s", name, version, first_line(error))
+
+    def _add_by_deltalake(self, name: str, adds: Sequence[AddAction], reached: Mapping[str, int]) -> bool:
+        """As :meth:`_add`, where log entries of our own will not do."""
         for last_try in (*[False] * (MOST_TRIES - 1), True):
             table = self.ensure(name)
-            properties = None
-            if reached:
-                if all(_at_least(self._reached(name, table, key), value) for key, value in reached.items()):
-                    return False
-                properties = CommitProperties(
-                    app_transactions=[Transaction(key, value) for key, value in reached.items()]
-                )
+            if reached and all(_at_least(table.transaction_version(key), value) for key, value in reached.items()):
+                return False
+            properties = CommitProperties(app_transactions=[Transaction(key, value) for key, value in reached.items()])
+            partition_by = list(_spec(name).partition_by) or None
             try:
-                write(table, properties)
-                self.write_checksum(name)
+                table.create_write_transaction(
+                    list(adds), "append", table.schema(), partition_by, commit_properties=properties
+                )
+                self._appenders.pop(name, None)
+                self._appender(name)
                 return True
             except CommitFailedError as error:
                 # Somebody rewrote the table meanwhile. Appending depends on nothing that was there: try again.
@@ -232,17 +286,23 @@ class Lake:
         An append meanwhile does not hinder it; another rewriting does, and it is put off.
         """
         try:
-            self.ensure(name).optimize.compact(target_size=target_bytes)
-            self.write_checksum(name)
-        except (DeltaError, OSError) as error:
+            # Of two compactions at once, even of two processes, deltalake lets both succeed: rows would be there twice.
+            with only_one(self.state_path("locks", f"compact-{name}.lock"), f"a compaction of {name}"):
+                table = self.ensure(name)
+                table.optimize.compact(target_size=target_bytes)
+                self._write_checksum(name, table.version())
+        except (DeltaError, OSError, UserError) as error:
             log.warning("compaction of %s put off: %s", name, first_line(error))
 
     def write_checksum(self, name: str) -> None:
         """Write the checksum of the version that was read or written last, where it is missing. Of bronze tables alone:
         they are what Spark follows as a stream.
         """
+        self._write_checksum(name, self._open[name].version())
+
+    def _write_checksum(self, name: str, version: int) -> None:
         if _spec(name).layer == "bronze":
-            self._checksums.setdefault(name, Checksums(self.path(name))).write(self._open[name].version())
+            self._checksums.setdefault(name, Checksums(self.path(name))).write(version)
 
 
 def _batches(path: Path, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
@@ -250,6 +310,31 @@ def _batches(path: Path, columns: list[str], since: datetime) -> Iterator[pa.Rec
         for batch in file.iter_batches(SCANNED_ROWS, columns=[*columns, "ingested_at"], use_threads=False):
             recent = pc.greater_equal(batch.column("ingested_at"), pa.scalar(since, TIMESTAMP))
             yield batch.filter(recent).select(columns)
+
+
+def _indexed(spec: TableSpec) -> list[str]:
+    """The columns of which the log tells bounds: of those in bronze whatever has any, its nested columns have none."""
+    if spec.name in _INDEXED_COLUMNS:
+        return list(spec.schema.names[: _INDEXED_COLUMNS[spec.name]])
+    return [one.name for one in spec.schema if one.name not in spec.partition_by and _has_bounds(one.type)]
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_timestamp(kind))
+
+
+def _partitions(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[dict[str, str], pa.Table]]:
+    """``rows`` by their values in the columns ``names``, of which there is one at most."""
+    if not names:
+        yield {}, rows
+        return
+    (name,) = names
+    values = pc.unique(rows.column(name))
+    for value in values:
+        if not value.is_valid:
+            raise LakeError(f"column {name!r} is required")
+        part = rows if len(values) == 1 else rows.filter(pc.equal(rows.column(name), value))
+        yield {name: str(value.as_py())}, part
 
 
 def _at_least(done: int | None, wanted: int) -> bool:

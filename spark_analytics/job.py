@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
+from lake.log import log_entry
 from lake.store import Lake
 from spark_analytics.batches.attempts import Attempts
 from spark_analytics.batches.engine import Engine
@@ -33,6 +34,7 @@ from spark_analytics.catching_up.turns import Turns
 from spark_analytics.faults import explained
 from spark_analytics.gold import Gold, checkpoint_path
 from spark_analytics.maintenance.keeper import Keeper
+from spark_analytics.pace import Pace
 from spark_analytics.runtime.options import cores_of
 from spark_analytics.settings import AnalyzeSettings
 
@@ -72,6 +74,7 @@ class Job:
         self._fresh = threading.Event()  # a batch of the newest events is in gold
         self._queries: dict[Flow, StreamingQuery] = {}
         self._awaiting_summaries = True
+        self._summaries_seen = -1  # the version of their table when it was last looked at
         self._cause: BaseException | None = None
 
     def start(self) -> None:
@@ -87,10 +90,16 @@ class Job:
             self._filling = Filling(self._lake.root, self._process_for, self._turns, piece_bytes)
 
     def _start_summaries(self) -> None:
-        # An idle query is not free: it doubles what starting costs, and looks at its table each second.
-        if self._awaiting_summaries and self._lake.ensure(SUMMARIES.source.name).file_uris():
-            self._awaiting_summaries = False
-            self._queries[SUMMARIES] = self._start(SUMMARIES)
+        # An idle query is not free: it doubles what starting costs.
+        if not self._awaiting_summaries:
+            return
+        version = self._summaries_seen
+        if version < 0 or log_entry(self._lake.path(SUMMARIES.source.name), version + 1).exists():
+            table = self._lake.ensure(SUMMARIES.source.name)
+            self._summaries_seen = table.version()
+            if table.file_uris():
+                self._awaiting_summaries = False
+                self._queries[SUMMARIES] = self._start(SUMMARIES)
 
     def running(self) -> bool:
         """Whether any query still runs; an error in one of them is raised here, as one of ours."""
@@ -144,7 +153,6 @@ class Job:
 
     def _start(self, flow: Flow) -> StreamingQuery:
         started: Future[StreamingQuery] = Future()
-        interval = max(self._settings.trigger_interval_seconds, flow.slowest_look)
         stream = (
             self._session.readStream.format("delta")
             .option("maxBytesPerTrigger", self._settings.max_bytes_per_trigger)
@@ -158,15 +166,15 @@ class Job:
             .option("checkpointLocation", str(self._checkpoint(flow)))
             .foreachBatch(self._handler(flow, started))
         )
-        writer = (
-            writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=f"{interval} seconds")
-        )
+        # As soon as the batch before lets go, which rests until there is something to do.
+        writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime="0 seconds")
         query = writer.start()
         started.set_result(query)
         return query
 
     def _handler(self, flow: Flow, started: Future[StreamingQuery]) -> Callable[[DataFrame, int], None]:
         engine: Engine | None = None
+        pace = None if self._once else self._pace(flow)
 
         def handle(batch: DataFrame, batch_id: int) -> None:
             nonlocal engine
@@ -184,8 +192,19 @@ class Job:
             self._done(count)
             if flow is EVENTS:
                 self._fresh.set()
+            if pace is not None:
+                try:
+                    pace.rest(batch_id)
+                except Exception as error:
+                    self._cause = self._cause or error
+                    raise _BrokenOff from None
 
         return handle
+
+    def _pace(self, flow: Flow) -> Pace:
+        interval = max(self._settings.trigger_interval_seconds, flow.slowest_look)
+        table_id = str(self._lake.ensure(flow.source.name).metadata().id)
+        return Pace(self._lake.path(flow.source.name), table_id, self._checkpoint(flow), interval, self._stopping)
 
     def _process_for(self, gap: Gap) -> Process:
         """What brings pieces of ``gap`` into gold: the engine of the query from which it took over."""

@@ -13,11 +13,13 @@ from lake.store import Lake
 from spark_analytics.catching_up.gaps import Gaps
 from spark_analytics.faults import explained, quieten
 from spark_analytics.gold import check_checkpoint, checkpoint_path, forget
+from spark_analytics.runtime.options import cores_of
 from spark_analytics.settings import AnalyzeSettings
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.1
+#: How often the queries are asked whether they still run, and, of those that end by themselves, whether they are done.
+LOOK_SECONDS, LOOK_ONCE_SECONDS = 0.5, 0.1
 
 #: Called after each batch with the rows of bronze that are done in this run.
 Progress = Callable[[int], None]
@@ -87,15 +89,15 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
 
             landing = LandingJob(session, settings, lake.root, once=once)
             if once:
-                _until_done(landing.running, stop)
+                _until_done(landing.running, stop, LOOK_ONCE_SECONDS)
         job = Job(session, settings, lake.root, once=once, on_batch=tally.add)
         try:
             job.start()
             log.info("reading %s each %g s", lake.root, settings.trigger_interval_seconds)
             if landing is None or once:
-                _until_done(job.running, stop)
+                _until_done(job.running, stop, LOOK_ONCE_SECONDS if once else LOOK_SECONDS)
             else:
-                _until_done(lambda: landing.running() and job.running(), stop)
+                _until_done(lambda: landing.running() and job.running(), stop, LOOK_SECONDS)
         except Exception as error:
             raise explained(error) from error
         finally:
@@ -106,13 +108,14 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
         session.stop()
 
 
-def _until_done(running: Callable[[], bool], stop: threading.Event) -> None:
-    while running() and not stop.wait(LOOK_SECONDS):
+def _until_done(running: Callable[[], bool], stop: threading.Event, look: float) -> None:
+    while running() and not stop.wait(look):
         pass
 
 
 def spark_settings(settings: AnalyzeSettings) -> dict[str, str]:
     """What the analytics ask of their Spark session."""
+    here = cores_of(settings.master) is not None
     return {
         "spark.driver.memory": settings.driver_memory,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
@@ -122,6 +125,10 @@ def spark_settings(settings: AnalyzeSettings) -> dict[str, str]:
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.numRecentProgressUpdates": "5",
+        # How long a query that has had no batch yet waits before it looks again: behind one, it waits for news itself.
+        "spark.sql.streaming.pollingDelay": "100ms",
+        # Code would be generated anew for each batch's plan, which computes nothing: batches are computed in columns.
+        **({"spark.sql.codegen.wholeStage": "false"} if here else {}),
     } | settings.spark
 
 

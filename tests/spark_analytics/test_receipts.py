@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.transaction import AddAction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lake.snapshot
+from lake.appending import Appender
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import FOLDED_KIND, MARKS, PARTIALS
@@ -171,6 +174,16 @@ def one_commit_and_dead(*arguments: Any, **options: Any) -> None:
     raise Killed
 
 
+class DeadAfterCommit(Appender):
+    """Killed behind each commit."""
+
+    def commit(self, adds: Sequence[AddAction], positions: Mapping[str, int]) -> bool:
+        """As ever, and then no more."""
+        if super().commit(adds, positions):
+            raise Killed
+        return False
+
+
 def test_killed_after_any_commit_a_message_counts_once_and_the_next_round_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,8 +192,8 @@ def test_killed_after_any_commit_a_message_counts_once_and_the_next_round_goes_o
     roll_up(lake, Retention(), NOW)
     wanted = expected(lake, events)
     monkeypatch.setattr("spark_analytics.maintenance.hours.MOST_ROWS", 20)
-    for module in ("spark_analytics.maintenance.region", "lake.store"):
-        monkeypatch.setattr(f"{module}.write_deltalake", one_commit_and_dead)
+    monkeypatch.setattr("spark_analytics.maintenance.region.write_deltalake", one_commit_and_dead)
+    monkeypatch.setattr("lake.store.Appender", DeadAfterCommit)
     for deaths in range(60):  # noqa: B007
         try:
             thin(Lake(tmp_path), Retention(), NOW)

@@ -1,0 +1,76 @@
+"""When a streaming query looks for its next batch: once there is one, and not so often that looking is most of it.
+
+A trigger of Spark's lists the table's log and plans a batch whether anything came or not. Here the batch before rests
+instead, until the log has an entry with new data: asking for that costs a look at one file's name.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+from lake.log import log_entry
+from spark_analytics.catching_up.places import Checkpoint
+
+#: How often the log is asked whether there is something new.
+LOOK_SECONDS = 0.02
+#: A rest is so many times as long as the work before it, so that small batches take a third of a core at most; and no
+#: longer than this, so that what comes while batches are slow does not wait much longer for it.
+REST, LONGEST_REST = 2.0, 0.4
+
+
+class Pace:
+    """Between two batches of one query. ``interval`` (seconds) is the least from one beginning to the next."""
+
+    def __init__(
+        self, table: Path, table_id: str, checkpoint: Path, interval: float, stopping: threading.Event
+    ) -> None:
+        self._table = table
+        self._table_id = table_id
+        self._checkpoint = Checkpoint(checkpoint)
+        self._interval = interval
+        self._stopping = stopping
+        self._began: float | None = None
+
+    def rest(self, batch_id: int) -> None:
+        """Return when a batch behind ``batch_id`` is due and there are data for it, or all is to stop.
+
+        At once where that batch left data behind: whoever catches up does not rest.
+        """
+        now = time.monotonic()
+        began, self._began = self._began, now
+        version = self._next_version(batch_id)
+        if version is None:
+            return
+        if began is not None:
+            self._stopping.wait(due(now - began, self._interval))
+        while not self._stopping.is_set():
+            while (news := has_data(log_entry(self._table, version))) is False:
+                version += 1
+            if news:
+                break
+            self._stopping.wait(LOOK_SECONDS)
+        self._began = time.monotonic()
+
+    def _next_version(self, batch_id: int) -> int | None:
+        """The first version of which the batch has read nothing; None where it ended within one."""
+        offset = self._checkpoint.offset(batch_id, self._table_id)
+        if offset is None or offset.begins or offset.place.index >= 0:
+            return None
+        return offset.place.version
+
+
+def due(worked: float, interval: float) -> float:
+    """Seconds to rest after ``worked`` seconds of work."""
+    return max(interval - worked, min(REST * worked, LONGEST_REST), 0.0)
+
+
+def has_data(entry: Path) -> bool | None:
+    """Whether a commit adds data; None while there is none."""
+    try:
+        lines = entry.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    return any(line.startswith('{"add"') and json.loads(line)["add"].get("dataChange") for line in lines)

@@ -1,0 +1,109 @@
+"""Between batches: nothing is done until there are data, and whoever catches up does not rest."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lake.store import Lake
+from spark_analytics.pace import LONGEST_REST, Pace, due
+from tests.spark_analytics.events import bronze, event
+from tests.support.waiting import PATIENCE, wait_until
+
+
+def ended_at(
+    checkpoint: Path, batch: int, version: int, index: int = -100, *, begins: bool = False, table: str
+) -> None:
+    """Spark's note of where a batch ended."""
+    offset = {"reservoirId": table, "reservoirVersion": version, "index": index, "isStartingVersion": begins}
+    path = checkpoint / "offsets" / str(batch)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["v1", "{}", json.dumps(offset)]), encoding="utf-8")
+
+
+class Rig:
+    """A pace over the table of events, and where its query stands."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self.stopping = threading.Event()
+        self.checkpoint = lake.root / "checkpoint"
+        self.table = str(lake.ensure("message_events").metadata().id)
+        self.pace = Pace(lake.path("message_events"), self.table, self.checkpoint, 0.0, self.stopping)
+
+    def ended(self, batch: int, version: int, index: int = -100, *, begins: bool = False) -> None:
+        ended_at(self.checkpoint, batch, version, index, begins=begins, table=self.table)
+
+    def add(self) -> None:
+        self.lake.append("message_events", bronze([event("enqueued")]))
+
+    @contextmanager
+    def resting(self, batch: int) -> Iterator[threading.Thread]:
+        """A thread that rests behind ``batch``."""
+        thread = threading.Thread(target=self.pace.rest, args=(batch,), daemon=True)
+        thread.start()
+        try:
+            yield thread
+        finally:
+            self.stopping.set()
+            thread.join(5 * PATIENCE)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def rig(lake: Lake) -> Rig:
+    return Rig(lake)
+
+
+def ends(thread: threading.Thread) -> Callable[[], bool]:
+    return lambda: not thread.is_alive()
+
+
+def test_a_query_rests_until_there_are_new_data(rig: Rig) -> None:
+    rig.add()
+    rig.ended(0, 2)
+    with rig.resting(0) as thread:
+        thread.join(0.2)
+        assert thread.is_alive()
+        rig.add()
+        wait_until(ends(thread), "the query to go on")
+        assert not rig.stopping.is_set()
+
+
+def test_commits_without_new_data_wake_nobody(rig: Rig) -> None:
+    for _ in range(12):
+        rig.add()
+    rig.ended(0, 13)
+    with rig.resting(0) as thread:
+        rig.lake.compact("message_events")
+        rig.lake.append("message_events", bronze([]), app_id="tap", version=1)
+        thread.join(0.2)
+        assert thread.is_alive()
+        rig.add()
+        wait_until(ends(thread), "the query to go on")
+
+
+@pytest.mark.parametrize(("index", "begins"), [(3, False), (-100, True)], ids=["within a version", "still beginning"])
+def test_a_query_that_left_data_behind_does_not_rest(rig: Rig, index: int, begins: bool) -> None:
+    rig.ended(7, 2, index, begins=begins)
+    rig.pace.rest(7)  # returns: nothing else happens in the table
+
+
+def test_who_is_stopped_rests_no_longer(rig: Rig) -> None:
+    rig.ended(0, 1)
+    with rig.resting(0) as thread:
+        rig.stopping.set()
+        wait_until(ends(thread), "the rest to end")
+
+
+def test_a_rest_is_twice_the_work_but_bounded_and_never_shorter_than_the_interval() -> None:
+    assert due(0.1, 0.0) == pytest.approx(0.2)
+    assert due(0.1, 1.0) == pytest.approx(0.9)
+    assert due(5.0, 0.0) == LONGEST_REST
+    assert due(5.0, 60.0) == 55.0
+    assert due(0.0, 0.0) == 0.0
