@@ -331,10 +331,14 @@ def _partitions(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[dict[str
     (name,) = names
     values = pc.unique(rows.column(name))
     for value in values:
-        if not value.is_valid:
-            raise LakeError(f"column {name!r} is required")
+        try:
+            told = value.as_py()
+        except (OverflowError, ValueError) as error:
+            raise UnwritableRows(f"column {name!r} holds what has no name: {first_line(error)}") from error
+        if told is None:
+            raise UnwritableRows(f"column {name!r} is required")
         part = rows if len(values) == 1 else rows.filter(pc.equal(rows.column(name), value))
-        yield {name: str(value.as_py())}, part
+        yield {name: str(told)}, part
 
 
 def _at_least(done: int | None, wanted: int) -> bool:
