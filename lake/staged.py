@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -85,6 +85,27 @@ class Staged:
                 "nullCount": {name: bounds.nulls for name, bounds in self._bounds.items()},
             }
         )
+
+
+def has_bounds(kind: pa.DataType) -> bool:
+    """Whether the log can tell the bounds of a column of this type."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_timestamp(kind))
+
+
+def partitions(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[dict[str, str], pa.Table]]:
+    """``rows`` by their values in the columns ``names``, of which there is one at most.
+
+    Raises ValueError for rows without such a value, OverflowError for a day that no calendar has.
+    """
+    if not names:
+        yield {}, rows
+        return
+    (name,) = names
+    values = pc.unique(rows.column(name))
+    for value in values:
+        if (told := value.as_py()) is None:
+            raise ValueError(f"column {name!r} is required")
+        yield {name: str(told)}, rows if len(values) == 1 else rows.filter(pc.equal(rows.column(name), value))
 
 
 class _Bounds:

@@ -20,7 +20,7 @@ from lake.appending import Appender
 from lake.checksum import Checksums
 from lake.errors import SojournError, UserError, first_line
 from lake.files import close_to_others, only_one, private_folder
-from lake.staged import Staged
+from lake.staged import Staged, has_bounds, partitions
 from lake.tables import TABLES, TIMESTAMP, TableSpec
 
 log = logging.getLogger(__name__)
@@ -169,13 +169,13 @@ class Lake:
             self.ensure(name)
         staged: list[Staged] = []
         try:
-            for partition, part in _partitions(rows, spec.partition_by):
+            for partition, part in partitions(rows, spec.partition_by):
                 staged.append(Staged(self.path(name), spec.schema, _indexed(spec), partition))
                 staged[-1].append(part)
         except BaseException as error:
             for file in staged:
                 file.drop()
-            if isinstance(error, OSError | pa.ArrowException):
+            if isinstance(error, OSError | pa.ArrowException | ArithmeticError | ValueError):
                 raise explained(error, self.path(name)) from error
             raise
         return staged
@@ -316,29 +316,7 @@ def _indexed(spec: TableSpec) -> list[str]:
     """The columns of which the log tells bounds: of those in bronze whatever has any, its nested columns have none."""
     if spec.name in _INDEXED_COLUMNS:
         return list(spec.schema.names[: _INDEXED_COLUMNS[spec.name]])
-    return [one.name for one in spec.schema if one.name not in spec.partition_by and _has_bounds(one.type)]
-
-
-def _has_bounds(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_timestamp(kind))
-
-
-def _partitions(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[dict[str, str], pa.Table]]:
-    """``rows`` by their values in the columns ``names``, of which there is one at most."""
-    if not names:
-        yield {}, rows
-        return
-    (name,) = names
-    values = pc.unique(rows.column(name))
-    for value in values:
-        try:
-            told = value.as_py()
-        except (OverflowError, ValueError) as error:
-            raise UnwritableRows(f"column {name!r} holds what has no name: {first_line(error)}") from error
-        if told is None:
-            raise UnwritableRows(f"column {name!r} is required")
-        part = rows if len(values) == 1 else rows.filter(pc.equal(rows.column(name), value))
-        yield {name: str(told)}, part
+    return [one.name for one in spec.schema if one.name not in spec.partition_by and has_bounds(one.type)]
 
 
 def _at_least(done: int | None, wanted: int) -> bool:
