@@ -16,7 +16,7 @@ KNOWN = frozenset({*TABLES, *VIEWS})
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`")
 _STRANGE = re.compile(r"--|/\*|\*/|[\\$;{}#@?\"'`]|[^\x20-\x7e]")
 _CALLED = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)\s*\(")
-_BEHIND_FROM = re.compile(r"(?<!DISTINCT )\b(?:FROM|JOIN)\s+(\S+)")
+_BEHIND_FROM = re.compile(r"(?<!DISTINCT )(?<!EXTRACT\(HOUR )\b(?:FROM|JOIN)\s+(\S+)")
 #: What no function that is called may have in its name.
 _NEVER = re.compile(
     r"reflect|java_method|getenv|identifier|call_function|user_defined|xml|xpath|input_file|read_|_scan|glob|sniff"

@@ -5,10 +5,44 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 TABLES = ("partials", "limits", "queue_samples", "queue_health_now", "tenant_backlog_now", "actions")
-COLUMNS = ("broker", "queue", "tenant", "backlog", "enqueued", "rate", "bucket_start", "depth", "reason", "x")
-FUNCTIONS = ("sum", "count", "upper", "lower", "concat", "coalesce", "abs", "max", "length", "date_trunc", "array")
+COLUMNS = (
+    *("broker", "queue", "tenant", "backlog", "enqueued", "rate", "bucket_start", "depth", "reason", "x", "`queue`"),
+    *("b", "`c`", "t.a", "`a b`", "t.`–`", "A", "`select`", "`from`", "t.s.f", "`1`"),
+)
+_TEXTS = (
+    *(
+        "'a'",
+        '"b"',
+        "'it\\'s'",
+        "'\\\\'",
+        "'\\\\d+'",
+        "'a\\nb'",
+        "'–ü漢'",
+        "'--'",
+        "'/*'",
+        "'*/'",
+        "';'",
+        "'%'",
+        "'`'",
+        "''",
+    ),
+    *("'\"'", '"\'"', "'a\tb'", "'\\\"'", "' OR 1=1 -- '", "'\\\\\\''", "'$'", "'{x}'", "':y'", "'?'"),
+)
+_NUMBERS = ("0", "1", "1.5", ".5", "1e3", "10L", "2S", "3Y", "1.5D", "1.50BD", "-1", "- -1", "1.")
+_OPERATORS = (
+    *("+", "-", "*", "/", "%", "DIV", "=", "<>", "<=>", "<", ">=", "AND", "OR", "||", "&", "|", "^", "LIKE", "RLIKE"),
+    *("!=", "==", "ILIKE", "IS DISTINCT FROM"),
+)
+_FUNCTIONS = (
+    *("abs", "coalesce", "concat", "upper", "date_trunc", "percentile", "percentile_approx", "collect_list", "first"),
+    *("named_struct", "struct", "array", "map", "sequence", "size", "split", "regexp_extract", "to_json", "trunc"),
+    *("get_json_object", "date_add", "datediff", "year", "nvl", "unix_timestamp", "from_unixtime", "to_date", "ceil"),
+    *("log", "pow", "isnull", "element_at", "try_divide", "bit_and", "left", "right", "replace", "if", "count_if"),
+)
+_SPACES = (" ", "\n", "\t", " /* x */ ", " -- y\n", "  ", " /* 'z */ ", ' -- "\n', "\r\n")
 #: What a statement must never reach, with {marker} for the file that it would make.
 HOSTILE = (
     "reflect('java.lang.Runtime', 'getRuntime')",
@@ -137,11 +171,37 @@ PIECES = (
     ),
     *("\x00", "\n", "\r", "\t", "\v", "\f", "\x1b[2J", "\xa0", "\u2028", "\u200b", "\ufeff", "\u202e", "\u3000"),
     *("\ufb02", "\u0131", "\u017f", "\u212a", "\uff07", "\u02bc", "\ud800", "\U0001f986", "\u037e", "\u2215", "\u0130"),
+    *(
+        "'a''b'",
+        "'a' 'b'",
+        "X'1F'",
+        "'\\0'",
+        "`a``b`",
+        "`abs`(1)",
+        "system.builtin.abs(1)",
+        "$1",
+        "@x",
+        "{{x}}",
+        ":x",
+        "?",
+    ),
+    *("IDENTIFIER('a')", "TABLE", "USING 'cat'", "reﬂect(1)", "reflect('a')"),
     *(" UNION ALL SELECT ", " USING ", " LATERAL VIEW ", " AS ", " NOT ", "- - ", " INTERVAL ", " TABLE ", " VALUES "),
 )
 #: Letters that fold to ASCII somewhere.
 _ALIKE = {"k": "\u212a", "s": "\u017f", "i": "\u0131", "fl": "\ufb02", "fi": "\ufb01", "a": "\uff41", "e": "\u0435"}
 _BORDER = re.compile(r"(?<=\w)(?=\W)|(?<=\W)(?=\w)|(?<=\W)(?=\W)")
+
+
+class Words(NamedTuple):
+    """What statements are made of: tables, and the shares, 0 to 1, of what a statement must never reach."""
+
+    tables: Sequence[str]
+    hostile_values: float = 0.0
+    hostile_sources: float = 0.0
+
+
+_HOSTILE_WORDS = Words(TABLES, 0.02, 0.06)
 
 
 def statement(seed: int, number: int, marker: str, corpus: Sequence[str] = ()) -> str:
@@ -152,62 +212,94 @@ def statement(seed: int, number: int, marker: str, corpus: Sequence[str] = ()) -
     elif chance.random() < 0.05:
         text = chance.choice(WHOLE)
     else:
-        text = _select(chance, 0)
+        text = _query(chance, _HOSTILE_WORDS, 3)
     for _ in range(chance.choice((0, 0, 1, 1, 2, 3))):
         text = chance.choice(_CHANGES)(chance, text)
     return text.replace("{marker}", marker)
 
 
-def _select(chance: random.Random, depth: int) -> str:
-    items = ", ".join(_expression(chance, depth) for _ in range(chance.randint(1, 3)))
-    text = f"SELECT {items}"
-    if chance.random() < 0.85:
-        text += f" FROM {_source(chance, depth)}"
-        if chance.random() < 0.5:
-            text += f" WHERE {_expression(chance, depth)}"
-        if chance.random() < 0.2:
-            text += f" GROUP BY {chance.choice(COLUMNS)}"
-        if chance.random() < 0.2:
-            text += f" ORDER BY {chance.choice(COLUMNS)} DESC LIMIT {chance.randint(0, 9)}"
-    if chance.random() < 0.1 and depth < 2:
-        text += f" UNION ALL {_select(chance, depth + 1)}"
-    if chance.random() < 0.1 and depth == 0:
-        text = f"WITH c AS ({_select(chance, 1)}) {text}"
+def honest(seed: int, number: int, tables: Sequence[str]) -> str:
+    """Statement ``number`` of the run ``seed`` over ``tables``, reaching for nothing else; some are no SQL at all."""
+    chance = random.Random(f"{seed}:{number}")
+    text = _query(chance, Words(tables), 3)
+    text = "".join(chance.choice(_SPACES) if letter == " " and chance.random() < 0.2 else letter for letter in text)
+    for _ in range(chance.choice((0, 0, 0, 1, 2))):
+        text = _insert(chance, text)
     return text
 
 
-def _source(chance: random.Random, depth: int) -> str:
-    dice = chance.random()
-    if dice < 0.06:
+def _query(chance: random.Random, words: Words, depth: int) -> str:
+    columns = ", ".join(
+        _value(chance, words, depth) + chance.choice(("", " AS x", " AS `y z`", " q"))
+        for _ in range(chance.randint(1, 3))
+    )
+    text = f"SELECT {chance.choice(('', '', 'DISTINCT '))}{columns}"
+    if chance.random() < 0.9:
+        text += f" FROM {_source(chance, words, depth)}"
+    if chance.random() < 0.4:
+        text += f" WHERE {_value(chance, words, depth)}"
+    if chance.random() < 0.2:
+        text += (
+            f" GROUP BY {chance.choice((_value(chance, words, 1), 'ALL', 'CUBE (a, b)', 'GROUPING SETS ((a), ())'))}"
+        )
+    if chance.random() < 0.2:
+        order = chance.choice(("ASC", "DESC", "DESC NULLS LAST", "NULLS FIRST"))
+        text += f" ORDER BY {_value(chance, words, 1)} {order}"
+    if chance.random() < 0.2:
+        text += " LIMIT 3"
+    if depth > 1 and chance.random() < 0.2:
+        together = chance.choice(("UNION ALL", "UNION", "EXCEPT", "INTERSECT"))
+        text = f"{text} {together} {_query(chance, words, depth - 2)}"
+    if depth > 1 and chance.random() < 0.2:
+        text = f"WITH w AS ({_query(chance, words, depth - 2)}) {text}"
+    return text
+
+
+def _source(chance: random.Random, words: Words, depth: int) -> str:
+    if chance.random() < words.hostile_sources:
         return chance.choice(SOURCES)
-    if dice < 0.16 and depth < 2:
-        return f"({_select(chance, depth + 1)}) AS s"
-    if dice < 0.26:
-        return f"{chance.choice(TABLES)} AS a JOIN {chance.choice(TABLES)} AS b ON a.{chance.choice(COLUMNS)} = b.queue"
-    return chance.choice(TABLES)
-
-
-def _expression(chance: random.Random, depth: int) -> str:
-    dice = chance.random()
-    if dice < 0.05:
-        return chance.choice(HOSTILE)
-    if dice < 0.35 or depth > 3:
-        return chance.choice((*COLUMNS, "1", "'a'", "NULL", "true", "2.5", "`queue`"))
-    if dice < 0.6:
-        arguments = ", ".join(_expression(chance, depth + 1) for _ in range(chance.randint(0, 2)))
-        return f"{chance.choice(FUNCTIONS)}({arguments})"
-    if dice < 0.85:
-        sign = chance.choice(("+", "=", "<", "AND", "||", "LIKE", "<=>", "%", "IN", "IS NOT DISTINCT FROM"))
-        return f"({_expression(chance, depth + 1)} {sign} {_expression(chance, depth + 1)})"
+    if depth > 1 and chance.random() < 0.2:
+        return f"({_query(chance, words, depth - 2)}) AS t"
+    t = chance.choice(words.tables)
     return chance.choice(
         (
-            f"CAST({_expression(chance, depth + 1)} AS STRING)",
-            f"CASE WHEN {_expression(chance, depth + 1)} THEN 1 ELSE 2 END",
-            f"sum({chance.choice(COLUMNS)}) OVER (PARTITION BY {chance.choice(COLUMNS)})",
-            f"transform(array(1, 2), v -> {_expression(chance, depth + 1)})",
-            f"EXISTS (SELECT 1 FROM {_source(chance, depth + 1)})",
-            "INTERVAL 5 SECONDS",
+            *(t, t, t, f"{t} AS t", f"{t} AS u", f"`{t}`", t.upper(), "range(3)"),
+            *(f"{t} JOIN {t} v ON {t}.a = v.a", f"{t} LEFT JOIN {t} v USING (a)", f"{t}, {t} AS v"),
+            *(f"{t} CROSS JOIN {t} v", f"{t} NATURAL JOIN {t} v", f"{t} LEFT ANTI JOIN {t} v ON {t}.a <=> v.a"),
+            *(f"{t} LATERAL VIEW explode(array(1)) e AS x", f"{t}, LATERAL (SELECT {t}.a AS la)"),
+            "(VALUES (1, 'x'), (2, 'y')) AS v(a, b)",
+        )
+    )
+
+
+def _value(chance: random.Random, words: Words, depth: int) -> str:
+    if chance.random() < words.hostile_values:
+        return chance.choice(HOSTILE)
+    if depth <= 0:
+        rest = ("NULL", "true", "DATE '2026-01-01'", "INTERVAL 3 DAYS")
+        return chance.choice((*_TEXTS, *_NUMBERS, *COLUMNS, *rest))
+    one, two = _value(chance, words, depth - 1), _value(chance, words, depth - chance.randint(1, 3))
+    return chance.choice(
+        (
+            f"{one} {chance.choice(_OPERATORS)} {two}",
+            f"({one} {chance.choice(_OPERATORS)} {two})",
+            f"{chance.choice(_FUNCTIONS)}({one}, {two})",
+            f"{chance.choice(_FUNCTIONS)}({one})",
+            f"CASE WHEN {one} THEN {two} ELSE 1 END",
+            f"CAST({one} AS {chance.choice(('INT', 'STRING', 'DECIMAL(10, 2)', 'ARRAY<INT>', 'STRUCT<a: INT>'))})",
+            f"{one} {chance.choice(('IN (1, 2)', 'IS NOT NULL', 'BETWEEN 1 AND 2', 'NOT IN (3)', 'NOT LIKE _'))}",
+            f"transform(array(1), n -> n + {two})",
+            f"sum({one}) OVER (PARTITION BY a ORDER BY b ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+            f"count(DISTINCT {one}) FILTER (WHERE a > 1)",
+            f"NOT {one}",
+            f"-{one}",
+            f"{chance.choice(COLUMNS)}[{chance.choice(('0', _TEXTS[0]))}]",
+            f"extract(HOUR FROM {one})",
+            f"({_query(chance, words, 0)})" if depth > 1 else one,
+            f"EXISTS ({_query(chance, words, 0)})" if depth > 1 else one,
+            f"timestampdiff(SECOND, {one}, {two})",
             "*",
+            one,
         )
     )
 
