@@ -100,10 +100,11 @@ class Entitler:
         for one in queue.settings:
             if one.rate is not None:
                 queue.rates[one.tenant] = one.rate
-        queue.congestion = None
-        if queue.state.congested:
-            until = now + timedelta(seconds=terms.lease_seconds)
-            queue.congestion = Congestion(*place, until, reason)
+        lease, before = timedelta(seconds=terms.lease_seconds), queue.congestion
+        if not queue.state.congested:
+            queue.congestion = None
+        elif before is None or before.valid_until - now <= lease / 2:  # each renewal wakes every client
+            queue.congestion = Congestion(*place, now + lease, reason)
 
     def _row(self, place: Place, queue: _Queue, before: Congestion | None, now: datetime) -> Entry:
         began = queue.congestion or before

@@ -142,6 +142,17 @@ def test_small_changes_of_a_rate_wake_nobody(start: Start) -> None:
     assert watched.control.board.snapshot.version == version
 
 
+def test_a_congestion_that_lasts_is_renewed_at_half_of_its_lease(start: Start) -> None:
+    watched = start({"tenant": "t0", "rate": 33.0})
+    watched.run(1)
+    renewed = set()
+    for _ in range(20):
+        watched.run(1)
+        (congestion,) = watched.congested
+        renewed.add(congestion.valid_until)
+    assert len(renewed) == 5
+
+
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ValidationError, match="exit"):
         EntitlementSettings(broker="nats", queue="orders", enter_seconds=0.1, exit_seconds=1)
