@@ -61,7 +61,8 @@ def _ours(text: str) -> set[str]:
 
 def _is_sign(name: str) -> bool:
     """Functions by which Spark's parser writes operators."""
-    return name in {"concat", "count", "array_contains", "date_add", "timestampadd", "timestampdiff", "regexp", "like"}
+    signs = {"concat", "count", "array_contains", "date_add", "timestampadd", "timestampdiff", "regexp", "like"}
+    return name in {*signs, "between"}
 
 
 def compare(findings: Findings, session: Any, texts: Sequence[str]) -> None:
