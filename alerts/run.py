@@ -43,8 +43,9 @@ POLL_SECONDS = 0.05
 EXPORT_SECONDS = 0.5
 #: A process that reads history ends after so many seconds in which no rule asked for any.
 HISTORY_IDLE = 600.0
-#: The tables whose growth can change what a rule sees.
-WATCHED = ("partials", "marks", "gaps", "queue_samples")
+#: The tables whose growth can change what a rule sees: finished state, once there is any, and until then what it is of.
+FINISHED = ("queue_state", "gaps")
+UNFINISHED = (*FINISHED, "partials", "marks", "queue_samples")
 
 
 def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once: bool) -> None:
@@ -143,7 +144,7 @@ def _watch(
         if not sender.alive:
             raise SojournError("webhooks are no longer delivered: the process ends, to be started again")
         try:
-            token = reader.token(*WATCHED)
+            token = reader.token(*(FINISHED if reader.finished else UNFINISHED))
             waited = time.monotonic() - last
             if ((token != seen or engine.behind) and waited >= shortest) or waited >= longest:
                 last = time.monotonic()

@@ -24,6 +24,8 @@ from lake.errors import UserError, first_line
 from lake.now.serve import SERVED, Served
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
+from lake.state import STAGES, State
+from lake.state.stages import HELD
 from lake.tables import TABLES
 from lake.views import VIEWS, below, render
 from lake.views.catalogue import bucket_value_sql
@@ -74,7 +76,8 @@ class Reader:
         self._definitions = Definitions.load(self.root)
         self._connection = connect(memory_mb)
         self._phase = phase
-        self._served: Served | None = None  # made when first asked for: most commands never ask
+        self._state: State | None = None  # made when first asked for: most commands never ask
+        self._served: Served | None = None
         self._given: dict[str, int] = {}
 
     def __enter__(self) -> Reader:
@@ -90,13 +93,18 @@ class Reader:
             self._connection.close()
             if self._served is not None:
                 self._served.close()
-            self._served = None
+            self._served = self._state = None
             self._snapshots.clear()
 
     def token(self, *tables: str) -> tuple[int, ...]:
         """The versions of ``tables`` (default: all): equal tokens, equal answers. Costs a directory look-up each."""
         with self._lock:
             return tuple(self._snapshots[name].version() for name in tables or TABLES)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the present was served from finished state when last asked for."""
+        return self._state is not None and self._state.known
 
     def query(self, sql: str) -> pa.Table:
         """The rows of one read-only SELECT, in Spark's dialect, over the views and tables.
@@ -128,7 +136,7 @@ class Reader:
         if definitions != self._definitions:
             self._definitions = definitions
             self._kept.clear()
-            self._served = None
+            self._served = self._state = None
             self._given.clear()
         given = self._serve(set(below(names, SERVED)[1]).intersection(SERVED))
         tables, views = below(names, given)
@@ -142,6 +150,10 @@ class Reader:
         """Those of the stages ``names`` that can be served, at their newest; the others have to be worked out."""
         if not names:
             return set()
+        self._state = self._state or State(self.root)
+        self._state.refresh()
+        if self._state.known:
+            return self._serve_state(names, self._state)
         self._served = self._served or Served(self.root, self._definitions, to_duckdb)
         self._served.refresh()
         given = set()
@@ -154,6 +166,27 @@ class Reader:
                 self._connection.register(name, rows)
                 self._given[name] = self._served.generation
         return given
+
+    def _serve_state(self, names: set[str], state: State) -> set[str]:
+        """The stages ``names`` over finished state; without those that it does not have."""
+        if self._served is not None:
+            self._served.close()  # until now there was none, and history was folded here
+            self._served = None
+        rows = {name: state.table(name) for name in HELD}
+        if self._given.get(HELD[0]) != state.generation:
+            for name, table in rows.items():
+                self._drop(name)
+                if table is not None:
+                    self._connection.register(name, table)
+                self._given[name] = state.generation
+            # The types of repeated texts change with their values, which views do not forgive.
+            for name, stage in STAGES.items():
+                self._drop(name)
+                if tables_of_stage(name) <= {held for held, table in rows.items() if table is not None}:
+                    self._connection.execute(
+                        f"CREATE TEMP VIEW {name} AS {to_duckdb(render(stage, self._definitions))}"
+                    )
+        return {name for name in names if all(rows[held] is not None for held in tables_of_stage(name))}
 
     def _load(self, name: str) -> None:
         scannable, version = self._snapshots[name].current(self._loaded.get(name))
@@ -180,6 +213,12 @@ class Reader:
         for kind in ("TABLE", "VIEW"):
             with contextlib.suppress(duckdb.CatalogException):
                 self._connection.execute(f"DROP {kind} IF EXISTS {name}")
+
+
+@cache
+def tables_of_stage(name: str) -> frozenset[str]:
+    """What of finished state stage ``name`` rests on."""
+    return frozenset(tables_of(sqlglot.parse_one(render(STAGES[name], Definitions()), read="spark"))) & set(HELD)
 
 
 @cache

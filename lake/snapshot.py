@@ -49,6 +49,11 @@ class Snapshot:
         """Whether ``version`` is no longer the newest; asked far more often than it is so, without listing the log."""
         return log_entry(self.path, version + 1).exists() or not log_entry(self.path, version).exists()
 
+    @property
+    def table(self) -> DeltaTable | None:
+        """The table as of the last :meth:`version`; None before there is one."""
+        return self._table
+
     def files(self) -> list[str]:
         """The paths of the files that hold the table, as of the last :meth:`version`."""
         return [] if self._table is None else self._table.file_uris()

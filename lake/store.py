@@ -31,7 +31,7 @@ CHECKPOINT_INTERVAL = 100
 #: with a commit a second, Delta's own week would make each checkpoint half a million lines long.
 REPLACED_FOR = timedelta(hours=2)
 #: Statistics are kept of a gold table's first columns, by which readers narrow down: the log is much shorter for it.
-_INDEXED_COLUMNS = {"partials": 7, "marks": 8}
+_INDEXED_COLUMNS = {"partials": 7, "marks": 8, "tenant_state": 8, "queue_state": 7, "age_state": 8}
 #: How often an append is tried while others rewrite the table.
 MOST_TRIES = 10
 #: What a file system says that has no hard links, by which a commit takes its version.

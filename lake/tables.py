@@ -24,17 +24,21 @@ LABELS = pa.map_(pa.string(), pa.string())
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A Delta table: where it stands below the lake's root, its Arrow schema and its partition columns."""
+    """A Delta table: where it stands below the lake's root, its Arrow schema and its partition columns.
+
+    ``folder``: the name of its folder, where a view has the table's own.
+    """
 
     name: str
     layer: str
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
+    folder: str | None = None
 
     @property
     def path(self) -> str:
         """The table's place, relative to the lake's root."""
-        return f"{self.layer}/{self.name}"
+        return f"{self.layer}/{self.folder or self.name}"
 
 
 def _schema(*columns: tuple[Any, ...]) -> pa.Schema:
@@ -195,6 +199,137 @@ GAPS = TableSpec(
     ),
 )
 
+#: What every row of finished state begins with. The present is the newest row of each key among those of the newest
+#: epoch, which begins with a row for every key there is; a revision is one look at the data.
+_STATE_ROW = (
+    ("epoch", pa.int64(), REQUIRED),  # the revision with which it began
+    ("revision", pa.int64(), REQUIRED),
+    ("key", pa.int64(), REQUIRED),  # a number for the names below, the same throughout an epoch
+    ("as_of", TIMESTAMP, REQUIRED),  # data time
+    ("broker", pa.string(), REQUIRED),
+    ("queue", pa.string(), REQUIRED),
+    ("subscriber", pa.string()),
+)
+
+#: A tenant's backlog and concurrency whenever they changed; rates and sums over the window that ended then.
+TENANT_STATE = TableSpec(
+    "tenant_state",
+    "gold",
+    _schema(
+        *_STATE_ROW,
+        ("tenant", pa.string(), REQUIRED),
+        ("queue_key", pa.int64(), REQUIRED),  # of the row of `queue_state`
+        ("backlog", pa.int64()),
+        ("in_flight", pa.int64()),
+        ("ready", pa.int64()),
+        ("oldest_second", pa.int64()),  # unix second in which the oldest message of the backlog was enqueued
+        ("oldest_age_seconds", pa.float64()),
+        ("arrival_rate", pa.float64()),
+        ("completion_rate", pa.float64()),
+        ("share", pa.float64()),
+        ("noisy", pa.bool_()),
+        ("drain_state", pa.string()),
+        ("drain_eta_seconds", pa.float64()),
+        ("coverage", pa.float64()),
+        ("reconciled_backlog", pa.int64()),
+        ("start_rate", pa.float64()),
+        ("mean_processing_seconds", pa.float64()),
+        ("p99_processing_seconds", pa.float64()),
+        ("littles_law", pa.float64()),
+        ("concurrency_limit", pa.int64()),
+        ("saturation", pa.float64()),
+        ("window_seconds", pa.int64(), REQUIRED),
+        ("window_enqueued", pa.float64(), REQUIRED),
+        ("window_finished", pa.float64(), REQUIRED),
+        ("window_received", pa.float64(), REQUIRED),
+        ("window_processing_count", pa.int64(), REQUIRED),
+        ("window_processing_sum", pa.float64(), REQUIRED),
+        ("processing_bucket", pa.int64()),  # of the histogram, that of the 99th percentile
+    ),
+)
+
+#: A queue's and consumer's health whenever it changed: what events say beside what its broker says.
+QUEUE_STATE = TableSpec(
+    "queue_state",
+    "gold",
+    _schema(
+        *_STATE_ROW,
+        ("newest_event_at", TIMESTAMP),  # of the broker, as are the next
+        ("newest_sample_at", TIMESTAMP),
+        ("has_events", pa.bool_(), REQUIRED),
+        ("depth", pa.int64()),
+        ("in_flight", pa.int64()),  # from events, or the broker's count where there are none
+        ("in_flight_limit", pa.int64()),
+        ("oldest_age_seconds", pa.float64()),
+        ("quiet_oldest_age_seconds", pa.float64()),
+        ("noisy_tenants", pa.int64()),
+        ("empty_poll_ratio", pa.float64()),
+        ("retry_ratio", pa.float64()),
+        ("dead_lettered", pa.int64()),
+        ("dlq_depth", pa.int64()),
+        ("mode", pa.string()),
+        ("mode_since", TIMESTAMP),
+        ("drain_state", pa.string()),
+        ("drain_eta_seconds", pa.float64()),
+        ("coverage", pa.float64()),
+        ("staleness_seconds", pa.float64()),
+        ("consumers", pa.int64()),
+        ("delayed", pa.int64()),
+        ("acked", pa.int64()),
+        ("status", pa.string()),
+        ("retention_margin", pa.int64()),
+        ("prefetch", pa.int64()),
+        ("visibility_timeout_seconds", pa.float64()),
+        ("dead_letter_for", pa.string()),
+        # What a reader needs to bring the row to a later data time of its broker.
+        ("backlog", pa.int64(), REQUIRED),
+        ("events_in_flight", pa.int64(), REQUIRED),
+        ("broker_in_flight", pa.int64()),
+        ("oldest_second", pa.int64()),
+        ("quiet_oldest_second", pa.int64()),
+        ("window_seconds", pa.int64(), REQUIRED),
+        ("window_enqueued", pa.float64(), REQUIRED),
+        ("window_finished", pa.float64(), REQUIRED),
+        ("window_received", pa.float64(), REQUIRED),
+        ("window_retries", pa.float64(), REQUIRED),
+        ("there", pa.int64()),
+        ("there_change", pa.int64()),
+        ("there_us", pa.int64()),
+        ("polls", pa.int64()),
+        ("empty_polls", pa.int64()),
+        ("backlog_when_sampled", pa.int64()),
+        ("sampled_us", pa.int64()),
+        ("told_age_seconds", pa.float64()),
+        ("sample_staleness_seconds", pa.float64()),
+    ),
+)
+
+#: The newest ages of each kind, whenever they changed: one bucket of time each.
+AGE_STATE = TableSpec(
+    "age_state",
+    "gold",
+    _schema(
+        *_STATE_ROW,
+        ("tenant", pa.string(), REQUIRED),
+        ("kind", pa.string(), REQUIRED),
+        ("bucket_start", TIMESTAMP, REQUIRED),
+        ("bucket_seconds", pa.int32(), REQUIRED),
+        ("count", pa.int64(), REQUIRED),
+        ("mean_seconds", pa.float64()),
+        ("p50_seconds", pa.float64()),
+        ("p90_seconds", pa.float64()),
+        ("p99_seconds", pa.float64()),
+        ("max_seconds", pa.float64()),
+        ("skewed", pa.int64()),
+        ("total_seconds", pa.float64()),
+        ("p50", pa.int64()),  # of the histogram, the buckets of these quantiles
+        ("p90", pa.int64()),
+        ("p99", pa.int64()),
+        ("histogram", HISTOGRAM),
+    ),
+    folder="attempt_age",
+)
+
 REJECTED_RECORDS = TableSpec(
     "rejected_records",
     "bronze",
@@ -281,6 +416,9 @@ TABLES: dict[str, TableSpec] = {
         PARTIALS,
         MARKS,
         GAPS,
+        TENANT_STATE,
+        QUEUE_STATE,
+        AGE_STATE,
         ALERT_TRANSITIONS,
         DELIVERIES,
         ACTIONS,

@@ -13,9 +13,11 @@ from deltalake.exceptions import DeltaError
 from lake.errors import UserError, first_line
 from lake.staged import Staged
 from lake.store import Lake, LakeError
-from lake.tables import GAPS, TABLES
+from lake.tables import AGE_STATE, GAPS, QUEUE_STATE, TABLES, TENANT_STATE
 
 GOLD_TABLES = ("partials", "marks")
+#: What is worked out from these, and by itself whenever it is not there.
+STATE_TABLES = (TENANT_STATE.name, QUEUE_STATE.name, AGE_STATE.name)
 #: How to go on where gold and the notes of what was read into it do not belong together.
 REBUILD = "compute gold anew from bronze: `sojourn analyze --rebuild`"
 
@@ -92,7 +94,7 @@ def forget(root: Path) -> None:
     if checkpoints.exists():
         checkpoints.rename(dropped)  # all at once: half a checkpoint would pass for a whole one
         shutil.rmtree(dropped, ignore_errors=True)
-    for table in (*GOLD_TABLES, GAPS.name):
+    for table in (*STATE_TABLES, *GOLD_TABLES, GAPS.name):
         delta = lake.ensure(table)
         try:
             write_deltalake(delta, TABLES[table].schema.empty_table(), mode="overwrite")

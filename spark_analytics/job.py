@@ -37,6 +37,7 @@ from spark_analytics.maintenance.keeper import Keeper
 from spark_analytics.pace import Pace
 from spark_analytics.runtime.options import cores_of
 from spark_analytics.settings import AnalyzeSettings
+from spark_analytics.state.keeper import StateKeeper
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class Job:
         self._on_batch = on_batch
         # Post-mortems keep their seconds: only the job that runs on rolls up.
         self._keeper = Keeper(root, 0 if once else settings.maintain_every, settings.retention())
+        self._state = StateKeeper(root)
         self._tenants = Tenants(Lake(root), settings.most_tenants)
         self._engines: list[Engine] = []
         self._stopping = threading.Event()
@@ -83,6 +85,8 @@ class Job:
             open_gap(self._lake, self._gaps, EVENTS.writes, self._settings.newest_first_after_bytes)
         self._gaps.tell()
         self._live = self._gaps.live()
+        if not self._once:
+            self._state.start()
         self._queries[EVENTS] = self._start(EVENTS)
         self._start_summaries()
         if self._gaps.open():
@@ -150,6 +154,7 @@ class Job:
         for engine in self._engines:
             engine.close()
         self._keeper.close()
+        self._state.close()
 
     def _start(self, flow: Flow) -> StreamingQuery:
         started: Future[StreamingQuery] = Future()
@@ -223,6 +228,7 @@ class Job:
 
     def _done(self, count: int) -> None:
         self._keeper.count_batch()
+        self._state.wake()
         if count:
             self._on_batch(count)
 

@@ -216,7 +216,7 @@ class Ages:
         self._index, self._count = padded(index, room), padded(count, room)
 
     def table(self) -> pa.Table:
-        """One row for each slot that has one, as `stage_age_rows_now` has them."""
+        """One row for each slot that has one, as `stage_age_rows_now` has them; `slot` is a number of the row's own."""
         held = np.flatnonzero(self._slots["n"] > 0)
         # What was received on a queue without named subscribers was received by the first of them.
         names = self._columns()
@@ -230,6 +230,7 @@ class Ages:
         known = values["cells"] > 0
         return pa.table(
             {
+                "slot": np.concatenate((held * 2, firsts * 2 + 1)),
                 "start_second": values["start"],
                 "bucket_seconds": values["width"],
                 **{name: column.take(keys) for name, column in zip(_NAMES, names, strict=True)},

@@ -17,6 +17,7 @@ _BINARY: dict[type[exp.Expression], Any] = {
     exp.Add: np.add,
     exp.Sub: np.subtract,
     exp.Mul: np.multiply,
+    exp.Pow: np.power,
     exp.Div: np.true_divide,
     exp.GT: np.greater,
     exp.GTE: np.greater_equal,
@@ -33,10 +34,16 @@ _MANY: dict[type[exp.Expression], Any] = {exp.Greatest: np.fmax, exp.Least: np.f
 def compiled(sql: str) -> Formula:
     """``sql`` (one expression in Spark's dialect) as a function of its columns, by their last names.
 
-    Numbers only, and text as the outcome of a CASE. A null number is NaN, a null text is empty: a comparison with NaN
-    is false, which is how a condition takes a null. Raises ValueError for SQL that is more than a formula.
+    Numbers, and text that is asked for nulls, or the outcome of a CASE. A null number is NaN, a null text is empty: a
+    comparison with NaN is false, which is how a condition takes a null. Raises ValueError for SQL that is more than
+    a formula.
     """
-    return _formula(sqlglot.parse_one(sql, read="spark"))
+    return formula(sqlglot.parse_one(sql, read="spark"))
+
+
+def formula(node: Any) -> Formula:
+    """What :func:`compiled` makes of an expression that was read already."""
+    return _formula(node)
 
 
 def _formula(node: Any) -> Formula:
@@ -52,6 +59,9 @@ def _formula(node: Any) -> Formula:
         case exp.Cast():
             inner = _formula(node.this)
             return (lambda columns: inner(columns) * 1.0) if node.to.is_type("double") else inner
+        case exp.Floor():
+            inner = _formula(node.this)
+            return lambda columns: np.floor(inner(columns))
         case exp.Neg():
             inner = _formula(node.this)
             return lambda columns: np.negative(inner(columns))
@@ -60,7 +70,7 @@ def _formula(node: Any) -> Formula:
             return lambda columns: np.logical_not(inner(columns))
         case exp.Is() if isinstance(node.expression, exp.Null):
             inner = _formula(node.this)
-            return lambda columns: np.isnan(inner(columns))
+            return lambda columns: _is_null(inner(columns))
         case exp.Case():
             return _case(node)
     operands = [_formula(part) for part in (node.this, *node.args.get("expressions", ()))]
@@ -92,7 +102,7 @@ def _case(node: exp.Case) -> Formula:
 
     def chosen(columns: Columns) -> Any:
         values = [value(columns) for _, value in branches] + [otherwise(columns)]
-        null = "" if any(isinstance(value, str) for value in values) else np.nan
+        null = "" if any(_is_text(value) for value in values) else np.nan
         values = [null if value is None else value for value in values]
         result = values[-1]
         for (condition, _), value in zip(reversed(branches), reversed(values[:-1]), strict=True):
@@ -100,6 +110,14 @@ def _case(node: exp.Case) -> Formula:
         return result
 
     return chosen
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or getattr(value, "dtype", np.dtype(float)).kind == "U"
+
+
+def _is_null(value: Any) -> Any:
+    return value == "" if _is_text(value) else np.isnan(value)
 
 
 def _first_known(one: Any, other: Any) -> Any:

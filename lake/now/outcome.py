@@ -52,6 +52,11 @@ class Outcome:
         """Whether events told of any tenant."""
         return len(self._keys) > 0
 
+    @property
+    def keys(self) -> Array:
+        """The fold's number of each row of :meth:`tenants` and :meth:`concurrency`."""
+        return self._keys
+
     def _names(self, keys: Array) -> dict[str, pa.Array]:
         """Broker, queue and subscriber as dictionaries, the tenant as text."""
         state = self._fold.state
@@ -148,6 +153,7 @@ class Outcome:
                 "noisy_tenants": noisy,
                 **work,
                 "oldest_age_seconds": _nullable(columns["oldest_age_seconds"]),
+                "oldest_second": pa.array(oldest[:count], mask=oldest[:count] == NONE),
                 "quiet_oldest_second": pa.array(quiet[:count], mask=quiet[:count] == NONE),
                 "backlog_when_sampled": _nullable_int(np.where(read, backlog_told, np.nan)),
                 "mode": pa.array([MODE_NAMES[number] or None for number in modes.tolist()], pa.string()),

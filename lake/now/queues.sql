@@ -58,6 +58,9 @@ SELECT
   s.newest.staleness AS sample_staleness_seconds,
   q.oldest_age_seconds,
   $quiet_oldest_age AS quiet_oldest_age_seconds,
+  q.oldest_second,
+  q.quiet_oldest_second,
+  s.newest.oldest_age AS told_age_seconds,
   q.mode,
   q.mode_since_us,
   s.in_flight_limit

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from lake.definitions import Definitions
+from lake.now.fold import Fold
 from lake.now.outcome import Outcome
 from lake.now.present import Present
 from lake.tables import TIMESTAMP
@@ -33,6 +35,7 @@ class Served:
         self._connection.execute("CREATE MACRO timestamp_micros(micros) AS make_timestamptz(micros)")
         self._outcomes: dict[str, Outcome] = {}
         self._tables: dict[str, pa.Table] = {}
+        self._sampled: tuple[Any, ...] | None = None
         self.generation = 0
 
     def close(self) -> None:
@@ -48,6 +51,15 @@ class Served:
             self._tables.clear()
             self._outcomes = {broker: Outcome(broker, fold) for broker, fold in self._present.folds.items()}
             self.generation += 1
+
+    @property
+    def folds(self) -> dict[str, Fold]:
+        """By broker; others, with other numbers for their keys, once the lake was read anew."""
+        return self._present.folds
+
+    def outcomes(self) -> dict[str, Outcome]:
+        """What the folds have come to, by broker."""
+        return self._outcomes
 
     def table(self, name: str) -> pa.Table | None:
         """The rows of stage ``name``; None where there are none, or what was kept cannot tell them."""
@@ -115,9 +127,17 @@ class Served:
         }
         for name, table in tables.items():
             connection.register(name, table)
-        for name, sql in self._steps[:-1]:
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+        # What samples say depends on them, the clocks and who consumes: mostly the events alone have gone on.
+        rests_on = self._present.samples.rows, tables["stage_levels"].drop_columns(["as_of_us"]), consumers
+        if self._sampled is None or not all(map(_same, rests_on, self._sampled)):
+            for name, sql in self._steps[:-1]:
+                connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+            self._sampled = rests_on
         return connection.sql(self._steps[-1][1]).to_arrow_table()
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or bool(one == other)
 
 
 def _maxima(rows: pa.Table, by: str, column: str) -> list[pa.ChunkedArray]:

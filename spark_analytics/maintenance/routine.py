@@ -14,7 +14,8 @@ from pathlib import Path
 from lake.store import Lake
 from lake.tables import TABLES
 from spark_analytics.catching_up.gaps import Gaps
-from spark_analytics.maintenance import bronze, levels, marks, merging, opening, tidy
+from spark_analytics.gold import STATE_TABLES
+from spark_analytics.maintenance import bronze, levels, marks, merging, opening, states, tidy
 from spark_analytics.maintenance.retention import STREAMED, Retention
 
 #: Told what is being done now, and to which table.
@@ -70,14 +71,18 @@ def keep(
         if not thorough and name in STREAMED:
             told("shortening the log of", name)
             tidy.shorten_log(lake, name, retention.log_for(name), clock)
+        if name in STATE_TABLES:
+            told("thinning", name)
+            rows[name] += states.thin(lake, name, retention, now, thorough=thorough)
         if not thorough and name not in merging.GOLD_TABLES:
             continue
         days = 0
         if thorough and retention.bronze_for is not None and name in bronze.TABLES_BY_DAY:
             told("dropping old days of", name)
             days = bronze.drop_days(lake, name, retention.bronze_for, clock)
-        told("merging small files of", name)
-        merging.merge(lake, name, now)
+        if name not in STATE_TABLES:
+            told("merging small files of", name)
+            merging.merge(lake, name, now)
         tidied = tidy.Tidied()
         if thorough:
             told("tidying up", name)

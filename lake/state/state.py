@@ -1,0 +1,62 @@
+"""The present of a lake as the analytics has finished it: what a reader holds instead of history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from lake.state.held import Held, newest_by
+
+
+class State:
+    """The newest finished state of the lake at ``root``. Belongs to one thread.
+
+    ``queue_state`` is committed last: what it has come to, the other tables have reached, and no more is shown of them.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._tenants, self._queues, self._ages = (
+            Held(name, root) for name in ("tenant_state", "queue_state", "age_state")
+        )
+        self._clocked: pa.Table | None = None
+        self.generation = 0
+
+    @property
+    def known(self) -> bool:
+        """Whether there is any."""
+        return self._queues.epoch >= 0
+
+    def refresh(self) -> None:
+        """Take in what was committed; :attr:`generation` changes if anything was. Raises LakeError."""
+        if not self._queues.refresh():
+            return
+        now = self._queues.epoch, self._queues.revision
+        self._tenants.refresh(*now)
+        self._ages.refresh(*now)
+        self._clocked = None
+        self.generation += 1
+
+    def table(self, name: str) -> pa.Table | None:
+        """The rows of ``tenant_state_now``, ``queue_state_now`` or ``age_state_now``.
+
+        None for ages that finished state does not have: those over several subscribers take history.
+        """
+        match name:
+            case "tenant_state_now":
+                return self._of_epoch(self._tenants)
+            case "age_state_now":
+                return self._ages.rows if self._ages.epoch == self._queues.epoch else None
+            case _:
+                return self._with_clocks()
+
+    def _of_epoch(self, held: Held) -> pa.Table:
+        return held.rows if held.epoch == self._queues.epoch else held.rows.slice(0, 0)
+
+    def _with_clocks(self) -> pa.Table:
+        """The queues' rows with the data time of their broker, to which no row of it is later."""
+        if self._clocked is None:
+            rows = self._queues.rows
+            micros = rows.column("as_of").cast(pa.int64()).to_numpy()
+            self._clocked = rows.append_column("now_us", pa.array(newest_by(rows.column("broker"), micros)))
+        return self._clocked

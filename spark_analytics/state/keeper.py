@@ -1,0 +1,75 @@
+"""Keeps finished state at what gold has come to, from a thread beside the streams."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+from lake.errors import SojournError
+from spark_analytics.state.writer import Writer
+
+log = logging.getLogger(__name__)
+
+#: How often samples, which no batch announces, are looked for; a look costs a directory look-up a table.
+LOOK_SECONDS = 0.1
+#: A step is followed by a rest of so many times its length: what is finished must not starve what it is made of.
+PACE = 2.0
+RETRY_SECONDS = 1.0
+GRACE_SECONDS = 3.0
+
+
+class StateKeeper:
+    """Finishes the state of the lake at ``root`` until closed. A failure is told, and tried again from the start."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._writer: Writer | None = None
+        self._woken, self._ending = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="state", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something new in gold."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """Finish what gold has come to by now, then end. A step that needs longer than GRACE_SECONDS is given up."""
+        self._ending.set()
+        self._woken.set()
+        if self._thread.ident is not None:
+            self._thread.join(GRACE_SECONDS)
+            if self._thread.is_alive():
+                return  # a cache half written: the next writer begins anew
+        self._step()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._woken.wait(LOOK_SECONDS)
+            self._woken.clear()
+            started = time.monotonic()
+            if not self._step():
+                self._ending.wait(RETRY_SECONDS)
+            else:
+                self._ending.wait(PACE * (time.monotonic() - started))
+
+    def _step(self) -> bool:
+        try:
+            self._writer = self._writer or Writer(self._root)
+            self._writer.step()
+            return True
+        except Exception as error:
+            if isinstance(error, SojournError):
+                log.warning("finished state is put off: %s", error)
+            else:
+                log.exception("finished state is put off")
+            if self._writer is not None:
+                self._writer.close()
+            self._writer = None
+            return False

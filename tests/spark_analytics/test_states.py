@@ -1,0 +1,128 @@
+"""Finished state gets coarser with age, loses no key's newest row, and leaves alone what is being written."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lake.reader import Reader
+from lake.store import Lake
+from lake.tables import QUEUE_STATE
+from spark_analytics.maintenance.retention import Retention
+from spark_analytics.maintenance.states import thin, thinned
+from spark_analytics.state.writer import Writer
+from tests.reference.generate import generate
+from tests.reference.test_now import append, batches_of, served, without_named_subscribers
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+RETENTION = Retention(
+    seconds_for=timedelta(minutes=15), minutes_for=timedelta(hours=24), hours_for=timedelta(days=400)
+)  # fmt: skip
+
+
+def rows_of(instants: list[tuple[str, float]]) -> pa.Table:
+    """Rows of queue_state: (queue, seconds before now), in the order of their revisions."""
+    blank = {field.name: _blank(field.type) for field in QUEUE_STATE.schema if not field.nullable}
+    rows = [
+        blank
+        | {"epoch": 1, "revision": number, "key": 0, "broker": "nats", "queue": queue}
+        | {"as_of": NOW - timedelta(seconds=ago)}
+        for number, (queue, ago) in enumerate(instants)
+    ]
+    return pa.Table.from_pylist(rows, QUEUE_STATE.schema)
+
+
+def _blank(kind: pa.DataType) -> Any:
+    if pa.types.is_boolean(kind):
+        return True
+    if pa.types.is_timestamp(kind):
+        return NOW
+    return "" if pa.types.is_string(kind) else 0
+
+
+def kept(instants: list[tuple[str, float]]) -> list[int]:
+    return thinned(rows_of(instants), RETENTION, NOW).column("revision").to_pylist()
+
+
+def test_within_a_second_minute_or_hour_the_newest_row_of_a_key_stays() -> None:
+    day = 86_400.0
+    assert kept([("a", 10.4), ("a", 10.2), ("b", 10.3), ("a", 9.9)]) == [1, 2, 3]
+    assert kept([("a", 1800 + 30), ("a", 1800 + 20), ("a", 1800 - 5)]) == [1, 2]
+    assert kept([("a", 2 * day + 1800), ("a", 2 * day + 60), ("a", 2 * day - 60)]) == [1, 2]
+    assert kept([("a", 401 * day), ("a", 10)]) == [1]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 3e5)), max_size=40))
+def test_thinning_keeps_the_newest_of_each_window_and_thins_no_further(instants: list[tuple[str, float]]) -> None:
+    instants.sort(key=lambda instant: -instant[1])
+    rows = thinned(rows_of(instants), RETENTION, NOW)
+    assert thinned(rows, RETENTION, NOW).equals(rows)
+    for queue in {queue for queue, _ in instants}:
+        newest = max(number for number, (name, _) in enumerate(instants) if name == queue)
+        assert newest in rows.column("revision").to_pylist()
+
+
+def test_readers_notice_nothing_of_upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_analytics.state.writer.MOST_REVISIONS", 5)
+    events, samples = without_named_subscribers(generate(3, messages=200, seconds=600))
+    lake, writer = Lake(tmp_path), Writer(tmp_path)
+    newest = max(event["occurred_at"] for event in events) + timedelta(days=2)
+    with Reader(tmp_path) as warm:
+        for batch in batches_of(events, random.Random(1), 60, 1.0):
+            append(lake, batch, samples)
+            samples = []
+            writer.step()
+            served(warm)
+        before = {name: lake.ensure(name).to_pyarrow_table().num_rows for name in ("tenant_state", "queue_state")}
+        wanted = served(warm)
+        gone = {name: thin(lake, name, RETENTION, newest, thorough=True) for name in before}
+        assert all(gone.values())
+        assert {name: lake.ensure(name).to_pyarrow_table().num_rows + gone[name] for name in before} == before
+        assert served(warm) == wanted
+        with Reader(tmp_path) as cold:
+            assert _sorted(served(cold)) == _sorted(wanted)
+    writer.close()
+
+
+def _sorted(views: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:
+    return {view: sorted(map(repr, rows)) for view, rows in views.items()}
+
+
+def test_a_writer_that_was_killed_half_way_is_followed_by_one_that_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, samples = without_named_subscribers(generate(3, messages=60, seconds=60))
+    lake, writer = Lake(tmp_path), Writer(tmp_path)
+    half = len(events) // 2
+    append(lake, events[:half], samples)
+    writer.step()
+    wanted = _sorted(_read(tmp_path))
+    append(lake, events[half:], [])
+    add = Lake.add
+
+    def killed(self: Lake, name: str, *args: Any, **more: Any) -> bool:
+        if name == QUEUE_STATE.name:
+            raise KeyboardInterrupt
+        return add(self, name, *args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "add", killed)
+        with pytest.raises(KeyboardInterrupt):
+            writer.step()
+    assert _sorted(_read(tmp_path)) == wanted  # what was not told to the end counts for nothing
+    again = Writer(tmp_path)
+    again.step()
+    assert _sorted(_read(tmp_path)) != wanted
+    again.close()
+
+
+def _read(root: Path) -> dict[str, list[dict[str, Any]]]:
+    with Reader(root) as reader:
+        return served(reader)
