@@ -8,3 +8,15 @@ from pathlib import Path
 def log_entry(table: Path, version: int) -> Path:
     """The file in which the table in folder ``table`` keeps the commit that made ``version``."""
     return table / "_delta_log" / f"{version:020d}.json"
+
+
+def newest_from(table: Path, known: int) -> int | None:
+    """The newest version of the table in folder ``table``, which had ``known``; None where its log no longer tells.
+
+    A look-up for each version since, where to open the table costs the more the longer its log is.
+    """
+    if known < 0 or not log_entry(table, known).exists():
+        return None
+    while log_entry(table, known + 1).exists():
+        known += 1
+    return known

@@ -21,6 +21,7 @@ import sqlglot
 
 from lake.definitions import Definitions
 from lake.errors import UserError, first_line
+from lake.log import newest_from
 from lake.now.serve import SERVED, Served
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
@@ -71,6 +72,7 @@ class Reader:
         self._timeout = timeout_seconds
         self._lock = threading.Lock()
         self._snapshots = {name: Snapshot(spec, self.root) for name, spec in TABLES.items()}
+        self._versions: dict[str, int] = {}
         self._loaded: dict[str, int] = {}
         self._kept: dict[str, tuple[int, ...]] = {}
         self._definitions = Definitions.load(self.root)
@@ -79,6 +81,7 @@ class Reader:
         self._state: State | None = None  # made when first asked for: most commands never ask
         self._served: Served | None = None
         self._given: dict[str, int] = {}
+        self._staged: frozenset[str] = frozenset()
 
     def __enter__(self) -> Reader:
         return self
@@ -99,7 +102,13 @@ class Reader:
     def token(self, *tables: str) -> tuple[int, ...]:
         """The versions of ``tables`` (default: all): equal tokens, equal answers. Costs a directory look-up each."""
         with self._lock:
-            return tuple(self._snapshots[name].version() for name in tables or TABLES)
+            return tuple(self._version(name) for name in tables or TABLES)
+
+    def _version(self, name: str) -> int:
+        snapshot = self._snapshots[name]
+        known = newest_from(snapshot.path, self._versions.get(name, -1))
+        self._versions[name] = snapshot.version() if known is None else known
+        return self._versions[name]
 
     @property
     def finished(self) -> bool:
@@ -137,6 +146,7 @@ class Reader:
             self._definitions = definitions
             self._kept.clear()
             self._served = self._state = None
+            self._staged = frozenset()
             self._given.clear()
         given = self._serve(set(below(names, SERVED)[1]).intersection(SERVED))
         tables, views = below(names, given)
@@ -179,14 +189,19 @@ class Reader:
                 if table is not None:
                     self._connection.register(name, table)
                 self._given[name] = state.generation
-            # The types of repeated texts change with their values, which views do not forgive.
-            for name, stage in STAGES.items():
-                self._drop(name)
-                if tables_of_stage(name) <= {held for held, table in rows.items() if table is not None}:
-                    self._connection.execute(
-                        f"CREATE TEMP VIEW {name} AS {to_duckdb(render(stage, self._definitions))}"
-                    )
+            there = frozenset(name for name, table in rows.items() if table is not None)
+            if there != self._staged:
+                self._stage(there)
         return {name for name in names if all(rows[held] is not None for held in tables_of_stage(name))}
+
+    def _stage(self, there: frozenset[str]) -> None:
+        """Views for the stages that rest on what is ``there`` of finished state."""
+        for name, stage in STAGES.items():
+            self._drop(name)
+            if tables_of_stage(name) <= there:
+                text = to_duckdb(render(stage, self._definitions))
+                self._connection.execute(f"CREATE TEMP VIEW {name} AS {text}")
+        self._staged = there
 
     def _load(self, name: str) -> None:
         scannable, version = self._snapshots[name].current(self._loaded.get(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -37,6 +38,8 @@ class Follower:
 
     def changes(self) -> list[Change]:
         """The commits since the last look, oldest first; empty where nothing changed."""
+        if (following := self._following()) is not None:
+            return following
         version, known = self._snapshot.version(), self._version
         if version == known:
             return []
@@ -47,6 +50,24 @@ class Follower:
             return [self._commit(number) for number in range(known + 1, version + 1)]
         except (OSError, ValueError, KeyError):
             return [self._whole()]  # log entries that were cleaned up meanwhile
+
+    def _following(self) -> list[Change] | None:
+        """The commits after the one that was seen last, by the log's entries alone; None where they do not tell.
+
+        To open the table again would cost the more the longer its log is.
+        """
+        path, known = self._snapshot.path, self._version
+        if known is None or known < 0 or not log_entry(path, known).exists():
+            return None
+        found: list[Change] = []
+        with suppress(FileNotFoundError):
+            try:
+                while True:
+                    found.append(self._commit(known + 1 + len(found)))
+            except (ValueError, KeyError):
+                return None
+        self._version = known + len(found)
+        return found
 
     def _whole(self) -> Change:
         return Change([Path(path) for path in self._snapshot.files()], anew=True)
