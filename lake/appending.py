@@ -47,8 +47,11 @@ class Appender:
 
     @property
     def current(self) -> bool:
-        """Whether :meth:`follow` may still be trusted to find what others committed."""
-        return time.monotonic() - self._looked < TRUSTED_SECONDS
+        """Whether :meth:`follow` may still be trusted to find what others committed.
+
+        Where the entry of the version that was seen last is gone, so may be those behind it.
+        """
+        return time.monotonic() - self._looked < TRUSTED_SECONDS and log_entry(self._path, self.version).exists()
 
     def follow(self) -> None:
         """Take in what others committed. Raises OSError, and ValueError where an entry of the log is damaged."""

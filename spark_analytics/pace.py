@@ -16,6 +16,8 @@ from spark_analytics.catching_up.places import Checkpoint
 
 #: How often the log is asked whether there is something new.
 LOOK_SECONDS = 0.02
+#: How often it is asked whether that entry will never come, because it was cleaned up.
+PASSED_SECONDS = 2.0
 #: A rest is so many times as long as the work before it, so that small batches take a third of a core at most; and no
 #: longer than this, so that what comes while batches are slow does not wait much longer for it.
 REST, LONGEST_REST = 2.0, 0.4
@@ -33,6 +35,7 @@ class Pace:
         self._interval = interval
         self._stopping = stopping
         self._began: float | None = None
+        self._asks_at = 0.0
 
     def rest(self, batch_id: int) -> None:
         """Return when a batch behind ``batch_id`` is due and there are data for it, or all is to stop.
@@ -49,10 +52,22 @@ class Pace:
         while not self._stopping.is_set():
             while (news := has_data(log_entry(self._table, version))) is False:
                 version += 1
-            if news:
+            if news or self._passed(version):
                 break
             self._stopping.wait(LOOK_SECONDS)
         self._began = time.monotonic()
+
+    def _passed(self, version: int) -> bool:
+        """Whether the log has gone on past ``version``, whose entry was cleaned up: Spark says what then."""
+        now = time.monotonic()
+        if now < self._asks_at:
+            return False
+        self._asks_at = now + PASSED_SECONDS
+        try:
+            newest = json.loads(log_entry(self._table, 0).with_name("_last_checkpoint").read_text(encoding="utf-8"))
+            return int(newest["version"]) >= version and not log_entry(self._table, version).exists()
+        except (OSError, ValueError, KeyError):
+            return False
 
     def _next_version(self, batch_id: int) -> int | None:
         """The first version of which the batch has read nothing; None where it ended within one."""

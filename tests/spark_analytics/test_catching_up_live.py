@@ -17,6 +17,7 @@ from spark_analytics.batches.flows import EVENTS
 from spark_analytics.catching_up.filling import Filling
 from spark_analytics.catching_up.gaps import Gaps, told_open
 from spark_analytics.job import Job
+from spark_analytics.pace import Pace
 from spark_analytics.settings import AnalyzeSettings
 from tests.reference.generate import Row, generate
 from tests.reference.lives import without_duplicates
@@ -141,9 +142,10 @@ def test_broken_off_and_down_again_it_fills_all_gaps_and_once_does_so_too(
 
 
 def test_a_commit_that_spark_overlooks_in_a_long_log_is_read_all_the_same(
-    spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
+    monkeypatch.setattr(Pace, "rest", lambda *_: None)  # it would wait for the entry that is not there yet
     write(lake, 0)
     elsewhere = Lake(shutil.copytree(lake.root, lake.root.with_name("elsewhere")))
     running = Running(spark, lake)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -33,4 +34,11 @@ def test_an_objective_burns_alike_in_both_engines(lake: Lake, spark: SparkSessio
         with Reader(lake.root) as reader:
             expected = reader.query(sql).to_pylist()
         assert [row["value"] for row in expected] == pytest.approx([60.0])
-        assert query(lake.root, sql).to_pylist() == expected
+        assert [_told(row) for row in query(lake.root, sql).to_pylist()] == [_told(row) for row in expected]
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    """Without the window, of which several burn alike here; sums as numbers, whatever an engine makes of them."""
+    return {name: value for name, value in row.items() if name != "window_seconds"} | {
+        name: int(row[name]) for name in ("late", "attempts")
+    }

@@ -7,7 +7,6 @@ import random
 import signal
 import string
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -143,22 +142,27 @@ def test_kafka_away_is_waited_for_and_what_was_held_is_sent_once(own_kafka_serve
 
 @pytest.mark.parametrize("survivor", [True, False], ids=["the sender lives on", "the sender is started again"])
 def test_a_transaction_that_a_crash_of_kafka_left_open_is_undone_and_sent_again(
-    own_kafka_server: KafkaServer, lake: Lake, survivor: bool
+    own_kafka_server: KafkaServer, lake: Lake, survivor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = settings(own_kafka_server, timeout_seconds=2)
     one = bronze(chosen, lake)
     _send_in_the_end(one, "a", version=1)
 
-    def records_before_a_crash() -> Iterator[tuple[bytes, bytes]]:
-        yield from Encoder().records("message_events", event_rows("q", ["b", "c"]))
-        yield from Encoder().records("message_events", event_rows("p", ["b", "c"]))
-        outlet._produce(f"{chosen.prefix}.positions", b'["message_events", "tap:mq@1"]', b"2")
-        assert outlet._writer.flush(10) == 0  # all are in Kafka's log, and the transaction is open
-        own_kafka_server.kill()
-
     outlet = one._outlets["tap:mq"]
-    with pytest.raises(KafkaException):
-        outlet.send(f"{chosen.prefix}.message_events", records_before_a_crash(), "message_events", {"tap:mq@1": 2})
+    produce = outlet._produce
+
+    def produced_before_a_crash(topic: str, key: bytes, value: bytes) -> None:
+        produce(topic, key, value)
+        if topic == f"{chosen.prefix}.positions":
+            assert outlet._writer.flush(10) == 0  # all are in Kafka's log, and the transaction is open
+            own_kafka_server.kill()
+
+    records = [
+        record for queue in "qp" for record in Encoder().records("message_events", event_rows(queue, ["b", "c"]))
+    ]
+    with monkeypatch.context() as patch, pytest.raises(KafkaException):
+        patch.setattr(outlet, "_produce", produced_before_a_crash)
+        outlet.send(f"{chosen.prefix}.message_events", records, "message_events", {"tap:mq@1": 2})
     own_kafka_server.start()
     assert not decided(chosen, "message_events")
     if not survivor:
