@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collectors.bronze import Bronze
+from collectors.bronze import Around, Bronze
 from collectors.isolate import append_rejected
 from collectors.records import Rejected, now_us
 from collectors.selfmetrics import SelfMetrics
 from lake.clock import TOLERANCE, Clock
+from lake.store import reached_by
 from lake.tables import TIMESTAMP
 
 log = logging.getLogger(__name__)
@@ -62,11 +62,11 @@ def lying_ahead(name: str, rows: pa.Table, latest: datetime) -> tuple[str, pa.Ch
     return found
 
 
-class AheadFilter:
+class AheadFilter(Around):
     """Bronze that takes nothing from the future; everything else it hands on. Belongs to bronze's thread."""
 
     def __init__(self, bronze: Bronze, clock: Clock, metrics: SelfMetrics) -> None:
-        self._bronze = bronze
+        super().__init__(bronze)
         self._clock = clock
         self._metrics = metrics
         self._warned: dict[str, float] = {}
@@ -87,7 +87,7 @@ class AheadFilter:
         found = lying_ahead(name, rows, self._clock.latest())
         if found is not None:
             column, ahead = found
-            reached = dict(positions or {}) | ({} if app_id is None or version is None else {app_id: version})
+            reached = reached_by(app_id, version, positions)
             numbered = {f"{key}{'/' if '#' in key else '#'}{name}-ahead": at for key, at in reached.items()}
             self._refuse(rows.filter(ahead), column, numbered)
             rows = rows.filter(pc.invert(ahead))
@@ -106,19 +106,3 @@ class AheadFilter:
         if now / 1e6 - self._warned.get(source, 0.0) > _WARN_SECONDS:
             self._warned[source] = now / 1e6
             log.warning("%s: %d records refused, %s: whose clock is wrong?", source, rows.num_rows, why)
-
-    def committed(self, name: str, app_id: str) -> int | None:
-        """As bronze says."""
-        return self._bronze.committed(name, app_id)
-
-    def compact(self, name: str) -> None:
-        """As bronze does."""
-        self._bronze.compact(name)
-
-    def scan(self, name: str, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
-        """As bronze does."""
-        return self._bronze.scan(name, columns, since)
-
-    def state_path(self, *parts: str) -> Path:
-        """As bronze says."""
-        return self._bronze.state_path(*parts)

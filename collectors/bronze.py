@@ -41,3 +41,26 @@ class Bronze(Protocol):
     def state_path(self, *parts: str) -> Path:
         """A place on the local disk for what is not a record; its folder is made."""
         ...
+
+
+class Around:
+    """What stands around bronze: hands everything on but what a subclass does itself, which is to append."""
+
+    def __init__(self, bronze: Bronze) -> None:
+        self._bronze = bronze
+
+    def committed(self, name: str, app_id: str) -> int | None:
+        """As bronze says."""
+        return self._bronze.committed(name, app_id)
+
+    def compact(self, name: str) -> None:
+        """As bronze does."""
+        self._bronze.compact(name)
+
+    def scan(self, name: str, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
+        """As bronze does."""
+        return self._bronze.scan(name, columns, since)
+
+    def state_path(self, *parts: str) -> Path:
+        """As bronze says."""
+        return self._bronze.state_path(*parts)

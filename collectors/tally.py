@@ -5,14 +5,12 @@ It stands around bronze, where every source's records pass, so that what is coun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
-from pathlib import Path
+from collections.abc import Mapping
 
 import pyarrow as pa
 from prometheus_client import Counter
 
-from collectors.bronze import Bronze
+from collectors.bronze import Around, Bronze
 from lake.tables import EVENT_TYPES
 
 OTHER = "other"
@@ -22,7 +20,7 @@ _COUNTED = [*_EVENT, "count_all"]
 Series = tuple[str | None, ...]
 
 
-class Tally:
+class Tally(Around):
     """Bronze that counts what is appended to it; everything else it hands on.
 
     The first ``most_series`` combinations of broker, queue, subscriber and tenant have series of their own. Later ones
@@ -30,7 +28,7 @@ class Tally:
     """
 
     def __init__(self, bronze: Bronze, counter: Counter, most_series: int) -> None:
-        self._bronze = bronze
+        super().__init__(bronze)
         self._counter = counter
         self._most = most_series
         self._children: dict[Series, Counter] = {}
@@ -58,22 +56,6 @@ class Tally:
                 for event_type in EVENT_TYPES:
                     self._count((*(row[key] for key in _KEYS), event_type), row[f"{event_type}_sum"] or 0)
         return appended
-
-    def committed(self, name: str, app_id: str) -> int | None:
-        """As bronze says."""
-        return self._bronze.committed(name, app_id)
-
-    def compact(self, name: str) -> None:
-        """As bronze does."""
-        self._bronze.compact(name)
-
-    def scan(self, name: str, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
-        """As bronze does."""
-        return self._bronze.scan(name, columns, since)
-
-    def state_path(self, *parts: str) -> Path:
-        """As bronze says."""
-        return self._bronze.state_path(*parts)
 
     def _count(self, series: Series, count: int) -> None:
         child = self._children.get(series)

@@ -136,9 +136,7 @@ class Lake:
 
         Raises LakeError where the table takes nothing now, UnwritableRows where it never will take these rows.
         """
-        reached = dict(positions or {})
-        if app_id is not None and version is not None:
-            reached[app_id] = version
+        reached = reached_by(app_id, version, positions)
         rows = sound(conform(rows, _spec(name).schema))
         if rows.num_rows == 0 and not reached:
             return True
@@ -358,6 +356,12 @@ def _unwritable(rows: pa.Table, spec: TableSpec) -> str:
     except (DeltaError, OSError) as error:
         return first_line(error)
     return ""
+
+
+def reached_by(app_id: str | None, version: int | None, positions: Mapping[str, int] | None) -> dict[str, int]:
+    """What an append reaches, application → version, from the arguments of :meth:`Lake.append`."""
+    own = {} if app_id is None or version is None else {app_id: version}
+    return {**(positions or {}), **own}
 
 
 def _spec(name: str) -> TableSpec:

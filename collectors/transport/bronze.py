@@ -18,7 +18,7 @@ from collectors.transport.cluster import POSITIONS_CONFIG, Cluster, explained
 from collectors.transport.encode import Encoder, topic
 from collectors.transport.outlet import Outlet, source_of
 from collectors.transport.settings import TransportSettings
-from lake.store import Lake, conform, sound
+from lake.store import Lake, conform, reached_by, sound
 from lake.tables import TABLES
 
 BRONZE_TABLES = tuple(name for name, spec in TABLES.items() if spec.layer == "bronze")
@@ -51,9 +51,7 @@ class KafkaBronze:
         positions: Mapping[str, int] | None = None,
     ) -> bool:
         """Send ``rows`` in one transaction; see :meth:`lake.store.Lake.append`, UnwritableRows included."""
-        reached = dict(positions or {})
-        if app_id is not None and version is not None:
-            reached[app_id] = version
+        reached = reached_by(app_id, version, positions)
         rows = sound(conform(rows, TABLES[name].schema))
         if rows.num_rows == 0 and not reached:
             return True

@@ -98,7 +98,6 @@ class Writer:
 
     def _end_epoch(self) -> None:
         self._epoch: int | None = None
-        self._folds = None
         self._numbers = {name: raw.Numbers() for name in TABLES_IN_ORDER}
         self._differs = {name: Differ(columns) for name, columns in _COMPARED.items()}
         self._written = self._revisions = 0
@@ -133,7 +132,6 @@ class Writer:
         keys = sum(rows.num_rows for rows in there.values() if rows is not None)
         if self._revisions >= MOST_REVISIONS or self._written > max(LEAST_ROWS, ROWS_A_KEY * keys):
             self._end_epoch()
-            self._generation = 0
         return True
 
     def _clocks(self, queues: pa.Table, changed: dict[str, pa.Table]) -> bool:

@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 import uvicorn
 
+import sojourn
 from alerts.control.api import make_app
 from alerts.control.board import Board, ServedLimit
 from lake.web.front import FrontDoor
 from lake.web.policy import Policy
 from sojourn.client import sender as sending
 from tests.client.collector import Collector, collecting
+from tests.client.places import NOWHERE
+from tests.support.moved_clock import Clock
 from tests.support.waiting import PATIENCE
 
 
@@ -77,6 +80,19 @@ def until(condition: Callable[[], Any], seconds: float = 15) -> None:
 @pytest.fixture
 def eventually() -> Callable[..., None]:
     return until
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def limits(clock: Clock) -> Iterator[sojourn.Limits]:
+    """Limits whose API is unreachable: tests say what is in force, and what time it is."""
+    limits = sojourn.Limits(NOWHERE, clock=clock)
+    yield limits
+    limits.close()
 
 
 @pytest.fixture

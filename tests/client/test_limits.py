@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,33 +19,11 @@ import pytest
 import sojourn
 from sojourn.client.bucket import PASS, Bucket
 from sojourn.client.wire import MAX_BYTES, MalformedAnswer, WireLimit, parse
+from tests.client.places import NOWHERE
+from tests.support.moved_clock import Clock
 from tests.support.waiting import PATIENCE
 
 Eventually = Callable[..., None]
-NOWHERE = "http://127.0.0.1:1"
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def limits(clock: Clock) -> Iterator[sojourn.Limits]:
-    """Limits whose API is unreachable: tests say what is in force, and what time it is."""
-    limits = sojourn.Limits(NOWHERE, clock=clock)
-    yield limits
-    limits.close()
 
 
 def limit(

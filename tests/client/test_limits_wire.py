@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,32 +21,11 @@ import sojourn
 from alerts.control.answers import EVERYTHING, Answers, Selector
 from alerts.control.board import Board, Congestion, Entitlement, ServedLimit
 from sojourn.client.wire import MAX_BYTES, MalformedAnswer, Update, WireCongestion, WireEntitlement, WireLimit, parse
+from tests.client.places import NOWHERE
+from tests.support.moved_clock import Clock
 
 Eventually = Callable[..., None]
-NOWHERE = "http://127.0.0.1:1"
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def limits(clock: Clock) -> Iterator[sojourn.Limits]:
-    limits = sojourn.Limits(NOWHERE, clock=clock)
-    yield limits
-    limits.close()
 
 
 def served(

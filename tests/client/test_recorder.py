@@ -21,11 +21,11 @@ import pytest
 import sojourn
 from collectors.validate import default_event_id
 from tests.client.collector import DIE_AFTER, DIE_BEFORE, HANG, Collector, collecting, recorder_to
+from tests.client.places import NOWHERE
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
 Eventually = Callable[..., None]
-NOWHERE = "http://127.0.0.1:1"
 
 
 def test_an_event_arrives_as_it_was_told(collector: Collector) -> None:
