@@ -18,8 +18,8 @@ class Desk:
         self._inbox = inbox
         self._seconds = answer_seconds
 
-    async def hand_in(self, format: Format, body: bytes) -> Answer:
-        """The answer to a request, once it is durable, or refused."""
+    async def hand_in(self, format: Format, body: bytes, peer: str) -> Answer:
+        """The answer to a request of ``peer``, once it is durable, or refused."""
         loop = asyncio.get_running_loop()
         coming: asyncio.Future[Answer] = loop.create_future()
 
@@ -29,7 +29,7 @@ class Desk:
             except RuntimeError:
                 return  # the doors are closed: nobody waits any more
 
-        if not self._inbox.offer(Request(format, body, answer)):
+        if not self._inbox.offer(Request(format, body, answer, peer)):
             if self._inbox.is_open:
                 return Answer(Code.RESOURCE_EXHAUSTED, "too much is pending", retry_seconds=RETRY_SECONDS)
             return Answer(Code.UNAVAILABLE, "the receiver is not ready", retry_seconds=RETRY_SECONDS)

@@ -9,10 +9,11 @@ from typing import Any
 import grpc
 
 from collectors.receive.desk import Desk
-from collectors.receive.rpc import handler, options
+from collectors.receive.rpc import STREAMS, handler
 from collectors.receive.settings import ReceiveSettings, ReceiveTls
 from collectors.receive.web import front_door
 from lake.errors import UserError
+from lake.web.calls import options
 from lake.web.policy import Policy
 from lake.web.relay import Relay
 from lake.web.server import Certificate, WebServer, listen
@@ -107,7 +108,11 @@ class Rpc:
         relay = Relay(listen(settings.host, port, _MEND), policy.limits, tls=settings.tls is not None)
         try:
             server = grpc.aio.server(
-                options=options(settings),
+                options=options(
+                    policy.limits,
+                    message_bytes=settings.max_request_bytes,
+                    streams=min(STREAMS, settings.max_pending),
+                ),
                 maximum_concurrent_rpcs=2 * settings.max_pending + 100,
             )
             server.add_generic_rpc_handlers((handler(desk, settings, policy.token, relay.place),))

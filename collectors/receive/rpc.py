@@ -8,18 +8,18 @@ from typing import Any, NoReturn
 
 import grpc
 
-from collectors.receive.calls import Calls, Reading, TooManyCalls
 from collectors.receive.desk import RETRY_SECONDS, Desk
 from collectors.receive.settings import ReceiveSettings
 from collectors.receive.status import Code, encoded
 from collectors.receive.web import success
 from lake.secret import bears
+from lake.web.calls import Calls, Reading, TooManyCalls
 from lake.web.connections import Connection
 
 _SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-#: Calls of one connection at once, and bytes that gRPC takes of a message before it is read.
-_STREAMS, _WINDOW = 32, 64 * 1024
+#: Calls of one connection at once.
+STREAMS = 32
 
 
 def handler(
@@ -64,7 +64,7 @@ def handler(
                 read = await message(connection, context)
                 connection.proven()
                 with calls.answering(connection):
-                    answer = await desk.hand_in("protobuf", read)
+                    answer = await desk.hand_in("protobuf", read, connection.peer)
         except TooManyCalls:
             await _refuse(context, Code.UNAVAILABLE, "too many calls are open", RETRY_SECONDS)
         if answer.code is not Code.OK:
@@ -73,24 +73,6 @@ def handler(
         return response
 
     return grpc.method_handlers_generic_handler(_SERVICE, {"Export": grpc.stream_unary_rpc_method_handler(export)})
-
-
-def options(settings: ReceiveSettings) -> list[tuple[str, int]]:
-    """What one connection may cost; how many there may be is the relay's business.
-
-    gRPC would let the window of a call that nobody reads yet grow to megabytes where the way there is fast: what is
-    held of those that wait is their number by ``_WINDOW``.
-    """
-    return [
-        ("grpc.max_receive_message_length", settings.max_request_bytes),
-        ("grpc.max_concurrent_streams", min(_STREAMS, settings.max_pending)),
-        ("grpc.http2.bdp_probe", 0),
-        ("grpc.http2.lookahead_bytes", _WINDOW),
-        ("grpc.max_metadata_size", 8 * 1024),
-        ("grpc.absolute_max_metadata_size", 16 * 1024),
-        ("grpc.server_handshake_timeout_ms", int(settings.header_seconds * 1000)),
-        ("grpc.max_connection_idle_ms", int(max(1.0, settings.idle_seconds) * 1000)),
-    ]
 
 
 async def _refuse(context: Any, code: Code, message: str, retry_seconds: int | None = None) -> NoReturn:

@@ -16,6 +16,7 @@ from collectors.receive.desk import Desk
 from collectors.receive.inbox import Answer, Format
 from collectors.receive.settings import ReceiveSettings
 from collectors.receive.status import Code, encoded
+from lake.web.address import peer_of
 from lake.web.front import FrontDoor
 from lake.web.policy import JSON, Entrance, Limits, Policy, Refusal, content_type
 
@@ -77,7 +78,7 @@ def front_door(desk: Desk, policy: Policy) -> FrontDoor:
         kind = content_type(request.scope["headers"])
         if kind not in _FORMATS:
             return _refusal(kind, 415, Code.INVALID_ARGUMENT, f"the content type is {' or '.join(_FORMATS)}")
-        answer = await desk.hand_in(_FORMATS[kind], await request.body())
+        answer = await desk.hand_in(_FORMATS[kind], await request.body(), _peer(request))
         if answer.code is not Code.OK:
             return _answered(kind, answer)
         if kind == JSON:
@@ -86,7 +87,7 @@ def front_door(desk: Desk, policy: Policy) -> FrontDoor:
         return Response(success(answer).SerializeToString(), media_type=PROTOBUF)
 
     async def events(request: Request) -> Response:
-        answer = await desk.hand_in("events", await request.body())
+        answer = await desk.hand_in("events", await request.body(), _peer(request))
         return _answered(JSON, answer) if answer.code is not Code.OK else Response(answer.body, media_type=JSON)
 
     async def elsewhere(request: Request) -> Response:
@@ -108,6 +109,10 @@ def success(answer: Answer) -> ExportTraceServiceResponse:
         response.partial_success.rejected_spans = answer.rejected
         response.partial_success.error_message = answer.message
     return response
+
+
+def _peer(request: Request) -> str:
+    return "" if request.client is None else peer_of(request.client.host)
 
 
 def _answered(kind: str, answer: Answer) -> Response:

@@ -107,7 +107,8 @@ class Endpoint:
         self.refresh()
         inner_port, inner_token = serve_inside(self._session)
         self._gateway = Gateway(
-            f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            host,
+            port,
             f"127.0.0.1:{inner_port}",
             {*TABLES, *(view.name for view in VIEWS.values() if view.public)},
             token=token,

@@ -1,15 +1,17 @@
 """The gate before Spark Connect: who has the token may ask, and what asks for more than rows is refused.
 
-The token is looked at before a message is read: a call without it ends at once, whatever it would have sent, and takes
-none of the places of those who have it. Each request is then read, checked (:mod:`spark_analytics.connect.allowed`) and
-written anew. Answers pass unread, but for settings and for what Spark tells of its errors.
+Connections come through a relay (:mod:`lake.web.relay`), which bounds them in all and for each peer. The token is
+looked at before a message is read: a call without it ends at once, whatever it would have sent, and takes none of the
+places of those who have it; of these, no peer has more than half. Each request is then read, checked
+(:mod:`spark_analytics.connect.allowed`) and written anew. Answers pass unread, but for settings and for what Spark
+tells of its errors.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -18,13 +20,17 @@ from pyspark.sql.connect.proto import base_pb2
 
 from lake.errors import UserError
 from lake.secret import bears
+from lake.web.calls import TooManyCalls, options
+from lake.web.policy import Limits
+from lake.web.server import listen
+from lake.web.threaded import Caller, ThreadedRelay
 from spark_analytics.connect.allowed import MOST_BYTES, Known, Look, checked, no_look, read_request
 from spark_analytics.connect.own_rows import OwnRows
 from spark_analytics.connect.settings import readable_answer
 from spark_analytics.connect.times import GRACE_SECONDS, Query, QueryTimes, named
 
 _SERVICE = "spark.connect.SparkConnectService"
-#: Calls at once of those who have the token; a query that runs holds one of them.
+#: Calls at once of those who have the token, half of them of one peer; a query that runs holds one of them.
 MOST_CALLS = 64
 #: Threads and calls beyond them, to turn away the others.
 _TURNED_AWAY = 16
@@ -34,38 +40,34 @@ _MOST_READ, _READ_SECONDS = 8, 30.0
 #: That a query may run.
 DEFAULT_SECONDS = 600.0
 _MOST_DETAILS = 4096
-#: Milliseconds. A connection has 10 s to shake hands, a minute to ask something, and answers a ping within 20 s.
-_LIMITS = [
-    ("grpc.max_receive_message_length", MOST_BYTES),
-    ("grpc.max_send_message_length", MOST_BYTES),
-    ("grpc.max_metadata_size", 16 * 1024),
-    ("grpc.max_concurrent_streams", 2 * MOST_CALLS),
-    ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.max_connection_idle_ms", 60_000),
+#: A connection has 10 s to shake hands, and a minute to ask something.
+_LIMITS = Limits(header_seconds=10.0, idle_seconds=60.0)
+_SENT = [("grpc.max_send_message_length", MOST_BYTES)]
+#: Milliseconds. A connection answers a ping within 20 s.
+_PINGS = [
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_ping_strikes", 2),
-    ("grpc.http2.bdp_probe", 0),  # else a call that nobody has read yet may hold megabytes, and not 64 KiB
-    ("grpc.so_reuseport", 0),
 ]
-_SIZES = _LIMITS[:2]
+_SIZES = [("grpc.max_receive_message_length", MOST_BYTES), *_SENT]
 
 Call = Callable[..., Any]
 
 
 class Gateway:
-    """Listens at ``address`` and asks Spark's own server at ``upstream``; it starts at once, and ends by ``close``.
+    """Listens at ``host``:``port`` and asks Spark's own server at ``upstream``; it starts at once, ends by ``close``.
 
-    ``port`` is where it listens, as the system chose it where ``address`` ends in 0.
+    :attr:`port` is where it listens, as the system chose it where ``port`` is 0. UserError where it cannot.
 
     ``names`` are the tables and views that may be read; ``token`` what clients must send, None for nothing;
     ``upstream_token`` what Spark's own server asks for. A query has ``seconds``. ``look`` is a second look at each
-    statement and the names that it may use, which raises UserError.
+    statement and the names that it may use, which raises UserError; ``limits`` bound connections.
     """
 
     def __init__(
         self,
-        address: str,
+        host: str,
+        port: int,
         upstream: str,
         names: Collection[str],
         *,
@@ -74,12 +76,16 @@ class Gateway:
         credentials: grpc.ServerCredentials | None = None,
         seconds: float = DEFAULT_SECONDS,
         look: Look = no_look,
+        limits: Limits = _LIMITS,
     ) -> None:
+        listener = listen(host, port, "choose another --port")
+        self.port: int = listener.getsockname()[1]
         self._known = Known(frozenset(names), look)
         self._sent = (("authorization", f"Bearer {upstream_token}"),)
         self._channel = grpc.insecure_channel(upstream, _SIZES)
-        self._places = threading.BoundedSemaphore(MOST_CALLS)
-        self._reading = threading.BoundedSemaphore(_MOST_READ)
+        self._asks_token = token is not None
+        tls = credentials is not None
+        self._relay = ThreadedRelay(listener, limits, tls=tls, calls=MOST_CALLS, messages=_MOST_READ)
         interrupt: Call = self._channel.unary_unary(f"/{_SERVICE}/Interrupt")
         self._times = QueryTimes(
             seconds,
@@ -102,19 +108,28 @@ class Gateway:
         self._server = grpc.server(
             ThreadPoolExecutor(MOST_CALLS + _TURNED_AWAY, "gateway"),
             interceptors=[_TokenFirst(token)],
-            options=_LIMITS,
+            options=[*options(limits, message_bytes=MOST_BYTES, streams=MOST_CALLS), *_SENT, *_PINGS],
             maximum_concurrent_rpcs=_MOST_OPEN,
         )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
-        if credentials is None:
-            self.port: int = self._server.add_insecure_port(address)
-        else:
-            self.port = self._server.add_secure_port(address, credentials)
-        self._server.start()
+        try:
+            if credentials is None:
+                self._server.add_insecure_port(self._relay.address)
+            else:
+                self._server.add_secure_port(self._relay.address, credentials)
+            self._server.start()
+        except RuntimeError:
+            self.close(0)
+            raise UserError(
+                "the gate cannot open: its certificate is of no use, or the path of temporary files is too long",
+                "name another certificate and key, or set TMPDIR",
+            ) from None
+        self._relay.start()
 
     def close(self, grace_seconds: float = 2.0) -> None:
         """Let running calls end for a moment, then let go of them."""
         self._server.stop(grace_seconds).wait()
+        self._relay.close()
         self._times.close()
         self._channel.close()
 
@@ -134,39 +149,56 @@ class Gateway:
         call: Call = self._channel.unary_stream(path) if many else self._channel.unary_unary(path)
 
         def handle(parts: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-            with _Place(self._places, context):
+            with self._place(context) as caller:
+                part = self._part(caller, parts, context) or b""
                 try:
-                    request = checked(read_request(kind, self._part(parts, context) or b""), self._known)
+                    request = checked(read_request(kind, part), self._known)
                 except UserError as error:
                     context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+                caller.proven()
                 query = self._query(request)
                 left = self._left(query, context)
-                try:
-                    answers = call(request.SerializeToString(), metadata=self._sent, timeout=left)
-                    if many:
-                        context.add_callback(answers.cancel)
-                        yield from answers
-                    else:
-                        yield edit(request, answers)
-                    self._ended(request)
-                except grpc.RpcError as error:
-                    if query is not None and self._times.is_over(query):
-                        context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, str(self._times.error()))
-                    _pass_on(error, context)
+                with caller.answering():
+                    try:
+                        answers = call(request.SerializeToString(), metadata=self._sent, timeout=left)
+                        if many:
+                            context.add_callback(answers.cancel)
+                            yield from answers
+                        else:
+                            yield edit(request, answers)
+                        self._ended(request)
+                    except grpc.RpcError as error:
+                        if query is not None and self._times.is_over(query):
+                            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, str(self._times.error()))
+                        _pass_on(error, context)
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
-    def _part(self, parts: Iterator[bytes], context: grpc.ServicerContext) -> bytes | None:
-        """The next message of a call, None at its end. gRPC holds what has come of each: few are read at once."""
-        if not self._reading.acquire(timeout=_READ_SECONDS):
-            context.abort(grpc.StatusCode.UNAVAILABLE, "others are sending: try again later")
-        late = threading.Timer(_READ_SECONDS, context.cancel)
-        late.start()
+    @contextmanager
+    def _place(self, context: grpc.ServicerContext) -> Iterator[Caller]:
+        """Who calls, and one of the places for calls; the call is refused if none is free."""
+        caller = self._relay.caller(context.peer())
+        if caller is None:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the connection has ended")
+            raise AssertionError("abort raises")
+        if self._asks_token:  # and has been shown it
+            caller.proven()
         try:
-            return next(parts, None)
-        finally:
-            late.cancel()
-            self._reading.release()
+            with caller.place():
+                yield caller
+        except TooManyCalls:
+            context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MOST_CALLS} calls are running, or half of them yours: try again"
+            )
+
+    def _part(self, caller: Caller, parts: Iterator[bytes], context: grpc.ServicerContext) -> bytes | None:
+        """The next message of a call, None at its end. gRPC holds what has come of each: few are read at once."""
+        try:
+            with caller.turn(_READ_SECONDS, context.cancel):
+                return next(parts, None)
+        except TimeoutError:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "others are sending: try again later")
+            raise  # never: abort raises
 
     def _query(self, request: Message) -> Query | None:
         """The query that ``request`` begins, or asks for the rows of."""
@@ -195,8 +227,8 @@ class Gateway:
             refusals: list[UserError] = []
             rows = OwnRows()
 
-            def passed() -> Iterator[bytes]:
-                while (part := self._part(parts, context)) is not None:
+            def passed(caller: Caller) -> Iterator[bytes]:
+                while (part := self._part(caller, parts, context)) is not None:
                     try:
                         request = checked(read_request(base_pb2.AddArtifactsRequest, part), self._known)
                         rows.check(request)
@@ -205,10 +237,10 @@ class Gateway:
                         return
                     yield request.SerializeToString()
 
-            with _Place(self._places, context):
+            with self._place(context) as caller:
                 answer = b""
                 try:
-                    answer = call(passed(), metadata=self._sent, timeout=self._left(None, context))
+                    answer = call(passed(caller), metadata=self._sent, timeout=self._left(None, context))
                 except grpc.RpcError as error:
                     if not refusals:
                         _pass_on(error, context)
@@ -241,21 +273,6 @@ def _turn_away(parts: Iterator[bytes], context: grpc.ServicerContext) -> Iterato
 
 
 _TURN_AWAY = grpc.stream_stream_rpc_method_handler(_turn_away)
-
-
-class _Place:
-    """One of the places for calls, for as long as the block lasts; refused if none is free."""
-
-    def __init__(self, places: threading.BoundedSemaphore, context: grpc.ServicerContext) -> None:
-        self._places = places
-        self._context = context
-
-    def __enter__(self) -> None:
-        if not self._places.acquire(blocking=False):
-            self._context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MOST_CALLS} calls are running: try again later")
-
-    def __exit__(self, *_: object) -> None:
-        self._places.release()
 
 
 def _without_traces(request: Message, answer: bytes) -> bytes:

@@ -141,7 +141,7 @@ def test_without_the_token_nobody_is_let_in(port: int) -> None:
 def test_the_gateway_speaks_tls_and_says_that_spark_is_away(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
     credentials = Tls(made.certificate, made.key).credentials()
-    gateway = Gateway("127.0.0.1:0", "127.0.0.1:1", (), token=TOKEN, upstream_token="inner", credentials=credentials)
+    gateway = Gateway("127.0.0.1", 0, "127.0.0.1:1", (), token=TOKEN, upstream_token="inner", credentials=credentials)
     request = base_pb2.ReleaseSessionRequest(session_id=str(uuid.uuid4())).SerializeToString()
     trusted = grpc.ssl_channel_credentials(made.ca.read_bytes())
     with grpc.secure_channel(f"localhost:{gateway.port}", trusted) as channel:

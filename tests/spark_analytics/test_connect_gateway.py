@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import uuid
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import grpc
 import pytest
 from pyspark.sql.connect.proto import base_pb2
 
+from lake.web.policy import Limits
 from spark_analytics.connect import gateway as module
 from spark_analytics.connect.gateway import MOST_CALLS, Gateway
 from tests.security.plan_parts import SESSION
@@ -26,7 +26,7 @@ BEARER = [("authorization", f"Bearer {TOKEN}")]
 @pytest.fixture
 def port() -> Iterator[int]:
     """A gate behind which nobody is."""
-    gateway = Gateway("127.0.0.1:0", "127.0.0.1:1", (), token=TOKEN, upstream_token="inner")
+    gateway = Gateway("127.0.0.1", 0, "127.0.0.1:1", (), token=TOKEN, upstream_token="inner")
     yield gateway.port
     gateway.close(0)
 
@@ -56,12 +56,26 @@ def test_calls_without_the_token_end_before_they_have_sent_anything_and_lock_nob
         done.set()
 
 
-def test_connections_that_say_nothing_lock_nobody_out(port: int) -> None:
-    with ExitStack() as silent:
-        for _ in range(3 * MOST_CALLS):
-            silent.enter_context(socket.create_connection(("127.0.0.1", port)))
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+def test_connections_that_say_nothing_or_greet_and_call_lock_nobody_out_and_are_bounded_for_each_peer() -> None:
+    limits = Limits(connections=40, unknown_peer_connections=10, reserved_connections=10)
+    gateway = Gateway("127.0.0.1", 0, "127.0.0.1:1", (), token=TOKEN, upstream_token="inner", limits=limits)
+    with ExitStack() as stack:
+        stack.callback(gateway.close, 0)
+        senders = []
+        for number in range(60):
+            sender = HalfSender(gateway.port, source="127.0.0.2")
+            stack.callback(sender.close)
+            senders.append(sender)
+            if number % 3:
+                sender.greet()
+            if number % 3 == 2:
+                sender.call(f"{SERVICE}/ExecutePlan")
+        with grpc.insecure_channel(f"127.0.0.1:{gateway.port}") as channel:
             assert released(channel) is grpc.StatusCode.UNAVAILABLE
+        wait_until(
+            lambda: [sender.hear() for sender in senders] and sum(not sender.closed for sender in senders) <= 10,
+            "no more than its places to be left to the peer",
+        )
 
 
 def test_a_message_is_not_read_before_the_token(port: int) -> None:
@@ -92,6 +106,7 @@ def test_half_messages_of_those_with_the_token_give_way_and_only_few_are_held(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_READ_SECONDS", 1.0)
+    monkeypatch.setattr("lake.web.calls._STALLED_SECONDS", 3600.0)  # else they would give way to each other
     with ExitStack() as stack:
         calls = []
         for _ in range(20):
@@ -110,6 +125,25 @@ def test_half_messages_of_those_with_the_token_give_way_and_only_few_are_held(
                 lambda: [sender.hear() for sender, _ in calls] and all(one in sender.ended for sender, one in calls),
                 "the half messages to be given up",
             )
+
+
+def test_half_open_calls_of_one_peer_with_the_token_keep_no_other_peer_out(port: int) -> None:
+    with ExitStack() as stack:
+        senders = [HalfSender(port, source="127.0.0.2") for _ in range(8)]
+        for sender in senders:
+            stack.callback(sender.close)
+            sender.greet()
+            sender.hear(1.0)
+            for _ in range(MOST_CALLS // 4):
+                stream = sender.call(f"{SERVICE}/ExecutePlan", authorization=f"Bearer {TOKEN}")
+                sender.begin(stream, 1 << 20)
+            sender.hear(1.0)
+        wait_until(
+            lambda: [sender.hear() for sender in senders] and any(sender.ended for sender in senders),
+            "more calls than the peer may have to be refused",
+        )
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            assert released(channel) is grpc.StatusCode.UNAVAILABLE
 
 
 def test_calls_that_are_not_known_are_refused_with_the_token_too(port: int) -> None:

@@ -29,10 +29,13 @@ def packed(headers: dict[str, str]) -> bytes:
 
 
 class HalfSender:
-    """One connection to a gRPC server; it sends what it is told to, as far as the server's windows let it."""
+    """One connection to a gRPC server; it sends what it is told to, as far as the server's windows let it.
 
-    def __init__(self, port: int, *, seconds: float = 30.0) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
+    ``source`` is its own address: all of 127.0.0.0/8 is this machine, and each address a peer of its own.
+    """
+
+    def __init__(self, port: int, *, seconds: float = 30.0, source: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), seconds, source_address=(source, 0))
         self._selector = selectors.PollSelector()
         self._selector.register(self.socket, selectors.EVENT_READ)
         self._window, self._first = _FIRST_WINDOW, _FIRST_WINDOW

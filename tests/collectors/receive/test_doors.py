@@ -218,7 +218,7 @@ def test_over_tls_both_doors_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_no_more_is_pending_than_may_be() -> None:
     inbox, answers = Inbox(2, 100), list[Answer]()
-    requests = [Request("protobuf", b"x" * 40, answers.append) for _ in range(3)]
+    requests = [Request("protobuf", b"x" * 40, answers.append, f"10.0.0.{number}") for number in range(3)]
     assert not inbox.offer(requests[0])  # it is not open yet
     inbox.open()
     assert [inbox.offer(one) for one in requests] == [True, True, False]
@@ -228,6 +228,23 @@ def test_no_more_is_pending_than_may_be() -> None:
     assert inbox.offer(requests[2]) and not inbox.offer(Request("protobuf", b"x" * 61, answers.append))
     inbox.close()
     assert not inbox.offer(requests[0])
+
+
+def test_no_peer_has_all_the_room_for_what_is_pending_and_each_may_have_one_request() -> None:
+    def of(peer: str, size: int) -> Request:
+        return Request("protobuf", b"x" * size, lambda answer: None, peer)
+
+    inbox = Inbox(8, 1_000)
+    inbox.open()
+    many = [of("10.0.0.1", 1) for _ in range(20)]
+    assert [inbox.offer(one) for one in many].count(True) == 6
+    assert inbox.offer(of("10.0.0.2", 900)) and inbox.offer(of("10.0.0.3", 1))
+    inbox.answered(inbox.take(0.0))
+    large = [of("10.0.0.1", 300) for _ in range(4)]
+    assert [inbox.offer(one) for one in large].count(True) == 2
+    assert inbox.offer(of("10.0.0.2", 250))
+    inbox.answered(inbox.take(0.0))
+    assert inbox.offer(of("10.0.0.1", 1_000)) and not inbox.offer(of("10.0.0.2", 1))
 
 
 def test_a_port_that_is_taken_is_the_users_to_mend(tmp_path: Path, receiver: Receiving) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from collectors.receive.calls import Calls, Reading, TooManyCalls
+from lake.web.calls import Calls, Reading, TooManyCalls
 from lake.web.connections import Connection, Connections
 from lake.web.policy import Limits
 from tests.collectors.receive.support import Receiving, settings, some, start
@@ -195,6 +195,36 @@ async def test_a_place_to_read_goes_to_the_connection_that_holds_the_fewest() ->
     release.set()
     await asyncio.gather(*tasks)
     assert len(reading) == 0
+
+
+async def test_places_to_read_are_shared_out_between_peers_however_many_connections_each_has() -> None:
+    there = Connections(Limits(), lambda: 0.0)
+    of = {"greedy": "10.0.0.1", "modest": "10.0.0.2", "slow": "10.0.0.3"}
+    reading, order, release = Reading(3), list[str](), asyncio.Event()
+
+    async def read(peer: str, number: int, *, stalls: bool = True) -> None:
+        connection = there.enter(of[peer])
+        assert connection is not None
+        try:
+            async with reading.turn(connection, 60.0):
+                order.append(f"{peer} {number}")
+                if stalls:
+                    await release.wait()
+        except TimeoutError:
+            order.append(f"{peer} {number} gave up")
+
+    tasks = [asyncio.create_task(read("slow", 0))]
+    tasks += [asyncio.create_task(read("greedy", number)) for number in range(50)]
+    await asyncio.sleep(0)
+    assert order == ["slow 0", "greedy 0", "greedy 1"]
+    last = asyncio.create_task(read("modest", 0, stalls=False))  # behind 48 connections, each without a place so far
+    await last
+    await asyncio.sleep(0)
+    assert next(one for one in order[3:] if "greedy 0" not in one) == "modest 0"
+    assert "slow 0 gave up" not in order
+    release.set()
+    await asyncio.gather(*tasks)
+    assert "slow 0 gave up" not in order and len(reading) == 0
 
 
 async def test_who_waits_for_a_place_too_long_is_told_and_leaves_nothing_behind() -> None:
