@@ -164,7 +164,7 @@ class Reader:
         self._state.refresh()
         if self._state.known:
             return self._serve_state(names, self._state)
-        self._served = self._served or Served(self.root, self._definitions, to_duckdb)
+        self._served = self._served or Served(self.root, self._definitions)
         self._served.refresh()
         given = set()
         for name in names:

@@ -20,7 +20,7 @@ from lake.now.expression import compiled
 from lake.now.intake import HOUR, MINUTE, Intake, TooLate
 from lake.now.levels import Period, Stretch
 from lake.now.lived import Consumers
-from lake.now.reading import Reading, Readings
+from lake.now.reading import Before
 from lake.now.state import BACKLOG, null_where
 from lake.now.step import ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, work_units
 from lake.views.catalogue import FORMULAS, QUIET_AFTER
@@ -49,9 +49,8 @@ class _Undo:
     first: Any = None
     last_arrival: Any = None
     oldest: Any = None
-    sampled: Any = None
     told: Any = None
-    readings: Any = None
+    readings: Before | None = None
     instants: Any = None
     runs: Any = None
 
@@ -63,14 +62,13 @@ class Fold(Intake):
         super().__init__(consumers)
         self.window = window
         self._mode = compiled(FORMULAS["mode"].replace("$target", repr(float(target))))
-        self.readings = Readings()
         self.as_of_us = -1
         self.base = Stretch()
         self.hours: dict[int, Period] = {}
         self.minutes: dict[int, Period] = {}
         self._minute: int | None = None
         self._hour: int | None = None
-        self._taken: dict[int, list[Reading]] = {}
+        self._taken: dict[int, list[Array]] = {}
         self.done: deque[Step] = deque()
         self._out_of_window = 0  # how many of `done` have left the window
 
@@ -187,14 +185,11 @@ class Fold(Intake):
         coarse.verdicts[keys] = verdicts
         instants = np.flatnonzero(period.told > 0)
         coarse.runs.record(instants, self._modes(instants, end, (end + 1) * 1_000_000), (end + 1) * 1_000_000)
-        column = "backlog_by_minute" if length == MINUTE else "backlog_by_hour"
-        read = np.flatnonzero((self.readings.columns["second"] > end - length) & self._has_read())
+        column = self.readings.backlog_by_minute if length == MINUTE else self.readings.backlog_by_hour
+        read = np.flatnonzero((self.readings.second > end - length) & (self.readings.newest["sampled_us"] > 0))
         undo.closed.append(period)
-        self.readings.columns[column][read] = self._backlogs(read, end)
+        column[read] = self._backlogs(read, end)
         period.coarse = coarse
-
-    def _has_read(self) -> Array:
-        return self.readings.columns["sampled_us"] > 0
 
     def _backlogs(self, consumers: Array, second: int) -> Array:
         return null_where(self.state.first_second[consumers] > second, self.state.queues[consumers, BACKLOG])
@@ -213,6 +208,8 @@ class Fold(Intake):
 
     def _window(self, step: Step, sign: int) -> None:
         """Add the step to the sums over the window, or take it out. Rolled-up buckets have windows of their own."""
+        if step.sampled is not None:
+            self.readings.add(step.sampled, sign)
         keys, counts, work, wide, _ = step.merged()
         if wide.any():
             narrow = ~wide
@@ -258,23 +255,24 @@ class Fold(Intake):
         self, step: Step, consumers: Array, minute: Period | None, hour: Period | None, target: Stretch, undo: _Undo
     ) -> None:
         """What the queues are like at the end of this second: modes of those that changed or were sampled."""
-        readings = self._samples.pop(step.second, [])
+        samples = self._samples.pop(step.second, [])
         # Samples that are newer than the newest event tell about data time.
         ahead = self._samples_ahead() if step.second == self.now_second else []
         instants = np.unique(consumers)
-        if readings or ahead:
-            undo.sampled = np.unique(np.array([reading.consumer for reading in (*readings, *ahead)], np.int64))
-            undo.readings = self.readings.at(undo.sampled)
-            read = self.readings.put(step.second, [*readings, *ahead])
+        if samples or ahead:
+            read, lately, undo.readings = self.readings.put(step.second, np.concatenate([*samples, *ahead]))
+            if step.second > self.minutes_until:
+                step.sampled = lately
+                self.readings.add(lately, 1)
             backlogs = self._backlogs(read, step.second)
-            self.readings.columns["backlog"][read] = backlogs
+            self.readings.backlog[read] = backlogs
             if minute is None:
-                self.readings.columns["backlog_by_minute"][read] = backlogs
+                self.readings.backlog_by_minute[read] = backlogs
             if hour is None:
-                self.readings.columns["backlog_by_hour"][read] = backlogs
-        if readings:
-            self._taken[step.second] = readings
-            undo.told = np.unique(np.array([reading.consumer for reading in readings], np.int64))
+                self.readings.backlog_by_hour[read] = backlogs
+        if samples:
+            self._taken[step.second] = samples
+            undo.told = np.unique(np.concatenate([each["consumer"] for each in samples]))
             instants = np.union1d(instants, undo.told)
             for period in (minute, hour):
                 if period is not None:
@@ -288,8 +286,8 @@ class Fold(Intake):
         first = self.now_second - self.window
         return (step for step in self.done if step.second > first)
 
-    def _samples_ahead(self) -> list[Reading]:
-        return [reading for second in sorted(self._samples) for reading in self._samples[second]]
+    def _samples_ahead(self) -> list[Array]:
+        return [samples for second in sorted(self._samples) for samples in self._samples[second]]
 
     def _modes(self, consumers: Array, second: int, as_of_us: int) -> Array:
         columns = self.queue_columns(consumers, second, as_of_us, self.state.oldest_of_queues())
@@ -297,7 +295,7 @@ class Fold(Intake):
 
     def queue_columns(self, consumers: Array, second: int, as_of_us: int, oldest: Integers) -> dict[str, Any]:
         """What the formulas for a queue's age and mode ask for, with ``oldest_age_seconds``."""
-        told = self.readings.at(consumers)
+        told = self.readings.newest[consumers]
         known = told["sampled_us"] > 0
         columns: dict[str, Any] = {
             "has_events": self.state.first_second[consumers] <= second,
@@ -305,8 +303,8 @@ class Fold(Intake):
             "oldest_second": null_where(oldest[consumers] == NONE, oldest[consumers]),
             "as_of_us": as_of_us,
             "there": told["there"],
-            "told_age_seconds": told["told_age"],
-            "dead_letters": told["dead_letters"] & known,
+            "told_age_seconds": told["oldest_age_seconds"],
+            "dead_letters": told["dead_letter_for"] > 0,
             "sampled_us": null_where(~known, told["sampled_us"]),
         }
         columns["oldest_age_seconds"] = np.asarray(_OLDEST_AGE(columns), np.float64)
@@ -336,8 +334,8 @@ class Fold(Intake):
         hour = self.hours.get(self._hour) if self._hour is not None else None
         target = self._target(minute, hour)
         target.runs.restore(undo.instants, undo.runs)
-        if undo.sampled is not None:
-            self.readings.restore(undo.sampled, undo.readings)
+        if undo.readings is not None:
+            self.readings.restore(undo.readings)
         if undo.told is not None:
             self._samples[step.second] = self._taken.pop(step.second)
             for period in (minute, hour):
@@ -365,7 +363,7 @@ class Fold(Intake):
         for periods, number in undo.opened:
             del periods[number]
         self._minute, self._hour = undo.minute, undo.hour
-        step.undo = None
+        step.undo = step.sampled = None
         if len(keys):
             self._pending[step.second] = step
 

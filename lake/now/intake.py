@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lake.now.cells import NONE, Integers, code_of, run_starts, summed
 from lake.now.lived import Consumers, ConsumersChanged, Lived, Name, first_seconds
-from lake.now.reading import Reading
+from lake.now.reading import Readings
 from lake.now.state import State
 from lake.now.step import BUSY, DELAYED, ENQUEUED, MEASURES, Step
 
@@ -35,7 +35,8 @@ class Intake(ABC):
         self.floor = -NONE  # no row may come for this second or before
         self.mixed = False  # a row by the second stands where partials were rolled up
         self._pending: dict[int, Step] = {}
-        self._samples: dict[int, list[Reading]] = {}
+        self.readings = Readings()
+        self._samples: dict[int, list[Array]] = {}
         self._others: dict[Name, tuple[int, ...]] = {}
 
     @abstractmethod
@@ -163,13 +164,19 @@ class Intake(ABC):
             return second // HOUR * HOUR + HOUR - 1
         return second // MINUTE * MINUTE + MINUTE - 1 if second <= self.minutes_until else second
 
-    def add_reading(self, second: int, reading: Reading) -> None:
-        """A sample that was taken in ``second``."""
-        second = self.level_second(second)
-        if second <= self.floor:
+    def add_samples(self, samples: Array) -> None:
+        """SAMPLEs, whenever they were taken."""
+        seconds = samples["sampled_us"] // 1_000_000
+        for until, length in ((self.minutes_until, MINUTE), (self.hours_until, HOUR)):
+            seconds = np.where(seconds <= until, seconds // length * length + length - 1, seconds)
+        first = int(seconds.min())
+        if first <= self.floor:
             raise TooLate
-        self._take_back(min(second, self.now_second))
-        self._samples.setdefault(second, []).append(reading)
+        self._take_back(min(first, self.now_second))
+        order = np.argsort(seconds, kind="stable")
+        for begin, end in _bounds(seconds[order]):
+            at = order[begin:end]
+            self._samples.setdefault(int(seconds[at[0]]), []).append(samples[at])
 
     def _step(self, second: int) -> Step:
         if second <= self.floor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from lake.now.cells import NONE, run_starts
 from lake.now.expression import compiled
 from lake.now.fold import MODE_NAMES, Fold
 from lake.now.levels import NOISY, then
-from lake.now.state import BACKLOG, IN_FLIGHT, READY
+from lake.now.reading import CHANGES, WORDS
+from lake.now.state import BACKLOG, IN_FLIGHT, READY, null_where
 from lake.now.step import WINDOWED
 from lake.views.catalogue import FORMULAS
 
@@ -21,6 +21,23 @@ Array = npt.NDArray[Any]
 
 _BUCKET_SHIFT = 13
 _BUCKET_OFFSET = 1 << (_BUCKET_SHIFT - 1)
+_QUIET_OLDEST_AGE = compiled(FORMULAS["quiet_oldest_age"])
+
+#: Columns of `stage_queues_now`, and which number of the newest sample each of them is.
+_TOLD_COUNTS = {
+    "depth": "depth",
+    "broker_in_flight": "in_flight",
+    "there": "there",
+    "consumers": "consumers",
+    "broker_delayed": "delayed",
+    "retention_margin": "retention_margin",
+    "prefetch": "prefetch",
+}
+_TOLD_SECONDS = {
+    "visibility_timeout_seconds": "visibility_timeout_seconds",
+    "sample_staleness_seconds": "staleness_seconds",
+    "told_age_seconds": "oldest_age_seconds",
+}
 
 
 class Outcome:
@@ -95,10 +112,9 @@ class Outcome:
             }
         )
 
-    def concurrency(self, limits: Mapping[tuple[str, str], int | None]) -> pa.Table:
-        """The rows of `stage_concurrency_now`; ``limits`` by (queue, subscriber)."""
+    def concurrency(self) -> pa.Table:
+        """The rows of `stage_concurrency_now`."""
         keys = self._keys
-        of_consumer = pa.array([limits.get(consumer) for consumer in self._fold.state.consumers], pa.int64())
         buckets, known = self._p99_buckets()
         return pa.table(
             {
@@ -109,13 +125,13 @@ class Outcome:
                 "window_processing_count": self._windowed(keys, "processing_count").astype(np.int64),
                 "window_processing_sum": self._processing_seconds()[keys],
                 "bucket": pa.array(buckets[keys], mask=~known[keys]),
-                "concurrency_limit": of_consumer.take(pa.array(self._consumers[keys])),
+                "concurrency_limit": _nullable_int(self._fold.readings.limits[self._consumers[keys]]),
             }
         )
 
     def queues(self) -> pa.Table:
-        """What events say of each consumer, and its mode: what `queues.sql` puts together with samples."""
-        fold, state = self._fold, self._fold.state
+        """The rows of `stage_queues_now`, and what they rest on."""
+        fold, state, readings = self._fold, self._fold.state, self._fold.readings
         count = len(state.consumers)
         told = np.zeros(count, bool)
         told[self._consumers[self._keys]] = True
@@ -123,8 +139,12 @@ class Outcome:
         quiet = state.oldest_of_queues(~self._noisy)
         every = np.arange(count)
         columns = fold.queue_columns(every, fold.now_second, fold.as_of_us, oldest)
-        backlog_told = fold.readings.backlog_told(fold.minutes_until, fold.hours_until)[:count]
-        read = fold.readings.columns["sampled_us"][:count] > 0
+        newest = readings.newest[:count]
+        read = newest["sampled_us"] > 0
+        backlog_told = readings.backlog_told(fold.minutes_until, fold.hours_until)[:count]
+        dead = readings.dead_letters()
+        clock = self._clock_of(every)
+        first_second = clock["first_second"].to_numpy(zero_copy_only=False)
         modes = fold.mode_numbers(columns)
         runs = self._past.runs
         runs.grow(count)
@@ -140,26 +160,41 @@ class Outcome:
             for name in ("enqueued", "finished", "received", "retries", "dead_lettered")
         }
         noisy = np.bincount(self._consumers, weights=self._noisy, minlength=count)[:count].astype(np.int64)
-        return pa.table(
+        quiet_second = null_where(quiet[:count] == NONE, quiet[:count])
+        rows = pa.table(
             {
                 "broker": _repeated(self._broker, count),
                 "queue": pa.array([queue for queue, _ in state.consumers], pa.string()),
                 "subscriber": pa.array([subscriber for _, subscriber in state.consumers], pa.string()),
-                **self._clock_of(every),
-                "told": told,
+                "as_of_us": clock["as_of_us"],
+                "at_second": clock["at_second"],
                 "has_events": columns["has_events"],
+                "window_seconds": self._window_seconds({**clock, "first_second": first_second}).astype(np.int64),
                 "backlog": state.queues[:count, BACKLOG],
                 "in_flight": state.queues[:count, IN_FLIGHT],
                 "noisy_tenants": noisy,
                 **work,
+                "window_dead_lettered": work["window_dead_lettered"].astype(np.int64),
+                "dlq_depth": pa.array([dead.get(queue) for queue, _ in state.consumers], pa.int64()),
+                **{name: _nullable_int(readings.over_window(name, count)) for name in CHANGES},
+                "backlog_when_sampled": _nullable_int(np.where(read, backlog_told, np.nan)),
+                "sampled_us": pa.array(newest["sampled_us"], mask=~read),
+                **{name: _nullable_int(np.where(read, newest[told], np.nan)) for name, told in _TOLD_COUNTS.items()},
+                "dead_letters": pa.array(newest["dead_letter_for"] > 0, mask=~read),
+                **{name: readings.words.column(newest[name]) for name in WORDS},
+                **{name: _nullable(np.where(read, newest[told], np.nan)) for name, told in _TOLD_SECONDS.items()},
                 "oldest_age_seconds": _nullable(columns["oldest_age_seconds"]),
+                "quiet_oldest_age_seconds": _nullable(
+                    np.asarray(_QUIET_OLDEST_AGE({"as_of_us": fold.as_of_us, "quiet_oldest_second": quiet_second}))
+                ),
                 "oldest_second": pa.array(oldest[:count], mask=oldest[:count] == NONE),
                 "quiet_oldest_second": pa.array(quiet[:count], mask=quiet[:count] == NONE),
-                "backlog_when_sampled": _nullable_int(np.where(read, backlog_told, np.nan)),
                 "mode": pa.array([MODE_NAMES[number] or None for number in modes.tolist()], pa.string()),
                 "mode_since_us": since,
+                "in_flight_limit": _nullable_int(readings.limits[:count]),
             }
         )
+        return rows.filter(pa.array(told | readings.sampled[:count]))
 
     def _clock_of(self, consumers: Array) -> dict[str, Any]:
         fold, count = self._fold, len(consumers)

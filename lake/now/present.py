@@ -44,7 +44,7 @@ class Present:
     def __init__(self, root: Path, definitions: Definitions) -> None:
         self._definitions = definitions
         self._followers = {name: Follower(Snapshot(TABLES[name], root)) for name in _FED}
-        self.samples = Samples(definitions.window_seconds)
+        self.samples = Samples()
         self.forget()
 
     def forget(self) -> None:
@@ -151,7 +151,6 @@ class Present:
             levels = max(minutes_until, fold.minutes_until), max(hours_until, fold.hours_until)
             if levels != (fold.minutes_until, fold.hours_until) or fold.mixed:
                 fold.levels_moved(*levels)
-        self.samples.prune({broker: fold.now_second for broker, fold in self.folds.items()})
 
     def _read_marks(self, path: Path) -> list[tuple[str, list[Mark]]]:
         rows = read_file(path, MARK_COLUMNS)
@@ -191,13 +190,10 @@ class Present:
         return reached
 
     def _add_samples(self, rows: pa.Table) -> None:
-        consumers = {broker: fold.consumers for broker, fold in self.folds.items()}
-        if self.samples.add(rows, consumers):
+        if self.samples.changed(rows, {broker: fold.consumers for broker, fold in self.folds.items()}):
             raise TooLate  # samples are taken to be of other consumers than they were
-        for broker, queue, subscriber, reading in self.samples.readings(rows, consumers):
-            fold = self.folds[broker]
-            reading = reading._replace(consumer=fold.state.consumer(queue, subscriber))
-            fold.add_reading(reading.sampled_us // 1_000_000, reading)
+        for broker, samples in self.samples.of_brokers(rows, self.folds):
+            self.folds[broker].add_samples(samples)
 
     # -- from the start ---------------------------------------------------------------------------------------------
 
@@ -227,7 +223,6 @@ class Present:
         for broker, fold in self.folds.items():
             fold.advance(fold.now_second)
             self._pauses[broker].forget(fold.now_second)
-        self.samples.prune({broker: fold.now_second for broker, fold in self.folds.items()})
         pa.default_memory_pool().release_unused()
         log.info("read the lake's present anew: %d files of partials", len(files["partials"]))
 

@@ -1,86 +1,221 @@
-"""What brokers last told of their queues, sample by sample: only what modes and coverage rest on."""
+"""What brokers told of their queues, sample by sample: the newest of each consumer, and how its counters went on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from lake.now.cells import run_starts
 from lake.now.levels import padded
 
 Array = npt.NDArray[Any]
 
+#: What a sample says in numbers; NaN is unknown.
+NUMBERS = (
+    "depth", "in_flight", "in_flight_limit", "oldest_age_seconds", "staleness_seconds", "consumers", "delayed",
+    "retention_margin", "prefetch", "visibility_timeout_seconds", "acked_total", "polls_total", "empty_polls_total",
+)  # fmt: skip
+#: What a sample says in words, as numbers of :class:`Words`.
+WORDS = ("status", "dead_letter_for")
+#: One sample. ``consumer`` and ``series`` are numbers; ``reads`` is false for a report of polls alone; ``there`` is
+#: what the broker holds.
+SAMPLE = np.dtype(
+    [("consumer", "i8"), ("series", "i8"), ("sampled_us", "i8"), ("reads", "?"), ("there", "f8")]
+    + [(name, "f8") for name in NUMBERS]
+    + [(name, "i4") for name in WORDS]
+)
 
-class Reading(NamedTuple):
-    """One sample of one consumer (by number). ``reads`` is false for a report of polls alone; NaN is unknown."""
-
-    consumer: int
-    sampled_us: int
-    reads: bool
-    there: float
-    told_age: float
-    dead_letters: bool
+#: What went on from sample to sample, added up over the window.
+CHANGES = ("there_change", "there_us", "acked", "polls", "empty_polls")
 
 
-_COLUMNS = {
-    "sampled_us": np.int64,
-    "there": np.float64,
-    "told_age": np.float64,
-    "dead_letters": np.bool_,
-    "second": np.int64,
-    "backlog": np.float64,
-    "backlog_by_minute": np.float64,
-    "backlog_by_hour": np.float64,
-}
+class Words:
+    """Numbers for texts; 0 stands for null."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str | None, int] = {None: 0}
+        self.texts: list[str | None] = [None]
+
+    def number(self, text: str | None) -> int:
+        """The number of ``text``, which is given one if it has none."""
+        if (number := self._numbers.get(text)) is None:
+            number = self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return number
+
+    def column(self, numbers: Array) -> pa.Array:
+        """The texts with these ``numbers``."""
+        return pa.array(self.texts, pa.string()).take(pa.array(numbers))
 
 
 @dataclass(slots=True)
+class Lately:
+    """What one step adds to the sums over the window: of each consumer the CHANGES, and how many of them were known."""
+
+    consumers: Array
+    sums: Array
+    known: Array
+
+
+@dataclass(slots=True)
+class Before:
+    """What :meth:`Readings.put` replaced."""
+
+    consumers: Array
+    newest: Array
+    limits: Array
+    sampled: Array
+    backlogs: tuple[Array, ...]
+    series: Array
+    last: Array
+    dead: dict[tuple[int, str], float | None]
+
+
 class Readings:
-    """The newest reading of each consumer: the second it tells about, and the backlog from events in that second.
+    """The newest reading of each consumer, the second that it tells about, and the backlog from events in that second.
 
     Where that second was rolled up the backlog at the end of its minute, or hour, counts. ``sampled_us`` 0: none yet.
     """
 
-    columns: dict[str, Array] = field(
-        default_factory=lambda: {name: np.zeros(0, kind) for name, kind in _COLUMNS.items()}
-    )
+    def __init__(self) -> None:
+        self.words = Words()
+        self.newest = np.zeros(0, SAMPLE)
+        self.limits = np.zeros(0)
+        self.sampled = np.zeros(0, bool)  # whether there was any sample, of polls alone or not
+        self.second = np.zeros(0, np.int64)
+        self.backlog = np.zeros(0)
+        self.backlog_by_minute = np.zeros(0)
+        self.backlog_by_hour = np.zeros(0)
+        self.sums = np.zeros((0, len(CHANGES)))
+        self.known = np.zeros((0, len(CHANGES)), np.int64)
+        #: By dead-letter queue and the queue that it serves: its newest depth, None while unknown.
+        self.dead: dict[tuple[int, str], float | None] = {}
+        self._series: dict[tuple[Any, ...], int] = {}
+        self._last = np.zeros(0, SAMPLE)  # by series; `sampled_us` 0: none
+
+    def series(self, name: tuple[Any, ...]) -> int:
+        """The number of a series of samples: those of one source about one queue and consumer."""
+        number = self._series.setdefault(name, len(self._series))
+        if number >= len(self._last):
+            self._last = padded(self._last, max(64, 2 * number))
+        return number
 
     def grow(self, size: int) -> None:
         """Make room for ``size`` consumers."""
-        for name, column in self.columns.items():
-            there = len(column)
-            if there < size:
-                self.columns[name] = padded(column, size)
-                if column.dtype == np.float64:
-                    self.columns[name][there:] = np.nan
+        there = len(self.newest)
+        if there >= size:
+            return
+        for name in ("newest", "limits", "sampled", "second", "backlog", "backlog_by_minute", "backlog_by_hour", "sums",
+                     "known"):  # fmt: skip
+            setattr(self, name, padded(getattr(self, name), size))
+        for name in ("there", *NUMBERS):
+            self.newest[name][there:] = np.nan
+        for column in (self.limits, self.backlog, self.backlog_by_minute, self.backlog_by_hour):
+            column[there:] = np.nan
 
-    def put(self, second: int, readings: list[Reading]) -> Array:
-        """Take over the newest of ``readings``, all of one second; the consumers that had one."""
-        newest: dict[int, Reading] = {}
-        for reading in readings:
-            if reading.reads and (
-                reading.consumer not in newest or reading.sampled_us >= newest[reading.consumer].sampled_us
-            ):
-                newest[reading.consumer] = reading
-        consumers = np.fromiter(newest, np.int64, len(newest))
-        for name in ("sampled_us", "there", "told_age", "dead_letters"):
-            self.columns[name][consumers] = [getattr(reading, name) for reading in newest.values()]
-        self.columns["second"][consumers] = second
-        return consumers
+    def put(self, second: int, samples: Array) -> tuple[Array, Lately, Before]:
+        """Take in ``samples``, all told of ``second``: the consumers that have a new reading, what is added to the
+        window, and what was there before."""
+        samples = samples[np.argsort(samples["sampled_us"], kind="stable")]
+        consumers = np.unique(samples["consumer"])
+        series = np.unique(samples["series"])
+        before = Before(
+            consumers,
+            self.newest[consumers],
+            self.limits[consumers],
+            self.sampled[consumers],
+            tuple(column[consumers] for column in self._backlogs()),
+            series,
+            self._last[series],
+            {},
+        )
+        lately = self._changes(samples)
+        self.sampled[consumers] = True
+        limited = samples[~np.isnan(samples["in_flight_limit"])]
+        self.limits[limited["consumer"]] = limited["in_flight_limit"]  # of several the last counts
+        read = samples[samples["reads"]]
+        self.newest[read["consumer"]] = read
+        self.second[read["consumer"]] = second
+        self._put_dead(samples[samples["dead_letter_for"] > 0], before)
+        return np.unique(read["consumer"]), lately, before
 
-    def at(self, consumers: Array) -> dict[str, Array]:
-        """What is held of ``consumers``."""
-        return {name: column[consumers] for name, column in self.columns.items()}
+    def restore(self, before: Before) -> None:
+        """Undo :meth:`put`."""
+        at = before.consumers
+        self.newest[at], self.limits[at], self.sampled[at] = before.newest, before.limits, before.sampled
+        for column, values in zip(self._backlogs(), before.backlogs, strict=True):
+            column[at] = values
+        self._last[before.series] = before.last
+        self.dead |= before.dead
 
-    def restore(self, consumers: Array, before: dict[str, Array]) -> None:
-        """Put back what :meth:`at` gave."""
-        for name, column in before.items():
-            self.columns[name][consumers] = column
+    def _backlogs(self) -> tuple[Array, ...]:
+        return self.second, self.backlog, self.backlog_by_minute, self.backlog_by_hour
+
+    def add(self, lately: Lately, sign: int) -> None:
+        """Add to the sums over the window, or take out of them."""
+        self.sums[lately.consumers] += sign * lately.sums
+        self.known[lately.consumers] += sign * lately.known
+
+    def _changes(self, samples: Array) -> Lately:
+        """How each of ``samples`` differs from the one before it in its series."""
+        samples = samples[np.argsort(samples["series"], kind="stable")]
+        starts = run_starts(samples["series"])
+        previous = np.empty_like(samples)
+        previous[1:] = samples[:-1]
+        previous[starts] = self._last[samples["series"][starts]]
+        ends = np.append(starts[1:], len(samples)) - 1
+        self._last[samples["series"][ends]] = samples[ends]
+        first = previous["sampled_us"] == 0
+        change = _known_if(~first, samples["there"] - previous["there"])
+        columns = [change, _known_if(~np.isnan(change), samples["sampled_us"] - previous["sampled_us"])]
+        rose = {
+            name: ~first & (samples[name] >= previous[name])
+            for name in ("acked_total", "polls_total", "empty_polls_total")
+        }
+        polled = rose["polls_total"] & rose["empty_polls_total"]
+        for name, told in (
+            ("acked_total", rose["acked_total"]),
+            ("polls_total", polled),
+            ("empty_polls_total", polled),
+        ):
+            columns.append(_known_if(told, samples[name] - previous[name]))
+        values = np.stack(columns, axis=1)
+        known = ~np.isnan(values)
+        consumers, place = np.unique(samples["consumer"], return_inverse=True)
+        sums, counts = np.zeros((len(consumers), len(CHANGES))), np.zeros((len(consumers), len(CHANGES)), np.int64)
+        np.add.at(sums, place, np.where(known, values, 0))
+        np.add.at(counts, place, known)
+        return Lately(consumers, sums, counts)
+
+    def _put_dead(self, samples: Array, before: Before) -> None:
+        for consumer, serves, depth in samples[["consumer", "dead_letter_for", "depth"]].tolist():
+            for queue in (self.words.texts[serves] or "").split(","):
+                place = consumer, queue
+                before.dead.setdefault(place, self.dead.get(place))
+                self.dead[place] = None if np.isnan(depth) else depth
+
+    def dead_letters(self) -> dict[str, int]:
+        """By queue: how many messages its dead-letter queues hold, as far as known."""
+        found: dict[str, int] = {}
+        for (_, queue), depth in self.dead.items():
+            if depth is not None:
+                found[queue] = found.get(queue, 0) + int(depth)
+        return found
+
+    def over_window(self, name: str, count: int) -> Array:
+        """Of the first ``count`` consumers the sum of one of CHANGES over the window; NaN where none was known."""
+        place = CHANGES.index(name)
+        return np.where(self.known[:count, place] > 0, self.sums[:count, place], np.nan)
 
     def backlog_told(self, minutes_until: int, hours_until: int) -> Array:
         """The backlog from events when each was read; NaN = none."""
-        second = self.columns["second"]
-        by_level = np.where(second > hours_until, self.columns["backlog_by_minute"], self.columns["backlog_by_hour"])
-        return np.where(second > minutes_until, self.columns["backlog"], by_level)
+        by_level = np.where(self.second > hours_until, self.backlog_by_minute, self.backlog_by_hour)
+        return np.where(self.second > minutes_until, self.backlog, by_level)
+
+
+def _known_if(condition: Array, values: Array) -> Array:
+    return np.where(condition, values, np.nan)

@@ -1,73 +1,69 @@
-"""Samples as they come: which are still needed, which consumer each is of, and what it reads."""
+"""Samples as they come: which consumer each is of, and what it reads. The counterpart of the stage `stage_samples`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-import duckdb
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lake.now.lived import Consumers
-from lake.now.reading import Reading
+from lake.now.intake import Intake
+from lake.now.lived import Consumers, by_broker, numbered
+from lake.now.reading import NUMBERS, SAMPLE, WORDS, Words
 from lake.snapshot import read_file
 from lake.store import conform
 from lake.tables import QUEUE_SAMPLES
 
-#: Samples may come this much late, in seconds, and still find the one before them.
-SLACK = 120
-_PRUNED = ("unavailable", "ingested_at", "ingest_date")
-COLUMNS = tuple(name for name in QUEUE_SAMPLES.schema.names if name not in _PRUNED)
+Array = npt.NDArray[Any]
 
-#: Of each series the lately taken samples, the one before, and the newest that told what is asked for as the newest.
-_NEEDED = """
-SELECT * FROM samples JOIN clocks USING (broker)
-WINDOW series AS (PARTITION BY broker, queue, subscriber, source)
-QUALIFY second > horizon
-  OR sampled_at = MAX(CASE WHEN second <= horizon THEN sampled_at END) OVER series
-  OR sampled_at = MAX(CASE WHEN depth IS NOT NULL OR in_flight IS NOT NULL OR polls_total IS NULL THEN sampled_at END)
-    OVER series
-  OR sampled_at = MAX(CASE WHEN in_flight_limit IS NOT NULL THEN sampled_at END) OVER series
-  OR sampled_at = MAX(sampled_at) OVER (PARTITION BY broker, queue, subscriber, source, dead_letter_for)
-"""
+_UNREAD = ("unavailable", "ingested_at", "ingest_date")
+COLUMNS = tuple(name for name in QUEUE_SAMPLES.schema.names if name not in _UNREAD)
+_SERIES = ("queue", "subscriber", "source")
 
 
 class Samples:
-    """The samples that the present rests on."""
+    """Who is meant by the samples of a lake, and until when each broker's go."""
 
-    def __init__(self, window: int) -> None:
-        self._window = window
+    def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
         """Begin again without any."""
-        self.rows = QUEUE_SAMPLES.schema.empty_table().select(COLUMNS)
+        self.newest_us: dict[str, int] = {}
         self._named: dict[tuple[str, str], set[str]] = {}
         self._taken_for: dict[tuple[str, str], bool] = {}
-        self._pruned = 0
 
     def read(self, path: Path) -> pa.Table:
         """The samples in the file ``path``."""
         part = read_file(path)
         for name in part.column_names:
-            if name in _PRUNED or name not in QUEUE_SAMPLES.schema.names:
+            if name in _UNREAD or name not in QUEUE_SAMPLES.schema.names:
                 part = part.drop_columns([name])
         return conform(part, pa.schema([QUEUE_SAMPLES.schema.field(name) for name in COLUMNS]))
 
     def note(self, rows: pa.Table) -> None:
         """Remember which subscribers samples name."""
-        for row in rows.group_by(["broker", "queue", "subscriber"]).aggregate([]).to_pylist():
-            if row["subscriber"] is not None:
-                self._named.setdefault((row["broker"], row["queue"]), set()).add(row["subscriber"])
+        seen = rows.group_by(["broker", "queue", "subscriber"]).aggregate([("sampled_at", "max")])
+        newest = seen.column("sampled_at_max").cast(pa.int64()).to_pylist()
+        names = (seen.column(name).to_pylist() for name in ("broker", "queue", "subscriber"))
+        for broker, queue, subscriber, micros in zip(*names, newest, strict=True):
+            self.newest_us[broker] = max(micros, self.newest_us.get(broker, micros))
+            if subscriber is not None:
+                self._named.setdefault((broker, queue), set()).add(subscriber)
 
-    def add(self, rows: pa.Table, consumers: Mapping[str, Consumers]) -> bool:
-        """Keep ``rows``; whether samples of before are of another consumer than they were taken to be."""
+    def changed(self, rows: pa.Table, consumers: Mapping[str, Consumers]) -> bool:
+        """Remember ``rows``; whether samples of before are of another consumer than they were taken to be."""
         self.note(rows)
-        self.rows = pa.concat_tables([self.rows, rows])
-        places = set(zip(rows.column("broker").to_pylist(), rows.column("queue").to_pylist(), strict=True))
-        return self._changed(places, consumers)
+        names = rows.group_by(["broker", "queue"]).aggregate([])
+        return self._changed(
+            zip(*(names.column(name).to_pylist() for name in ("broker", "queue")), strict=True), consumers
+        )
 
-    def _changed(self, places: set[tuple[str, str]], consumers: Mapping[str, Consumers]) -> bool:
+    def _changed(self, places: Iterator[tuple[str, str]], consumers: Mapping[str, Consumers]) -> bool:
         changed = False
         for place in places:
             unnamed = self._unnamed(place, consumers)
@@ -77,44 +73,43 @@ class Samples:
 
     def doubtful(self, consumers: Mapping[str, Consumers]) -> bool:
         """Whether events that came made samples those of another consumer."""
-        return self._changed(set(self._taken_for), consumers)
+        return self._changed(iter(list(self._taken_for)), consumers)
 
     def _unnamed(self, place: tuple[str, str], consumers: Mapping[str, Consumers]) -> bool:
         """Whether samples that name a consumer mean the unnamed one of events: `stage_samples` has the rule."""
         known = consumers.get(place[0])
         return len(self._named.get(place, ())) == 1 and known is not None and known.of(place[1]) == frozenset({""})
 
-    def readings(self, rows: pa.Table, consumers: Mapping[str, Consumers]) -> Iterator[tuple[str, str, str, Reading]]:
-        """(broker, queue, subscriber, reading without its consumer's number) of each of ``rows``."""
-        names = ("broker", "queue", "subscriber", "depth", "in_flight", "oldest_age_seconds", "polls_total")
-        columns = [rows.column(name).to_pylist() for name in names]
-        micros = rows.column("sampled_at").cast(pa.int64()).to_pylist()
-        serves, partly = rows.column("dead_letter_for").to_pylist(), rows.column("unknown_partitions").to_pylist()
-        for broker, queue, subscriber, depth, in_flight, age, polls, at, serving, unknown in zip(
-            *columns, micros, serves, partly, strict=True
-        ):
-            reads = depth is not None or in_flight is not None or polls is None
-            there = float("nan") if depth is None or unknown else float(depth + (in_flight or 0))
-            told_age = float("nan") if age is None else float(age)
-            who = "" if self._unnamed((broker, queue), consumers) else subscriber or ""
-            yield broker, queue, who, Reading(-1, at, reads, there, told_age, serving is not None)
+    def of_brokers(self, rows: pa.Table, folds: Mapping[str, Intake]) -> Iterator[tuple[str, Array]]:
+        """``rows`` as SAMPLEs, broker by broker, with the numbers that ``folds`` have for what they are of."""
+        consumers = {broker: fold.consumers for broker, fold in folds.items()}
+        for broker, mine in by_broker(rows):
+            fold = folds[broker]
+            named = pa.table({name: pc.fill_null(mine.column(name), "") for name in _SERIES})
+            names = numbered(named, _SERIES)
+            who, series = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
+            for place, (queue, subscriber, source) in enumerate(names.distinct):
+                series[place] = fold.readings.series((queue, subscriber, source))
+                unnamed = self._unnamed((broker, queue), consumers)
+                who[place] = fold.state.consumer(queue, "" if unnamed else subscriber)
+            samples = _columns(mine, fold.readings.words)
+            samples["consumer"], samples["series"] = who[names.of_row], series[names.of_row]
+            yield broker, samples
 
-    def prune(self, now: Mapping[str, int]) -> None:
-        """Let go of samples that nothing at the seconds ``now`` (by broker) rests on any more."""
-        if self.rows.num_rows < 2 * self._pruned + 1000:
-            return
-        clocks = pa.table(
-            {
-                "broker": pa.array(list(now), pa.string()),
-                "horizon": pa.array([second - self._window - SLACK for second in now.values()], pa.int64()),
-            }
-        )
-        with duckdb.connect(config={"threads": "1"}) as connection:
-            connection.register("all_samples", self.rows)
-            connection.register("clocks", clocks)
-            connection.execute(
-                "CREATE TEMP VIEW samples AS SELECT *, epoch_us(sampled_at) // 1000000 AS second FROM all_samples"
-            )
-            kept = connection.sql(_NEEDED).to_arrow_table().select(list(COLUMNS))
-        self.rows = kept.cast(self.rows.schema)
-        self._pruned = self.rows.num_rows
+
+def _columns(rows: pa.Table, words: Words) -> Array:
+    samples = np.zeros(rows.num_rows, SAMPLE)
+    for name in NUMBERS:
+        samples[name] = rows.column(name).cast(pa.float64()).to_numpy()
+    for name in WORDS:
+        column = rows.column(name).combine_chunks().dictionary_encode()
+        numbers = np.array([words.number(None), *map(words.number, column.dictionary.to_pylist())], np.int32)
+        samples[name] = numbers[pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False) + 1]
+    samples["sampled_us"] = rows.column("sampled_at").cast(pa.int64()).to_numpy()
+    told = ~np.isnan(samples["depth"]) | ~np.isnan(samples["in_flight"])
+    samples["reads"] = told | np.isnan(samples["polls_total"])
+    # A depth beside which partitions are unknown is that of the others: nothing is reckoned with it.
+    partly = pc.fill_null(rows.column("unknown_partitions"), 0).to_numpy() > 0
+    samples["depth"] = np.where(partly, np.nan, samples["depth"])
+    samples["there"] = samples["depth"] + np.nan_to_num(samples["in_flight"])
+    return samples

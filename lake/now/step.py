@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lake.now.cells import Integers, run_starts, summed
+from lake.now.reading import Lately
 
 Array = npt.NDArray[Any]
 
@@ -36,13 +37,15 @@ class Step:
     """What happened in ``second``. Once :meth:`merged`, each key stands once, in order.
 
     ``wide``: the row is a rolled-up bucket that ends here; ``told``: a row of partials, not the end of a pause alone.
-    ``cells`` are (codes, nets) of backlog cells, ``processing`` (key, bucket, count) of processing histograms.
+    ``cells`` are (codes, nets) of backlog cells, ``processing`` (key, bucket, count) of processing histograms,
+    ``sampled`` is what samples add to the window.
     """
 
     second: int
     chunks: list[tuple[Array, ...]] = field(default_factory=list)
     cell_chunks: list[tuple[Integers, Integers]] = field(default_factory=list)
     processing: list[tuple[Array, Array, Array]] = field(default_factory=list)
+    sampled: Lately | None = None
     undo: Any = None
 
     def add(self, keys: Array, counts: Array, work: Array, wide: Array, told: Array) -> None:

@@ -122,7 +122,6 @@ FORMULAS = {
     "sample_second": _level_second("s.at_second"),
     "window_seconds": _window_seconds("", "first_second"),
     "queue_window_seconds": _window_seconds("s.", "f.first_second"),
-    "now_window_seconds": _window_seconds("q.", "q.first_second"),
     "coverage": _COVERAGE,
     "drain_state": _DRAIN_STATE,
     "drain_eta": _DRAIN_ETA,
@@ -224,14 +223,6 @@ _ALL = (
 )
 
 VIEWS: dict[str, View] = {view.name: view for view in _ALL}
-
-
-#: The samples that the present rests on, as the stages have them; for a reader that keeps no others.
-SAMPLED_NOW: tuple[View, ...] = (
-    _view("stage_samples_now", "stage_samples", samples="kept_samples"),
-    _view("stage_sampled_now", "stage_sampled", placed="stage_samples_now"),
-    _view("stage_dead_letters_now", "stage_dead_letters", placed="stage_samples_now"),
-)
 
 
 def render(view: View, definitions: Definitions) -> str:

@@ -44,12 +44,10 @@ class Numbers:
 def tenants(outcomes: dict[str, Outcome], queues: pa.Table, numbers: Numbers) -> pa.Table | None:
     """The rows of all tenants, ordered by key; ``queues`` as :func:`queues` has them. None where there are none."""
     tables = []
-    limits = _by_name(queues, "in_flight_limit")
     for broker, outcome in outcomes.items():
         if not outcome.has_keys:
             continue
-        own = {name[1:]: limit for name, limit in limits.items() if name[0] == broker}
-        backlog, attempts = outcome.tenants(), outcome.concurrency(own)
+        backlog, attempts = outcome.tenants(), outcome.concurrency()
         for name in _CONCURRENCY:
             backlog = backlog.append_column(name, attempts.column(name))
         backlog = backlog.append_column("processing_bucket", attempts.column("bucket"))

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from lake.definitions import Definitions
 from lake.now.serve import Served
-from lake.reader import to_duckdb
 from lake.store import Lake
 from lake.tables import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from spark_analytics.state import raw
@@ -90,7 +89,7 @@ class Writer:
         if self._served is None or self._finisher is None or definitions != self._definitions:
             self.close()
             self._definitions = definitions
-            self._served = Served(self._lake.root, definitions, to_duckdb)
+            self._served = Served(self._lake.root, definitions)
             self._finisher = Finisher(self._lake.root, definitions)
             self._end_epoch()
             self._generation = 0
