@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 RESOLVED_KEPT = timedelta(minutes=15)
 #: How often the progress of rules is written when nothing else is: what a crash may add to a ``for``.
 HEARTBEAT = timedelta(seconds=1)
+#: For how long (seconds) a round goes on to read views: policies wait until it is over.
+READING = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +129,9 @@ class Engine:
 
         ``now`` is of a clock that nobody sets (:class:`lake.clock.Clock`), and the wall clock ``ahead`` of it.
 
-        What is decided over one view is committed and announced before another is read, and a round reads one view
-        again at most: the one that has waited longest for what it costs. ``behind`` says that some wait for the next
-        round; with ``everything`` none does.
+        What is decided over one view is committed and announced before another is read, that one first which has
+        waited longest for what it costs. Once a round has taken READING, it reads no more of them: ``behind`` says that
+        some wait for the next round; with ``everything`` none does.
         """
         started = time.monotonic()
         self._ahead = ahead
@@ -138,7 +140,7 @@ class Engine:
         self._take_given(now)
         if new_data:
             self._views.outdate()
-        freshness, table = self._probe.read(self._query, now, ahead)
+        freshness, table = self._probe.read(self._query, now, ahead, new_data=new_data)
         self._views.put("data_freshness", table)
         definitions = self._definitions()
         due = [rule for rule in self._rules if is_due(rule, self._last_evaluated(rule), now)]
@@ -146,7 +148,8 @@ class Engine:
         self.behind, has_read = False, False
         for (_, tables), rules in groupby(due, key=lambda rule: (reads_lake(rule), rule.tables)):
             must_read = not freshness.stale and self._views.outdated(tables)
-            if must_read and not everything and (has_read or not self._views.may_read(tables)):
+            late = has_read and time.monotonic() - started > READING
+            if must_read and not everything and (late or not self._views.may_read(tables)):
                 self.behind = True
                 continue
             has_read = has_read or must_read

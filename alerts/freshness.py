@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,9 +28,15 @@ class FreshnessProbe:
         self._lake = lake
         self._stale_after = stale_after
         self._moved: dict[str, tuple[datetime, datetime]] = {}  # what each broker reached, and when that was new
+        self._newest: list[dict[str, Any]] | None = None  # of each broker, as last read
+        self._complete = True
 
-    def read(self, query: Query, now: datetime, ahead: timedelta = ZERO) -> tuple[Freshness, pa.Table]:
+    def read(
+        self, query: Query, now: datetime, ahead: timedelta = ZERO, *, new_data: bool = True
+    ) -> tuple[Freshness, pa.Table]:
         """The lake's freshness at ``now``, and the engine view ``data_freshness``: a row for each broker.
+
+        Without ``new_data`` the lake is as it was when it was read last, and only time has passed.
 
         A broker's events stop, or never come, for two reasons. If its samples go on while gold keeps up with bronze –
         other events arrive there, or every event of bronze is in it –, its queues are idle or only sampled: the data
@@ -39,7 +46,12 @@ class FreshnessProbe:
         newest event is of that kind has no age that can be trusted, and is stale. Nor is anything fresh that has not
         moved for too long by the clock that nobody sets, whatever the wall clock (``ahead``) makes of its stamp.
         """
-        rows = query(_NEWEST).to_pylist()
+        if new_data or self._newest is None:
+            self._newest = None  # unless all of it can be read
+            rows = query(_NEWEST).to_pylist()
+            [history] = query(_COMPLETE).to_pylist()
+            self._newest, self._complete = rows, history["complete"]
+        rows = self._newest
         known = {row["broker"]: row["as_of"] for row in rows if row["as_of"]}
         trusted = {broker for broker, as_of in known.items() if age(as_of, now, ahead) >= -TOLERANCE}
         as_of = max((known[broker] for broker in trusted), default=None)
@@ -62,9 +74,8 @@ class FreshnessProbe:
         youngest = min((old for old, _ in ages), default=None)
         watermark = max((reached for _, reached in ages), default=None)
         stale = youngest is None or youngest > self._stale_after
-        [history] = query(_COMPLETE).to_pylist()
         mine = None if youngest is None else now - max(youngest, ZERO)
-        freshness = Freshness(as_of, watermark, stale, history["complete"], mine)
+        freshness = Freshness(as_of, watermark, stale, self._complete, mine)
         return freshness, pa.Table.from_pylist(table, schema=ENGINE_VIEWS["data_freshness"])
 
     def _reached(

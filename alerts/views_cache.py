@@ -1,13 +1,15 @@
-"""One reading of each `…_now` view serves all rules of a round: they see the same rows, and cost little each."""
+"""One reading of each `…_now` view serves all rules of a round; what cannot have another answer is not asked again."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
 
+from alerts.dependence import Dependence, dependence
 from alerts.evaluate import Query
 from alerts.rules.expression import ENGINE_VIEWS
 from lake.select import canonical, check, for_duckdb, tables_of
@@ -21,11 +23,43 @@ PACE = 3.0
 LEAST_COST = 0.02
 #: A view of a row or two that a built-in rule reads: held as well, so that it costs no process that reads history.
 _SMALL = frozenset({"open_gaps"})
+#: So many statements' answers are remembered: those of more rules than anybody has.
+_MOST_ANSWERS = 4096
 _KNOWN = frozenset({*VIEWS, *TABLES, *ENGINE_VIEWS})
+#: What a column looked like: equal numbers, equal columns. By view and column; "" is how many rows the view has.
+_Signature = tuple[tuple[str, str, int], ...]
+
+
+class _Held:
+    """One view in memory, with a number for each of its columns that changes when the column does."""
+
+    def __init__(self, rows: pa.Table, number: int) -> None:
+        self.rows = rows
+        self.numbers = dict.fromkeys(("", *rows.column_names), number)
+
+    def replace(self, rows: pa.Table, number: int) -> None:
+        """Hold ``rows`` instead; rows that are the same leave everything as it was, the very table included."""
+        if rows.schema != self.rows.schema or rows.num_rows != self.rows.num_rows:
+            self.__init__(rows, number)  # type: ignore[misc]
+            return
+        changed = [name for name in rows.column_names if not rows.column(name).equals(self.rows.column(name))]
+        if changed:
+            self.rows = rows
+            self.numbers |= dict.fromkeys(changed, number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    rows: pa.Table
+    saw: _Signature
+    decided: _Signature | None  # by what there is no row; None: there are rows, or everything may have decided it
 
 
 class ViewCache:
     """Answers queries from views held in memory, and asks the lake for everything else. Belongs to one thread.
+
+    A statement runs when one of the columns that it reads has changed since it ran last (:mod:`alerts.dependence`), or
+    where it looks at a clock; otherwise it has the rows that it had. One that failed always runs again.
 
     ``query`` reads the views themselves. What rules say of them runs in ``worker``; what they ask of tables and history
     is answered by ``history``, which should be another process: the end of one must not cost the other what it read.
@@ -35,14 +69,20 @@ class ViewCache:
         self._query = query
         self._worker = worker
         self._history = history
-        self._held: dict[str, pa.Table] = {}
+        self._held: dict[str, _Held] = {}
+        self._number = 0
+        self._answers: dict[str, _Answer] = {}
         self._outdated: dict[str, bool] = {}  # by the name of what is held
         self._costs: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
 
     def put(self, name: str, table: pa.Table) -> None:
         """Hold ``table`` under ``name``."""
-        self._held[name] = table
+        self._number += 1
+        if (held := self._held.get(name)) is None:
+            self._held[name] = _Held(table, self._number)
+        else:
+            held.replace(table, self._number)
         self._outdated[name] = False
 
     def outdate(self) -> None:
@@ -75,11 +115,35 @@ class ViewCache:
 
     def query(self, sql: str) -> pa.Table:
         """The rows of the checked SELECT ``sql``, over views as they were last read."""
-        text, tables = _understood(sql)
+        text, tables, depends = _understood(sql)
         if not all(name in self._held or name in _SMALL or _is_held(name) for name in tables):
             return self._history(sql)
         self.refresh(tables - self._held.keys())
-        return self._worker.query_over({name: self._held[name] for name in tables}, text)
+        if not depends.settled:
+            return self._worker.query_over(self._rows_of(tables), text)
+        known, saw = self._answers.get(text), self._signature(tables, depends.columns)
+        if known is not None and known.saw == saw:
+            return known.rows
+        decides = None if depends.deciding is None else self._signature(tables, depends.deciding)
+        if known is not None and known.decided is not None and known.decided == decides:
+            return known.rows
+        rows = self._worker.query_over(self._rows_of(tables), text)
+        if len(self._answers) >= _MOST_ANSWERS:
+            self._answers.clear()
+        self._answers[text] = _Answer(rows, saw, None if rows.num_rows else decides)
+        return rows
+
+    def _rows_of(self, tables: Iterable[str]) -> dict[str, pa.Table]:
+        return {name: self._held[name].rows for name in tables}
+
+    def _signature(self, tables: Iterable[str], columns: frozenset[str] | None) -> _Signature:
+        """Equal signatures, equal ``columns`` of ``tables``, and as many rows."""
+        return tuple(
+            (table, column, number)
+            for table in sorted(tables)
+            for column, number in self._held[table].numbers.items()
+            if columns is None or column in columns or not column
+        )
 
     def urgency(self, tables: Iterable[str], at: float) -> float:
         """How long ``tables`` have waited to be read at ``at`` (monotonic seconds), as a multiple of what that takes.
@@ -96,12 +160,14 @@ class ViewCache:
     def close(self) -> None:
         """Let go of everything."""
         self._held.clear()
+        self._answers.clear()
 
 
 @lru_cache(maxsize=1024)
-def _understood(sql: str) -> tuple[str, frozenset[str]]:
-    """``sql`` as DuckDB may run it, and the views that it reads."""
-    return for_duckdb(canonical(sql, _KNOWN)), frozenset(tables_of(check(sql, _KNOWN)))
+def _understood(sql: str) -> tuple[str, frozenset[str], Dependence]:
+    """``sql`` as DuckDB may run it, the views that it reads, and what its answer depends on."""
+    text, query = for_duckdb(canonical(sql, _KNOWN)), check(sql, _KNOWN)
+    return text, frozenset(tables_of(query)), dependence(query, text)
 
 
 def _is_held(name: str) -> bool:
