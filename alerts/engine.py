@@ -279,6 +279,8 @@ class Engine:
         for purge in purged:
             self._told.log.pop(purge, None)
         if parcels:
+            # Whoever delivers asks what is the case now, at once.
+            self.snapshot = replace(self.snapshot, evaluations=tuple(self._evaluations.values()))
             self._published()
 
     def _take_settled(self) -> None:

@@ -45,6 +45,7 @@ class AlertInstance:
     fired_at: datetime | None
     fingerprint: str
     generator_url: str = ""  # of alerts that another program sent
+    threshold: float | None = None  # what the value is held against, where its rule says so
 
 
 @dataclass(frozen=True, slots=True)

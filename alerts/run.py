@@ -17,6 +17,9 @@ from alerts.api import application, door, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
 from alerts.control.intervals import check_intervals
 from alerts.engine import Engine
+from alerts.evidence.exemplars import Exemplars
+from alerts.evidence.facts import Facts
+from alerts.evidence.pages import Pages
 from alerts.freshness import FreshnessProbe
 from alerts.notify.sender import Sender
 from alerts.received import GROUP as RECEIVED
@@ -79,7 +82,9 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
         translate(database, clock.now())
         desk = Desk(store)
         stack.callback(desk.close)
-        sender = Sender(store, settings.receivers, clock)
+        exemplars = Exemplars(lake.root)
+        stack.callback(exemplars.close)
+        sender = Sender(store, settings.receivers, clock, lambda body: pages.refreshed(body))
         token = settings.token()
         folder = lake.state_path("control", "_").parent
         control = alerts.control.build(settings.control, lake.root, folder, token=token, clock=clock)
@@ -96,13 +101,22 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
             worker.keep_spare()
         history = Worker(lake.root, timeout_seconds=RULE_SECONDS, spare=not once, idle_seconds=HISTORY_IDLE)
         stack.callback(history.close)
+        views = ViewCache(reader.query, worker, history.query)
+        controller = control.controller
+        facts = Facts(
+            views.held,
+            lambda: controller.standings.values(),
+            lambda: controller.paused,
+            lambda: Definitions.load(lake.root).window_seconds,
+        )
+        pages = Pages(lambda: engine.snapshot, facts, exemplars, settings.links)
         engine = Engine(
             rules,
             settings,
             States(database),
             FreshnessProbe(lake, settings.stale_after),
             reader.query,
-            ViewCache(reader.query, worker, history.query),
+            views,
             lambda: Definitions.load(lake.root),
             sender.wake,
             settings.external_url or url,

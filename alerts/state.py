@@ -5,6 +5,7 @@ The semantics are Prometheus' (``rules/alerting.go``). Time is data time, handed
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -30,6 +31,12 @@ class Row:
     fingerprint: str
     value: float | None
     extra: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def threshold(self) -> float | None:
+        """The column of that name, if it is a number: what the value is held against."""
+        found = self.extra.get("threshold")
+        return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,7 @@ def _appeared(row: Row, rule: Rule, now: datetime) -> tuple[Tracked, Transition]
         active_since=now,
         fired_at=now if fires else None,
         fingerprint=row.fingerprint,
+        threshold=row.threshold,
     )
     reason = "the expression matches" if fires else f"the expression matches; fires after {format_duration(rule.hold)}"
     return Tracked(alert), Transition(alert, AlertState.INACTIVE, alert.state, reason)
@@ -144,6 +152,7 @@ def _matched(known: Tracked, row: Row, rule: Rule, now: datetime) -> tuple[Track
         active_since=before.active_since,
         fired_at=fired_at,
         fingerprint=before.fingerprint,
+        threshold=row.threshold,
     )
     transition = Transition(alert, before.state, state, reason) if state is not before.state else None
     return Tracked(alert, None, known.paused), transition

@@ -85,6 +85,10 @@ class ViewCache:
             held.replace(table, self._number)
         self._outdated[name] = False
 
+    def held(self, name: str) -> pa.Table | None:
+        """What was last read of the view ``name``; may be asked from any thread."""
+        return self._held.get(name)
+
     def outdate(self) -> None:
         """There is new data: what is held is no longer the newest."""
         self._outdated = dict.fromkeys(self._outdated, True)

@@ -16,6 +16,23 @@ def drain_seconds(backlog: float, capacity: float, arrivals: float) -> float:
     return backlog / (capacity - arrivals) if capacity > arrivals else math.inf
 
 
+#: The quantile of the normal distribution that leaves 5 % on either side.
+_Z = 1.645
+
+
+def drain_interval(
+    backlog: float, capacity: float, arrivals: float, window_seconds: float
+) -> tuple[float, float, float]:
+    """:func:`drain_seconds` between the bounds of a 90 % interval, given that rates were counted over ``window_seconds``.
+
+    Arrivals and leavers are taken for Poisson counts, whose difference has the sum of both for its variance (Skellam,
+    1946). The upper bound is infinite where the counts do not show that more leave than arrive.
+    """
+    spread = _Z * math.sqrt(max(0.0, capacity + arrivals) / window_seconds)
+    bounds = [drain_seconds(backlog, capacity + off, arrivals) for off in (spread, 0.0, -spread)]
+    return bounds[0], bounds[1], bounds[2]
+
+
 def capacity_needed(backlog: float, arrivals: float, within_seconds: float) -> float:
     """The throughput (messages/s) that has ``backlog`` gone ``within_seconds`` while ``arrivals`` go on."""
     if within_seconds <= 0:

@@ -8,6 +8,7 @@ import random
 import ssl
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,6 +37,10 @@ LONGEST_SLEEP, SHORTEST_SLEEP = 5.0, 0.02
 LONGEST_ERROR = 500
 
 
+#: Writes a notification's body anew for an attempt, from what is the case then.
+Refresh = Callable[[str], Awaitable[str]]
+
+
 class Receiver:
     """A receiver with what writes for it. UserError where its key or its template cannot be used."""
 
@@ -57,7 +62,10 @@ class _Answer:
 class Lane:
     """Delivers one receiver's parcels. Belongs to the sender's event loop; ``stop``, then wait for :meth:`run`."""
 
-    def __init__(self, receiver: Receiver, outbox: Outbox, tls: ssl.SSLContext, clock: Clock) -> None:
+    def __init__(
+        self, receiver: Receiver, outbox: Outbox, tls: ssl.SSLContext, clock: Clock, refresh: Refresh | None = None
+    ) -> None:
+        self._refresh = refresh
         self._receiver = receiver
         self._name = receiver.settings.name
         self._outbox = outbox
@@ -193,7 +201,7 @@ class Lane:
     async def _attempt(self, client: httpx.AsyncClient, parcel: Parcel, now: datetime) -> _Answer:
         """One attempt. Nothing that goes wrong with it escapes: it would be tried again at once, and for ever."""
         try:
-            notification = Notification(parcel.id, parcel.group_key, parcel.body, now)
+            notification = Notification(parcel.id, parcel.group_key, await self._body(parcel), now)
             request = self._receiver.notifier.write(notification)
             async with asyncio.timeout(self._receiver.settings.timeout.total_seconds()):
                 address = await resolve(
@@ -211,6 +219,16 @@ class Lane:
             return _Answer(error=f"{type(failure).__name__}: {failure}".removesuffix(": ")[:LONGEST_ERROR])
         status = response.status_code
         return _Answer(status, None if response.is_success else f"answered {status}", retry_after)
+
+    async def _body(self, parcel: Parcel) -> str:
+        """What is told now; what the outbox holds where that cannot be written anew."""
+        if self._refresh is None:
+            return parcel.body
+        try:
+            return await self._refresh(parcel.body)
+        except Exception as error:
+            log.error("notification to %s is told as it was written: %s: %s", self._name, type(error).__name__, error)
+            return parcel.body
 
     async def _post(self, client: httpx.AsyncClient, request: Request, address: str) -> httpx.Response:
         target = request.target

@@ -37,8 +37,8 @@ def alertmanager(
         "status": "firing" if decision.firing else "resolved",
         "alerts": alerts,
         "groupLabels": dict(decision.group_labels),
-        "commonLabels": _common(alert["labels"] for alert in alerts),
-        "commonAnnotations": _common(alert["annotations"] for alert in alerts),
+        "commonLabels": common(alert["labels"] for alert in alerts),
+        "commonAnnotations": common(alert["annotations"] for alert in alerts),
         "externalURL": external_url,
         "version": "4",
         "groupKey": decision.group_key,
@@ -51,13 +51,14 @@ def alert_of(
 ) -> dict[str, Any]:
     """One alert of the payload.
 
-    Its annotations also say its ``value``, up to when data had been seen (``data_as_of``), and the links that
-    ``templates`` make; those of the rule go before.
+    Its annotations also say its ``value``, the ``threshold`` that this is held against, up to when data had been seen
+    (``data_as_of``), and the links that ``templates`` make; those of the rule go before.
     """
     alert = notice.alert
-    annotations = links(templates, alert.labels) | dict(alert.annotations)
-    if alert.value is not None:
-        annotations.setdefault("value", f"{alert.value:.6g}")
+    annotations = links(templates, {"fingerprint": alert.fingerprint, **alert.labels}) | dict(alert.annotations)
+    for name, number in (("value", alert.value), ("threshold", alert.threshold)):
+        if number is not None:
+            annotations.setdefault(name, f"{number:.6g}")
     if notice.data_as_of is not None:
         annotations["data_as_of"] = iso(notice.data_as_of)
     return {
@@ -72,7 +73,7 @@ def alert_of(
 
 
 def encoded(payload: Mapping[str, Any]) -> str:
-    """The exact text that is signed and sent, at every attempt."""
+    """The exact text that is kept, signed and sent."""
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -81,7 +82,8 @@ def iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _common(mappings: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def common(mappings: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """What all of ``mappings`` have."""
     common: dict[str, str] | None = None
     for mapping in mappings:
         if common is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from alerts.notify.lane import Lane, Receiver
+from alerts.notify.lane import Lane, Receiver, Refresh
 from alerts.notify.settings import ReceiverSettings
 from alerts.store.database import connect
 from alerts.store.outbox import Delivery, Outbox
@@ -26,9 +26,19 @@ GRACE_SECONDS = 2.0
 
 
 class Sender:
-    """The delivering thread. ``start``, then ``wake`` whenever there is something new, then ``stop``."""
+    """The delivering thread. ``start``, then ``wake`` whenever there is something new, then ``stop``.
 
-    def __init__(self, store: Path, receivers: Iterable[ReceiverSettings], clock: Clock | None = None) -> None:
+    ``refresh`` writes each body anew at each attempt; it runs in the thread's event loop.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        receivers: Iterable[ReceiverSettings],
+        clock: Clock | None = None,
+        refresh: Refresh | None = None,
+    ) -> None:
+        self._refresh = refresh
         self._store = store
         self._clock = clock or Clock()
         self._receivers = [Receiver(settings) for settings in receivers]
@@ -83,7 +93,7 @@ class Sender:
             gone = Delivery(self._clock.wall(), "refused", None, "the receiver is no longer configured", None)
             outbox.record(parcel, gone, None, now=self._clock.now())
         tls = httpx.create_ssl_context(trust_env=False)
-        self._lanes = [Lane(receiver, outbox, tls, self._clock) for receiver in self._receivers]
+        self._lanes = [Lane(receiver, outbox, tls, self._clock, self._refresh) for receiver in self._receivers]
         self._ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._ready.set()

@@ -176,7 +176,8 @@ def expression(slo: SloEntry, severity: str, windows: list[BurnWindow]) -> str:
     fastest = "\n  UNION ALL\n  ".join(
         f"SELECT {', '.join(keys)}, CAST(late_{_seconds(window.long)} AS DOUBLE) "
         f"/ ({_number(slo.budget)} * attempts_{_seconds(window.long)}) AS burn, late_{_seconds(window.long)} AS late, "
-        f"attempts_{_seconds(window.long)} AS attempts, {_seconds(window.long)} AS window_seconds "
+        f"attempts_{_seconds(window.long)} AS attempts, {_seconds(window.long)} AS window_seconds, "
+        f"{_number(window.burn)} AS threshold "
         f"FROM windows WHERE {condition}"
         for window, condition in zip(windows, fired, strict=True)
     )
@@ -201,7 +202,7 @@ def expression(slo: SloEntry, severity: str, windows: list[BurnWindow]) -> str:
 ), burning AS (
   {fastest}
 )
-SELECT {named}, MAX(b.burn) AS value, max_by(b.late, b.burn) AS late, max_by(b.attempts, b.burn) AS attempts,
+SELECT {named}, MAX(b.burn) AS value, max_by(b.threshold, b.burn) AS threshold, max_by(b.late, b.burn) AS late, max_by(b.attempts, b.burn) AS attempts,
   max_by(b.window_seconds, b.burn) AS window_seconds, {period} / MAX(b.burn) AS lasts_seconds
 FROM burning AS b{trusted}
 GROUP BY {named}"""

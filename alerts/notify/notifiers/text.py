@@ -12,6 +12,14 @@ from lake.visible import visible
 MOST_ALERTS, LONGEST_VALUE = 10, 500
 #: From the loudest on.
 SEVERITIES = ("critical", "error", "warning", "info", "none")
+#: What pages say beside their rule's words, and what it is called there.
+EVIDENCE = {
+    "who": "who waits",
+    "drain": "drained",
+    "being_done": "being done",
+    "exemplars": "waited longest",
+    "exemplars_unknown": "waited longest: unknown",
+}
 _WHERE = ("broker", "queue", "subscriber", "tenant")
 
 
@@ -35,10 +43,13 @@ def lines(notification: Notification) -> list[str]:
         told.append(shown(f"{'firing' if alert['status'] == 'firing' else 'resolved'}: {summary}"))
         told += [shown(f"  {notes[name]}") for name in ("description",) if notes.get(name)]
         value = f"value {notes['value']}, " if notes.get("value") else ""
+        if value and notes.get("threshold"):
+            value = f"value {notes['value']} (threshold {notes['threshold']}), "
         at = alert["startsAt"] if alert["status"] == "firing" else alert["endsAt"]
         told.append(
             shown(f"  {'since' if alert['status'] == 'firing' else 'at'} {at}, {value}{_labels(alert['labels'])}")
         )
+        told += [shown(f"  {called}: {notes[name]}") for name, called in EVIDENCE.items() if notes.get(name)]
         told += [shown(f"  {notes[name]}") for name in sorted(notes) if name == "runbook" or name.endswith("_url")]
     left = len(alerts) - MOST_ALERTS + notification.payload["truncatedAlerts"]
     return [*told, f"and {left} more"] if left > 0 else told

@@ -1,0 +1,191 @@
+"""Messages that waited longest, by id and trace: read from the newest events of bronze, so many of them and no more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import monotonic
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from lake.clock import TOLERANCE
+from lake.errors import SojournError, first_line
+from lake.reader import connect
+from lake.snapshot import Snapshot, read_file
+from lake.tables import MESSAGE_EVENTS
+
+log = logging.getLogger(__name__)
+
+#: Ids that one page shows.
+MOST = 5
+#: What is read at most: so far back from the newest event, so many rows, in so many files.
+WINDOW = timedelta(minutes=10)
+MOST_ROWS, MOST_FILES = 300_000, 2_000
+#: A reading serves all pages for so long (seconds).
+GOOD_FOR = 5.0
+_MEMORY_MB = 500
+#: What a row takes in a file, where the log does not tell how many there are.
+_ROW_BYTES = 20
+_COLUMNS = (
+    "event_type",
+    "broker",
+    "queue",
+    "subscriber",
+    "tenant",
+    "message_id",
+    "attempt",
+    "enqueued_at",
+    "occurred_at",
+    "trace_id",
+)
+Key = tuple[str, str]
+
+#: Messages that nobody has taken yet, aged at their broker's newest event, beside first attempts, aged when they began.
+_LONGEST = f"""
+WITH newest AS (SELECT broker, MAX(occurred_at) AS at FROM events GROUP BY broker),
+touched AS (SELECT DISTINCT broker, queue, message_id FROM events WHERE event_type NOT IN ('enqueued', 'delayed')),
+waiting AS (
+  SELECT e.broker, e.queue, CAST(NULL AS VARCHAR) AS subscriber, e.tenant, e.message_id, e.trace_id,
+         date_diff('millisecond', COALESCE(e.enqueued_at, e.occurred_at), n.at) / 1000.0 AS waited, TRUE AS waits
+  FROM events AS e JOIN newest AS n ON n.broker = e.broker
+  ANTI JOIN touched AS t ON t.broker = e.broker AND t.queue = e.queue AND t.message_id = e.message_id
+  WHERE e.event_type = 'enqueued'
+), taken AS (
+  SELECT broker, queue, subscriber, tenant, message_id, trace_id,
+         date_diff('millisecond', enqueued_at, occurred_at) / 1000.0 AS waited, FALSE AS waits
+  FROM events WHERE event_type = 'received' AND COALESCE(attempt, 1) <= 1 AND enqueued_at IS NOT NULL
+)
+SELECT * FROM (SELECT * FROM waiting UNION ALL SELECT * FROM taken)
+WHERE waited >= 0
+QUALIFY row_number() OVER (
+  PARTITION BY broker, queue, subscriber, tenant ORDER BY waited DESC, message_id) <= {MOST}
+ORDER BY waited DESC, message_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Exemplar:
+    """One message: for how long (seconds) it ``waits``, or waited until its first attempt."""
+
+    message_id: str
+    trace_id: str | None
+    seconds: float
+    waits: bool
+    subscriber: str | None = None
+    tenant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one look at the events brought. ``since``: events before it were not read; None = all were."""
+
+    longest: Mapping[Key, tuple[Exemplar, ...]] = field(default_factory=dict)
+    since: datetime | None = None
+    newest: datetime | None = None
+    problem: str | None = None
+
+    def of(self, labels: Mapping[str, str]) -> tuple[Exemplar, ...]:
+        """Those that the alert with ``labels`` is about, the longest wait first."""
+        subscriber, tenant = labels.get("subscriber"), labels.get("tenant")
+        found = [
+            one
+            for one in self.longest.get((labels.get("broker", ""), labels.get("queue", "")), ())
+            if (subscriber is None or one.waits or one.subscriber == subscriber)
+            and (tenant is None or (one.tenant or "unknown") == tenant)
+        ]
+        best: dict[str, Exemplar] = {}
+        for one in found:
+            best.setdefault(one.message_id, one)
+        return tuple(best.values())[:MOST]
+
+    def why_not(self, labels: Mapping[str, str]) -> str:
+        """Why there is none for the alert with ``labels``."""
+        if self.problem is not None:
+            return self.problem
+        where = "of this tenant " if "tenant" in labels else ""
+        read = "there are no events" if self.newest is None else f"none {where}waits in the events that were read"
+        return read if self.since is None else f"{read}, those since {self.since:%H:%M:%S} UTC"
+
+
+class Exemplars:
+    """Reads when asked, in a thread of its own; one reading serves all who ask within :data:`GOOD_FOR`."""
+
+    def __init__(self, root: Path) -> None:
+        self._snapshot = Snapshot(MESSAGE_EVENTS, root)
+        self._root = root
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="alert-evidence")
+        self._asked: tuple[float, Future[Reading]] | None = None
+        self.last: Reading | None = None
+
+    def reading(self) -> Future[Reading]:
+        """The newest reading, under way or done; never fails."""
+        if self._asked is None or (self._asked[1].done() and monotonic() - self._asked[0] > GOOD_FOR):
+            self._asked = monotonic(), self._pool.submit(self._read)
+        return self._asked[1]
+
+    def close(self) -> None:
+        """Nothing more is read."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self) -> Reading:
+        try:
+            self.last = read(self._snapshot, self._root, datetime.now(UTC))
+        except Exception as error:  # whatever is wrong with the events must not hold back a page
+            log.warning("what waited longest cannot be read: %s", first_line(error))
+            self.last = Reading(problem="the events cannot be read")
+        return self.last
+
+
+def read(snapshot: Snapshot, root: Path, now: datetime) -> Reading:
+    """The longest waits in the newest events of the lake at ``root``, at most what the limits above allow."""
+    if snapshot.version() < 0 or snapshot.table is None:
+        return Reading()
+    files = _newest_first(pa.table(snapshot.table.get_add_actions(flatten=True)))
+    parts: list[pa.Table] = []
+    rows, newest, since = 0, None, None
+    for number, (path, count, last) in enumerate(files):
+        newest = newest or (None if last is None else min(last, now + TOLERANCE))
+        is_old = last is not None and newest is not None and last < newest - WINDOW
+        if number >= MOST_FILES or is_old or (parts and rows + count > MOST_ROWS):
+            since = last
+            break
+        try:
+            parts.append(read_file(root / MESSAGE_EVENTS.path / path, _COLUMNS))
+        except SojournError:
+            continue  # merged with others since, and removed
+        rows += parts[-1].num_rows
+    if not parts:
+        return Reading(newest=newest, since=since)
+    with connect(_MEMORY_MB) as database:
+        database.register("events", pa.concat_tables(parts, promote_options="permissive").slice(0, 2 * MOST_ROWS))
+        found = database.sql(_LONGEST).to_arrow_table().to_pylist()
+    longest: dict[Key, list[Exemplar]] = {}
+    for row in found:
+        one = Exemplar(
+            row["message_id"], row["trace_id"], row["waited"], row["waits"], row["subscriber"], row["tenant"]
+        )
+        longest.setdefault((row["broker"], row["queue"]), []).append(one)
+    return Reading({key: tuple(ones) for key, ones in longest.items()}, since, newest)
+
+
+def _newest_first(actions: pa.Table) -> list[tuple[str, int, datetime | None]]:
+    """Each file's path, rows and newest event."""
+    names = actions.column_names
+    newest = actions["max.occurred_at"].to_pylist() if "max.occurred_at" in names else [None] * actions.num_rows
+    rows = actions["num_records"].to_pylist() if "num_records" in names else [None] * actions.num_rows
+    files = [
+        (
+            unquote(path),
+            count if count is not None else size // _ROW_BYTES,
+            last.replace(tzinfo=UTC) if last is not None and last.tzinfo is None else last,
+        )
+        for path, size, count, last in zip(
+            actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), rows, newest, strict=True
+        )
+    ]
+    return sorted(files, key=lambda file: file[2] or datetime.min.replace(tzinfo=UTC), reverse=True)
