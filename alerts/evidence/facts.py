@@ -36,7 +36,7 @@ class Facts:
         self._indexed: dict[str, tuple[float, pa.Table, dict[tuple[str, ...], list[int]]]] = {}
 
     def of(self, labels: Mapping[str, str], ahead: timedelta) -> dict[str, str]:
-        """Annotations for the alert with ``labels``: ``who``, ``drain``, ``being_done``; what is unknown is left out."""
+        """The annotations ``who``, ``drain``, ``being_done`` of the alert with ``labels``, as far as they are known."""
         if "queue" not in labels:
             return {}
         tenants = self._tenants(labels)

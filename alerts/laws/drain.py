@@ -23,7 +23,7 @@ _Z = 1.645
 def drain_interval(
     backlog: float, capacity: float, arrivals: float, window_seconds: float
 ) -> tuple[float, float, float]:
-    """:func:`drain_seconds` between the bounds of a 90 % interval, given that rates were counted over ``window_seconds``.
+    """:func:`drain_seconds` between the bounds of a 90 % interval, rates being counts of ``window_seconds``.
 
     Arrivals and leavers are taken for Poisson counts, whose difference has the sum of both for its variance (Skellam,
     1946). The upper bound is infinite where the counts do not show that more leave than arrive.

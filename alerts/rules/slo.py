@@ -202,7 +202,8 @@ def expression(slo: SloEntry, severity: str, windows: list[BurnWindow]) -> str:
 ), burning AS (
   {fastest}
 )
-SELECT {named}, MAX(b.burn) AS value, max_by(b.threshold, b.burn) AS threshold, max_by(b.late, b.burn) AS late, max_by(b.attempts, b.burn) AS attempts,
+SELECT {named}, MAX(b.burn) AS value, max_by(b.threshold, b.burn) AS threshold,
+  max_by(b.late, b.burn) AS late, max_by(b.attempts, b.burn) AS attempts,
   max_by(b.window_seconds, b.burn) AS window_seconds, {period} / MAX(b.burn) AS lasts_seconds
 FROM burning AS b{trusted}
 GROUP BY {named}"""
