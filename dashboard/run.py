@@ -20,30 +20,14 @@ HEALTH_PATH = "/_stcore/health"
 LAKE_VARIABLE = "SOJOURN_LAKE"
 SETTINGS_VARIABLE = "SOJOURN_DASHBOARD_SETTINGS"
 
-_APP = Path(__file__).with_name("app.py")
+_PACKAGE = Path(__file__).parent
 
 
-def command(settings: DashboardSettings, lake_root: Path) -> list[str]:
-    """The argument vector that serves the dashboard of the lake at ``lake_root``; its port must be known.
-
-    Options stand here rather than in a file, so that no ``config.toml`` lying about can open the server up.
-    """
+def command(settings: DashboardSettings) -> list[str]:
+    """The argument vector that serves the dashboard in the :func:`environment` of a lake; its port must be known."""
     if settings.port == 0:
         raise UserError("the dashboard's port is not chosen yet", "call claim_port first, or set [dashboard] port")
-    options: dict[str, object] = {
-        "server.address": settings.host,
-        "server.port": settings.port,
-        "server.headless": True,
-        "server.fileWatcherType": "none",
-        "server.enableAgentApi": False,
-        "browser.gatherUsageStats": False,
-        "client.showErrorDetails": "none",
-        "client.showErrorLinks": False,
-        "client.toolbarMode": "viewer",
-    }
-    flags = [f"--{name}={_text(value)}" for name, value in options.items()]
-    flags += [f"--server.allowedHosts={host}" for host in settings.hosts]
-    return [sys.executable, "-m", "streamlit", "run", str(_APP), *flags]
+    return [sys.executable, "-m", "dashboard.serve"]
 
 
 def environment(
@@ -51,7 +35,7 @@ def environment(
 ) -> dict[str, str]:
     """The environment to run :func:`command` in: the caller's own, with the lake, the settings and the theme."""
     environ = dict(os.environ if inherited is None else inherited)
-    package_parent = str(_APP.parent.parent)
+    package_parent = str(_PACKAGE.parent)
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != package_parent]
     return {
         **environ,

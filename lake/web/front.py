@@ -11,8 +11,10 @@ from lake.web.body import BodyReader, Gone, announced
 from lake.web.budget import Holding
 from lake.web.policy import Limits, Policy, Refusal, check_content_type, content_type
 
-#: Where the scope holds the connection's :class:`~lake.web.connections.Connection`, if there is one.
+#: Where the scope's state holds the connection's :class:`~lake.web.connections.Connection`, if there is one.
 CONNECTION = "sojourn.connection"
+#: What a web page calls the scheme of the server that its websocket comes from.
+_PAGES = {"ws": "http", "wss": "https"}
 
 
 class FrontDoor:
@@ -37,8 +39,11 @@ class FrontDoor:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        if scope["type"] == "websocket":
+            await self._upgraded(scope, receive, send)
+            return
         if scope["type"] != "http":
-            raise RuntimeError("the front door serves HTTP alone")
+            raise RuntimeError("the front door serves HTTP and websockets alone")
         try:
             body, holding = await self._let_in(scope, receive)
         except Gone:
@@ -56,15 +61,29 @@ class FrontDoor:
         finally:
             holding.release()
 
+    async def _upgraded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A websocket, refused by its handshake's headers or the application's to speak."""
+        try:
+            self._policy.check(scope["path"], _PAGES[scope["scheme"]], scope["headers"])
+        except Refusal:
+            await send({"type": "websocket.close"})  # before it was accepted: 403
+            return
+        _prove(scope)
+        await self._app(scope, receive, send)
+
     async def _let_in(self, scope: Scope, receive: Receive) -> tuple[bytes, Holding]:
         headers = scope["headers"]
         entrance = self._policy.check(scope["path"], scope["scheme"], headers)
-        connection = scope.get(CONNECTION)
-        if connection is not None:
-            connection.proven()
+        _prove(scope)
         has_body = announced(headers) != 0
         check_content_type(entrance, content_type(headers), has_body)
         return await self._bodies.read(receive, headers)
+
+
+def _prove(scope: Scope) -> None:
+    connection = scope.get("state", {}).get(CONNECTION)
+    if connection is not None:
+        connection.proven()
 
 
 def _once(body: bytes, receive: Receive) -> Receive:

@@ -14,6 +14,7 @@ from lake.web.address import authority, is_address, is_loopback, origin, same_or
 
 JSON = "application/json"
 _MIB = 1024 * 1024
+_SCHEMES = ("http", "https")
 #: Content types that a web page may send anywhere without being allowed to (Fetch, "CORS-safelisted").
 _SIMPLE = frozenset({"text/plain", "multipart/form-data", "application/x-www-form-urlencoded"})
 
@@ -71,7 +72,8 @@ class Entrance:
 class Policy:
     """The rules of one listener, bound to ``host``. ``names`` are the host names by which it is reached from elsewhere,
     ``origins`` the web pages that may ask it; ``entrances`` are paths, a prefix where they end in ``/``. With
-    ``any_name`` it answers under whatever name: others reach it anyway, and may see what it says."""
+    ``any_name`` it answers under whatever name: others reach it anyway, and may see what it says. With ``pages`` it
+    serves web pages: others may link to them, and a proxy may speak TLS in front of it, under a name of its own."""
 
     host: str = "127.0.0.1"
     token: str | None = None
@@ -81,6 +83,7 @@ class Policy:
     limits: Limits = Limits()
     refusal: Callable[[Scope, Refusal], Response] = in_json
     any_name: bool = False
+    pages: bool = False
 
     def guarded(self, section: str) -> Policy:
         """Itself; UserError where others than this machine's could come without a token, or a name is none.
@@ -148,9 +151,13 @@ class Policy:
             parts = origin(page)
             if parts is None:
                 raise Refusal(400, "the Origin header is malformed")
-            allowed = same_origin(parts, scheme, host) or parts in [origin(one) for one in self.origins]
+            schemes = _SCHEMES if self.pages and not is_loopback(host[0]) else (scheme,)
+            allowed = any(same_origin(parts, one, host) for one in schemes)
+            allowed = allowed or parts in [origin(one) for one in self.origins]
             if not allowed:
                 raise Refusal(403, "no web page of another origin may ask this server")
+        if self.pages and told.all(b"sec-fetch-mode") == ["navigate"] and told.all(b"sec-fetch-dest") == ["document"]:
+            return  # somebody follows a link; what comes of it stands in a window of its own
         if not allowed and any(site not in ("same-origin", "none") for site in told.all(b"sec-fetch-site")):
             raise Refusal(403, "no web page of another site may ask this server")
 

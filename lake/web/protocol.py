@@ -6,34 +6,28 @@ import asyncio
 from typing import Any
 
 import h11
-from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lake.web.connections import Connection
 from lake.web.front import CONNECTION
 from lake.web.policy import Limits
 
+_UPGRADED = "websocket"
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_BAD = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class Http(H11Protocol):
-    """A connection that holds ``place``. Its state is one of: headers, work, rest (of a refused body), idle."""
+    """A connection that holds ``place``. Its state is one of: headers, work, rest (of a refused body), idle, closing,
+    websocket."""
 
     def __init__(self, place: Connection, limits: Limits, **of_uvicorn: Any) -> None:
-        super().__init__(**of_uvicorn)
+        super().__init__(**of_uvicorn, app_state={CONNECTION: place})
         self._place = place
         self._limits = limits
         self._state = ""
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
-        self.app = self._marked(self.app)
-
-    def _marked(self, app: ASGIApp) -> ASGIApp:
-        async def marked(scope: Scope, receive: Receive, send: Send) -> None:
-            scope[CONNECTION] = self._place
-            await app(scope, receive, send)
-
-        return marked
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the headers."""
@@ -52,6 +46,34 @@ class Http(H11Protocol):
         """Take what came; the time for the headers runs on whatever comes, until they are whole."""
         super().data_received(data)
         self._look(came=True)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """A websocket's from now on, it is at work as long as it lasts: pings tell whether the peer is still there."""
+        self._stop()
+        self._state = _UPGRADED
+        self._place.works()
+        super().handle_websocket_upgrade(event)
+        upgraded: Any = self.transport.get_protocol()
+        if not upgraded.handshake_initiated:  # headers that it does not read: it would wait for others
+            self.transport.write(_BAD)
+            self.transport.close()
+        lost = upgraded.connection_lost
+
+        def connection_lost(exc: Exception | None) -> None:
+            self._place.leave()
+            lost(exc)
+
+        upgraded.connection_lost = connection_lost
+
+    def send_400_response(self, msg: str) -> None:
+        """What comes is no HTTP: say so if nothing was said yet, and let nobody answer what came before it."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         """Wait for the next request, or read away what is left of this one."""
@@ -72,6 +94,8 @@ class Http(H11Protocol):
 
     def _look(self, came: bool) -> None:
         """Enter the state that uvicorn's is in now; one that lasts keeps its time."""
+        if self._state == _UPGRADED:
+            return
         if self.transport.is_closing():
             if self._state != "closing":
                 self._enter("closing", self._limits.linger_seconds)

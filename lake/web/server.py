@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _GRACE_SECONDS = 2
+#: Bytes of one message of a websocket's peer.
+_MOST_SAID = 1024 * 1024
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -56,19 +58,27 @@ def listen(host: str, port: int, mend: str = "set another port; 0 takes any free
 class WebServer(uvicorn.Server):
     """Serves ``door`` at ``listener``. UserError where the certificate is of no use.
 
+    With ``websockets`` the application is asked to begin and to end, too, and may speak to upgraded connections.
     ``await server.serve()`` until ``should_exit`` is set; :func:`served` does so in a thread.
     """
 
     def __init__(
-        self, door: FrontDoor, listener: socket.socket, limits: Limits, certificate: Certificate | None = None
+        self,
+        door: FrontDoor,
+        listener: socket.socket,
+        limits: Limits,
+        certificate: Certificate | None = None,
+        *,
+        websockets: bool = False,
     ) -> None:
         config = uvicorn.Config(
             door,
             log_config=None,
             log_level=logging.ERROR,  # what a stranger sends is no reason to fill a disk
             access_log=False,
-            lifespan="off",
-            ws="none",
+            lifespan="on" if websockets else "off",
+            ws="websockets-sansio" if websockets else "none",
+            ws_max_size=_MOST_SAID,
             proxy_headers=False,
             server_header=False,
             http=Http,
@@ -95,12 +105,15 @@ class WebServer(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self.connections = Connections(self._limits, loop.time)
         await self.lifespan.startup()
+        if self.lifespan.should_exit:  # it cannot begin, and has said why
+            self.should_exit = True
+            return
         self.servers: list[Any] = [_Acceptor(self, self._listener, self._limits, self.connections)]
         self.started = True
 
     def protocol(self, place: Connection) -> Http:
         """What serves one connection."""
-        return Http(place, self._limits, config=self.config, server_state=self.server_state, app_state={})
+        return Http(place, self._limits, config=self.config, server_state=self.server_state)
 
 
 class _Acceptor:

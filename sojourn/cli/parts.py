@@ -81,7 +81,7 @@ def dashboard(
         typer.echo(warning, err=True)
     typer.echo(f"Dashboard at {run.address(section)}, Ctrl-C to stop")
     sys.stdout.flush()
-    command = run.command(section, root)
+    command = run.command(section)
     env = {**os.environ, **run.environment(section, root)}
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(f"{command[0]} is not there")

@@ -65,7 +65,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def _served(root: Path) -> Iterator[str]:
     settings = claim_port(DashboardSettings(port=0, stale_after_seconds=600))
-    process = subprocess.Popen(command(settings, root), env=environment(settings, root), cwd=root)
+    process = subprocess.Popen(command(settings), env=environment(settings, root), cwd=root)
     try:
         _wait_until_healthy(address(settings), process)
         yield address(settings)

@@ -10,28 +10,61 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+from dashboard import serve
 from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE, address, claim_port, command, environment, exposure
-from dashboard.settings import DashboardSettings
+from dashboard.settings import LOOPBACK_HOSTS, DashboardSettings
 from dashboard.theme import options
 from lake.errors import UserError
+from lake.web.policy import Refusal
 from sojourn.cli.main import app
 
 LAKE = Path("/somewhere/lake")
 
 
 def test_the_server_is_closed_to_others_unless_told_otherwise() -> None:
-    argv = command(DashboardSettings(), LAKE)
-    assert argv[:4] == [sys.executable, "-m", "streamlit", "run"]
-    assert "--server.address=127.0.0.1" in argv
-    assert "--browser.gatherUsageStats=false" in argv
-    assert "--client.showErrorDetails=none" in argv
-    assert "--server.allowedHosts=localhost" in argv
-    assert "--server.allowedHosts=*" not in argv
+    assert command(DashboardSettings()) == [sys.executable, "-m", "dashboard.serve"]
+    told = serve.options(DashboardSettings())
+    assert (told["server.address"], told["browser.gatherUsageStats"]) == ("127.0.0.1", False)
+    assert (told["client.showErrorDetails"], told["server.allowedHosts"]) == ("none", list(LOOPBACK_HOSTS))
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "queues.example", "origin": "https://queues.example"}, 200),  # a proxy speaks TLS before it
+        ({"host": "127.0.0.1:8501", "origin": "https://queues.example"}, 200),  # and says another Host
+        ({"host": "queues.example:8443", "origin": "https://queues.example:8443"}, 200),
+        ({"host": "queues.example", "origin": "https://evil.example"}, 403),
+        ({"host": "127.0.0.1:8501", "origin": "http://127.0.0.1:3000"}, 403),
+        ({"host": "evil.example"}, 421),
+        ({"host": "192.0.2.7:8501"}, 200),  # by which a cluster looks whether it is well
+        ({"host": "localhost", "sec-fetch-site": "cross-site"}, 403),
+        ({"host": "localhost", "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 403),  # in a frame
+        (
+            {
+                "host": "localhost",
+                "sec-fetch-site": "cross-site",
+                "sec-fetch-mode": "navigate",
+                "sec-fetch-dest": "document",
+            },
+            200,
+        ),
+    ],
+)
+def test_which_pages_and_names_may_ask_an_open_dashboard(headers: dict[str, str], status: int) -> None:
+    policy = serve.policy(DashboardSettings(host="0.0.0.0", allowed_hosts=("queues.example",)))
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    if status == 200:
+        policy.check("/", "http", raw)
+    else:
+        with pytest.raises(Refusal) as refused:
+            policy.check("/", "http", raw)
+        assert refused.value.status == status
 
 
 def test_a_port_must_be_chosen_before_the_server_starts() -> None:
     with pytest.raises(UserError, match="port"):
-        command(DashboardSettings(port=0), LAKE)
+        command(DashboardSettings(port=0))
     assert claim_port(DashboardSettings(port=0)).port > 0
 
 
@@ -66,17 +99,21 @@ def test_heading_weights_are_ones_that_streamlit_takes() -> None:
 def test_the_command_takes_host_and_port_prints_its_address_and_refuses_to_be_open_without_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[list[str]] = []
-    monkeypatch.setattr(os, "execvpe", lambda file, argv, env: started.append(argv))
+    started: list[DashboardSettings] = []
+
+    def execute(file: str, argv: list[str], env: dict[str, str]) -> None:
+        started.append(DashboardSettings.model_validate_json(env[SETTINGS_VARIABLE]))
+
+    monkeypatch.setattr(os, "execvpe", execute)
     lake = ["--lake", str(tmp_path)]
     result = CliRunner().invoke(app, ["dashboard", "--host", "127.0.0.1", "--port", "0", *lake])
     (said,) = re.findall(r"Dashboard at http://127.0.0.1:(\d+), Ctrl-C to stop", result.stdout)
-    assert f"--server.port={said}" in started[0] and "--server.address=127.0.0.1" in started[0]
+    assert (started[0].host, started[0].port) == ("127.0.0.1", int(said))
     refused = CliRunner().invoke(app, ["dashboard", "--host", "0.0.0.0", "--port", "0", *lake])
     assert refused.exit_code != 0 and len(started) == 1
     named = ["--host", "0.0.0.0", "--port", "0", "--allowed-host", "queues.example"]
     opened = CliRunner().invoke(app, ["dashboard", *named, *lake])
-    assert "no login" in opened.stderr and "--server.allowedHosts=queues.example" in started[1]
+    assert "no login" in opened.stderr and started[1].allowed_hosts == ("queues.example",)
 
 
 def test_the_environment_carries_the_lake_the_settings_and_the_theme() -> None:

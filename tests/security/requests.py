@@ -10,6 +10,7 @@ import gzip
 import json
 import struct
 import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
@@ -40,79 +41,77 @@ def request(body: bytes = b"{}", **options: Any) -> bytes:
     return head(length=len(body), **options) + body
 
 
-#: Whole requests that must be refused by their headers alone.
-FORGED: list[tuple[str, bytes]] = [
-    *(
-        (f"host {host!r}", request(host=host))
-        for host in (
-            "evil.example",
-            "127.0.0.1.evil.example",
-            "localhost.evil.example:4318",
-            "evil.example#127.0.0.1",
-            "evil.example@127.0.0.1",
-            "127.0.0.1@evil.example",
-            "127.0.0.1:0x50",
-            "127.0.0.1:99999",
-            "127.0.0.1:",
-            "0.0.0.0",
-            "0",
-            "2130706433",
-            "0x7f000001",
-            "[::ffff:127.0.0.1",
-            "[::1]evil",
-            "[::1",
-            "[]",
-            "",
-            " ",
-            "..",
-            "a" * 300,
-            b"\xff\xfe",
-            b"localhost\x00",
-            "localhost, evil.example",
-        )
-    ),
-    ("no host", request(host=None)),
-    ("two hosts", request(more=(b"Host: evil.example",))),
-    *(
-        (f"origin {origin!r}", request(more=(b"Origin: " + origin,)))
-        for origin in (
-            b"https://evil.example",
-            b"http://localhost.evil.example",
-            b"http://127.0.0.1:1",
-            b"https://127.0.0.1",
-            b"null",
-            b"NULL",
-            b"",
-            b"http://[::1",
-            b"http://127.0.0.1:99999",
-            b"http://127.0.0.1/path",
-            b"file://",
-            b"chrome-extension://abc",
-            b"http://\xff",
-            b"//127.0.0.1",
-        )
-    ),
-    ("two origins", request(more=(b"Origin: http://127.0.0.1", b"Origin: https://evil.example"))),
-    *(
-        (f"sec-fetch-site {site!r}", request(more=(b"Sec-Fetch-Site: " + site,)))
-        for site in (b"cross-site", b"same-site")
-    ),
-    *(
-        (f"type {kind!r}", request(kind=kind))
-        for kind in (
-            None,
-            "",
-            "text/plain",
-            "text/plain; charset=application/json",
-            "multipart/form-data; boundary=x",
-            "application/x-www-form-urlencoded",
-            "application/json, text/plain",
-            "application/jsonp",
-            "\xff",
-        )
-    ),
-    ("two types", request(more=(b"Content-Type: text/plain",))),
-]
+_HOSTS: tuple[str | bytes, ...] = (
+    "evil.example",
+    "127.0.0.1.evil.example",
+    "localhost.evil.example:4318",
+    "evil.example#127.0.0.1",
+    "evil.example@127.0.0.1",
+    "127.0.0.1@evil.example",
+    "127.0.0.1:0x50",
+    "127.0.0.1:99999",
+    "127.0.0.1:",
+    "0.0.0.0",
+    "0",
+    "2130706433",
+    "0x7f000001",
+    "[::ffff:127.0.0.1",
+    "[::1]evil",
+    "[::1",
+    "[]",
+    "",
+    " ",
+    "..",
+    "a" * 300,
+    b"\xff\xfe",
+    b"localhost\x00",
+    "localhost, evil.example",
+)
+_ORIGINS = (
+    b"https://evil.example",
+    b"http://localhost.evil.example",
+    b"http://127.0.0.1:1",
+    b"https://127.0.0.1",
+    b"null",
+    b"NULL",
+    b"",
+    b"http://[::1",
+    b"http://127.0.0.1:99999",
+    b"http://127.0.0.1/path",
+    b"file://",
+    b"chrome-extension://abc",
+    b"http://\xff",
+    b"//127.0.0.1",
+)
+_SITES = (b"cross-site", b"same-site")
+_TYPES = (
+    None,
+    "",
+    "text/plain",
+    "text/plain; charset=application/json",
+    "multipart/form-data; boundary=x",
+    "application/x-www-form-urlencoded",
+    "application/json, text/plain",
+    "application/jsonp",
+    "\xff",
+)
+
+
+def forged(sent: Callable[..., bytes] = request, *, typed: bool = True) -> list[tuple[str, bytes]]:
+    """Whole requests that must be refused by their headers alone, as ``sent`` makes them of ``host``, ``kind`` and
+    ``more``; without those of wrong types where a request has no body."""
+    made = [(f"host {host!r}", sent(host=host)) for host in _HOSTS]
+    made += [("no host", sent(host=None)), ("two hosts", sent(more=(b"Host: evil.example",)))]
+    made += [(f"origin {origin!r}", sent(more=(b"Origin: " + origin,))) for origin in _ORIGINS]
+    made += [("two origins", sent(more=(b"Origin: http://127.0.0.1", b"Origin: https://evil.example")))]
+    made += [(f"sec-fetch-site {site!r}", sent(more=(b"Sec-Fetch-Site: " + site,))) for site in _SITES]
+    if typed:
+        made += [(f"type {kind!r}", sent(kind=kind)) for kind in _TYPES]
+        made += [("two types", sent(more=(b"Content-Type: text/plain",)))]
+    return made
+
+
+FORGED = forged()
 
 #: Bytes that are no request, or half of one.
 BROKEN: list[tuple[str, bytes]] = [
@@ -144,6 +143,12 @@ BROKEN: list[tuple[str, bytes]] = [
     ("a path with escapes", request(path="/v1/%2e%2e/%00%ff")),
     ("smuggled", request(b"0\r\n\r\nGET / HTTP/1.1\r\n\r\n", more=(b"Transfer-Encoding : chunked",))),
 ]
+
+
+def broken(path: str) -> list[tuple[str, bytes]]:
+    """The same at another path."""
+    return [(name, sent.replace(b"/v1/events", path.encode("latin-1"))) for name, sent in BROKEN]
+
 
 _EVENT = {
     "event_type": "enqueued",
@@ -243,3 +248,77 @@ HTTP2: list[tuple[str, bytes]] = [
     ("a frame that is too long", _PREFACE + frame(4, 0, 0, b"") + frame(0, 0, 1, bytes(1 << 20))),
     ("HTTP/1.1", request()),
 ]
+
+#: What a proper body may hold in place of any of its values: texts that are none, numbers that are none, depths.
+VALUES: dict[str, bytes] = {
+    **{f"the surrogate {one}": b'"' + one.encode() + b'"' for one in SURROGATES},
+    "not a number": b"NaN",
+    "no end": b"-Infinity",
+    "a number beyond floats": b"1e999",
+    "a number of many digits": b"9" * 5_000,
+    "beyond 64 bits": b"18446744073709551616",
+    "a negative number": b"-1",
+    "nothing": b"null",
+    "a truth": b"true",
+    "a list": b"[]",
+    "an object with a surrogate": b'{"\\ud800x": 1}',
+    "a deep list": b"[" * 50_000 + b"]" * 50_000,
+    "a deep object": b'{"a":' * 20_000 + b"1" + b"}" * 20_000,
+    "a long text": b'"' + b"n" * 300_000 + b'"',
+    "a NUL": b'"a\\u0000b"',
+    "bytes that are no text": b'"\xed\xa0\x80\xff"',
+    "a terminal's escape": b'"\\u001b]0;owned\\u0007"',
+    "a template": b'"{{ labels.__class__ }}"',
+    "an expression": b'"(a+)+$"',
+}
+#: Lines of headers that mean nothing, or too much, here.
+HEADERS: list[tuple[str, tuple[bytes, ...]]] = [
+    ("two tokens", (b"Authorization: Bearer a", b"Authorization: Bearer b")),
+    ("a token that is no text", (b"Authorization: Bearer \xff\xfe",)),
+    ("many headers", tuple(b"X-%d: y" % number for number in range(500))),
+    ("a long header", (b"X: " + b"y" * 60_000,)),
+    ("two encodings", (b"Content-Encoding: gzip", b"Content-Encoding: br")),
+    ("versions that are none", (b'If-None-Match: "\x7f", W/, *', b"If-None-Match: \xff")),
+    ("addresses of others", (b"X-Forwarded-For: 127.0.0.1", b"Forwarded: for=127.0.0.1;host=evil.example")),
+    ("another method", (b"X-HTTP-Method-Override: DELETE",)),
+    ("a strange agent", (b"User-Agent: \x9b31m\xff" + b"a" * 5_000,)),
+    ("a range", (b"Range: bytes=0-,-1,5-2",)),
+    ("to be gone on with", (b"Expect: 100-continue", b"Expect: x")),
+    ("strange wishes", (b"Accept: */*;q=nan, \xff", b"Accept-Encoding: gzip;q=1e999")),
+]
+#: What stands in a query or a path in place of a number or a name, escaped as it goes over the wire.
+ESCAPED = (
+    *("nan", "inf", "-1", "1e999", "9" * 400, "%C2%B2", "%D9%A3", "%00", "%ff", "%ed%a0%80", "%", "%zz", "..%2f..%2fx"),
+    *("%2e%2e/%2e%2e/etc/passwd", "(a%2B)%2B%24", "%28" * 200, "*", "%7B%7D", "=", "&", ";", "%0d%0aSet-Cookie:a=b"),
+)
+
+
+def mutated(proper: Any) -> Iterator[tuple[str, bytes]]:
+    """Bodies that are ``proper`` but for one value, which is one of :data:`VALUES`, or one key, which is no text."""
+    for path in _places(proper):
+        for name, value in VALUES.items():
+            text = json.dumps(_with(proper, path, "PLACE OF A VALUE")).encode()
+            yield f"{name} at {path}", text.replace(b'"PLACE OF A VALUE"', value)
+    whole = json.dumps(proper).encode()
+    for surrogate in SURROGATES:
+        yield f"a key {surrogate}", whole.replace(b'": ', surrogate.encode() + b'": ', 1)
+    yield "half of it", whole[: len(whole) // 2]
+    yield "twice", whole * 2
+    yield "in UTF-16", whole.decode().encode("utf-16")
+    yield "with a mark before it", b"\xef\xbb\xbf" + whole
+    yield "nothing", b""
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inside:
+        yield from _places(inner, (*path, key))
+
+
+def _with(value: Any, path: tuple[Any, ...], other: Any) -> Any:
+    if not path:
+        return other
+    changed = value.copy()
+    changed[path[0]] = _with(value[path[0]], path[1:], other)
+    return changed

@@ -1,0 +1,69 @@
+"""The dashboard's process: Streamlit's application behind the front door of every listener.
+
+Started by :func:`dashboard.run.command` in :func:`dashboard.run.environment`.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from streamlit.web import bootstrap
+from streamlit.web.server.starlette import App
+
+from dashboard.run import SETTINGS_VARIABLE
+from dashboard.settings import DashboardSettings
+from lake.web.accept import use_all_files
+from lake.web.front import FrontDoor
+from lake.web.policy import Entrance, Limits, Policy
+from lake.web.server import WebServer, listen
+
+_APP = Path(__file__).with_name("app.py")
+#: Nobody has anything to send to a dashboard; each browser holds a connection, and some more while a page loads.
+_LIMITS = Limits(body_bytes=0, bytes_in_flight=1)
+
+
+def options(settings: DashboardSettings) -> dict[str, object]:
+    """What is asked of Streamlit. It stands here rather than in a file, so that no ``config.toml`` lying about can
+    open the server up."""
+    return {
+        "server.address": settings.host,
+        "server.port": settings.port,
+        "server.headless": True,
+        "server.fileWatcherType": "none",
+        "server.enableAgentApi": False,
+        "server.allowedHosts": list(settings.hosts),
+        "browser.gatherUsageStats": False,
+        "client.showErrorDetails": "none",
+        "client.showErrorLinks": False,
+        "client.toolbarMode": "viewer",
+    }
+
+
+def policy(settings: DashboardSettings) -> Policy:
+    """Under which names, and from which pages, the dashboard may be asked; by whom is a proxy's business."""
+    origins = [f"{scheme}://{name}" for name in settings.allowed_hosts for scheme in ("http", "https")]
+    return Policy(
+        settings.host,
+        names=settings.allowed_hosts,
+        origins=origins,
+        entrances={"/": Entrance(open=True)},
+        limits=_LIMITS,
+        pages=True,
+    )
+
+
+def main() -> None:
+    """Serve until a signal."""
+    settings = DashboardSettings.model_validate_json(os.environ[SETTINGS_VARIABLE])
+    bootstrap.load_config_options(options(settings))
+    use_all_files()
+    front = FrontDoor(App(_APP), policy(settings))
+    listener = listen(settings.host, settings.port, "choose another: --port, or [dashboard] port")
+    with suppress(KeyboardInterrupt):
+        WebServer(front, listener, front.limits, websockets=True).run()
+
+
+if __name__ == "__main__":
+    main()
