@@ -124,3 +124,14 @@ def test_the_image_runs_sojourn_as_the_user_of_the_manifests() -> None:
     root = DEPLOY.parent
     copied = re.findall(r"^COPY (?!--from)(.+) \./$", text, re.MULTILINE)
     assert copied and all((root / name).is_file() for line in copied for name in line.split())
+
+
+def test_the_unit_of_spark_connect_has_a_user_of_its_own_who_may_change_nothing() -> None:
+    lines = (DEPLOY / "systemd" / "sojourn-connect.service").read_text(encoding="utf-8").splitlines()
+    said = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    assert said["User"] not in ("", "root") and "sojourn connect" in said["ExecStart"]
+    assert (said["ProtectSystem"], said["NoNewPrivileges"], said["CapabilityBoundingSet"]) == ("strict", "yes", "")
+    assert (said["ProtectHome"], said["PrivateTmp"], said["IPAddressDeny"]) == ("yes", "yes", "any")
+    assert said["ReadOnlyPaths"] in said["ExecStart"] and "ReadWritePaths" not in said
+    known = {option for one in typer.main.get_command(app).commands["connect"].params for option in one.opts}  # type: ignore[attr-defined]
+    assert set(re.findall(r"--[a-z-]+", said["ExecStart"])) <= known

@@ -27,15 +27,10 @@ from lake.clock import Clock
 from lake.store import Lake
 from lake.web.server import WebServer, listen, served
 from tests.collectors.receive.support import receiving
-from tests.security.requests import events, head, request
+from tests.security.requests import ALERT, SILENCE, UPGRADE, events, head, request
 from tests.support.waiting import PATIENCE, wait_until
 
 SECONDS = 20.0 * PATIENCE
-#: What makes a request one for a websocket.
-UPGRADE = (
-    *(b"Connection: Upgrade", b"Upgrade: websocket"),
-    *(b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw=="),
-)
 EVENT = {
     "event_type": "enqueued",
     "broker": "nats",
@@ -45,19 +40,6 @@ EVENT = {
     "event_id": "e",
     "attempt": 1,
     "occurred_at": 1_780_000_000_000_000,
-}
-ALERT = {
-    "labels": {"alertname": "Down", "queue": "q"},
-    "annotations": {"summary": "s"},
-    "startsAt": "2026-01-01T00:00:00Z",
-    "generatorURL": "http://localhost/",
-}
-SILENCE = {
-    "matchers": [{"name": "queue", "value": "q", "isRegex": False, "isEqual": True}],
-    "startsAt": "2026-01-01T00:00:00Z",
-    "endsAt": "2027-01-01T00:00:00Z",
-    "createdBy": "ann",
-    "comment": "c",
 }
 
 

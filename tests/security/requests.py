@@ -150,6 +150,26 @@ def broken(path: str) -> list[tuple[str, bytes]]:
     return [(name, sent.replace(b"/v1/events", path.encode("latin-1"))) for name, sent in BROKEN]
 
 
+#: A proper alert and a proper silence.
+ALERT = {
+    "labels": {"alertname": "Down", "queue": "q"},
+    "annotations": {"summary": "s"},
+    "startsAt": "2026-01-01T00:00:00Z",
+    "generatorURL": "http://localhost/",
+}
+SILENCE = {
+    "matchers": [{"name": "queue", "value": "q", "isRegex": False, "isEqual": True}],
+    "startsAt": "2026-01-01T00:00:00Z",
+    "endsAt": "2027-01-01T00:00:00Z",
+    "createdBy": "ann",
+    "comment": "c",
+}
+#: What makes a request one for a websocket.
+UPGRADE = (
+    *(b"Connection: Upgrade", b"Upgrade: websocket"),
+    *(b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw=="),
+)
+
 _EVENT = {
     "event_type": "enqueued",
     "broker": "nats",

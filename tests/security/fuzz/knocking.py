@@ -15,7 +15,7 @@ import grpc
 from lake.store import Lake
 from tests.security.fuzz.figures import Findings, megabytes, teller
 from tests.security.fuzz.requests import TOKEN, Sent, legitimate, request
-from tests.security.fuzz.servers import Servers, serving
+from tests.security.fuzz.servers import PARTS, Servers, serving
 from tests.support.waiting import wait_until
 
 #: Connections that work at the same time.
@@ -37,7 +37,7 @@ class Knocker:
         self.statuses: Counter[str] = Counter()
         self.faults: list[str] = []
         self.kept: list[int] = []
-        self._ports = {"receiver": servers.http, "api": servers.api}
+        self._ports = {"receiver": servers.http, "api": servers.api, "dashboard": servers.dashboard}
         self._open: dict[str, socket.socket] = {}
         self._export = channel.unary_unary(EXPORT)
 
@@ -47,7 +47,7 @@ class Knocker:
         self.statuses[status] += 1
         if status.isdigit() and status >= "500" and status != "503":
             self.faults.append(f"{sent.door} answers {status} to {sent.data[:1500]!r}")
-        if sent.forbidden and status[:1] == "2":
+        if sent.forbidden and (status[:1] == "2" or status == "101"):
             self.faults.append(f"{sent.door} answers {status} to who has no right: {sent.data[:1500]!r}")
 
     def probe(self, number: int) -> None:
@@ -113,13 +113,13 @@ class Knocker:
 
 
 def knock(findings: Findings, total: int, seed: int, folder: Path) -> None:
-    """Send ``total`` requests at a receiver and an alert process of their own; look for what they did."""
+    """Send ``total`` requests at servers of their own; look for what they did."""
     with serving(folder) as servers:
-        before = megabytes(servers.receiver, servers.alerts)
+        before = megabytes(*servers.processes.values())
         with grpc.insecure_channel(f"127.0.0.1:{servers.grpc}") as channel:
             knockers = [Knocker(servers, channel) for _ in range(THREADS)]
             _work(knockers, total, seed, servers)
-        after = megabytes(servers.receiver, servers.alerts) if not servers.fallen() else 0.0
+        after = megabytes(*servers.processes.values()) if not servers.fallen() else 0.0
         for name in servers.fallen():
             findings.fault(f"{name} has ended: {_last_words(folder)}")
         kept = sorted(number for one in knockers for number in one.kept)
@@ -188,4 +188,4 @@ def _look(findings: Findings, servers: Servers, kept: list[int]) -> None:
 
 
 def _last_words(folder: Path) -> str:
-    return " | ".join((folder / f"{part}.log").read_text(errors="replace")[-1500:] for part in ("collect", "alert"))
+    return " | ".join((folder / f"{part}.log").read_text(errors="replace")[-1500:] for part in PARTS)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
 from tests.collectors.receive.support import request_of
 from tests.security.names import ENDLESS, HALVES, NAMES
+from tests.security.requests import ALERT, SILENCE, UPGRADE, mutated
 
 TOKEN = "fuzz-token-5f0d7a"
-Door = Literal["receiver", "api", "grpc"]
+Door = Literal["receiver", "api", "dashboard", "grpc"]
 
 _TYPES = ("enqueued", "received", "completed", "failed", "dead_lettered")
 _NAMES = (*NAMES.values(), *HALVES, ENDLESS, "orders", "acme", "")
@@ -61,6 +62,14 @@ _FOREIGN = frozenset(
 )
 
 
+#: What the API takes, and a proper body of it.
+_WRITES: tuple[tuple[str, Any], ...] = (
+    ("/api/v2/alerts", [ALERT]),
+    ("/api/v2/silences", SILENCE),
+    ("/api/v2/acknowledgements", {"fingerprint": "0" * 16, "createdBy": "a", "comment": "c"}),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """One request. ``whole``: it is not cut off. ``reuse``: the connection serves others, too.
@@ -84,6 +93,8 @@ def request(seed: int, number: int) -> Sent:
         return Sent("grpc", _spans(chance), forbidden=chance.random() < 0.2)
     if dice < 0.35:
         return _api(chance)
+    if dice < 0.42:
+        return _dashboard(chance)
     return _receiver(chance, number)
 
 
@@ -113,7 +124,22 @@ def _receiver(chance: random.Random, number: int) -> Sent:
     return _framed(chance, "receiver", "POST", path, body, headers)
 
 
+def _dashboard(chance: random.Random) -> Sent:
+    path = chance.choice((*_PATHS, "/", "/_stcore/stream", "/_stcore/host-config", "/_stcore/health"))
+    headers = [line.decode() for line in UPGRADE] if chance.random() < 0.4 else []
+    headers += [chance.choice(sorted(_FOREIGN))] if chance.random() < 0.2 else []
+    method = chance.choice(("GET", "GET", "GET", "POST", "PUT", "HEAD"))
+    sent = _framed(chance, "dashboard", method, path, b"{}" if method in ("POST", "PUT") else b"", headers)
+    # It asks for no token: only pages and names of others are forbidden, and those only.
+    foreign = any(line.encode() + b"\r\n" in sent.data for line in _FOREIGN)
+    return replace(sent, reuse=sent.reuse and not headers, forbidden=foreign)
+
+
 def _api(chance: random.Random) -> Sent:
+    if chance.random() < 0.4:
+        path, proper = chance.choice(_WRITES)
+        body = chance.choice(_mutated(path)) if chance.random() < 0.7 else _broken_json(chance, proper)
+        return _framed(chance, "api", "POST", path, body, ["Content-Type: application/json"])
     path = chance.choice(_PATHS)
     revoke = path.endswith("/revoke")
     method = chance.choice(("POST", "GET")) if revoke else chance.choice(("GET", "GET", "HEAD", "DELETE", "BREW"))
@@ -249,6 +275,11 @@ def _broken_json(chance: random.Random, tree: Any) -> bytes:
         b"}",
     )
     return text[:place] if dice < 0.7 else text[:place] + chance.choice(pieces) + text[place:]
+
+
+@cache
+def _mutated(path: str) -> list[bytes]:
+    return [body for _, body in mutated(dict(_WRITES)[path])]
 
 
 @cache

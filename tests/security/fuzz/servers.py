@@ -1,4 +1,5 @@
-"""The processes that the fuzzer knocks at: a receiver and an alert process, as users run them, over one new lake."""
+"""The processes that the fuzzer knocks at, over one new lake: a receiver, an alert process and a dashboard, as users
+run them."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from tests.security.fuzz.requests import TOKEN
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
+PARTS = ("collect", "alert", "dashboard")
 ROOT = Path(__file__).parents[3]
 _SETTINGS = """
 [collect]
@@ -37,6 +39,9 @@ max_pending_bytes = 16000000
 [alert]
 port = 0
 token_env = "FUZZ_TOKEN"
+
+[dashboard]
+port = {dashboard}
 """
 
 
@@ -48,36 +53,44 @@ class Servers:
     http: int
     grpc: int
     api: int
+    dashboard: int
     receiver: psutil.Process
     alerts: psutil.Process
+    pages: psutil.Process
+
+    @property
+    def processes(self) -> dict[str, psutil.Process]:
+        """All of them, by name."""
+        return {"the receiver": self.receiver, "the alert process": self.alerts, "the dashboard": self.pages}
 
     def fallen(self) -> list[str]:
         """Those that have ended, by name."""
-        both = {"the receiver": self.receiver, "the alert process": self.alerts}
-        return [name for name, one in both.items() if not one.is_running() or one.status() == psutil.STATUS_ZOMBIE]
+        return [
+            name for name, one in self.processes.items() if not one.is_running() or one.status() == psutil.STATUS_ZOMBIE
+        ]
 
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Servers]:
-    """Both processes, over the lake at ``folder``/lake; their output is in ``folder``/NAME.log."""
-    http, grpc = free_ports(2)
+    """The processes, over the lake at ``folder``/lake; their output is in ``folder``/NAME.log."""
+    http, grpc, dashboard = free_ports(3)
     lake, config = folder / "lake", folder / "sojourn.toml"
-    config.write_text(_SETTINGS.format(http=http, grpc=grpc))
+    config.write_text(_SETTINGS.format(http=http, grpc=grpc, dashboard=dashboard))
     Lake(lake).create()
     started = []
     try:
-        started = [_started(part, config, folder) for part in ("collect", "alert")]
+        started = [_started(part, config, folder) for part in PARTS]
         told = lake / "state" / "run" / "alerts.json"
 
         def ready() -> bool:
             if any(one.poll() is not None for one in started):
                 raise AssertionError(" | ".join(log.read_text()[-1000:] for log in folder.glob("*.log")))
-            return _listens(http) and _listens(grpc) and told.exists()
+            return all(map(_listens, (http, grpc, dashboard))) and told.exists()
 
-        wait_until(ready, "both to listen", seconds=60)
+        wait_until(ready, "all to listen", seconds=60)
         api = int(json.loads(told.read_text())["url"].rpartition(":")[2])
         wait_until(lambda: _listens(api), "the API to listen", seconds=60)
-        yield Servers(lake, http, grpc, api, *(psutil.Process(one.pid) for one in started))
+        yield Servers(lake, http, grpc, api, dashboard, *(psutil.Process(one.pid) for one in started))
     finally:
         for one in started:
             one.terminate()
