@@ -29,6 +29,9 @@ Array = npt.NDArray[Any]
 
 #: How many of the newest steps can be taken back.
 UNDOABLE = 60
+#: How many samples are kept that are newer than the newest event: of queues at rest they come for days. When events go
+#: on after more than that, the past is folded anew.
+MOST_AHEAD = 200_000
 _MODES = {"": 1, "fast": 2, "backlogged": 3}
 MODE_NAMES = {number: name for name, number in _MODES.items()}
 _OLDEST_AGE = compiled(FORMULAS["queue_oldest_age"])
@@ -50,7 +53,7 @@ class _Undo:
     last_arrival: Any = None
     oldest: Any = None
     told: Any = None
-    readings: Before | None = None
+    readings: list[Before] = field(default_factory=list)
     instants: Any = None
     runs: Any = None
 
@@ -71,6 +74,7 @@ class Fold(Intake):
         self._taken: dict[int, list[Array]] = {}
         self.done: deque[Step] = deque()
         self._out_of_window = 0  # how many of `done` have left the window
+        self._forgot_ahead = False
 
     @property
     def now_second(self) -> int:
@@ -84,6 +88,9 @@ class Fold(Intake):
         if as_of_us > self.as_of_us:
             self._take_back(self.now_second)
             self.as_of_us = as_of_us
+            ahead, self._ahead = self._ahead, []
+            for samples in ahead:
+                self.add_samples(samples)
 
     # -- forward ----------------------------------------------------------------------------------------------------
 
@@ -94,6 +101,8 @@ class Fold(Intake):
         for second in sorted(due):
             self._advance(self._pending.pop(second) if second in self._pending else Step(second))
             self._trim()
+        if self.done and self.done[-1].second == self.now_second:
+            self._tell_ahead(self.done[-1])
 
     def _make_room(self) -> None:
         keys, consumers = self.state.rooms
@@ -208,8 +217,8 @@ class Fold(Intake):
 
     def _window(self, step: Step, sign: int) -> None:
         """Add the step to the sums over the window, or take it out. Rolled-up buckets have windows of their own."""
-        if step.sampled is not None:
-            self.readings.add(step.sampled, sign)
+        for lately in step.sampled:
+            self.readings.add(lately, sign)
         keys, counts, work, wide, _ = step.merged()
         if wide.any():
             narrow = ~wide
@@ -256,27 +265,17 @@ class Fold(Intake):
     ) -> None:
         """What the queues are like at the end of this second: modes of those that changed or were sampled."""
         samples = self._samples.pop(step.second, [])
-        # Samples that are newer than the newest event tell about data time.
-        ahead = self._samples_ahead() if step.second == self.now_second else []
         instants = np.unique(consumers)
-        if samples or ahead:
-            read, lately, undo.readings = self.readings.put(step.second, np.concatenate([*samples, *ahead]))
-            if step.second > self.minutes_until:
-                step.sampled = lately
-                self.readings.add(lately, 1)
-            backlogs = self._backlogs(read, step.second)
-            self.readings.backlog[read] = backlogs
-            if minute is None:
-                self.readings.backlog_by_minute[read] = backlogs
-            if hour is None:
-                self.readings.backlog_by_hour[read] = backlogs
         if samples:
+            self._read(step, np.concatenate(samples))
             self._taken[step.second] = samples
             undo.told = np.unique(np.concatenate([each["consumer"] for each in samples]))
             instants = np.union1d(instants, undo.told)
             for period in (minute, hour):
                 if period is not None:
                     period.told[undo.told] += 1
+        if step.second == self.now_second:
+            self._tell_ahead(step)
         as_of_us = min((step.second + 1) * 1_000_000, self.as_of_us)
         undo.instants = instants
         undo.runs = target.runs.record(instants, self._modes(instants, step.second, as_of_us), as_of_us)
@@ -286,8 +285,30 @@ class Fold(Intake):
         first = self.now_second - self.window
         return (step for step in self.done if step.second > first)
 
-    def _samples_ahead(self) -> list[Array]:
-        return [samples for second in sorted(self._samples) for samples in self._samples[second]]
+    def _read(self, step: Step, samples: Array) -> None:
+        """Take in samples that tell about ``step``."""
+        read, lately, before = self.readings.put(step.second, samples)
+        step.undo.readings.append(before)
+        if step.second > self.minutes_until:
+            step.sampled.append(lately)
+            self.readings.add(lately, 1)
+        backlogs = self._backlogs(read, step.second)
+        self.readings.backlog[read] = backlogs
+        if self._minute is None:
+            self.readings.backlog_by_minute[read] = backlogs
+        if self._hour is None:
+            self.readings.backlog_by_hour[read] = backlogs
+
+    def _tell_ahead(self, step: Step) -> None:
+        """Samples that are newer than the newest event tell about data time: those that came since the last look."""
+        new = self._ahead[self._ahead_told :]
+        if not new:
+            return
+        self._make_room()
+        self._read(step, np.concatenate(new))
+        while sum(map(len, self._ahead)) > MOST_AHEAD and len(self._ahead) > 1:
+            self._ahead, self._forgot_ahead = self._ahead[len(self._ahead) // 2 :], True
+        self._ahead_told = len(self._ahead)
 
     def _modes(self, consumers: Array, second: int, as_of_us: int) -> Array:
         columns = self.queue_columns(consumers, second, as_of_us, self.state.oldest_of_queues())
@@ -328,14 +349,17 @@ class Fold(Intake):
             self._undo(self.done.pop())
 
     def _undo(self, step: Step) -> None:
+        if self._forgot_ahead:
+            raise TooLate
         undo, state = step.undo, self.state
         keys, _, _, _, _ = step.merged()
         minute = self.minutes.get(self._minute) if self._minute is not None else None
         hour = self.hours.get(self._hour) if self._hour is not None else None
         target = self._target(minute, hour)
         target.runs.restore(undo.instants, undo.runs)
-        if undo.readings is not None:
-            self.readings.restore(undo.readings)
+        for before in reversed(undo.readings):
+            self.readings.restore(before)
+        self._ahead_told = 0
         if undo.told is not None:
             self._samples[step.second] = self._taken.pop(step.second)
             for period in (minute, hour):
@@ -363,7 +387,7 @@ class Fold(Intake):
         for periods, number in undo.opened:
             del periods[number]
         self._minute, self._hour = undo.minute, undo.hour
-        step.undo = step.sampled = None
+        step.undo, step.sampled = None, []
         if len(keys):
             self._pending[step.second] = step
 

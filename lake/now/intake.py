@@ -37,6 +37,8 @@ class Intake(ABC):
         self._pending: dict[int, Step] = {}
         self.readings = Readings()
         self._samples: dict[int, list[Array]] = {}
+        self._ahead: list[Array] = []  # samples that are newer than data time
+        self._ahead_told = 0  # how many of them the step at data time has taken in
         self._others: dict[Name, tuple[int, ...]] = {}
 
     @abstractmethod
@@ -165,14 +167,23 @@ class Intake(ABC):
         return second // MINUTE * MINUTE + MINUTE - 1 if second <= self.minutes_until else second
 
     def add_samples(self, samples: Array) -> None:
-        """SAMPLEs, whenever they were taken."""
+        """SAMPLEs, whenever they were taken. Raises TooLate."""
+        is_ahead = samples["sampled_us"] // 1_000_000 > self.now_second
+        if is_ahead.any():
+            ahead = samples[is_ahead]
+            if self.readings.overtaken(ahead):
+                self._take_back(self.now_second)
+            self._ahead.append(ahead)
+            samples = samples[~is_ahead]
+        if len(samples) == 0:
+            return
         seconds = samples["sampled_us"] // 1_000_000
         for until, length in ((self.minutes_until, MINUTE), (self.hours_until, HOUR)):
             seconds = np.where(seconds <= until, seconds // length * length + length - 1, seconds)
         first = int(seconds.min())
         if first <= self.floor:
             raise TooLate
-        self._take_back(min(first, self.now_second))
+        self._take_back(first)
         order = np.argsort(seconds, kind="stable")
         for begin, end in _bounds(seconds[order]):
             at = order[begin:end]

@@ -155,6 +155,10 @@ class Readings:
     def _backlogs(self) -> tuple[Array, ...]:
         return self.second, self.backlog, self.backlog_by_minute, self.backlog_by_hour
 
+    def overtaken(self, samples: Array) -> bool:
+        """Whether one of ``samples`` is older than what its series has taken in."""
+        return bool(np.any(samples["sampled_us"] < self._last["sampled_us"][samples["series"]]))
+
     def add(self, lately: Lately, sign: int) -> None:
         """Add to the sums over the window, or take out of them."""
         self.sums[lately.consumers] += sign * lately.sums

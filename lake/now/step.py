@@ -45,7 +45,7 @@ class Step:
     chunks: list[tuple[Array, ...]] = field(default_factory=list)
     cell_chunks: list[tuple[Integers, Integers]] = field(default_factory=list)
     processing: list[tuple[Array, Array, Array]] = field(default_factory=list)
-    sampled: Lately | None = None
+    sampled: list[Lately] = field(default_factory=list)
     undo: Any = None
 
     def add(self, keys: Array, counts: Array, work: Array, wide: Array, told: Array) -> None:

@@ -18,6 +18,7 @@ from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import lake.now.fold
 import lake.reader
 from lake.now.present import Present
 from lake.reader import Reader
@@ -196,3 +197,27 @@ def test_of_several_commits_of_samples_alone_the_newest_is_the_time(tmp_path: Pa
 def test_any_log_in_any_order_of_commits(log: Any, seed: int, disorder: float) -> None:
     with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:
         replayed(Path(folder), log, seed, count=6, disorder=disorder)
+
+
+@pytest.mark.parametrize("most", [20, 200_000])
+def test_samples_that_go_on_while_events_rest(
+    tmp_path: Path, folded_anew: list[None], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(lake.now.fold, "MOST_AHEAD", most)
+    events, samples = without_named_subscribers(generate(8, messages=60, seconds=200))
+    events.sort(key=lambda event: event["occurred_at"])
+    store, reader = Lake(tmp_path), Reader(tmp_path)
+    store.create()
+    append(store, events[: len(events) // 3], [])
+    served(reader)
+    samples.sort(key=lambda sample: sample["sampled_at"])
+    size = -(-len(samples) // 12)
+    for start in range(0, len(samples), size):
+        add_samples(store, samples[start : start + size])
+        served(reader)
+    compare(reader)
+    kept = [sum(map(len, fold._ahead)) for fold in reader._served._present.folds.values()]
+    assert max(kept) <= most + size
+    append(store, events[len(events) // 3 :], [])
+    compare(reader)
+    assert len(folded_anew) == (2 if most == 20 else 1)
