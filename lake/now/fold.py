@@ -27,8 +27,11 @@ from lake.views.catalogue import FORMULAS, QUIET_AFTER
 
 Array = npt.NDArray[Any]
 
-#: How many of the newest steps can be taken back.
+#: So many of the newest steps can be taken back in any case, and others of the last LONGEST seconds as long as all of
+#: them together have no more than MOST_ROWS: the work that takes minutes is told once it has ended.
 UNDOABLE = 60
+LONGEST = 900
+MOST_ROWS = 1_500_000
 #: How many samples are kept that are newer than the newest event: of queues at rest they come for days. When events go
 #: on after more than that, the past is folded anew.
 MOST_AHEAD = 200_000
@@ -46,8 +49,6 @@ class _Undo:
     opened: list[tuple[dict[int, Period], int]] = field(default_factory=list)
     closed: list[Period] = field(default_factory=list)
     expired: int = 0
-    queues: Any = None
-    queue_work: Any = None
     verdicts: Any = None
     first: Any = None
     last_arrival: Any = None
@@ -74,6 +75,8 @@ class Fold(Intake):
         self._taken: dict[int, list[Array]] = {}
         self.done: deque[Step] = deque()
         self._out_of_window = 0  # how many of `done` have left the window
+        self._settled = 0  # how many of `done` cannot be taken back any more
+        self._undoable_rows = 0
         self._forgot_ahead = False
 
     @property
@@ -122,7 +125,6 @@ class Fold(Intake):
                 break
             self._out_of_window += 1
             undo.expired += 1
-        undo.queues, undo.queue_work = state.queues.copy(), state.queue_work.copy()
         for gone in range(self._out_of_window - undo.expired, self._out_of_window):
             self._window(self.done[gone], -1)
         units = work_units(work)
@@ -346,6 +348,7 @@ class Fold(Intake):
         if self.done and self.done[-1].second >= second:
             self._make_room()
         while self.done and self.done[-1].second >= second:
+            self._undoable_rows -= len(self.done[-1].merged()[0])
             self._undo(self.done.pop())
 
     def _undo(self, step: Step) -> None:
@@ -376,12 +379,12 @@ class Fold(Intake):
                 self._count(period, step, -1)
         state.last_arrival[keys] = undo.last_arrival
         self._window(step, -1)
+        after = state.tenants(keys)
         self._flow(step, -1)
+        state.add_to_queues(state.consumer_of[keys], state.tenants(keys) - after)
         for gone in range(self._out_of_window - undo.expired, self._out_of_window):
             self._window(self.done[gone], 1)
         self._out_of_window -= undo.expired
-        for name in ("queues", "queue_work"):
-            getattr(state, name)[: len(getattr(undo, name))] = getattr(undo, name)
         for period in undo.closed:
             period.coarse = None
         for periods, number in undo.opened:
@@ -393,20 +396,32 @@ class Fold(Intake):
 
     def _trim(self) -> None:
         """Let go of what need not be undone any more, and of steps out of every window."""
-        if len(self.done) <= UNDOABLE:
+        newest = self.done[-1]
+        self._undoable_rows += len(newest.merged()[0])
+        while len(self.done) - self._settled > UNDOABLE and (
+            self._undoable_rows > MOST_ROWS or self.done[self._settled].second < newest.second - LONGEST
+        ):
+            self._settle_one()
+        if self._settled == 0:
             return
-        last = self.done[-UNDOABLE - 1]
-        if last.undo is not None:
-            last.settle()
-            self.floor = max(self.floor, last.second)
-            self._taken.pop(last.second, None)
-        first_kept = self.done[-UNDOABLE].second - self.window
-        while self._out_of_window and self.done[0].second <= first_kept:
+        # The first step that can be taken back puts back what left the window between the one before it and itself.
+        first_kept = self.done[self._settled - 1].second - self.window
+        while min(self._out_of_window, self._settled) and self.done[0].second <= first_kept:
             self.done.popleft()
             self._out_of_window -= 1
+            self._settled -= 1
         for period in (*self.minutes.values(), *self.hours.values()):
             if period.coarse is not None and period.end < self.floor and not period.settled:
                 period.settle()
+
+    def _settle_one(self) -> None:
+        """Take the oldest step back no more."""
+        step = self.done[self._settled]
+        self._undoable_rows -= len(step.merged()[0])
+        step.settle()
+        self._settled += 1
+        self.floor = max(self.floor, step.second)
+        self._taken.pop(step.second, None)
 
     # -- levels -----------------------------------------------------------------------------------------------------
 
@@ -423,11 +438,14 @@ class Fold(Intake):
         for until, length in ((minutes_until, MINUTE), (hours_until, HOUR)):
             old = (last_arrival > 0) & (last_arrival <= until)
             last_arrival[old] = rounded_up(last_arrival[old], length)
+            for place in range(self._settled, len(self.done)):
+                undo = self.done[place].undo
+                old = (undo.last_arrival > 0) & (undo.last_arrival <= until)
+                undo.last_arrival[old] = rounded_up(undo.last_arrival[old], length)
         self.minutes_until, self.hours_until = minutes_until, hours_until
         self.floor = max(self.floor, minutes_until)
-        for step in self.done:
-            if step.second <= self.floor and step.undo is not None:
-                step.settle()
+        while self._settled < len(self.done) and self.done[self._settled].second <= self.floor:
+            self._settle_one()
 
     def _roll_minutes(self, until: int) -> None:
         for number in sorted(number for number, minute in self.minutes.items() if minute.end <= until):

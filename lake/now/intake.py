@@ -26,7 +26,12 @@ class TooLate(Exception):
 
 
 class Intake(ABC):
-    """The steps of one broker that are not taken yet, by second, and who its consumers are."""
+    """The steps of one broker that are not taken yet, by second, and who its consumers are.
+
+    What comes for a second that cannot be taken back any more raises TooLate or, where the fold is ``patient``, is told
+    of the first second that can be: the levels are right at once, while judgements over the time between (who was
+    noisy, since when a queue is in its mode) and history wait for the past to be folded anew.
+    """
 
     def __init__(self, consumers: Consumers) -> None:
         self.consumers = consumers
@@ -34,6 +39,8 @@ class Intake(ABC):
         self.minutes_until = self.hours_until = -1
         self.floor = -NONE  # no row may come for this second or before
         self.mixed = False  # a row by the second stands where partials were rolled up
+        self.patient = False
+        self.late = False  # something was told of a second that cannot be taken back
         self._pending: dict[int, Step] = {}
         self.readings = Readings()
         self._samples: dict[int, list[Array]] = {}
@@ -180,18 +187,26 @@ class Intake(ABC):
         seconds = samples["sampled_us"] // 1_000_000
         for until, length in ((self.minutes_until, MINUTE), (self.hours_until, HOUR)):
             seconds = np.where(seconds <= until, seconds // length * length + length - 1, seconds)
-        first = int(seconds.min())
-        if first <= self.floor:
-            raise TooLate
-        self._take_back(first)
+        if int(seconds.min()) <= self.floor:
+            self._note_late()
+            samples, seconds = samples[seconds > self.floor], seconds[seconds > self.floor]
+            if len(samples) == 0:
+                return
+        self._take_back(int(seconds.min()))
         order = np.argsort(seconds, kind="stable")
         for begin, end in _bounds(seconds[order]):
             at = order[begin:end]
             self._samples.setdefault(int(seconds[at[0]]), []).append(samples[at])
 
+    def _note_late(self) -> None:
+        if not self.patient:
+            raise TooLate
+        self.late = True
+
     def _step(self, second: int) -> Step:
         if second <= self.floor:
-            raise TooLate
+            self._note_late()
+            second = self.floor + 1
         self._take_back(second)
         if (step := self._pending.get(second)) is None:
             step = self._pending[second] = Step(second)

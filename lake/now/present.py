@@ -58,13 +58,23 @@ class Present:
         for follower in self._followers.values():
             follower.forget()
 
-    def refresh(self) -> bool:
-        """Take in what was committed since; whether there was anything. Raises LakeError."""
+    @property
+    def late(self) -> bool:
+        """Whether something came too late to be told where it belongs: the past has to be folded anew."""
+        return any(fold.late for fold in self.folds.values())
+
+    def refresh(self, *, patient: bool = False) -> bool:
+        """Take in what was committed since; whether there was anything. Raises LakeError.
+
+        ``patient``: what is late by more than can be taken back does not make the past be folded anew at once.
+        """
         changes = {name: follower.changes() for name, follower in self._followers.items()}
-        if not any(changes.values()):
+        if not any(changes.values()) and (patient or not self.late):
             return False
+        for fold in self.folds.values():
+            fold.patient = patient
         try:
-            if any(change.anew for each in changes.values() for change in each):
+            if (self.late and not patient) or any(change.anew for each in changes.values() for change in each):
                 raise TooLate
             self._take_in(changes)
         except (TooLate, ConsumersChanged):

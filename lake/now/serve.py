@@ -32,9 +32,14 @@ class Served:
         self._tables.clear()
         self._present.forget()
 
-    def refresh(self) -> None:
+    @property
+    def late(self) -> bool:
+        """Whether something came too late to be told where it belongs: see :class:`lake.now.intake.Intake`."""
+        return self._present.late
+
+    def refresh(self, *, patient: bool = False) -> None:
         """Take in what was committed; :attr:`generation` changes if anything was."""
-        if self._present.refresh() or not self.generation:
+        if self._present.refresh(patient=patient) or not self.generation:
             self._tables.clear()
             self._outcomes = {broker: Outcome(broker, fold) for broker, fold in self._present.folds.items()}
             self.generation += 1

@@ -16,6 +16,10 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.1
 #: A step is followed by a rest of so many times its length: what is finished must not starve what it is made of.
 PACE = 2.0
+#: What came too late is told of a later second until history is folded anew: after that long, and so many times what
+#: that took the last time.
+PATIENCE_SECONDS = 60.0
+PATIENCE = 50.0
 RETRY_SECONDS = 1.0
 GRACE_SECONDS = 3.0
 
@@ -26,6 +30,8 @@ class StateKeeper:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._writer: Writer | None = None
+        self._patient_until: float | None = None  # None: nothing came too late
+        self._anew_took = 0.0
         self._woken, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="state", daemon=True)
 
@@ -61,8 +67,15 @@ class StateKeeper:
 
     def _step(self) -> bool:
         try:
-            self._writer = self._writer or Writer(self._root)
-            self._writer.step()
+            writer = self._writer = self._writer or Writer(self._root)
+            started = time.monotonic()
+            patient = self._patient_until is None or started < self._patient_until
+            writer.step(patient=patient)
+            ended = time.monotonic()
+            if not patient:
+                self._patient_until, self._anew_took = None, ended - started
+            if writer.late and self._patient_until is None:
+                self._patient_until = ended + max(PATIENCE_SECONDS, PATIENCE * self._anew_took)
             return True
         except Exception as error:
             if isinstance(error, SojournError):

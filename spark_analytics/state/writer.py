@@ -66,13 +66,21 @@ class Writer:
             self._served.close()
         self._served = self._finisher = None
 
-    def step(self) -> bool:
-        """Commit what has changed since the last step; whether anything had. Raises LakeError, UserError."""
+    @property
+    def late(self) -> bool:
+        """Whether something came too late to be told where it belongs: a step without patience puts it right."""
+        return self._served is not None and self._served.late
+
+    def step(self, *, patient: bool = False) -> bool:
+        """Commit what has changed since the last step; whether anything had. Raises LakeError, UserError.
+
+        A step without patience folds all of history anew where something came late by more than can be taken back.
+        """
         served, finisher = self._up_to_date()
         if finisher.refresh():
             self._end_epoch()
             self._generation = 0
-        served.refresh()
+        served.refresh(patient=patient)
         if served.generation == self._generation:
             return False
         if served.folds is not self._folds:

@@ -20,6 +20,9 @@ from hypothesis import strategies as st
 
 import lake.now.fold
 import lake.reader
+from lake.definitions import Definitions
+from lake.now.fold import Fold
+from lake.now.outcome import Outcome
 from lake.now.present import Present
 from lake.reader import Reader
 from lake.store import Lake
@@ -123,7 +126,11 @@ def without_named_subscribers(log: tuple[list[Row], list[Row]]) -> tuple[list[Ro
 
 @pytest.mark.parametrize("disorder", [0.0, 3.0, 200.0])
 @pytest.mark.parametrize("named", [True, False])
-def test_a_reader_that_follows_serves_what_history_comes_to(tmp_path: Path, disorder: float, named: bool) -> None:
+def test_a_reader_that_follows_serves_what_history_comes_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disorder: float, named: bool
+) -> None:
+    if disorder > 100:
+        monkeypatch.setattr(lake.now.fold, "LONGEST", 0)  # much comes too late to be taken back
     log = generate(21, messages=300, seconds=900, burst=40)
     replayed(tmp_path, log if named else without_named_subscribers(log), seed=5, count=16, disorder=disorder)
 
@@ -221,3 +228,38 @@ def test_samples_that_go_on_while_events_rest(
     append(store, events[len(events) // 3 :], [])
     compare(reader)
     assert len(folded_anew) == (2 if most == 20 else 1)
+
+
+def test_what_is_very_late_is_counted_at_once_and_judged_when_history_is_folded_anew(
+    tmp_path: Path, folded_anew: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake.now.fold, "LONGEST", 0)
+    monkeypatch.setattr(lake.now.fold, "UNDOABLE", 20)
+    events, samples = without_named_subscribers(generate(9, messages=400, seconds=900, burst=40))
+    store = Lake(tmp_path)
+    store.create()
+    batches = list(batches_of(events, random.Random(9), 12, 400.0))
+    append(store, batches[0], samples)
+    present = Present(tmp_path, Definitions())
+    present.refresh(patient=True)
+    for batch in batches[1:]:
+        append(store, batch, [])
+        present.refresh(patient=True)
+    assert present.late and len(folded_anew) == 1
+    anew = Present(tmp_path, Definitions())
+    anew.refresh()
+    for broker, fold in anew.folds.items():
+        assert levels(present.folds[broker]) == levels(fold)
+    assert present.refresh() and not present.late
+    for broker, fold in anew.folds.items():
+        mine, whole = (Outcome(broker, each).tenants().to_pylist() for each in (present.folds[broker], fold))
+        assert sorted(mine, key=repr) == sorted(whole, key=repr)
+
+
+def levels(fold: Fold) -> dict[Any, Any]:
+    """Of each key what is in its backlog, and when the oldest of it was enqueued."""
+    state = fold.state
+    tenants = state.tenants(slice(0, len(state.names)))[:, :3].tolist()
+    return {
+        name: (row, int(state.oldest[key])) for key, (name, row) in enumerate(zip(state.names, tenants, strict=True))
+    }
