@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,11 @@ import numpy.typing as npt
 from lake.now.cells import NONE, Integers
 from lake.now.expression import compiled
 from lake.now.intake import HOUR, MINUTE, Intake, TooLate
-from lake.now.levels import Period, Stretch
+from lake.now.levels import Period, Stretch, rounded_up
 from lake.now.lived import Consumers
-from lake.now.reading import Before
+from lake.now.modes import Modes
 from lake.now.state import BACKLOG, null_where
-from lake.now.step import ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, work_units
+from lake.now.step import ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, Undo, work_units
 from lake.views.catalogue import FORMULAS, QUIET_AFTER
 
 Array = npt.NDArray[Any]
@@ -35,28 +34,7 @@ MOST_ROWS = 1_500_000
 #: How many samples are kept that are newer than the newest event: of queues at rest they come for days. When events go
 #: on after more than that, the past is folded anew.
 MOST_AHEAD = 200_000
-_MODES = {"": 1, "fast": 2, "backlogged": 3}
-MODE_NAMES = {number: name for name, number in _MODES.items()}
 _OLDEST_AGE = compiled(FORMULAS["queue_oldest_age"])
-
-
-@dataclass(slots=True)
-class _Undo:
-    """What a step replaced. What it added is subtracted again."""
-
-    minute: int | None
-    hour: int | None
-    opened: list[tuple[dict[int, Period], int]] = field(default_factory=list)
-    closed: list[Period] = field(default_factory=list)
-    expired: int = 0
-    verdicts: Any = None
-    first: Any = None
-    last_arrival: Any = None
-    oldest: Any = None
-    told: Any = None
-    readings: list[Before] = field(default_factory=list)
-    instants: Any = None
-    runs: Any = None
 
 
 class Fold(Intake):
@@ -65,7 +43,7 @@ class Fold(Intake):
     def __init__(self, window: int, target: float, consumers: Consumers) -> None:
         super().__init__(consumers)
         self.window = window
-        self._mode = compiled(FORMULAS["mode"].replace("$target", repr(float(target))))
+        self.modes = Modes(target)
         self.as_of_us = -1
         self.base = Stretch()
         self.hours: dict[int, Period] = {}
@@ -117,7 +95,7 @@ class Fold(Intake):
     def _advance(self, step: Step) -> None:
         second, state = step.second, self.state
         keys, counts, work, wide, told = step.merged()
-        undo = step.undo = _Undo(self._minute, self._hour)
+        undo = step.undo = Undo(self._minute, self._hour)
         minute, hour = self._enter(second, undo)
         while self._out_of_window < len(self.done):
             oldest = self.done[self._out_of_window]
@@ -158,7 +136,7 @@ class Fold(Intake):
         self._tell(step, consumers[told], minute, hour, target, undo)
         self.done.append(step)
 
-    def _enter(self, second: int, undo: _Undo) -> tuple[Period | None, Period | None]:
+    def _enter(self, second: int, undo: Undo) -> tuple[Period | None, Period | None]:
         """The minute and hour that ``second`` is in, if they can still be told more coarsely; closes those before."""
         number = second // MINUTE if second > self.minutes_until else None
         if self._minute is not None and number != self._minute and self._minute in self.minutes:
@@ -171,7 +149,7 @@ class Fold(Intake):
         self._hour = number
         return minute, self._open(self.hours, number, HOUR, undo)
 
-    def _open(self, periods: dict[int, Period], number: int | None, length: int, undo: _Undo) -> Period | None:
+    def _open(self, periods: dict[int, Period], number: int | None, length: int, undo: Undo) -> Period | None:
         if number is None:
             return None
         if number not in periods:
@@ -180,7 +158,7 @@ class Fold(Intake):
             undo.opened.append((periods, number))
         return periods[number]
 
-    def _close(self, period: Period, length: int, undo: _Undo) -> None:
+    def _close(self, period: Period, length: int, undo: Undo) -> None:
         """Judge a period at its end, as if it had been told as one."""
         if period.coarse is not None:
             return
@@ -241,7 +219,7 @@ class Fold(Intake):
         period.queue_work += self.state.work_of(consumers, units)
         period.told[np.unique(consumers[told])] += sign
 
-    def _judge_as_first(self, minute: Period, step: Step, tenants: Integers, consumers: Array, undo: _Undo) -> None:
+    def _judge_as_first(self, minute: Period, step: Step, tenants: Integers, consumers: Array, undo: Undo) -> None:
         """The verdicts if nothing but rolled-up minutes came before this one."""
         keys, state = step.merged()[0], self.state
         own, whole = minute.work[keys], minute.queue_work[consumers]
@@ -263,7 +241,7 @@ class Fold(Intake):
             hour.unsure = True
 
     def _tell(
-        self, step: Step, consumers: Array, minute: Period | None, hour: Period | None, target: Stretch, undo: _Undo
+        self, step: Step, consumers: Array, minute: Period | None, hour: Period | None, target: Stretch, undo: Undo
     ) -> None:
         """What the queues are like at the end of this second: modes of those that changed or were sampled."""
         samples = self._samples.pop(step.second, [])
@@ -314,7 +292,7 @@ class Fold(Intake):
 
     def _modes(self, consumers: Array, second: int, as_of_us: int) -> Array:
         columns = self.queue_columns(consumers, second, as_of_us, self.state.oldest_of_queues())
-        return self.mode_numbers(columns)
+        return self.modes.of(columns)
 
     def queue_columns(self, consumers: Array, second: int, as_of_us: int, oldest: Integers) -> dict[str, Any]:
         """What the formulas for a queue's age and mode ask for, with ``oldest_age_seconds``."""
@@ -332,14 +310,6 @@ class Fold(Intake):
         }
         columns["oldest_age_seconds"] = np.asarray(_OLDEST_AGE(columns), np.float64)
         return columns
-
-    def mode_numbers(self, columns: dict[str, Any]) -> Array:
-        """The modes as the numbers of MODE_NAMES."""
-        names = np.asarray(self._mode(columns))
-        numbers = np.full(names.shape, _MODES[""], np.int8)
-        for name, number in _MODES.items():
-            numbers[names == name] = number
-        return numbers
 
     # -- back -------------------------------------------------------------------------------------------------------
 
@@ -476,8 +446,3 @@ class Fold(Intake):
             first = minute.end - MINUTE == self.minutes_until
             whole = whole.then(Stretch(minute.first, minute.fine.runs) if first else minute.fine)
         return whole
-
-
-def rounded_up(seconds: Integers, length: int) -> Integers:
-    """The last seconds of the buckets of ``length`` that hold ``seconds``; 0 stays 0."""
-    return np.where(seconds > 0, seconds // length * length + length - 1, 0)

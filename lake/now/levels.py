@@ -151,3 +151,8 @@ class Period:
         """Nothing can be added any more: let go of what only counting needs."""
         self.settled = True
         self.work, self.steps, self.queue_work, self.told = _numbers(), _numbers(), _numbers(), _numbers()
+
+
+def rounded_up(seconds: Array, length: int) -> Array:
+    """The last seconds of the buckets of ``length`` that hold ``seconds``; 0 stays 0."""
+    return np.where(seconds > 0, seconds // length * length + length - 1, 0)

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from lake.now.cells import NONE, run_starts
 from lake.now.expression import compiled
-from lake.now.fold import MODE_NAMES, Fold
+from lake.now.fold import Fold
 from lake.now.levels import NOISY, then
+from lake.now.modes import MODE_NAMES
 from lake.now.reading import CHANGES, WORDS
 from lake.now.state import BACKLOG, IN_FLIGHT, READY, null_where
 from lake.now.step import WINDOWED
@@ -145,7 +146,7 @@ class Outcome:
         dead = readings.dead_letters()
         clock = self._clock_of(every)
         first_second = clock["first_second"].to_numpy(zero_copy_only=False)
-        modes = fold.mode_numbers(columns)
+        modes = fold.modes.of(columns)
         runs = self._past.runs
         runs.grow(count)
         goes_on = runs.last[:count] == modes

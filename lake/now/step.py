@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lake.now.cells import Integers, run_starts, summed
-from lake.now.reading import Lately
+from lake.now.levels import Period
+from lake.now.reading import Before, Lately
 
 Array = npt.NDArray[Any]
 
@@ -33,6 +34,25 @@ def work_units(seconds: Array) -> Integers:
 
 
 @dataclass(slots=True)
+class Undo:
+    """What a step replaced. What it added is subtracted again."""
+
+    minute: int | None
+    hour: int | None
+    opened: list[tuple[dict[int, Period], int]] = field(default_factory=list)
+    closed: list[Period] = field(default_factory=list)
+    expired: int = 0
+    verdicts: Any = None
+    first: Any = None
+    last_arrival: Any = None
+    oldest: Any = None
+    told: Any = None
+    readings: list[Before] = field(default_factory=list)
+    instants: Any = None
+    runs: Any = None
+
+
+@dataclass(slots=True)
 class Step:
     """What happened in ``second``. Once :meth:`merged`, each key stands once, in order.
 
@@ -46,7 +66,7 @@ class Step:
     cell_chunks: list[tuple[Integers, Integers]] = field(default_factory=list)
     processing: list[tuple[Array, Array, Array]] = field(default_factory=list)
     sampled: list[Lately] = field(default_factory=list)
-    undo: Any = None
+    undo: Any = None  # an Undo, until nothing can be taken back
 
     def add(self, keys: Array, counts: Array, work: Array, wide: Array, told: Array) -> None:
         """Rows to add up: ``counts`` has one column for each of MEASURES, ``work`` is in seconds."""
