@@ -281,6 +281,9 @@ QUEUE_STATE = TableSpec(
         ("prefetch", pa.int64()),
         ("visibility_timeout_seconds", pa.float64()),
         ("dead_letter_for", pa.string()),
+        ("lost", pa.int64()),
+        ("transactional_lag", pa.int64()),
+        ("transactional_age_seconds", pa.float64()),
         # What a reader needs to bring the row to a later data time of its broker.
         ("backlog", pa.int64(), REQUIRED),
         ("events_in_flight", pa.int64(), REQUIRED),

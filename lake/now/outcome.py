@@ -33,9 +33,11 @@ _TOLD_COUNTS = {
     "broker_delayed": "delayed",
     "retention_margin": "retention_margin",
     "prefetch": "prefetch",
+    "transactional_lag": "transactional_lag",
 }
 _TOLD_SECONDS = {
     "visibility_timeout_seconds": "visibility_timeout_seconds",
+    "transactional_age_seconds": "transactional_age_seconds",
     "sample_staleness_seconds": "staleness_seconds",
     "told_age_seconds": "oldest_age_seconds",
 }

@@ -17,7 +17,8 @@ Array = npt.NDArray[Any]
 #: What a sample says in numbers; NaN is unknown.
 NUMBERS = (
     "depth", "in_flight", "in_flight_limit", "oldest_age_seconds", "staleness_seconds", "consumers", "delayed",
-    "retention_margin", "prefetch", "visibility_timeout_seconds", "acked_total", "polls_total", "empty_polls_total",
+    "retention_margin", "prefetch", "visibility_timeout_seconds", "transactional_lag", "transactional_age_seconds",
+    "acked_total", "lost_total", "polls_total", "empty_polls_total",
 )  # fmt: skip
 #: What a sample says in words, as numbers of :class:`Words`.
 WORDS = ("status", "dead_letter_for")
@@ -30,7 +31,7 @@ SAMPLE = np.dtype(
 )
 
 #: What went on from sample to sample, added up over the window.
-CHANGES = ("there_change", "there_us", "acked", "polls", "empty_polls")
+CHANGES = ("there_change", "there_us", "acked", "lost", "polls", "empty_polls")
 
 
 class Words:
@@ -178,11 +179,12 @@ class Readings:
         columns = [change, _known_if(~np.isnan(change), samples["sampled_us"] - previous["sampled_us"])]
         rose = {
             name: ~first & (samples[name] >= previous[name])
-            for name in ("acked_total", "polls_total", "empty_polls_total")
+            for name in ("acked_total", "lost_total", "polls_total", "empty_polls_total")
         }
         polled = rose["polls_total"] & rose["empty_polls_total"]
         for name, told in (
             ("acked_total", rose["acked_total"]),
+            ("lost_total", rose["lost_total"]),
             ("polls_total", polled),
             ("empty_polls_total", polled),
         ):

@@ -138,6 +138,20 @@ QUEUE_HEALTH = (
     Column("prefetch", "BIGINT", "messages", "handed to a consumer ahead of its acknowledgements"),
     Column("visibility_timeout_seconds", "DOUBLE", "s", "after which an unacknowledged message is delivered again"),
     Column("dead_letter_for", "STRING", "", "set on a dead-letter queue: the queue, or queues, that it serves"),
+    Column(
+        "lost",
+        "BIGINT",
+        "messages",
+        "deleted by the broker's retention before the subscriber had acknowledged them, between the samples of the "
+        "window; null = the broker tells no count",
+    ),
+    Column(
+        "transactional_lag",
+        "BIGINT",
+        "messages",
+        "behind an open transaction: who reads committed messages alone waits for it",
+    ),
+    Column("transactional_age_seconds", "DOUBLE", "s", "of the first message of the oldest open transaction"),
 )
 
 ALERT_STATES = (

@@ -14,7 +14,7 @@ from alerts.rules.expression import bound
 from alerts.rules.loader import load_rules
 from alerts.rules.model import Rule
 from lake.definitions import Definitions
-from tests.alerts.situations import CALM, INSTANTS, TROUBLE, Row, situations, table
+from tests.alerts.situations import CALM, INSTANTS, TROUBLE, Row, Situation, situations, table
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 RULES = load_rules((), builtin=True)
@@ -67,3 +67,28 @@ def test_trouble_fires_what_it_is(fired: Fired, situation: str) -> None:
     assert {rule for rule, severity in found.items() if severity == "critical"} <= expected, (
         "and wakes for nothing else"
     )
+
+
+#: What must be told of queues that are only sampled → the situations that show it.
+SAMPLED_ALONE = {
+    "stalled": ("consumers_of_a_sampled_queue_take_nothing", "the_depth_of_a_queue_does_not_move"),
+    "nobody consumes": ("nobody_consumes_five_hundred_tasks", "nobody_consumes_what_keeps_coming"),
+    "STOP": ("a_group_of_a_sampled_topic_stops",),
+    "STALL": ("a_group_of_a_sampled_topic_holds_its_membership_and_hangs",),
+    "REWIND": ("a_group_is_rewound",),
+    "LOST": ("retention_overtakes_a_group_that_reads", "retention_overtakes_a_group_that_goes_on_at_once"),
+    "retention margin going": ("retention_is_about_to_overtake_a_group",),
+    "retention margin gone": ("retention_is_at_what_is_unread_and_no_age_is_known",),
+    "a transaction hangs": ("a_transaction_hangs_before_a_group_that_reads_committed_records",),
+    "at its limit with nothing completing": ("a_sampled_queue_is_at_its_limit_and_nothing_completes",),
+    "leaked slots": ("slots_of_a_sampled_queue_leak",),
+}
+
+
+@pytest.mark.parametrize("trouble", SAMPLED_ALONE)
+def test_what_samples_alone_tell_needs_no_event(trouble: str) -> None:
+    for name in SAMPLED_ALONE[trouble]:
+        story, _ = TROUBLE[name]  # which fires what it is: see above
+        situation = Situation(name, [], [], START)
+        story(situation)
+        assert situation.samples and not situation.events

@@ -239,6 +239,9 @@ def _told(at: int) -> Row:
         "retention_margin": 1000 - turn if turn > 1 else None,
         "prefetch": 10 * turn if turn > 2 else None,
         "visibility_timeout_seconds": 30.0 + turn if turn > 3 else None,
+        "transactional_lag": turn * 5 if turn > 4 else None,
+        "transactional_age_seconds": 60.0 * turn if turn > 5 else None,
+        "lost_total": at // SECOND % 50 if turn else None,
     }
 
 

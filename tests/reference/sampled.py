@@ -15,6 +15,8 @@ TOLD = (
     "prefetch",
     "visibility_timeout_seconds",
     "dead_letter_for",
+    "transactional_lag",
+    "transactional_age_seconds",
 )
 
 
@@ -113,12 +115,15 @@ class Sampled:
 
     def _acked(self, queue: Queue, second: int) -> int | None:
         """What was acknowledged between the samples of the window; where the counter fell it was restarted."""
-        acks = []
+        return self._counted("acked_total", queue, second)
+
+    def _counted(self, counter: str, queue: Queue, second: int) -> int | None:
+        steps = []
         for before, after in self._sample_pairs(queue, second):
-            counts = [before.get("acked_total"), after.get("acked_total")]
+            counts = [before.get(counter), after.get(counter)]
             if None not in counts and counts[1] >= counts[0]:
-                acks.append(counts[1] - counts[0])
-        return sum(acks) if acks else None
+                steps.append(counts[1] - counts[0])
+        return sum(steps) if steps else None
 
     def _sample_pairs(self, queue: Queue, second: int) -> list[tuple[Row, Row]]:
         """Each sample of the window with the one before it, of the same source."""
@@ -144,6 +149,7 @@ class Sampled:
             "dlq_depth": self._dlq_depth(queue, second),
             "staleness_seconds": staleness,
             "acked": self._acked(queue, second),
+            "lost": self._counted("lost_total", queue, second),
             **{name: newest.get(name) for name in TOLD},
         }
 

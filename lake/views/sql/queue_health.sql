@@ -43,5 +43,8 @@ SELECT
   CAST(retention_margin AS BIGINT) AS retention_margin,
   CAST(prefetch AS BIGINT) AS prefetch,
   visibility_timeout_seconds,
-  dead_letter_for
+  dead_letter_for,
+  CAST(lost AS BIGINT) AS lost,
+  CAST(transactional_lag AS BIGINT) AS transactional_lag,
+  transactional_age_seconds
 FROM rates

@@ -17,6 +17,8 @@ WITH told AS (
     n.newest.retention_margin AS retention_margin,
     n.newest.prefetch AS prefetch,
     n.newest.visibility_timeout AS visibility_timeout_seconds,
+    n.newest.transactional_lag AS transactional_lag,
+    n.newest.transactional_age AS transactional_age_seconds,
     n.newest.oldest_age AS told_age_seconds,
     n.newest.staleness AS sample_staleness_seconds,
     o.oldest_second,

@@ -9,7 +9,8 @@ SELECT
     named_struct(
       'depth', depth, 'in_flight', in_flight, 'staleness', staleness_seconds, 'oldest_age', oldest_age_seconds,
       'serves', dead_letter_for, 'consumers', consumers, 'delayed', delayed, 'status', status,
-      'retention_margin', retention_margin, 'prefetch', prefetch, 'visibility_timeout', visibility_timeout_seconds
+      'retention_margin', retention_margin, 'prefetch', prefetch, 'visibility_timeout', visibility_timeout_seconds,
+      'transactional_lag', transactional_lag, 'transactional_age', transactional_age_seconds
     ),
     read_us
   ) AS newest,
@@ -17,6 +18,7 @@ SELECT
   SUM(there_change) AS there_change,
   SUM(there_us) AS there_us,
   SUM(acked) AS acked,
+  SUM(lost) AS lost,
   SUM(polls) AS polls,
   SUM(empty_polls) AS empty_polls
 FROM $placed

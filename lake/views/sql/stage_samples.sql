@@ -40,10 +40,12 @@ SELECT
   CASE WHEN s.depth IS NOT NULL OR s.in_flight IS NOT NULL OR s.polls_total IS NULL THEN s.sampled_us END AS read_us,
   s.whole_depth AS depth, s.in_flight, s.in_flight_limit, s.dead_letter_for, s.staleness_seconds, s.oldest_age_seconds,
   s.consumers, s.delayed, s.status, s.retention_margin, s.prefetch, s.visibility_timeout_seconds,
+  s.transactional_lag, s.transactional_age_seconds,
   s.there - LAG(s.there) OVER before AS there_change,
   CASE WHEN s.there IS NOT NULL AND LAG(s.there) OVER before IS NOT NULL THEN s.sampled_us - LAG(s.sampled_us) OVER before END
     AS there_us,
   CASE WHEN s.acked_total >= LAG(s.acked_total) OVER before THEN s.acked_total - LAG(s.acked_total) OVER before END AS acked,
+  CASE WHEN s.lost_total >= LAG(s.lost_total) OVER before THEN s.lost_total - LAG(s.lost_total) OVER before END AS lost,
   CASE
     WHEN s.polls_total >= LAG(s.polls_total) OVER before AND s.empty_polls_total >= LAG(s.empty_polls_total) OVER before
       THEN s.polls_total - LAG(s.polls_total) OVER before
