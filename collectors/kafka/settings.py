@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from collectors.broker import Broker, Settings, Tls, without_secrets
 from collectors.kafka.tap.settings import TapSettings
+from lake.sasl import TABLES, Mechanism
 from lake.secret import Secret
-
-#: What the sampler's own requests can speak.
-Spoken: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-#: What librdkafka speaks for it elsewhere, and for the tap and the transport.
-Mechanism: TypeAlias = Spoken | Literal["OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"]
-#: Mechanism → the table that says who we are by it.
-_TABLES = {"OAUTHBEARER": "oauth", "GSSAPI": "kerberos", "AWS_MSK_IAM": "aws"}
 
 
 class Selection(Settings):
@@ -88,11 +82,11 @@ class Security(Settings):
     def _whole_credentials(self) -> Self:
         if (self.user is None) != (self.password is None):
             raise ValueError("give user and password, or neither")
-        for mechanism, name in _TABLES.items():
+        for mechanism, name in TABLES.items():
             given = getattr(self, name) is not None
             if given != (self.mechanism == mechanism):
                 raise ValueError(f'mechanism = "{mechanism}" and the table {name} belong together')
-        if self.mechanism in _TABLES and self.user is not None:
+        if self.mechanism in TABLES and self.user is not None:
             raise ValueError(f"{self.mechanism} takes no user and password")
         if self.mechanism == "AWS_MSK_IAM" and not self.tls.enabled:
             raise ValueError("AWS_MSK_IAM is spoken over TLS alone: tls = { enabled = true }")
@@ -101,7 +95,7 @@ class Security(Settings):
     @property
     def by_sasl(self) -> bool:
         """Whether we say who we are by SASL."""
-        return self.user is not None or self.mechanism in _TABLES
+        return self.user is not None or self.mechanism in TABLES
 
 
 class KafkaBroker(Security, Broker):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import get_args
 
 from collectors.kafka.history import History, Judgement
 from collectors.kafka.parse import samples
 from collectors.kafka.reader import ClusterReader
 from collectors.kafka.reading import Head
-from collectors.kafka.settings import KafkaBroker, Spoken
+from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.status import Progress
 from collectors.kafka.wire.versions import Unspoken
 from collectors.samples import Sample
 from collectors.thread import Threads
 from lake.errors import UserError
+from lake.sasl import BY_PASSWORD
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class KafkaSource:
         self._broker = broker
         self._skewed = skewed
         self.reader = ClusterReader(broker)
-        if broker.mechanism not in get_args(Spoken):
+        if broker.mechanism not in BY_PASSWORD:
             self._by_vendor(f"our own requests do not speak {broker.mechanism}")
         self._history = History(broker.status)
         self._threads: Threads | None = None

@@ -8,13 +8,8 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from lake.errors import UserError
+from lake.sasl import JAVA_LOGIN, ByPassword
 from lake.secret import Secret
-
-_LOGIN = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
 
 
 class _Settings(BaseModel):
@@ -58,7 +53,7 @@ class TransportSettings(_Settings):
     compact_every: int = Field(default=150, ge=10, description="batches between two compactions of a bronze table")
     user: str | None = Field(default=None, description="by SASL; with the password")
     password: Secret | None = None
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    mechanism: ByPassword = "PLAIN"
     tls: Tls = Tls()
 
     @model_validator(mode="after")
@@ -79,7 +74,7 @@ class TransportSettings(_Settings):
             assert self.password is not None
             user, password = _quoted(self.user), _quoted(self.password.read("Kafka's password"))
             config["sasl.mechanism"] = self.mechanism
-            config["sasl.jaas.config"] = f"{_LOGIN[self.mechanism]} required username={user} password={password};"
+            config["sasl.jaas.config"] = f"{JAVA_LOGIN[self.mechanism]} required username={user} password={password};"
         if self.tls.ca is not None:
             config |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _text(self.tls.ca)}
         if self.tls.certificate is not None and self.tls.key is not None:
