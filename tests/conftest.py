@@ -35,6 +35,7 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How long those who have the time want to try."""
     parser.addoption("--crashes", type=int, default=4, help="SIGKILLs of the analytics under load, in the test of them")
+    parser.addoption("--kills", type=int, default=8, help="SIGKILLs of the alert engine, in the test of them")
 
 
 @pytest.fixture(autouse=True)

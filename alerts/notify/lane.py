@@ -17,6 +17,7 @@ from functools import partial
 import httpx
 
 from alerts.notify.breaker import Breaker
+from alerts.notify.connections import Connections
 from alerts.notify.guard import Refused, resolve
 from alerts.notify.notifiers import notifier_of
 from alerts.notify.notifiers.base import Mail, Notification, Request, Unsayable
@@ -70,6 +71,7 @@ class Lane:
         self._name = receiver.settings.name
         self._outbox = outbox
         self._tls = tls
+        self._connections = Connections(tls, CONCURRENCY)
         self._clock = clock
         self._woken = asyncio.Event()
         self._ready: deque[Parcel] = deque()
@@ -95,24 +97,21 @@ class Lane:
 
     async def run(self, grace: float) -> None:
         """Deliver until stopped; attempts that are under way then may take ``grace`` seconds more."""
-        limits = httpx.Limits(max_connections=CONCURRENCY)
-        # Proxies of the environment would connect on our behalf, behind the guard's back.
-        client = httpx.AsyncClient(follow_redirects=False, trust_env=False, verify=self._tls, limits=limits)
-        async with client:
-            while True:
-                self._woken.clear()
-                pause = self._start_due(client)
-                if self._stopping and not (self._finish and self._under_way):
-                    break
-                await self._sleep(pause)
-            if self._under_way:
-                await asyncio.wait(self._under_way.values(), timeout=grace)
-                for task in self._under_way.values():
-                    task.cancel()
+        while True:
+            self._woken.clear()
+            pause = self._start_due()
+            if self._stopping and not (self._finish and self._under_way):
+                break
+            await self._sleep(pause)
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=grace)
+            for task in self._under_way.values():
+                task.cancel()
+        await self._connections.close()
         for pool in (self._resolvers, self._postmen):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _start_due(self, client: httpx.AsyncClient) -> float:
+    def _start_due(self) -> float:
         """Begin attempts while there is room; returns for how long (seconds) there is nothing more to begin."""
         if (hold := max(self._not_before, self._breaker.not_before) - time.monotonic()) > 0 and not self._finish:
             return hold
@@ -124,7 +123,7 @@ class Lane:
                     next_at = self._outbox.next_at(self._name, besides=self._under_way)
                     return LONGEST_SLEEP if next_at is None else (next_at - self._clock.now()).total_seconds()
                 parcel = self._ready.popleft()
-                task = asyncio.create_task(self._deliver(client, parcel))
+                task = asyncio.create_task(self._deliver(parcel))
                 self._under_way[parcel.group_key] = task
                 task.add_done_callback(partial(self._done, parcel))
         except Exception as error:  # of the store: no other lane may suffer
@@ -155,14 +154,14 @@ class Lane:
         except TimeoutError:
             return
 
-    async def _deliver(self, client: httpx.AsyncClient, parcel: Parcel) -> None:
+    async def _deliver(self, parcel: Parcel) -> None:
         settings = self._receiver.settings
         now, shown, started = self._clock.now(), self._clock.wall(), time.perf_counter()
         if self._disabled:
             gone = Delivery(shown, "refused", None, "disabled: it answered 410 Gone", None)
             self._outbox.record(parcel, gone, None, now=now)
             return
-        answer = await self._attempt(client, parcel, shown)
+        answer = await self._attempt(parcel, shown)
         verdict = judge(
             answer.status,
             attempts=parcel.attempts + 1,
@@ -198,7 +197,7 @@ class Lane:
             log.warning("receiver %s answers again", self._name)
             self._outbox.hasten(self._name, now)
 
-    async def _attempt(self, client: httpx.AsyncClient, parcel: Parcel, now: datetime) -> _Answer:
+    async def _attempt(self, parcel: Parcel, now: datetime) -> _Answer:
         """One attempt. Nothing that goes wrong with it escapes: it would be tried again at once, and for ever."""
         try:
             notification = Notification(parcel.id, parcel.group_key, await self._body(parcel), now)
@@ -209,7 +208,8 @@ class Lane:
                 )
                 if isinstance(request, Mail):
                     return await self._mail(request, address)
-                response = await self._post(client, request, address)
+                async with self._connections.client() as client:
+                    response = await self._post(client, request, address)
             retry_after = parse_retry_after(response.headers.get("retry-after"), now)
         except (Refused, Unsayable) as refusal:
             return _Answer(error=str(refusal)[:LONGEST_ERROR], forbidden=True)
