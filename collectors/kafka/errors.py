@@ -4,6 +4,7 @@ from __future__ import annotations
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER = 1, 3, 6
 TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED = 29, 30, 31
+UNSUPPORTED_VERSION = 35
 NO_SUCH_GROUP = 69
 UNKNOWN_TOPIC_ID = 100
 
@@ -23,6 +24,7 @@ _WORDS = {
     TOPIC_REFUSED: "we are not allowed to read the topic",
     GROUP_REFUSED: "we are not allowed to describe the group",
     CLUSTER_REFUSED: "we are not allowed to describe the cluster",
+    UNSUPPORTED_VERSION: "the broker is too old to tell it",
     56: "a disk of the broker failed",
     NO_SUCH_GROUP: "there is no such group",
     72: "the broker has no such listener",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from collectors.kafka.history import Judgement
-from collectors.kafka.reading import REBALANCING, GroupReading, Head, Reading, matches
+from collectors.kafka.reading import REBALANCING, SHARE, GroupReading, Head, Reading, matches
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.status import Progress
 from collectors.kafka.tally import NOTHING_COMMITTED, Tally, oldest_transaction, reason, tally
@@ -29,6 +29,13 @@ UNTOLD = {
     "visibility_timeout_seconds": "records are not leased to consumers",
     "consumer_utilisation_ratio": "Kafka does not measure it",
     "publish_latency_seconds": "not probed: a probe would add to the user's topics",
+}
+#: What is not told of share groups, for another reason.
+_OF_SHARES = {
+    "in_flight": "a share group's acquired records are told by the brokers' JMX alone",
+    "redelivered_total": "a share group's deliveries are counted by the brokers' JMX alone",
+    "in_flight_limit": "the brokers' group.share.partition.max.record.locks, for each partition, is not read",
+    "visibility_timeout_seconds": "the group's share.record.lock.duration.ms is not read",
 }
 _NO_GROUP = "no group reads the topic: nothing waits for anybody"
 
@@ -51,6 +58,8 @@ def samples(reading: Reading, broker: KafkaBroker, judge: Judge) -> tuple[list[S
                 continue  # deleted, or not wanted
             read.add(topic)
             common = _common(reading, broker, topic, published[topic], transactions[topic])
+            if group.kind == SHARE:
+                common["unavailable"] |= _OF_SHARES
             if group.failed is not None:
                 found.append(_unread(common, group))
                 continue

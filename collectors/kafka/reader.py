@@ -14,9 +14,9 @@ from typing import TypeVar
 from collectors.base import ConnectionLost
 from collectors.kafka.beginnings import Beginnings
 from collectors.kafka.cluster import Cluster, Job
-from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, UNKNOWN_TOPIC, words
+from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, UNKNOWN_TOPIC, UNSUPPORTED_VERSION, words
 from collectors.kafka.heads import Heads
-from collectors.kafka.reading import REBALANCING, Found, GroupReading, Head, Place, Reading, matches, wanted
+from collectors.kafka.reading import REBALANCING, SHARE, Found, GroupReading, Head, Place, Reading, matches, wanted
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.transactions import Transactions
 from collectors.kafka.wire.codec import Reader, Request
@@ -34,6 +34,15 @@ from collectors.kafka.wire.groups import (
     read_offset_fetch,
 )
 from collectors.kafka.wire.offsets import EARLIEST, LATEST, list_offsets_request, read_list_offsets
+from collectors.kafka.wire.others import (
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    describe_share_request,
+    describe_streams_request,
+    read_share_members,
+    read_share_offsets,
+    read_streams_members,
+    share_offsets_request,
+)
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +54,12 @@ _PARTITIONS_AT_ONCE = 1500
 MEMBERS_SECONDS = 5.0
 NO_LEADER = 5
 _COORDINATOR_MOVES = 16
-#: Kinds of group that commit no offsets.
-_OTHER_KINDS = ("share",)
 #: Kind of group → how its members are asked for, and read. Classic ones, and those of brokers that tell no kind: "".
 _DESCRIBED: dict[str, tuple[Callable[[list[str]], Request], Callable[[Reader], dict[str, Members | int]]]] = {
     "": (lambda names: describe_request(names, classic=True), read_classic_members),
     "consumer": (lambda names: describe_request(names, classic=False), read_consumer_members),
+    SHARE: (describe_share_request, read_share_members),
+    "streams": (describe_streams_request, read_streams_members),
 }
 #: Whose heads the first records of open transactions are; no group has this name.
 _TRANSACTIONS = ""
@@ -133,11 +142,7 @@ class ClusterReader:
         committed: dict[str, Committed] = {}
         jobs: dict[int, list[Job]] = {}
         for node, some in by_node.items():
-            jobs[node] = self._member_jobs(node, some)
-            for part in _parts([listed.name for listed in some], _GROUPS_AT_ONCE):
-                jobs[node].append(
-                    Job(offset_fetch_request(part), lambda answer: committed.update(read_offset_fetch(answer)))
-                )
+            jobs[node] = self._member_jobs(node, some) + self._offset_jobs(node, some, committed)
         failed = self.cluster.do(jobs)
         found = []
         for name, (node, listed) in self._coordinators.items():
@@ -151,6 +156,24 @@ class ClusterReader:
                 found.append(self._group(listed, answer, partitions))
         self._topics_of = {group.name: group.committed for group in found}
         return tuple(found)
+
+    def _offset_jobs(self, node: int, groups: list[Listed], committed: dict[str, Committed]) -> list[Job]:
+        """What is to be asked about how far groups are; the answers are put into ``committed``."""
+        shares = [group.name for group in groups if group.kind == SHARE]
+        others = [group.name for group in groups if group.kind != SHARE]
+        jobs = [
+            Job(offset_fetch_request(part), lambda answer: committed.update(read_offset_fetch(answer)))
+            for part in _parts(others, _GROUPS_AT_ONCE)
+        ]
+        newest = self.cluster.newest(node, DESCRIBE_SHARE_GROUP_OFFSETS) if shares else -1
+        if newest < 0:
+            committed.update(dict.fromkeys(shares, Committed(UNSUPPORTED_VERSION)))
+            return jobs
+        requests = [share_offsets_request(part, newest) for part in _parts(shares, _GROUPS_AT_ONCE)]
+        version = requests[0].version
+        return jobs + [
+            Job(request, lambda answer: committed.update(read_share_offsets(answer, version))) for request in requests
+        ]
 
     def _list(self) -> dict[str, str]:
         """Learn which groups there are and who coordinates them; those whose coordinator is silent, with the reason."""
@@ -176,7 +199,7 @@ class ClusterReader:
         found: dict[str, tuple[int, Listed]] = {}
         for node, groups in told.items():
             for group in groups:
-                if group.kind not in _OTHER_KINDS and wanted(group.name, self._broker.groups):
+                if wanted(group.name, self._broker.groups):
                     found[group.name] = node, group
         silent: dict[str, str] = {}
         missing = sorted(self._coordinators.keys() - found.keys())
@@ -248,7 +271,7 @@ class ClusterReader:
                 log.warning("group %s cannot be sampled: %s", listed.name, failed)
         else:
             self._complaints.discard(listed.name)
-        return GroupReading(listed.name, listed.state, members, offsets, errors, failed)
+        return GroupReading(listed.name, listed.state, members, offsets, errors, failed, listed.kind, answer.lags)
 
     def _assigned(self, listed: Listed, members: Members | str) -> Iterable[str]:
         """Topics that a group's members are to read, whether or not anything is committed. While that is decided anew,

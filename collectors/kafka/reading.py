@@ -13,6 +13,8 @@ from collectors.kafka.wire.records import Stamp
 
 #: States of classic groups in which the members' assignments are not decided.
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+#: Kind of group whose members share partitions, and finish records out of order (KIP-932).
+SHARE = "share"
 #: A partition of a topic.
 Place: TypeAlias = tuple[str, int]
 
@@ -44,7 +46,8 @@ Found: TypeAlias = Stamp | Earlier | str | None
 class GroupReading:
     """One consumer group: its members (or why they are unknown) and its committed offsets (or why they are).
 
-    ``committed`` has −1 where nothing is committed; ``errors`` says of partitions why their offset is not told.
+    ``committed`` has −1 where nothing is committed; ``errors`` says of partitions why their offset is not told. Of a
+    share group it is the first offset that is not done with, and ``lags`` what waits from there on, where that is told.
     """
 
     name: str
@@ -53,6 +56,8 @@ class GroupReading:
     committed: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     errors: Mapping[Place, str] = field(default_factory=dict)
     failed: str | None = None
+    kind: str = ""
+    lags: Mapping[Place, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ def tally(reading: Reading, group: GroupReading, topic: str, *, committed_only: 
             found.unknown[partition] = _beyond(reading, place, offset, end)
         else:
             first = assumed[place] if offset < 0 else offset
-            seen = _waiting(found, reading, Head(topic, partition, first), end, timed=timed)
+            most = group.lags.get(place)
+            seen = _waiting(found, reading, Head(topic, partition, first), end, most, timed=timed)
             if offset < 0:
                 seen = Progress(-1, seen.lag)
             found.progress[partition] = _held(reading, place, seen, committed_only=committed_only)
@@ -68,8 +69,9 @@ def _beyond(reading: Reading, place: Place, offset: int, end: int) -> str:
     return f"the committed offset {offset} is beyond the end {end}: the log was made anew"
 
 
-def _waiting(found: Tally, reading: Reading, head: Head, end: int, *, timed: bool) -> Progress:
-    """Add one partition on which the group goes on at ``head``."""
+def _waiting(found: Tally, reading: Reading, head: Head, end: int, most: int | None, *, timed: bool) -> Progress:
+    """Add one partition on which the group goes on at ``head``; ``most``: what the broker says to wait there, which is
+    less than all up to ``end`` where records behind the head are done with already."""
     partition, offset = head.partition, head.offset
     if offset >= end:
         return Progress(offset, 0)
@@ -82,6 +84,8 @@ def _waiting(found: Tally, reading: Reading, head: Head, end: int, *, timed: boo
     else:
         found.marginless[partition] = start
     lag = max(0, end - first)
+    if most is not None:
+        lag = min(lag, most)
     found.depth += lag
     if lag > 0:
         head = Head(head.topic, partition, first)

@@ -21,6 +21,7 @@ from sojourn.client.adapters.redis import RecordingRedis
 from sojourn.client.adapters.wrapping import Deliveries
 from tests.client.collector import Collector
 from tests.support.elasticmq import ElasticMq
+from tests.support.facts import proves
 from tests.support.kafka import KafkaServer
 from tests.support.rabbitmq import RabbitServer
 from tests.support.redis import RedisServer
@@ -70,6 +71,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 class TestRedis:
     @pytest.mark.parametrize("options", [{}, {"decode_responses": True}, {"protocol": 3}], ids=str)
+    @proves("redis", "per tenant", "our client")
     def test_a_stream_s_entries_live_as_they_did(
         self,
         redis_server: RedisServer,
@@ -122,6 +124,7 @@ class TestSqs:
         )
         return RecordingSqs(client, recorder)
 
+    @proves("sqs", "per tenant", "our client")
     def test_a_queue_s_messages_live_as_they_did(
         self, sqs: RecordingSqs, collector: Collector, life: Callable[[str], Life]
     ) -> None:
@@ -217,6 +220,7 @@ class TestRabbitMq:
         assert properties == pika.BasicProperties(delivery_mode=2)
 
     @pytest.mark.parametrize(("queue_type", "third"), [("classic", 2), ("quorum", 3)])
+    @proves("rabbitmq", "per tenant", "our client")
     def test_a_queue_s_messages_live_as_they_did(
         self,
         channel: RecordingChannel,
@@ -320,6 +324,7 @@ class TestKafka:
             }
         )
 
+    @proves("kafka", "per tenant", "our client")
     def test_a_topic_s_records_live_as_they_did(
         self, kafka_server: KafkaServer, recorder: sojourn.Recorder, collector: Collector, life: Callable[[str], Life]
     ) -> None:

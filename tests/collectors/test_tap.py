@@ -32,6 +32,7 @@ from tests.collectors.support import (
     settings,
     wait_finished,
 )
+from tests.support.facts import proves
 from tests.support.nats import NatsServer
 from tests.support.waiting import wait_until
 
@@ -44,6 +45,7 @@ def _lives(found: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return lives
 
 
+@proves("nats", "per tenant", "tap")
 def test_each_message_published_acked_naked_and_termed_has_exactly_its_events(
     own_nats_server: NatsServer, tmp_path: Path
 ) -> None:
@@ -369,6 +371,7 @@ def _ended(root: Path) -> int:
     return sum(counts[kind] + sum(row[kind] for row in rolled) for kind in ("completed", "dead_lettered"))
 
 
+@proves("nats", "dead letters", "by the settings")
 def test_what_was_recalled_is_forgotten_once_every_tapped_stream_has_it_beside_a_dead_letter_stream(
     own_nats_server: NatsServer, tmp_path: Path
 ) -> None:

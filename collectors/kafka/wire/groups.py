@@ -1,4 +1,4 @@
-"""Consumer groups: their states, their members, and what they have committed."""
+"""Groups: their states, their members, and what they have committed. Share and streams groups: ``others.py``."""
 
 from __future__ import annotations
 
@@ -36,11 +36,16 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A group's committed offsets: topic → partition → offset (−1: none), and the errors of those not told."""
+    """A group's committed offsets: topic → partition → offset (−1: none), and the errors of those not told.
+
+    ``lags``: what waits behind an offset, where the broker tells that by itself: of share groups, which finish records
+    out of order.
+    """
 
     error: int = 0
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     errors: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    lags: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 def list_groups_request(newest: int) -> Request:

@@ -14,6 +14,7 @@ from collectors.kafka.connection import connection
 from lake.errors import UserError
 from lake.secret import Secret
 from tests.collectors.kafka.reading import read, settings
+from tests.support.facts import proves
 from tests.support.kafka import PASSWORD, USER, KafkaServer
 from tests.support.servers import program
 
@@ -26,6 +27,7 @@ def shown(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@proves("kafka", "auth", "PLAIN", "SCRAM-SHA-512")
 def test_credentials_are_shown_and_wrong_ones_are_said_to_be_refused(
     kafka_server: KafkaServer, shown: dict[str, Any], tmp_path: Path, mechanism: str
 ) -> None:
@@ -49,6 +51,7 @@ def test_a_mechanism_that_the_broker_does_not_take_is_said_with_those_that_it_do
         read(settings(kafka_server.sasl_bootstrap, timeout_seconds=2))
 
 
+@proves("kafka", "auth", "TLS")
 def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(kafka_server: KafkaServer) -> None:
     kafka_server.make_topics("sealed")
     trusted = {"enabled": True, "ca": kafka_server.certificate}
@@ -59,6 +62,7 @@ def test_tls_is_spoken_with_a_broker_whose_certificate_is_trusted(kafka_server: 
         read(settings(kafka_server.tls_bootstrap, "sealed", timeout_seconds=2))
 
 
+@proves("kafka", "auth", "a certificate with an encrypted key")
 def test_a_certificate_may_have_another_name_than_the_host_and_a_key_its_password(
     kafka_server: KafkaServer, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from collectors.kafka.source import KafkaSource
 from tests.collectors.kafka.reading import read_once, settings, using
+from tests.support.facts import proves
 from tests.support.kafka import KafkaServer
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -27,6 +28,7 @@ def brokers(tmp_path: Path) -> Iterator[tuple[KafkaServer, KafkaServer]]:
 
 
 @pytest.mark.slow
+@proves("kafka", "cluster shapes", "two brokers, one of which dies")
 def test_a_broker_that_dies_leaves_unknowns_until_another_leads(brokers: tuple[KafkaServer, KafkaServer]) -> None:
     first, second = brokers
     wait_until(lambda: len(first.admin().list_topics(timeout=5).brokers) == 2, "both brokers")

@@ -16,6 +16,7 @@ from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.wire.cluster import Metadata, Node, metadata_request
 from lake.errors import UserError
 from tests.collectors.kafka.reading import settings
+from tests.support.facts import proves
 from tests.support.kafka import KafkaServer, self_signed
 
 
@@ -42,6 +43,7 @@ def untrusted(tmp_path: Path) -> Iterator[Node]:
     listener.close()
 
 
+@proves("kafka", "cluster shapes", "a node that is not trusted")
 def test_a_node_whose_certificate_is_not_trusted_fails_alone(kafka_server: KafkaServer, untrusted: Node) -> None:
     trusted = {"enabled": True, "ca": kafka_server.certificate}
     cluster = Cluster(settings(kafka_server.tls_bootstrap, tls=trusted))

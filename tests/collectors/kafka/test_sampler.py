@@ -12,6 +12,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 from collectors.base import ConnectionLost
 from collectors.kafka.source import KafkaSource
 from tests.collectors.kafka.reading import by_name, read, read_once, settings, using
+from tests.support.facts import proves
 from tests.support.kafka import KafkaServer, prepare
 from tests.support.waiting import wait_until
 
@@ -352,6 +353,7 @@ def test_filters_choose_groups_and_topics_and_inner_topics_are_never_read(kafka_
     assert not [topic for topic, _ in everything if topic.startswith("__")]
 
 
+@proves("kafka", "dead letters", "by the settings")
 def test_a_dead_letter_topic_says_whom_it_serves(kafka_server: KafkaServer) -> None:
     kafka_server.make_topics("work", "work-dead")
     found = read(settings(kafka_server.bootstrap, "work*", dead_letters={"work-dead": "work"}))

@@ -19,6 +19,7 @@ from collectors.run import run
 from collectors.settings import CollectSettings
 from lake.store import Lake
 from tests.collectors.support import start
+from tests.support.facts import proves
 from tests.support.kafka import KafkaServer
 from tests.support.waiting import wait_until
 
@@ -97,6 +98,7 @@ def wait_for(root: Path, seconds: float = 40, **wanted: int) -> None:
         raise AssertionError(f"{dict(kinds(root))} instead of {wanted}") from None
 
 
+@proves("kafka", "per tenant", "tap")
 def test_records_arrive_and_end_once_across_restarts(kafka_server: KafkaServer, tmp_path: Path) -> None:
     topic, root = name(), tmp_path / "lake"
     kafka_server.make_topics(topic, partitions=2)

@@ -32,6 +32,7 @@ from collectors.samples import Sample
 from collectors.transport.settings import TransportSettings
 from lake.errors import UserError
 from tests.collectors.kafka.reading import read, read_once, settings, using
+from tests.support.facts import proves
 from tests.support.faulty import FaultyHttp, Reply, Request
 from tests.support.kafka import USER, KafkaServer
 from tests.support.waiting import wait_until
@@ -91,6 +92,7 @@ def claiming(server: KafkaServer, api: int, newest: int) -> Iterator[str]:
             thread.join()
 
 
+@proves("kafka", "cluster shapes", "brokers that lack a request, by librdkafka")
 def test_a_broker_without_a_request_is_named_and_read_by_librdkafka(
     kafka_server: KafkaServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,6 +180,7 @@ def oauth(url: str) -> dict[str, Any]:
     return {"mechanism": "OAUTHBEARER", "oauth": {"token_url": url, "client_id": "sojourn", "client_secret": secret}}
 
 
+@proves("kafka", "auth", "OAUTHBEARER")
 def test_a_token_of_a_provider_opens_the_cluster(
     kafka_server: KafkaServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,6 +17,7 @@ from collectors.nats.settings import NatsBroker
 from collectors.samples import Sample, was_read
 from lake.errors import UserError
 from tests.collectors.support import api, connect, make_consumer, make_stream, publish
+from tests.support.facts import proves
 from tests.support.nats import NatsServer
 
 
@@ -214,6 +215,7 @@ async def test_a_log_has_no_depth_a_work_queue_without_a_consumer_does(
     assert "no consumer reads it: a log" in log.unavailable["depth"]
 
 
+@proves("nats", "cluster shapes", "a list of servers", "JetStream domains")
 async def test_where_a_server_is_away_the_next_of_the_list_is_read_and_a_domain_by_its_own_api(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("jetstream { domain: edge }")
     servers = [NatsServer(tmp_path / name, "-c", str(tmp_path / "config")) for name in ("a", "b")]

@@ -19,6 +19,7 @@ from collectors.nats.sampler import NatsSource
 from collectors.nats.settings import NatsBroker
 from lake.errors import UserError
 from tests.support.certificates import Certificates, make_certificates
+from tests.support.facts import proves
 from tests.support.nats import NatsServer
 
 
@@ -48,6 +49,7 @@ async def read(chosen: NatsBroker) -> list[Any]:
         await source.close()
 
 
+@proves("nats", "auth", "user and password", "TLS")
 async def test_a_server_with_a_certificate_of_its_own_authority_is_read(
     secure: NatsServer, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +151,7 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NatsSer
         yield server, user
 
 
+@proves("nats", "auth", "credentials files")
 async def test_a_credentials_file_is_let_in(accounts: tuple[NatsServer, Any], tmp_path: Path) -> None:
     server, user = accounts
     (tmp_path / "collector.creds").write_text(user({"pub": {}, "sub": {}}))
@@ -184,6 +187,7 @@ def test_what_is_no_credentials_file_is_one_clear_line_without_its_content(text:
     assert not text or text not in str(raised.value)
 
 
+@proves("nats", "auth", "nkeys")
 async def test_a_users_nkey_is_let_in_and_anothers_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = os.urandom(32), os.urandom(32)
     (tmp_path / "config").write_text(f"authorization {{ users = [ {{ nkey: {key(_USER, ours)} }} ] }}")

@@ -18,6 +18,7 @@ from collectors.redis.settings import RedisBroker
 from collectors.samples import was_read
 from lake.errors import UserError
 from tests.collectors.redis.reading import counts, named, read, source
+from tests.support.facts import proves
 from tests.support.ports import free_ports
 from tests.support.redis import RedisServer, prepare
 
@@ -118,6 +119,7 @@ def test_what_a_search_for_every_layout_may_not_read_is_told_and_not_left_out(ow
     assert "name the layouts" in found["rq", None].unavailable["depth"]
 
 
+@proves("redis", "auth", "user and password (ACL)")
 def test_the_permissions_that_the_manual_lists_suffice(own_redis: RedisServer) -> None:
     manual = (Path(__file__).parents[3] / "docs" / "brokers" / "redis.md").read_text()
     (rule,) = [line for line in manual.splitlines() if line.startswith("ACL SETUSER sojourn")]
@@ -266,6 +268,7 @@ def test_a_database_far_larger_than_a_cycles_budget_is_searched_in_steps(redis_s
     assert 0 <= cycles < 40
 
 
+@proves("redis", "auth", "TLS")
 async def test_tls_with_our_own_authority_and_a_password_is_spoken(tmp_path: Path) -> None:
     _certificates(tmp_path)
     files = ["--tls-cert-file", "server.crt", "--tls-key-file", "server.key", "--tls-ca-cert-file", "ca.crt"]

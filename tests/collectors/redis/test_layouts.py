@@ -16,6 +16,7 @@ from collectors.samples import Sample
 from examples.redis_queue.recipe import Queue
 from tests.collectors.redis import making
 from tests.collectors.redis.reading import counts, named, read, source
+from tests.support.facts import proves
 from tests.support.redis import RedisServer, prepare
 from tests.support.waiting import wait_until
 
@@ -282,6 +283,7 @@ def test_behind_tasks_that_are_not_due_the_oldest_that_is_due_tells_the_age(redi
     assert "not due yet" in few.unavailable["oldest_age_seconds"]
 
 
+@proves("redis", "dead letters", "RQ's failed registry")
 def test_real_rq_tells_its_queue_its_registries_and_its_dead_letters(redis_server: RedisServer) -> None:
     with making.rq_at_work(redis_server):
         found = read(redis_server, rq={})

@@ -17,6 +17,7 @@ from collectors.redis.settings import RedisBroker
 from collectors.samples import was_read
 from lake.errors import UserError
 from tests.collectors.redis.reading import Named, counts, named, read, source
+from tests.support.facts import proves
 from tests.support.redis import RedisCluster, RedisSentinel, RedisServer, prepare
 from tests.support.waiting import wait_until
 
@@ -72,6 +73,7 @@ def test_slots_are_those_of_the_server(cluster: RedisCluster) -> None:
         assert [slot_of(key) for key in keys] == [client.execute_command("CLUSTER", "KEYSLOT", key) for key in keys]
 
 
+@proves("redis", "cluster shapes", "Redis Cluster")
 def test_every_primary_of_a_cluster_is_read_whichever_node_is_named(cluster: RedisCluster) -> None:
     for node in cluster.nodes:
         with node.client() as client:
@@ -148,6 +150,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
             yield primary, replica
 
 
+@proves("redis", "cluster shapes", "replicas, where asked for")
 def test_a_replica_is_no_place_to_read_queues_at_unless_it_is_asked_for(pair: tuple[RedisServer, RedisServer]) -> None:
     primary, replica = pair
     with pytest.raises(ConnectionLost, match=f"is a replica of 127.0.0.1:{primary.port}: name the primary"):
@@ -182,6 +185,7 @@ async def test_an_old_primary_that_comes_back_empty_after_a_fail_over_tells_noth
     await one.close()
 
 
+@proves("redis", "cluster shapes", "Sentinel")
 async def test_sentinels_name_the_primary_before_and_after_a_fail_over(
     pair: tuple[RedisServer, RedisServer], tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from lake.errors import UserError
 from tests.collectors.sqs.support import broker, read_once
 from tests.support.certificates import make_certificates
 from tests.support.elasticmq import ElasticMq
+from tests.support.facts import proves
 from tests.support.faulty import FaultyHttp, Reply, Request
 
 
@@ -33,6 +34,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
 
 
+@proves("sqs", "auth", "keys, as the AWS tools find them")
 def test_they_are_found_as_the_aws_tools_find_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert find(SqsBroker())().access_key == "AKIATEST"
     bare(monkeypatch, tmp_path)
@@ -45,6 +47,7 @@ _ASSUMED = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-1
 <Expiration>2999-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"""
 
 
+@proves("sqs", "auth", "role_arn, of a stand-in")
 def test_a_role_is_assumed_with_what_was_found_and_a_refusal_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, list[str]]] = []
 
@@ -144,6 +147,7 @@ def secure(elasticmq: ElasticMq, tmp_path: Path) -> Iterator[tuple[FaultyHttp, P
         yield proxy, made.ca
 
 
+@proves("sqs", "auth", "TLS")
 async def test_tls_trusts_the_authority_that_is_given_and_no_other(secure: tuple[FaultyHttp, Path]) -> None:
     server, ca = secure
     assert set(await read_once(broker(server.url, "tls-", tls={"enabled": True, "ca": ca}))) == {"tls-orders"}

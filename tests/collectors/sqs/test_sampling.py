@@ -15,6 +15,7 @@ from collectors.writer import Writer
 from lake.store import Lake
 from tests.collectors.sqs.support import broker, by_queue, opened, read_once, reasons_missing
 from tests.support.elasticmq import ElasticMq, prepare
+from tests.support.facts import proves
 
 
 async def test_a_sample_tells_what_waits_is_in_flight_and_delayed(elasticmq: ElasticMq) -> None:
@@ -59,6 +60,7 @@ async def test_a_fifo_queue_has_its_own_limit(elasticmq: ElasticMq) -> None:
     assert (sample.queue_type, sample.in_flight_limit, sample.depth) == ("fifo", 20_000, 3)
 
 
+@proves("sqs", "dead letters", "found by redrive policies")
 async def test_a_dead_letter_queue_names_the_queues_that_it_serves(elasticmq: ElasticMq) -> None:
     elasticmq.make("served-dead")
     policy = elasticmq.redrive_to("served-dead")
