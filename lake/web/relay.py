@@ -22,6 +22,9 @@ from lake.web.policy import Limits
 
 #: How a client of HTTP/2 begins (RFC 9113, section 3.4), and one of TLS: with a handshake record (RFC 8446, 5.1).
 _PREFACE, _HANDSHAKE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16"
+#: Bytes that are read at once: of more, each piece would be memory that the system gives and takes back, page by page
+#: (:mod:`collectors.lean`), which costs more than the pieces.
+_READ = 60 * 1024
 #: File descriptors of one connection: the peer's, ours to the server, and the server's.
 _FILES = 3
 
@@ -44,6 +47,7 @@ class Relay:
         self._listener = listener
         self._begin_with = _HANDSHAKE if tls else _PREFACE
         self._folder = Path(tempfile.mkdtemp(prefix="sojourn-"))  # which no other user may enter
+        self._room = memoryview(bytearray(_READ))
         self._made = 0
         self._places: dict[str, Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,7 +88,7 @@ class Relay:
     async def _carry(self, accepted: socket.socket, place: Connection) -> None:
         """Carry one connection, until it ends."""
         loop, name = asyncio.get_running_loop(), ""
-        outside, inside = _End(self._begin_with), _End()
+        outside, inside = _End(self._room, self._begin_with), _End(self._room)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.connect_accepted_socket(lambda: outside, accepted)
@@ -126,12 +130,16 @@ class Relay:
         return made, f"unix:{path}"
 
 
-class _End(asyncio.Protocol):
-    """One end of a connection that is carried. Where it must ``begin_with`` something, nothing goes on before that."""
+class _End(asyncio.BufferedProtocol):
+    """One end of a connection that is carried. Where it must ``begin_with`` something, nothing goes on before that.
 
-    def __init__(self, begin_with: bytes = b"") -> None:
+    ``room`` is what all ends of a loop read into: what came is taken out of it before another reads.
+    """
+
+    def __init__(self, room: memoryview, begin_with: bytes = b"") -> None:
         self._begin_with = begin_with
         self._held = b""
+        self._room = room
         self._other: _End | None = None
         self._transport: asyncio.Transport | None = None
         loop = asyncio.get_running_loop()
@@ -167,7 +175,11 @@ class _End(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(self._room[:nbytes])
         if self._other is not None:
             self._other.write(data)
             return
