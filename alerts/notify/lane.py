@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-import httpx
-
 from alerts.notify.breaker import Breaker
 from alerts.notify.connections import Connections
 from alerts.notify.guard import Refused, resolve
 from alerts.notify.notifiers import notifier_of
-from alerts.notify.notifiers.base import Mail, Notification, Request, Unsayable
+from alerts.notify.notifiers.base import Mail, Notification, Unsayable
+from alerts.notify.recorder import Recorder
 from alerts.notify.retry import TOO_MANY, backoff, judge, parse_retry_after
 from alerts.notify.settings import ReceiverSettings
 from alerts.notify.smtp import MailRefused, Postman
@@ -32,6 +31,8 @@ log = logging.getLogger(__name__)
 
 #: Attempts that may be under way towards one receiver at a time.
 CONCURRENCY = 4
+#: Attempts that have ended and are being written down, and those under way, together.
+UNRECORDED = 100
 #: The longest that a lane sleeps unless it is woken, and the shortest that it does while there is nothing to start.
 LONGEST_SLEEP, SHORTEST_SLEEP = 5.0, 0.02
 #: What is kept of an error.
@@ -64,14 +65,22 @@ class Lane:
     """Delivers one receiver's parcels. Belongs to the sender's event loop; ``stop``, then wait for :meth:`run`."""
 
     def __init__(
-        self, receiver: Receiver, outbox: Outbox, tls: ssl.SSLContext, clock: Clock, refresh: Refresh | None = None
+        self,
+        receiver: Receiver,
+        outbox: Outbox,
+        recorder: Recorder,
+        tls: ssl.SSLContext,
+        clock: Clock,
+        refresh: Refresh | None = None,
     ) -> None:
         self._refresh = refresh
         self._receiver = receiver
         self._name = receiver.settings.name
         self._outbox = outbox
         self._tls = tls
-        self._connections = Connections(tls, CONCURRENCY)
+        self._connections = Connections(tls)
+        self._recorder = recorder
+        self._attempting = 0
         self._clock = clock
         self._woken = asyncio.Event()
         self._ready: deque[Parcel] = deque()
@@ -107,7 +116,7 @@ class Lane:
             await asyncio.wait(self._under_way.values(), timeout=grace)
             for task in self._under_way.values():
                 task.cancel()
-        await self._connections.close()
+        self._connections.close()
         for pool in (self._resolvers, self._postmen):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -116,7 +125,8 @@ class Lane:
         if (hold := max(self._not_before, self._breaker.not_before) - time.monotonic()) > 0 and not self._finish:
             return hold
         try:
-            while len(self._under_way) < (1 if self._breaker.is_open else CONCURRENCY):
+            most = 1 if self._breaker.is_open else CONCURRENCY
+            while self._attempting < most and len(self._under_way) < UNRECORDED:
                 if not self._ready:
                     self._ready.extend(self._outbox.due(self._clock.now(), self._name, besides=self._under_way))
                 if not self._ready:
@@ -125,6 +135,7 @@ class Lane:
                 parcel = self._ready.popleft()
                 task = asyncio.create_task(self._deliver(parcel))
                 self._under_way[parcel.group_key] = task
+                self._attempting += 1
                 task.add_done_callback(partial(self._done, parcel))
         except Exception as error:  # of the store: no other lane may suffer
             self._hold(f"the outbox cannot be read: {error}")
@@ -159,9 +170,14 @@ class Lane:
         now, shown, started = self._clock.now(), self._clock.wall(), time.perf_counter()
         if self._disabled:
             gone = Delivery(shown, "refused", None, "disabled: it answered 410 Gone", None)
-            self._outbox.record(parcel, gone, None, now=now)
+            self._attempting -= 1
+            await self._recorder.record(parcel, gone, None, now=now)
             return
-        answer = await self._attempt(parcel, shown)
+        try:
+            answer = await self._attempt(parcel, shown)
+        finally:
+            self._attempting -= 1
+            self._woken.set()  # the next may begin while this is written down
         verdict = judge(
             answer.status,
             attempts=parcel.attempts + 1,
@@ -179,7 +195,7 @@ class Lane:
         retry_at = ended + verdict.retry_in if verdict.retry_in is not None else None
         duration = time.perf_counter() - started
         delivery = Delivery(shown, verdict.outcome, answer.status, answer.error, duration)
-        self._outbox.record(parcel, delivery, retry_at, now=ended)
+        await self._recorder.record(parcel, delivery, retry_at, now=ended)
         self._note(verdict.outcome, answer.retry_after if answer.status == TOO_MANY else None, ended)
         if verdict.outcome == "delivered" and answer.error is not None:
             log.error("notification to %s: delivered, but %s", self._name, answer.error)
@@ -208,8 +224,7 @@ class Lane:
                 )
                 if isinstance(request, Mail):
                     return await self._mail(request, address)
-                async with self._connections.client() as client:
-                    response = await self._post(client, request, address)
+                response = await self._connections.post(request, address)
             retry_after = parse_retry_after(response.headers.get("retry-after"), now)
         except (Refused, Unsayable) as refusal:
             return _Answer(error=str(refusal)[:LONGEST_ERROR], forbidden=True)
@@ -217,8 +232,8 @@ class Lane:
             return _Answer(error=str(refusal)[:LONGEST_ERROR], forbidden=refusal.status >= 500)
         except Exception as failure:
             return _Answer(error=f"{type(failure).__name__}: {failure}".removesuffix(": ")[:LONGEST_ERROR])
-        status = response.status_code
-        return _Answer(status, None if response.is_success else f"answered {status}", retry_after)
+        status = response.status
+        return _Answer(status, None if 200 <= status < 300 else f"answered {status}", retry_after)
 
     async def _body(self, parcel: Parcel) -> str:
         """What is told now; what the outbox holds where that cannot be written anew."""
@@ -229,22 +244,6 @@ class Lane:
         except Exception as error:
             log.error("notification to %s is told as it was written: %s: %s", self._name, type(error).__name__, error)
             return parcel.body
-
-    async def _post(self, client: httpx.AsyncClient, request: Request, address: str) -> httpx.Response:
-        target = request.target
-        built = client.build_request(
-            "POST",
-            target.at(address),
-            content=request.body,
-            headers={"user-agent": "Sojourn", **request.headers, "host": target.authority},
-            timeout=self._receiver.settings.timeout.total_seconds(),
-            extensions={"sni_hostname": target.host},
-        )
-        auth = httpx.BasicAuth(target.user, target.password) if target.user or target.password else None
-        # The answer's body is never read: a receiver cannot fill our memory.
-        response = await client.send(built, auth=auth, stream=True, follow_redirects=False)
-        await response.aclose()
-        return response
 
     async def _mail(self, mail: Mail, address: str) -> _Answer:
         postman = Postman(mail, address, self._tls, self._receiver.settings.timeout.total_seconds())

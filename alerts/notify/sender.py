@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 
 from alerts.notify.lane import Lane, Receiver, Refresh
+from alerts.notify.recorder import Recorder
 from alerts.notify.settings import ReceiverSettings
 from alerts.store.database import connect
 from alerts.store.outbox import Delivery, Outbox
@@ -92,8 +93,11 @@ class Sender:
         for parcel in outbox.orphans([receiver.settings.name for receiver in self._receivers]):
             gone = Delivery(self._clock.wall(), "refused", None, "the receiver is no longer configured", None)
             outbox.record(parcel, gone, None, now=self._clock.now())
+        recorder = Recorder(outbox)
         tls = httpx.create_ssl_context(trust_env=False)
-        self._lanes = [Lane(receiver, outbox, tls, self._clock, self._refresh) for receiver in self._receivers]
+        self._lanes = [
+            Lane(receiver, outbox, recorder, tls, self._clock, self._refresh) for receiver in self._receivers
+        ]
         self._ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._ready.set()

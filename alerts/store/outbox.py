@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -68,6 +68,16 @@ class Delivery:
     duration_seconds: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that ended at ``now``; the parcel leaves the outbox unless it has a ``retry_at``."""
+
+    parcel: Parcel
+    delivery: Delivery
+    retry_at: datetime | None
+    now: datetime
+
+
 class Outbox:
     """Takes parcels out of the store and records what became of them. One object belongs to one thread."""
 
@@ -115,33 +125,42 @@ class Outbox:
 
         What it said has been told if it was delivered, and only then.
         """
-        attempt = parcel.attempts + 1
+        self.record_all([Attempt(parcel, delivery, retry_at, now)])
+
+    def record_all(self, attempts: Sequence[Attempt]) -> None:
+        """The same of several: all of them or none."""
         with transaction(self._db):
-            if retry_at is None:
-                self._settle(parcel, delivery.outcome == "delivered", now)
-            else:
-                self._db.execute(
-                    "UPDATE outbox SET attempts = ?, next_at = ? WHERE id = ?", [attempt, to_us(retry_at), parcel.id]
-                )
+            for attempt in attempts:
+                self._record(attempt)
+
+    def _record(self, attempt: Attempt) -> None:
+        parcel, delivery, number = attempt.parcel, attempt.delivery, attempt.parcel.attempts + 1
+        if attempt.retry_at is None:
+            self._settle(parcel, delivery.outcome == "delivered", attempt.now)
+        else:
             self._db.execute(
-                "INSERT INTO deliveries (at, delivery_id, receiver, group_key, status, alerts, attempt, outcome,"
-                " status_code, error, duration_seconds, data_as_of) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    to_us(delivery.at),
-                    parcel.id,
-                    parcel.receiver,
-                    parcel.group_key,
-                    parcel.status,
-                    parcel.alerts,
-                    attempt,
-                    delivery.outcome,
-                    delivery.status_code,
-                    delivery.error,
-                    delivery.duration_seconds,
-                    to_us_or_none(parcel.data_as_of),
-                ],
+                "UPDATE outbox SET attempts = ?, next_at = ? WHERE id = ?",
+                [number, to_us(attempt.retry_at), parcel.id],
             )
-            note_health(self._db, parcel.receiver, now, delivery.outcome, delivery.error)
+        self._db.execute(
+            "INSERT INTO deliveries (at, delivery_id, receiver, group_key, status, alerts, attempt, outcome,"
+            " status_code, error, duration_seconds, data_as_of) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                to_us(delivery.at),
+                parcel.id,
+                parcel.receiver,
+                parcel.group_key,
+                parcel.status,
+                parcel.alerts,
+                number,
+                delivery.outcome,
+                delivery.status_code,
+                delivery.error,
+                delivery.duration_seconds,
+                to_us_or_none(parcel.data_as_of),
+            ],
+        )
+        note_health(self._db, parcel.receiver, attempt.now, delivery.outcome, delivery.error)
 
     def _settle(self, parcel: Parcel, delivered: bool, now: datetime) -> None:
         said = self._db.execute("SELECT firing, resolved FROM outbox WHERE id = ?", [parcel.id]).fetchone()

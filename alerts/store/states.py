@@ -141,8 +141,8 @@ class States:
             for transition in transitions:
                 self._write_transition(now, now + ahead, data_as_of, transition, memories)
             for key in rewritten:
-                for tracked in memories[key].alerts.values():
-                    self._write_alert(tracked, None)
+                tracked = memories[key].alerts.values()
+                self._db.executemany(_WRITE_ALERT, (_alert_row(one, None) for one in tracked))
             self._db.executemany(
                 "INSERT OR REPLACE INTO rules VALUES (?, ?, ?)",
                 [(*key, to_us(memory.evaluated_to)) for key, memory in memories.items() if memory.evaluated_to],
@@ -204,24 +204,7 @@ class States:
         )
 
     def _write_alert(self, tracked: Tracked, resolved_at: datetime | None) -> None:
-        alert = tracked.alert
-        self._db.execute(
-            "INSERT OR REPLACE INTO alerts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                alert.group,
-                alert.rule,
-                alert.fingerprint,
-                to_json(alert.labels),
-                to_json(alert.annotations),
-                alert.value,
-                alert.state,
-                to_us(alert.active_since),
-                to_us_or_none(alert.fired_at),
-                to_us_or_none(tracked.kept_since),
-                tracked.paused // timedelta(microseconds=1),
-                to_us_or_none(resolved_at),
-            ],
-        )
+        self._db.execute(_WRITE_ALERT, _alert_row(tracked, resolved_at))
 
     def _write_decisions(self, now: datetime, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
@@ -251,6 +234,27 @@ class States:
                     ],
                 )
         self._db.execute("DELETE FROM decisions WHERE id <= (SELECT MAX(id) FROM decisions) - ?", [DECISIONS_KEPT])
+
+
+_WRITE_ALERT = "INSERT OR REPLACE INTO alerts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def _alert_row(tracked: Tracked, resolved_at: datetime | None) -> list[Any]:
+    alert = tracked.alert
+    return [
+        alert.group,
+        alert.rule,
+        alert.fingerprint,
+        to_json(alert.labels),
+        to_json(alert.annotations),
+        alert.value,
+        alert.state,
+        to_us(alert.active_since),
+        to_us_or_none(alert.fired_at),
+        to_us_or_none(tracked.kept_since),
+        tracked.paused // timedelta(microseconds=1),
+        to_us_or_none(resolved_at),
+    ]
 
 
 def _entry(row: Sequence[Any]) -> Entry:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import base64
 import socket
 import time
@@ -10,11 +9,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from alerts.notify.lane import CONCURRENCY
 from alerts.notify.sender import Sender
 from alerts.settings import ReceiverSettings
 from alerts.store import Outbox, Parcel, connect
@@ -280,27 +277,3 @@ def test_a_key_that_is_not_one_is_a_clear_error(
     monkeypatch.delenv("HOOK_SECRET")
     with pytest.raises(UserError, match="HOOK_SECRET is not set"):
         Sender(path, [to(receiver)])
-
-
-def test_attempts_that_are_cancelled_at_any_moment_take_no_later_attempts_connection(
-    path: Path, receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As many answers as a lane has connections are never read to their end: their attempts time out."""
-    close, left = httpx.Response.aclose, [CONCURRENCY]
-
-    async def hang(response: httpx.Response) -> None:
-        if left[0] > 0:
-            left[0] -= 1
-            await asyncio.sleep(3600)
-        await close(response)
-
-    monkeypatch.setattr(httpx.Response, "aclose", hang)
-    with posting(path, to(receiver, timeout="300ms")) as post:
-        for number in range(CONCURRENCY):
-            post.put(f"msg_{number}", group=f"g{number}")
-        assert {one[2] for one in post.outcomes(CONCURRENCY)} == {"retry"}
-        deadline = time.monotonic() + PATIENCE * 30
-        while Outbox(post.db).waiting():
-            assert time.monotonic() < deadline, "the receiver answers, and nothing reaches it any more"
-            post.skip_the_pause()
-            time.sleep(0.05)

@@ -1,0 +1,16 @@
+"""Alerts: how soon many pages are delivered, what a round over many rules costs, how soon a restart stands.
+
+Prints one JSON object a line: {"figure", "value", "unit", "baseline"}. Run it by `make bench-alerts`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.parts import run_parts
+
+if __name__ == "__main__":
+    run_parts("benchmarks.alerts_parts", ("deliver", "rounds", "latency"), __doc__)
