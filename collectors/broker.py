@@ -56,6 +56,23 @@ class Tls(Settings):
         return context
 
 
+class ClientCredentials(Settings):
+    """Where OAuth 2 access tokens are fetched by client credentials (RFC 6749, section 4.4; OpenID Connect's)."""
+
+    token_url: str = Field(description="the provider's token endpoint")
+    client_id: str = Field(min_length=1)
+    client_secret: Secret
+    scope: str | None = None
+
+    @field_validator("token_url")
+    @classmethod
+    def _endpoint(cls, url: str) -> str:
+        parts = urlsplit(without_secrets(url))
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("a token endpoint is https://…")
+        return url
+
+
 class Broker(Settings):
     """One broker; each kind adds what it needs. ``name`` is the broker's name in every record."""
 

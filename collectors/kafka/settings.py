@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import Broker, Settings, Tls, without_secrets
+from collectors.broker import Broker, ClientCredentials, Settings, Tls, without_secrets
 from collectors.kafka.tap.settings import TapSettings
 from lake.sasl import TABLES, Mechanism
 from lake.secret import Secret
@@ -34,22 +34,10 @@ class StatusSettings(Settings):
         return round(self.interval * 1000) * self.window
 
 
-class OAuth(Settings):
-    """Where tokens are fetched for ``mechanism = "OAUTHBEARER"``: OpenID Connect's client credentials."""
+class OAuth(ClientCredentials):
+    """Where tokens are fetched for ``mechanism = "OAUTHBEARER"``."""
 
-    token_url: str = Field(description="the provider's token endpoint")
-    client_id: str = Field(min_length=1)
-    client_secret: Secret
-    scope: str | None = None
     extensions: dict[str, str] = Field(default={}, description="what the brokers want to be told beside the token")
-
-    @field_validator("token_url")
-    @classmethod
-    def _without_secrets(cls, url: str) -> str:
-        parts = urlsplit(without_secrets(url))
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("a token endpoint is https://…")
-        return url
 
 
 class Kerberos(Settings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -14,6 +14,7 @@ from pydantic_core import from_json
 
 from collectors.base import ConnectionLost, CredentialsRefused
 from collectors.rabbitmq.settings import RabbitBroker
+from collectors.rabbitmq.tokens import Bearer, Tokens
 from lake.errors import first_line
 
 #: An answer beyond this many bytes is not read on: 100,000 queues take a third of it.
@@ -45,18 +46,6 @@ class BadAnswer(ConnectionLost):
     """The node answered what cannot be used: an error, no JSON, a redirect, far too much."""
 
 
-class _Bearer(httpx.Auth):
-    """Shows an OAuth 2 access token (RFC 6750)."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Add the header."""
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        yield request
-
-
 class Client:
     """Blocking; belongs to one thread at a time. Opened once, it mends its own connections."""
 
@@ -74,7 +63,11 @@ class Client:
         broker = self._broker
         auth: httpx.Auth | None = None
         if broker.token is not None:
-            auth = _Bearer(broker.token.read(f"the token of broker {broker.name!r}"))
+            token = broker.token.read(f"the token of broker {broker.name!r}")
+            auth = Bearer(lambda: token)
+        elif broker.oauth is not None:
+            tokens = Tokens(broker.oauth, f"broker {broker.name!r}", broker.timeout)
+            auth = Bearer(tokens.token, tokens.fetch)
         elif broker.user is not None and broker.password is not None:
             auth = httpx.BasicAuth(broker.user, broker.password.read(f"the password of broker {broker.name!r}"))
         self._metrics_auth = None

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import NetworkBroker, Settings, each_once, matching, without_secrets
+from collectors.broker import ClientCredentials, NetworkBroker, Settings, each_once, matching, without_secrets
 from collectors.plumbing import is_plumbing
 from lake.secret import Secret
 
@@ -46,6 +46,10 @@ class RabbitBroker(NetworkBroker):
     metrics_password: Secret | None = None
     token: Secret | None = Field(
         default=None, description="where an OAuth 2 access token for the management API stands, read at each connecting"
+    )
+    oauth: ClientCredentials | None = Field(
+        default=None,
+        description="where such tokens are fetched by client credentials, anew before they end",
     )
     api: Literal["auto", "management", "prometheus"] = Field(
         default="auto", description="what is read each cycle; auto: management while it costs little, else prometheus"
@@ -98,7 +102,9 @@ class RabbitBroker(NetworkBroker):
             raise ValueError("give user and password together")
         if (self.metrics_user is None) != (self.metrics_password is None):
             raise ValueError("give metrics_user and metrics_password together")
-        if self.token is not None and self.user is not None and self.amqp_url is None:
+        if self.token is not None and self.oauth is not None:
+            raise ValueError("give either a token or oauth, by which tokens are fetched")
+        if (self.token or self.oauth) is not None and self.user is not None and self.amqp_url is None:
             raise ValueError("give either a token or user and password, which only the probe would take beside it")
         return self
 

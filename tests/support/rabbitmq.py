@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import shutil
 import subprocess
 import urllib.request
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,13 +36,15 @@ class RabbitServer(ServerProcess):
     """One ``rabbitmq-server``; its ports and durable queues outlast ``kill`` and ``start``.
 
     Statistics are renewed each second or so rather than each five, so that tests need not wait for them; ``slow``
-    leaves them at RabbitMQ's own pace. With ``tls`` it listens for TLS as well, with ``certificates`` of its own.
+    leaves them at RabbitMQ's own pace. With ``token_key`` it takes OAuth 2 tokens that are signed with it (HS256)
+    for the audience ``rabbitmq``, too. With ``tls`` it listens for TLS as well, with ``certificates`` of its own.
     """
 
     user, password = "guest", "guest"
 
-    def __init__(self, folder: Path, *, slow: bool = False, tls: bool = False) -> None:
+    def __init__(self, folder: Path, *, slow: bool = False, tls: bool = False, token_key: str | None = None) -> None:
         super().__init__(folder)
+        self._token_key = token_key
         self._slow = slow
         self.certificates = make_certificates(folder / "certificates") if tls else None
         self.tls_port, self.tls_api_port = free_ports(2)
@@ -77,7 +82,10 @@ class RabbitServer(ServerProcess):
         if not (_BIN / "rabbitmq-server").exists() or shutil.which("erl") is None:
             require_server("there is no rabbitmq-server")
         self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "plugins").write_text("[rabbitmq_management,rabbitmq_prometheus].\n")
+        plugins = "rabbitmq_management,rabbitmq_prometheus"
+        plugins += ",rabbitmq_auth_backend_oauth2" if self._token_key else ""
+        (self._folder / "plugins").write_text(f"[{plugins}].\n")
+        (self._folder / "advanced.config").write_text(self._advanced())
         (self._folder / "rabbitmq.conf").write_text(
             f"listeners.tcp.default = 127.0.0.1:{self.port}\n"
             f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.api_port}\n"
@@ -94,6 +102,16 @@ class RabbitServer(ServerProcess):
                 start_new_session=True,
             )
         wait_until(self._ready, "rabbitmq-server to be ready", seconds=60)
+
+    def _advanced(self) -> str:
+        if self._token_key is None:
+            return "[].\n"
+        said = {"kty": "MAC", "alg": "HS256", "use": "sig", "value": self._token_key}
+        key = ", ".join(f'<<"{name}">> => <<"{value}">>' for name, value in said.items())
+        keys = f'{{signing_keys, #{{<<"test">> => {{map, #{{{key}}}}}}}}}, {{default_key, <<"test">>}}'
+        oauth = f'{{resource_server_id, <<"rabbitmq">>}}, {{key_config, [{keys}]}}'
+        backends = "{auth_backends, [rabbit_auth_backend_oauth2, rabbit_auth_backend_internal]}"
+        return f"[{{rabbit, [{backends}]}}, {{rabbitmq_auth_backend_oauth2, [{oauth}]}}].\n"
 
     def _tls(self) -> str:
         if self.certificates is None:
@@ -118,6 +136,7 @@ class RabbitServer(ServerProcess):
             "RABBITMQ_LOG_BASE": str(folder / "log"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
             "RABBITMQ_DIST_PORT": str(self._dist_port),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}"
@@ -193,6 +212,18 @@ class RabbitServer(ServerProcess):
         # What the node started outlives it: its port mapper, and helpers that notice their end only later.
         for pid in _processes_of(self._folder):
             _signal(pid, 9)
+
+
+def _base64(text: str) -> str:
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def signed_token(key: str, claims: Mapping[str, Any]) -> str:
+    """A JSON web token of ``claims`` (RFC 7519), signed with ``key`` by HS256; servers call that key ``test``."""
+    head = json.dumps({"alg": "HS256", "typ": "JWT", "kid": "test"})
+    said = f"{_base64(head)}.{_base64(json.dumps(dict(claims)))}"
+    signature = hmac.digest(key.encode(), said.encode(), "sha256")
+    return f"{said}.{urlsafe_b64encode(signature).decode().rstrip('=')}"
 
 
 def _signal(pid: int, number: int) -> None:

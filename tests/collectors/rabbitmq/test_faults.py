@@ -18,6 +18,7 @@ from collectors.rabbitmq.settings import RabbitBroker
 from lake.errors import UserError
 from tests.collectors.rabbitmq.conftest import Make
 from tests.collectors.rabbitmq.reading import opened, read, read_until
+from tests.support.facts import proves
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import wait_until
 
@@ -62,6 +63,8 @@ async def test_a_user_without_the_tag_is_told_so(rabbit: RabbitServer, broker: M
             pass
 
 
+@proves("rabbitmq", "auth", "user and password")
+@proves("rabbitmq", "cluster shapes", "virtual hosts")
 async def test_a_monitoring_user_with_an_empty_permission_sees_that_virtual_host_alone(
     rabbit: RabbitServer, broker: Make
 ) -> None:
@@ -138,6 +141,7 @@ def test_addresses_that_cannot_be_meant_are_refused() -> None:
             RabbitBroker.model_validate(wrong)
 
 
+@proves("rabbitmq", "auth", "TLS")
 async def test_the_api_and_the_probe_speak_tls_and_believe_only_the_authority_they_are_given(
     rabbit: RabbitServer, broker: Make
 ) -> None:

@@ -14,6 +14,7 @@ from collectors.base import ConnectionLost
 from collectors.rabbitmq.parse import NOT_COUNTED, PUSHED
 from tests.collectors.rabbitmq.conftest import Make
 from tests.collectors.rabbitmq.reading import opened, read, read_until
+from tests.support.facts import proves
 from tests.support.rabbitmq import RabbitServer
 
 BOTH = pytest.mark.parametrize("api", ["management", "prometheus"])
@@ -102,6 +103,7 @@ async def test_empty_polls_are_those_of_basic_get(channel: Any, broker: Make) ->
     assert found["polled"].empty_polls_total == 3
 
 
+@proves("rabbitmq", "dead letters", "found by arguments, policies and bindings")
 async def test_dead_letter_queues_are_found_through_arguments_policies_and_bindings(
     channel: Any, rabbit: RabbitServer, broker: Make
 ) -> None:
@@ -255,6 +257,7 @@ async def test_reading_leaves_no_trace_on_the_users_queues(channel: Any, rabbit:
     assert found["untouched"].consumers == 0
 
 
+@proves("rabbitmq", "cluster shapes", "several management addresses, one of which is away")
 @pytest.mark.parametrize("api", ["management", "prometheus"])
 async def test_a_node_that_is_away_is_passed_over_and_excluded_queues_are_left_out(
     broker: Make, rabbit: RabbitServer, api: str
