@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from collectors.receive.sampled import ESTIMATED
 from lake.store import Lake
 
 #: How far back is looked, and at how many rows of a table: what is missing is missing in the newest, too.
@@ -51,7 +52,7 @@ def read_names(lake: Lake, now: datetime) -> Names:
                 queue = row["broker"], row["queue"]
                 names.reported[queue] = names.reported.get(queue, False) or row["tenant"] is not None
     for rows in _newest(lake, "queue_samples", ["broker", "queue", "source"], since):
-        # The receiver's own samples hold polls that spans tell of, under the spans' names.
+        # The receiver's own samples hold polls that spans tell of, and what it estimates, under the spans' names.
         names.sampled |= {(row["broker"], row["queue"]) for row in _distinct(rows) if not _ours(row["source"])}
     return names
 
@@ -91,7 +92,7 @@ def _newest(lake: Lake, table: str, columns: list[str], since: datetime) -> Iter
 
 
 def _ours(source: str | None) -> bool:
-    return (source or "").startswith("receiver:")
+    return (source or "").startswith("receiver:") or source == ESTIMATED
 
 
 def _distinct(rows: pa.RecordBatch) -> Iterable[Mapping[str, Any]]:

@@ -89,6 +89,8 @@ QUEUE_SAMPLES = TableSpec(
         ("subscriber", pa.string()),
         *((metric.name, metric.type) for metric in SAMPLE_METRICS),
         ("unavailable", LABELS),
+        # Set on the receiver's reports of events that sampled traces stood for, which tell no more: how many they were.
+        ("estimated", pa.int64()),
         ("source", pa.string(), REQUIRED),
         ("ingested_at", TIMESTAMP, REQUIRED),
         ("ingest_date", pa.date32(), REQUIRED),
@@ -284,6 +286,7 @@ QUEUE_STATE = TableSpec(
         ("lost", pa.int64()),
         ("transactional_lag", pa.int64()),
         ("transactional_age_seconds", pa.float64()),
+        ("estimated", pa.int64()),
         # What a reader needs to bring the row to a later data time of its broker.
         ("backlog", pa.int64(), REQUIRED),
         ("events_in_flight", pa.int64(), REQUIRED),

@@ -25,7 +25,7 @@ from collectors.receive.events import Sent
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import Keys
 from collectors.receive.polls import PollCount, PollTotals, totals_table
-from collectors.receive.sampled import ESTIMATED
+from collectors.receive.sampled import ESTIMATED, reported
 from collectors.receive.summaries import summaries_table
 from collectors.records import Rejected, now_us
 from lake.tables import QUEUE_SAMPLES
@@ -148,6 +148,8 @@ class Ledger:
         if rows or estimates:
             table = pa.concat_tables([summaries_table(good, "client"), summaries_table(fair, ESTIMATED)])
             self._write(bronze, "event_summaries", table, positions, keep)
+        if fair:  # the views say so: what is summed up shows no source
+            self._write(bronze, "queue_samples", reported(fair, now_us()), {}, lambda: None)
         return bad + unfair
 
     def _write(

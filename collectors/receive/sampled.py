@@ -12,11 +12,18 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from zlib import crc32
 
+import pyarrow as pa
+
 from collectors.receive.rows import COLUMNS, Row
+from collectors.records import stamp
+from collectors.samples import METRIC_NAMES
+from lake.store import conform
+from lake.tables import EVENT_TYPES, QUEUE_SAMPLES
 from sojourn.client.partial import SECOND, UNKNOWN_TENANT, Partial
 
 #: The source of summaries that stand for sampled spans.
 ESTIMATED = "otlp:estimated"
+_ESTIMATES_ALONE = "told by the receiver, which counts what it estimates alone"
 #: The most that one span may stand for: a tracestate comes from outside.
 MOST = 1_000_000
 _DIGITS = 14
@@ -74,6 +81,25 @@ def summaries(rows: Iterable[tuple[Row, int]]) -> list[dict[str, Any]]:
         key = (second, *(row[place] for place in _WHERE))
         partials.setdefault(key, Partial()).merge(_times(one, stands_for))
     return [_row(key, partial) for key, partial in partials.items()]
+
+
+def reported(rows: Iterable[dict[str, Any]], at: int) -> pa.Table:
+    """Rows of ``queue_samples`` that say, of each queue and subscriber, how many events of ``rows`` (summaries) are
+    estimates, told ``at`` (microseconds)."""
+    found: dict[tuple[str, str, str | None], int] = {}
+    for row in rows:
+        where = row["broker"], row["queue"], row["subscriber"] or None
+        found[where] = found.get(where, 0) + sum(row[name] for name in EVENT_TYPES)
+    schema = QUEUE_SAMPLES.schema
+    columns = {
+        name: pa.array([where[place] for where in found], schema.field(name).type)
+        for place, name in enumerate(("broker", "queue", "subscriber"))
+    }
+    columns["sampled_at"] = pa.array([at] * len(found), schema.field("sampled_at").type)
+    columns["estimated"] = pa.array(list(found.values()), schema.field("estimated").type)
+    unavailable = dict.fromkeys(METRIC_NAMES, _ESTIMATES_ALONE)
+    columns["unavailable"] = pa.array([list(unavailable.items())] * len(found), schema.field("unavailable").type)
+    return conform(pa.table(columns | stamp(ESTIMATED, len(found))), schema)
 
 
 def _times(one: Partial, factor: int) -> Partial:

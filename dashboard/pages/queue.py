@@ -55,7 +55,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     st.html(markup.note(frame.as_of_line(fresh, now)))
     if alerts:
         st.html(markup.section("Alerts") + markup.alerts(alerts))
-    _tenants(lake, chosen, total)
+    _tenants(lake, chosen, total, estimated=bool(row["estimated"]))
     about = [entry for entry in transitions if concerns(entry["labels"], chosen)]
     done = [entry for entry in lake.actions() if concerns(entry, chosen)]
     marks = happenings(about, done, now, limit=60)
@@ -96,7 +96,7 @@ def _select_range() -> str:
     return chosen or series.DEFAULT_RANGE
 
 
-def _tenants(lake: Repository, key: QueueKey, total: Row | None) -> None:
+def _tenants(lake: Repository, key: QueueKey, total: Row | None, *, estimated: bool) -> None:
     limits = [limit for limit in lake.limits() if concerns(limit, key)]
     lines = tenant_lines(lake.tenants(key, TENANTS), total, limits, top=TENANTS)
     if not lines:
@@ -105,6 +105,8 @@ def _tenants(lake: Repository, key: QueueKey, total: Row | None) -> None:
     caption = f"Noisy first, then by backlog; rates are means over the last {lake.definitions.window_seconds} s."
     if any("≈" in line.backlog for line in lines):
         caption += " ≈: what the broker's own count makes of it, as events cover only part of the queue."
+    if estimated:
+        caption += " Estimates: sampled traces stand for those that were not; a queue of few messages is off by chance."
     st.html(markup.section("Tenants") + markup.tenants(lines, caption))
 
 

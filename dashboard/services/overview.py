@@ -234,7 +234,10 @@ def _why_unknown(row: Row, total: Row) -> str:
         return "earlier events are still being read"
     if total:
         return "not measured yet, or not told by the broker"
-    also = "" if row["depth"] is not None else ", nor does a sampler read it"
+    also = ""
+    if row["depth"] is None:  # a log that nobody subscribes to is read, and has no depth
+        read = row["staleness_seconds"] is not None
+        also = ", and the broker tells no depth" if read else ", nor does a sampler read it"
     return f"no message event of this queue is seen{also}; a tap, the receiver or `sojourn.Recorder` tells them"
 
 

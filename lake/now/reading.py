@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 NUMBERS = (
     "depth", "in_flight", "in_flight_limit", "oldest_age_seconds", "staleness_seconds", "consumers", "delayed",
     "retention_margin", "prefetch", "visibility_timeout_seconds", "transactional_lag", "transactional_age_seconds",
-    "acked_total", "lost_total", "polls_total", "empty_polls_total",
+    "acked_total", "lost_total", "polls_total", "empty_polls_total", "estimated",
 )  # fmt: skip
 #: What a sample says in words, as numbers of :class:`Words`.
 WORDS = ("status", "dead_letter_for")
@@ -31,7 +31,7 @@ SAMPLE = np.dtype(
 )
 
 #: What went on from sample to sample, added up over the window.
-CHANGES = ("there_change", "there_us", "acked", "lost", "polls", "empty_polls")
+CHANGES = ("there_change", "there_us", "acked", "lost", "polls", "empty_polls", "estimated")
 
 
 class Words:
@@ -189,6 +189,7 @@ class Readings:
             ("empty_polls_total", polled),
         ):
             columns.append(_known_if(told, samples[name] - previous[name]))
+        columns.append(samples["estimated"])  # a number of its own each time, no counter
         values = np.stack(columns, axis=1)
         known = ~np.isnan(values)
         consumers, place = np.unique(samples["consumer"], return_inverse=True)

@@ -47,11 +47,14 @@ class Samples:
 
     def note(self, rows: pa.Table) -> None:
         """Remember which subscribers samples name."""
-        seen = rows.group_by(["broker", "queue", "subscriber"]).aggregate([("sampled_at", "max")])
-        newest = seen.column("sampled_at_max").cast(pa.int64()).to_pylist()
+        read_at = pc.if_else(pc.is_null(rows.column("estimated")), rows.column("sampled_at"), None)
+        told = rows.append_column("read_at", read_at)
+        seen = told.group_by(["broker", "queue", "subscriber"]).aggregate([("read_at", "max")])
+        newest = seen.column("read_at_max").cast(pa.int64()).to_pylist()
         names = (seen.column(name).to_pylist() for name in ("broker", "queue", "subscriber"))
         for broker, queue, subscriber, micros in zip(*names, newest, strict=True):
-            self.newest_us[broker] = max(micros, self.newest_us.get(broker, micros))
+            if micros is not None:  # a report of what was estimated is no sample
+                self.newest_us[broker] = max(micros, self.newest_us.get(broker, micros))
             if subscriber is not None:
                 self._named.setdefault((broker, queue), set()).add(subscriber)
 
@@ -107,7 +110,7 @@ def _columns(rows: pa.Table, words: Words) -> Array:
         samples[name] = numbers[pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False) + 1]
     samples["sampled_us"] = rows.column("sampled_at").cast(pa.int64()).to_numpy()
     told = ~np.isnan(samples["depth"]) | ~np.isnan(samples["in_flight"])
-    samples["reads"] = told | np.isnan(samples["polls_total"])
+    samples["reads"] = told | (np.isnan(samples["polls_total"]) & np.isnan(samples["estimated"]))
     # A depth beside which partitions are unknown is that of the others: nothing is reckoned with it.
     partly = pc.fill_null(rows.column("unknown_partitions"), 0).to_numpy() > 0
     samples["depth"] = np.where(partly, np.nan, samples["depth"])

@@ -23,6 +23,7 @@ SELECT
   there_us,
   acked,
   lost,
+  estimated,
   polls,
   empty_polls,
   backlog_when_sampled,

@@ -152,6 +152,13 @@ QUEUE_HEALTH = (
         "behind an open transaction: who reads committed messages alone waits for it",
     ),
     Column("transactional_age_seconds", "DOUBLE", "s", "of the first message of the oldest open transaction"),
+    Column(
+        "estimated",
+        "BIGINT",
+        "events",
+        "events of the window that are estimates, because sampled traces stood for them: so are rates, ages and "
+        "backlog of the queue and its tenants; null = none",
+    ),
 )
 
 ALERT_STATES = (

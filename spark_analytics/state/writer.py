@@ -39,6 +39,7 @@ _COMPARED = {
         "has_events", "depth", "in_flight_limit", "noisy_tenants", "dead_lettered", "dlq_depth", "mode",
         "mode_since_us", "consumers", "delayed", "acked", "status", "retention_margin", "prefetch",
         "visibility_timeout_seconds", "dead_letter_for", "lost", "transactional_lag", "transactional_age_seconds",
+        "estimated",
         "backlog", "events_in_flight", "broker_in_flight", "oldest_second", "quiet_oldest_second", "window_seconds",
         "window_enqueued", "window_finished", "window_received", "window_retries", "there", "there_change", "there_us",
         "polls", "empty_polls", "backlog_when_sampled", "sampled_us", "told_age_seconds", "sample_staleness_seconds",

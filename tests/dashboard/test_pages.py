@@ -12,9 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 from streamlit.testing.v1 import AppTest
 
+from collectors.receive.sampled import reported
 from dashboard.repository import BELIEVED_SECONDS
 from lake.store import Lake
-from lake.tables import GAPS
+from lake.tables import EVENT_TYPES, GAPS
 from tests.dashboard.scene import write_samples, write_story
 
 APP = str(Path(__file__).parents[2] / "dashboard" / "app.py")
@@ -181,3 +182,16 @@ def test_a_lake_of_samples_alone_draws_what_the_broker_counts(tmp_path: Path, sh
     said = words(app)
     assert "orders: how it came to this" in said and "The broker counts" in said
     assert len(app.get("plotly_chart")) == 1
+
+
+def test_counts_that_stand_for_traces_that_were_not_sampled_are_said_to_be_estimates(
+    tmp_path: Path, show: Callable[..., None]
+) -> None:
+    end = datetime.now(UTC)
+    lake = write_story(tmp_path, end=end, seconds=30, noisy_from=30)
+    report = reported([{"broker": "nats", "queue": "orders", "subscriber": "", **dict.fromkeys(EVENT_TYPES, 4)}], 0)
+    at = pa.array([end], report.schema.field("sampled_at").type)
+    lake.append("queue_samples", report.set_column(0, report.schema.field(0), at))
+    show(tmp_path, stale_after_seconds=AGES)
+    assert "Estimates: sampled traces stand for those that were not" in words(queue(queue="orders"))
+    assert "Estimates" not in words(queue(queue="emails"))

@@ -225,6 +225,10 @@ def samples(rng: random.Random, seconds: int) -> list[Row]:
             )
             if rng.random() < 0.2:
                 rows.append(_polls_alone(rows[-1], at + rng.randrange(2 * SECOND), polls))
+            if rng.random() < 0.2:
+                place = {name: rows[-1][name] for name in ("broker", "queue", "subscriber")}
+                when = moment(at + rng.randrange(2 * SECOND))
+                rows.append({"sampled_at": when, **place, "source": "otlp:estimated", "estimated": rng.randrange(1, 9)})
             at += rng.randint(SECOND, 20 * SECOND)
     return rows
 

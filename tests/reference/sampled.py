@@ -64,11 +64,13 @@ class Sampled:
         return [s for s in self._samples_of(queue) if now or micros(s["sampled_at"]) // SECOND <= second]
 
     def _newest_reading(self, queue: Queue, second: int) -> Row | None:
-        """The newest sample that is a reading of the broker; a report of polls alone is none."""
+        """The newest sample that is a reading of the broker; a report of polls, or of estimates, alone is none."""
         told = [
             s
             for s in self._samples_until(queue, second)
-            if s.get("depth") is not None or s.get("in_flight") is not None or s.get("polls_total") is None
+            if s.get("depth") is not None
+            or s.get("in_flight") is not None
+            or (s.get("polls_total") is None and s.get("estimated") is None)
         ]
         return told[-1] if told else None
 
@@ -125,6 +127,12 @@ class Sampled:
                 steps.append(counts[1] - counts[0])
         return sum(steps) if steps else None
 
+    def _estimated(self, queue: Queue, second: int) -> int | None:
+        """The events of the window that are estimates."""
+        known = [s for s in self._samples_until(queue, second) if s.get("estimated") is not None]
+        lately = [s["estimated"] for s in known if micros(s["sampled_at"]) // SECOND > second - self.window]
+        return sum(lately) if lately else None
+
     def _sample_pairs(self, queue: Queue, second: int) -> list[tuple[Row, Row]]:
         """Each sample of the window with the one before it, of the same source."""
         by_source: dict[tuple[str, str], list[Row]] = {}
@@ -150,6 +158,7 @@ class Sampled:
             "staleness_seconds": staleness,
             "acked": self._acked(queue, second),
             "lost": self._counted("lost_total", queue, second),
+            "estimated": self._estimated(queue, second),
             **{name: newest.get(name) for name in TOLD},
         }
 

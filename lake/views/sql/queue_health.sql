@@ -46,5 +46,6 @@ SELECT
   dead_letter_for,
   CAST(lost AS BIGINT) AS lost,
   CAST(transactional_lag AS BIGINT) AS transactional_lag,
-  transactional_age_seconds
+  transactional_age_seconds,
+  CAST(estimated AS BIGINT) AS estimated
 FROM rates

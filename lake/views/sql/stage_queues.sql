@@ -87,6 +87,7 @@ SELECT
   SUM(n.there_us) OVER lately AS there_us,
   SUM(n.acked) OVER lately AS acked,
   SUM(n.lost) OVER lately AS lost,
+  SUM(n.estimated) OVER lately AS estimated,
   SUM(n.polls) OVER lately AS polls,
   SUM(n.empty_polls) OVER lately AS empty_polls
 FROM placed AS s

@@ -19,6 +19,7 @@ SELECT
   SUM(there_us) AS there_us,
   SUM(acked) AS acked,
   SUM(lost) AS lost,
+  SUM(estimated) AS estimated,
   SUM(polls) AS polls,
   SUM(empty_polls) AS empty_polls
 FROM $placed

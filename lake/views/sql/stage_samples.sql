@@ -1,7 +1,7 @@
 -- Samples with the broker's counters turned into what was polled since the sample before. A fall is a restart.
 -- A sample that is newer than the newest event tells about that event's second; where partials were rolled up, samples
 -- tell about their buckets. Several sources may tell of one queue: each one's counters are its own, and a report of polls
--- alone, as applications send it, is no reading of the broker.
+-- alone, as applications send it, is no reading of the broker, nor is one of events that were estimated.
 -- A depth beside which partitions are unknown is that of the others: nothing is reckoned with it.
 -- Where events name no consumer and samples name one alone, that one is meant.
 WITH named AS (
@@ -37,10 +37,11 @@ SELECT
   CASE WHEN s.at_second <= l.hours_until THEN 3600 WHEN s.at_second <= l.minutes_until THEN 60 ELSE 1 END
     AS bucket_seconds,
   CASE WHEN s.at_second <= l.opened_until THEN 2 WHEN s.sampled_us DIV 1000000 <= s.now_second THEN 1 ELSE 0 END AS changed,
-  CASE WHEN s.depth IS NOT NULL OR s.in_flight IS NOT NULL OR s.polls_total IS NULL THEN s.sampled_us END AS read_us,
+  CASE WHEN s.depth IS NOT NULL OR s.in_flight IS NOT NULL OR (s.polls_total IS NULL AND s.estimated IS NULL) THEN s.sampled_us END
+    AS read_us,
   s.whole_depth AS depth, s.in_flight, s.in_flight_limit, s.dead_letter_for, s.staleness_seconds, s.oldest_age_seconds,
   s.consumers, s.delayed, s.status, s.retention_margin, s.prefetch, s.visibility_timeout_seconds,
-  s.transactional_lag, s.transactional_age_seconds,
+  s.transactional_lag, s.transactional_age_seconds, s.estimated,
   s.there - LAG(s.there) OVER before AS there_change,
   CASE WHEN s.there IS NOT NULL AND LAG(s.there) OVER before IS NOT NULL THEN s.sampled_us - LAG(s.sampled_us) OVER before END
     AS there_us,

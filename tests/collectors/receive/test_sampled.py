@@ -57,10 +57,13 @@ def test_counts_of_a_sampled_trace_are_weighted_and_told_as_estimates(tmp_path: 
             taken = httpx.post(f"{receiver.url}/v1/traces", content=body, headers=headers, timeout=10 * PATIENCE)
             assert taken.status_code == 200
         events, rows = receiver.rows(), receiver.rows("event_summaries")
+        reports = receiver.rows("queue_samples")
     assert [row["event_type"] for row in events] == ["enqueued"]  # what was not sampled is one event, as ever
     assert {(row["source"], row["broker"], row["queue"], row["tenant"]) for row in rows} == {
         (ESTIMATED, "nats", "orders", "acme")
     }
+    # Twice sent, once told: three events of the sampled trace, each for four.
+    assert [(row["queue"], row["estimated"], row["source"]) for row in reports] == [("orders", 12, ESTIMATED)]
     total = {name: sum(row[name] for row in rows) for name in ("enqueued", "received", "completed", "started")}
     assert total == dict.fromkeys(total, 4)
     assert sum(cell["net"] for row in rows for cell in row["backlog_cells"] or ()) == 0
