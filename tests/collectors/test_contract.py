@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from collectors.writer import Writer
 from lake.errors import UserError
 from lake.store import Lake
 from tests.collectors.places import ENVIRONMENT, PLACES, Place
+from tests.support import facts
 
 #: May be null without a reason: set on dead-letter queues alone.
 OPTIONAL = {"dead_letter_for"}
@@ -98,6 +99,26 @@ async def test_every_null_has_its_reason_and_nothing_is_below_zero(sampler: Samp
             assert told == bool(reason) or name in OPTIONAL, f"{name} of {sample.queue} is {value}: {reason}"
             assert not isinstance(value, (int, float)) or value >= 0, f"{name} of {sample.queue} is {value}"
         assert set(sample.unavailable) <= set(METRIC_NAMES)
+
+
+async def test_what_is_known_of_each_kind_is_what_the_table_says(
+    sampler: Sampler, place: Place, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> None:
+    await sampler.open()
+    samples = {(sample.queue, sample.subscriber): sample for sample in await read_until_told(sampler, place)}
+    await sampler.close()
+    told = [samples[key] for key in place.told]
+    found = {}
+    for name in facts.MEASURED.values():
+        values = [(getattr(sample, name), sample.unavailable.get(name)) for sample in told]
+        found[name] = next((each for each in values if each[0] is not None), values[0])
+    kind = place.broker["kind"]
+    now = facts.measured(kind, found)
+    for entry in now:
+        record_property("fact", entry)
+    if not request.config.getoption("--facts", default=False):
+        mine = request.node.nodeid.partition("[")[0]
+        assert set(now) == {fact[:3] for fact in facts.recorded() if fact.kind == kind and fact.test == mine}
 
 
 async def test_what_it_reads_is_in_the_lake_and_on_the_board(
