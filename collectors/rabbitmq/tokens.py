@@ -80,8 +80,10 @@ class Tokens:
             raise ConnectionLost(
                 f"the token endpoint {settings.token_url} of {self._whom} answers HTTP {status}: no token"
             )
-        known = isinstance(lifetime, int | float) and lifetime > 0
-        self._until = self._clock() + (_SHARE * float(lifetime) if known else _UNTOLD_SECONDS)
+        seconds = _UNTOLD_SECONDS
+        if isinstance(lifetime, int | float) and lifetime > 0:
+            seconds = _SHARE * lifetime
+        self._until = self._clock() + seconds
         self._token = token
         return token
 
