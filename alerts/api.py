@@ -7,12 +7,14 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from alerts.engine import Snapshot
+from alerts.metrics import CONTENT_TYPE
 from alerts.notify.payload import iso
 from alerts.settings import AlertSettings
 from lake.clock import Clock
@@ -28,8 +30,17 @@ _WRITES = Entrance(takes=frozenset({JSON}))
 SPARE_CONNECTIONS = 500
 
 
-def application(snapshot: Callable[[], Snapshot], v2: ASGIApp, control: ASGIApp, clock: Clock) -> ASGIApp:
-    """The whole HTTP side of the alert process, to be put behind its :func:`door`."""
+def application(
+    snapshot: Callable[[], Snapshot],
+    v2: ASGIApp,
+    control: ASGIApp,
+    clock: Clock,
+    metrics: Callable[[], str] = str,
+) -> ASGIApp:
+    """The whole HTTP side of the alert process, to be put behind its :func:`door`; ``metrics`` tells its exposition."""
+
+    async def told(_: Request) -> Response:
+        return Response(await run_in_threadpool(metrics), media_type=CONTENT_TYPE)
 
     async def healthy(_: Request) -> PlainTextResponse:
         return PlainTextResponse("OK")
@@ -46,6 +57,7 @@ def application(snapshot: Callable[[], Snapshot], v2: ASGIApp, control: ASGIApp,
         routes=[
             Route("/-/healthy", healthy),
             Route("/-/ready", ready),
+            Route("/metrics", told),
             Mount("/api/v2", app=v2),
             Mount("/", app=control),
         ]

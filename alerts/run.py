@@ -22,6 +22,7 @@ from alerts.evidence.exemplars import Exemplars
 from alerts.evidence.facts import Facts
 from alerts.evidence.pages import Pages
 from alerts.freshness import FreshnessProbe
+from alerts.metrics import exposition, waiting_in
 from alerts.notify.sender import Sender
 from alerts.received import GROUP as RECEIVED
 from alerts.rules.loader import load_rules
@@ -94,7 +95,12 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
         control = alerts.control.build(settings.control, lake.root, folder, token=token, clock=clock)
         stack.callback(control.close)
         api = Api(lambda: engine.snapshot, desk, settings, clock)
-        app = application(lambda: engine.snapshot, api.app, control.app, clock)
+        names = [receiver.name for receiver in settings.receivers]
+
+        def metrics() -> str:
+            return exposition(engine.snapshot, sender.attempts, waiting_in(store), names, clock.now())
+
+        app = application(lambda: engine.snapshot, api.app, control.app, clock, metrics)
         front = door(app, settings, token, control.token)
         listener = listen(settings.host, settings.port, "set another port under [alert]; 0 takes any free one")
         stack.callback(listener.close)

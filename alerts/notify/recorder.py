@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import datetime
 
 from alerts.store.outbox import Attempt, Delivery, Outbox, Parcel
@@ -17,8 +18,8 @@ class Recorder:
     A process that is killed before they are written down makes those attempts again, with the same ids.
     """
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    def __init__(self, outbox: Outbox, counts: Counter[tuple[str, str]]) -> None:
+        self._outbox, self._counts = outbox, counts
         self._waiting: list[tuple[Attempt, asyncio.Future[None]]] = []
         self._due: asyncio.TimerHandle | None = None
 
@@ -44,6 +45,7 @@ class Recorder:
                 if not written.done():
                     written.set_exception(error)
             return
+        self._counts.update((one.parcel.receiver, one.delivery.outcome) for one, _ in waiting)
         for _, written in waiting:
             if not written.done():
                 written.set_result(None)

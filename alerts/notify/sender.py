@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -40,6 +41,8 @@ class Sender:
         refresh: Refresh | None = None,
     ) -> None:
         self._refresh = refresh
+        #: How often attempts ended how: by receiver and outcome, since the start.
+        self.attempts: Counter[tuple[str, str]] = Counter()
         self._store = store
         self._clock = clock or Clock()
         self._receivers = [Receiver(settings) for settings in receivers]
@@ -93,7 +96,7 @@ class Sender:
         for parcel in outbox.orphans([receiver.settings.name for receiver in self._receivers]):
             gone = Delivery(self._clock.wall(), "refused", None, "the receiver is no longer configured", None)
             outbox.record(parcel, gone, None, now=self._clock.now())
-        recorder = Recorder(outbox)
+        recorder = Recorder(outbox, self.attempts)
         tls = httpx.create_ssl_context(trust_env=False)
         self._lanes = [
             Lane(receiver, outbox, recorder, tls, self._clock, self._refresh) for receiver in self._receivers

@@ -34,8 +34,11 @@ class ReceiverSettings(BaseModel):
     name: str = Field(min_length=1, description="how the receiver is called in logs, deliveries and payloads")
     url: str = Field(
         description="where notifications are POSTed, http or https; for `email` the mail server, smtp or smtps "
-        "[default: PagerDuty's and Opsgenie's own]"
+        "[default: PagerDuty's and Opsgenie's own]",
+        repr=False,
     )
+    url_env: str | None = Field(default=None, description="environment variable with the url, where that is a secret")
+    url_file: Path | None = Field(default=None, description="file that holds the url instead")
     format: Format = Field(default="webhook", description="what is sent; `webhook` is Alertmanager's, version 4")
     secret_env: str | None = Field(
         default=None,
@@ -72,7 +75,22 @@ class ReceiverSettings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_url(cls, given: Any) -> Any:
-        if isinstance(given, dict) and "url" not in given and given.get("format") in _URLS:
+        if not isinstance(given, dict):
+            return given
+        named = [name for name in ("url", "url_env", "url_file") if given.get(name)]
+        if len(named) > 1:
+            raise ValueError(f"give {' or '.join(named)}, not both")
+        if "url_env" in named:
+            url = os.environ.get(str(given["url_env"]), "").strip()
+            if not url:
+                raise ValueError(f"the environment variable {given['url_env']} is not set: set it to the url")
+            return {**given, "url": url}
+        if "url_file" in named:
+            try:
+                return {**given, "url": Path(given["url_file"]).expanduser().read_text(encoding="utf-8").strip()}
+            except (OSError, UnicodeError) as error:
+                raise ValueError(f"cannot read {given['url_file']}: put the url there") from error
+        if "url" not in given and given.get("format") in _URLS:
             return {**given, "url": _URLS[given["format"]]}
         return given
 

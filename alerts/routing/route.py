@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -26,6 +26,14 @@ class Route:
     mute_times: Times = ()
     active_times: Times = ()
     further: bool = False
+    children: tuple[Route, ...] = ()
+
+    @property
+    def all(self) -> Iterator[Route]:
+        """It, and all within it."""
+        yield self
+        for child in self.children:
+            yield from child.all
 
     def tells(self, receiver: str) -> bool:
         """Whether it leads to ``receiver``."""
@@ -50,17 +58,22 @@ class Route:
 
 
 def taken(routes: Sequence[Route], labels: Mapping[str, str]) -> list[Route]:
-    """The ways that an alert with ``labels`` takes: the first that it meets, and on from those that say so.
+    """The ways that an alert with ``labels`` takes, of ``routes`` of which the last holds all others.
 
-    The last of ``routes`` takes what met no other.
+    Of the ways within one it takes the first that it meets, and on from those that say so; or else that one itself.
+    Source: prometheus/alertmanager ``dispatch/route.go``.
     """
-    found = []
-    for route in routes[:-1]:
+    return _taken(routes[-1], labels)
+
+
+def _taken(outer: Route, labels: Mapping[str, str]) -> list[Route]:
+    found: list[Route] = []
+    for route in outer.children:
         if all_match(route.matchers, labels):
-            found.append(route)
+            found += _taken(route, labels)
             if not route.further:
-                return found
-    return found or [routes[-1]]
+                break
+    return found or [outer]
 
 
 def _joined(labels: Mapping[str, str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import Self
@@ -40,12 +42,14 @@ class InhibitSettings(BaseModel):
 
 
 class SubrouteSettings(BaseModel):
-    """Alerts that go their own way; what is not set here is as in ``[alert.route]``."""
+    """Alerts that go their own way; what is not set here is as in the route that it stands in."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     matchers: tuple[MatcherText, ...] = Field(min_length=1, description='all must hold: severity="critical" say')
-    receivers: tuple[str, ...] = Field(min_length=1, description="who is told")
+    receivers: tuple[str, ...] | None = Field(
+        default=None, min_length=1, description="who is told of what meets none of its own `routes`"
+    )
     further: bool = Field(default=False, description="later routes are tried, too: Alertmanager's `continue`")
     group_by: tuple[str, ...] | None = Field(default=None, description="see [alert.route]")
     group_wait: Duration | None = Field(default=None, description="see [alert.route]")
@@ -53,6 +57,7 @@ class SubrouteSettings(BaseModel):
     repeat_interval: Duration | None = Field(default=None, description="see [alert.route]")
     mute_times: tuple[str, ...] = Field(default=(), description="names of times in which nobody is told")
     active_times: tuple[str, ...] = Field(default=(), description="names of times outside of which nobody is told")
+    routes: tuple[SubrouteSettings, ...] = Field(default=(), description="ways within this one, tried in this order")
 
 
 class RouteSettings(BaseModel):
@@ -96,8 +101,7 @@ class RouteSettings(BaseModel):
         known = [times.name for times in self.times]
         if len(set(known)) < len(known):
             raise ValueError("two of route.times have the same name")
-        ways: tuple[RouteSettings | SubrouteSettings, ...] = (self, *self.routes)
-        for name in (name for way in ways for name in (*way.mute_times, *way.active_times)):
+        for name in (name for way in _all(self) for name in (*way.mute_times, *way.active_times)):
             if name not in known:
                 raise ValueError(f"no route.times is called {name!r}")
         return self
@@ -105,13 +109,18 @@ class RouteSettings(BaseModel):
     @property
     def named_receivers(self) -> frozenset[str]:
         """The receivers that any way leads to by name."""
-        ways = [self.receivers or (), *(way.receivers for way in self.routes)]
-        return frozenset(name for way in ways for name in way)
+        return frozenset(name for way in _all(self) for name in way.receivers or ())
+
+
+def _all(way: RouteSettings | SubrouteSettings) -> Iterator[RouteSettings | SubrouteSettings]:
+    yield way
+    for one in way.routes:
+        yield from _all(one)
 
 
 @lru_cache(maxsize=16)
 def routes_of(settings: RouteSettings) -> tuple[Route, ...]:
-    """The ways of ``settings`` in the order in which they are tried; the last takes what no other took."""
+    """All ways of ``settings``, each before those within it; the last is the one that all others stand in."""
     times = {named.name: named.intervals for named in settings.times}
 
     def spans(names: tuple[str, ...]) -> tuple[tuple[str, tuple[TimeInterval, ...]], ...]:
@@ -128,21 +137,25 @@ def routes_of(settings: RouteSettings) -> tuple[Route, ...]:
         spans(settings.mute_times),
         spans(settings.active_times),
     )
-    children = []
-    for way in settings.routes:
-        matchers = tuple(parse(text) for text in way.matchers)
-        children.append(
-            Route(
-                "{}/{" + ",".join(map(str, matchers)) + "}",
+
+    def within(outer: Route, ways: tuple[SubrouteSettings, ...]) -> tuple[Route, ...]:
+        children = []
+        for way in ways:
+            matchers = tuple(parse(text) for text in way.matchers)
+            route = Route(
+                outer.key + "/{" + ",".join(map(str, matchers)) + "}",
                 matchers,
-                frozenset(way.receivers),
-                root.group_by if way.group_by is None else way.group_by,
-                root.group_wait if way.group_wait is None else way.group_wait,
-                root.group_interval if way.group_interval is None else way.group_interval,
-                root.repeat_interval if way.repeat_interval is None else way.repeat_interval,
-                spans(way.mute_times) or root.mute_times,
-                spans(way.active_times) or root.active_times,
+                outer.receivers if way.receivers is None else frozenset(way.receivers),
+                outer.group_by if way.group_by is None else way.group_by,
+                outer.group_wait if way.group_wait is None else way.group_wait,
+                outer.group_interval if way.group_interval is None else way.group_interval,
+                outer.repeat_interval if way.repeat_interval is None else way.repeat_interval,
+                spans(way.mute_times) or outer.mute_times,
+                spans(way.active_times) or outer.active_times,
                 way.further,
             )
-        )
-    return (*children, root)
+            children.append(replace(route, children=within(route, way.routes)))
+        return tuple(children)
+
+    root = replace(root, children=within(root, settings.routes))
+    return (*(one for child in root.children for one in child.all), root)

@@ -13,6 +13,7 @@ from alerts.durations import format_duration
 from alerts.models import AlertInstance
 from alerts.notify.plan import group_of, ways
 from alerts.routing.acknowledge import Acknowledgement
+from alerts.routing.matchers import Matcher
 from alerts.routing.muting import Muting
 from alerts.routing.route import Route
 from alerts.routing.settings import routes_of
@@ -142,13 +143,13 @@ def status_json(settings: AlertSettings, started: datetime, version: str) -> dic
 def configuration(settings: AlertSettings) -> str:
     """The routes, as YAML that Alertmanager's tools read; of a receiver there is the name alone."""
     names = [receiver.name for receiver in settings.receivers]
-    *children, root = routes_of(settings.route)
+    root = routes_of(settings.route)[-1]
     nobody = "(nobody)"
 
-    def way(route: Route, receiver: str, further: bool) -> dict[str, Any]:
+    def way(route: Route, receiver: str, further: bool, matchers: Sequence[Matcher]) -> dict[str, Any]:
         return {
             "receiver": receiver,
-            **({"matchers": [str(matcher) for matcher in route.matchers]} if route.matchers else {}),
+            **({"matchers": [str(matcher) for matcher in matchers]} if matchers else {}),
             "group_by": list(route.group_by),
             "group_wait": format_duration(route.group_wait),
             "group_interval": format_duration(max(route.group_interval, timedelta(milliseconds=1))),
@@ -156,15 +157,19 @@ def configuration(settings: AlertSettings) -> str:
             **({"continue": True} if further else {}),
         }
 
-    ways_down = []
-    for route in children:
-        told = sorted(name for name in names if route.tells(name)) or [nobody]
-        ways_down += [way(route, name, route.further or name != told[-1]) for name in told]
-    everybody = [name for name in names if root.tells(name) and name != settings.route.watchdog] or [nobody]
-    ways_down += [way(root, name, True) for name in everybody[1:]]
+    def ways_of(route: Route, told: Sequence[str]) -> list[dict[str, Any]]:
+        """``route`` as ways of one receiver each: side by side, or within one that has ways of its own."""
+        if not route.children and route is not root:
+            return [way(route, name, route.further or name != told[-1], route.matchers) for name in told]
+        inner = [one for child in route.children for one in ways_of(child, _told(child, names) or [nobody])]
+        if len(told) > 1:
+            inner += [way(route, name, name != told[-1], ()) for name in told]
+        return [{**way(route, told[0], route.further, route.matchers), **({"routes": inner} if inner else {})}]
+
+    everybody = [name for name in _told(root, names) if name != settings.route.watchdog] or [nobody]
     return yaml.safe_dump(
         {
-            "route": {**way(root, everybody[0], False), **({"routes": ways_down} if ways_down else {})},
+            "route": ways_of(root, everybody)[0],
             "receivers": [{"name": name} for name in (*names, nobody)],
             "inhibit_rules": [
                 {
@@ -177,6 +182,10 @@ def configuration(settings: AlertSettings) -> str:
         },
         sort_keys=False,
     )
+
+
+def _told(route: Route, names: Sequence[str]) -> list[str]:
+    return sorted(name for name in names if route.tells(name))
 
 
 def instant(at: datetime) -> str:

@@ -115,6 +115,7 @@ def test_one_process_fires_resolves_serves_its_api_and_stops_cleanly(
     assert (shown["fingerprint"], shown["status"]["state"]) == (alert["fingerprint"], "active")
     assert httpx.get(f"{url}/api/v2/silences").json() == []
     assert httpx.get(f"{url}/v1/limits").json()["limits"] == []
+    assert 'sojourn_alerts_rules{state="ok"} 1' in httpx.get(f"{url}/metrics").text.splitlines()
 
     second = processes.start(receiver)
     assert second.wait(60) == 1

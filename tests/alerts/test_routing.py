@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import subprocess
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +21,9 @@ from alerts.routing.route import taken
 from alerts.routing.settings import RouteSettings, routes_of
 from alerts.routing.silence import Silence, SilenceState, changed, check, expired
 from alerts.routing.times import TimeInterval
+from alerts.settings import AlertSettings
+from alerts.v2.shown import configuration
+from tests.support.debian import debian_program
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)  # a Thursday
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -245,3 +252,91 @@ def test_the_first_route_that_an_alert_meets_takes_it_unless_it_says_further() -
 def test_a_route_that_leads_nowhere_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         RouteSettings.model_validate(wrong)
+
+
+TREE = [
+    {
+        "matchers": ['severity="critical"'],
+        "receivers": ["pager"],
+        "group_wait": "5s",
+        "group_by": ["queue"],
+        "mute_times": ["nights"],
+        "routes": [
+            {"matchers": ['queue=~"pay.*"'], "receivers": ["payments"], "further": True, "repeat_interval": "1h"},
+            {"matchers": ["tenant=acme"], "routes": [{"matchers": ["queue=pay"], "receivers": ["desk"]}]},
+        ],
+    },
+    {"matchers": ["queue=mails"], "receivers": ["chat"]},
+]
+NIGHTS = [{"name": "nights", "intervals": [{"times": [{"start": "22:00", "end": "24:00"}]}]}]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({"severity": "warning"}, ["root"]),
+        ({"severity": "critical"}, ["pager"]),
+        ({"severity": "critical", "queue": "payouts"}, ["payments"]),
+        ({"severity": "critical", "queue": "payouts", "tenant": "acme"}, ["payments", "pager"]),
+        ({"severity": "critical", "queue": "pay", "tenant": "acme"}, ["payments", "desk"]),
+        ({"severity": "critical", "queue": "mails"}, ["pager"]),
+        ({"queue": "mails"}, ["chat"]),
+    ],
+)
+def test_routes_stand_in_routes_and_have_from_them_what_they_do_not_say(
+    labels: dict[str, str], expected: list[str]
+) -> None:
+    settings = RouteSettings.model_validate({"receivers": ["root"], "routes": TREE, "times": NIGHTS})
+    assert settings.named_receivers == {"root", "pager", "payments", "desk", "chat"}
+    found = taken(routes_of(settings), labels)
+    assert [name for route in found for name in route.receivers or ()] == expected
+    for route in found:
+        if "severity" in route.key:
+            assert (route.group_wait, route.group_by) == (timedelta(seconds=5), ("queue",))
+            assert [name for name, _ in route.mute_times] == ["nights"]
+    keys = [route.key for route in routes_of(settings)]
+    assert keys[3] == '{}/{severity="critical"}/{tenant="acme"}/{queue="pay"}'
+    assert len({*keys}) == len(keys)
+
+
+def test_a_time_or_a_receiver_that_a_route_within_a_route_misspells_is_refused() -> None:
+    inner = {"matchers": ["a=b"], "routes": [{"matchers": ["c=d"], "mute_times": ["nihgts"]}]}
+    with pytest.raises(ValidationError, match="nihgts"):
+        RouteSettings.model_validate({"routes": [inner], "times": NIGHTS})
+    inner = {"matchers": ["a=b"], "routes": [{"matchers": ["c=d"], "receivers": ["pagr"]}]}
+    receivers = [{"name": "pager", "url": "https://example.org/"}]
+    with pytest.raises(ValidationError, match="did you mean 'pager'"):
+        AlertSettings.model_validate({"receivers": receivers, "route": {"routes": [inner]}})
+
+
+def test_trees_of_routes_lead_where_alertmanagers_do(tmp_path: Path) -> None:
+    """By amtool over what our API says of the settings: the same receivers for the same labels."""
+    amtool, chance = debian_program("prometheus-alertmanager", "amtool"), random.Random(13)
+    names = ["a", "b", "c", "d"]
+
+    def tree(depth: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "matchers": [f"{chance.choice('xyz')}{chance.choice(['=', '!='])}{chance.randint(0, 1)}"],
+                **({"receivers": [chance.choice(names)]} if chance.random() < 0.7 else {}),
+                "further": chance.random() < 0.4,
+                "routes": tree(depth - 1) if depth else [],
+            }
+            for _ in range(chance.randint(0, 3))
+        ]
+
+    receivers = [{"name": name, "url": "https://example.org/"} for name in names]
+    for _ in range(4):
+        route = {"receivers": ["a"], "routes": tree(2)}
+        settings = AlertSettings.model_validate({"receivers": receivers, "route": route})
+        config = tmp_path / "alertmanager.yml"
+        config.write_text(configuration(settings))
+        for x, y, z in itertools.product("01", repeat=3):
+            labels = {"x": x, "y": y, "z": z}
+            command = [str(amtool), "config", "routes", "test", f"--config.file={config}"]
+            ran = subprocess.run(
+                [*command, *(f"{name}={value}" for name, value in labels.items())], capture_output=True, text=True
+            )
+            assert ran.returncode == 0, ran.stderr
+            ours = [name for way in taken(routes_of(settings.route), labels) for name in way.receivers or ()]
+            assert ran.stdout.strip().split(",") == ours, (route, labels)

@@ -1,0 +1,96 @@
+"""What the alert process tells of itself, in Prometheus' text format: whoever watches it needs no Sojourn for that."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+
+from alerts.engine import Snapshot
+from alerts.models import AlertState
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+#: A receiver and how an attempt towards it ended → how often.
+Attempts = Mapping[tuple[str, str], int]
+
+
+def exposition(
+    snapshot: Snapshot, attempts: Attempts, waiting: Mapping[str, int], receivers: Sequence[str], now: datetime
+) -> str:
+    """The metrics at ``now`` on the engine's clock. What is unknown has no sample."""
+    lines: list[str] = []
+    for name, kind, help, samples in _families(snapshot, attempts, waiting, receivers, now):
+        lines += [f"# HELP sojourn_alerts_{name} {help}", f"# TYPE sojourn_alerts_{name} {kind}"]
+        lines += [f"sojourn_alerts_{name}{_labels(labels)} {value:.10g}" for labels, value in samples]
+    return "\n".join(lines) + "\n"
+
+
+Family = tuple[str, str, str, list[tuple[dict[str, str], float]]]
+
+
+def _families(
+    snapshot: Snapshot, attempts: Attempts, waiting: Mapping[str, int], receivers: Sequence[str], now: datetime
+) -> Iterator[Family]:
+    evaluations = snapshot.evaluations
+    states = Counter(
+        (alert.labels.get("severity", ""), "firing" if alert.state.is_firing else "pending")
+        for evaluation in evaluations
+        for alert in evaluation.alerts
+        if alert.state is not AlertState.INACTIVE
+    )
+    told = [
+        ({"severity": severity, "state": state}, float(count)) for (severity, state), count in sorted(states.items())
+    ]
+    yield "alerts", "gauge", "Alerts of our own rules, by severity and state.", told
+    rules = Counter("failing" if not one.ok else "stale" if one.stale else "ok" for one in evaluations)
+    yield (
+        "rules",
+        "gauge",
+        "Rules by how they were last evaluated.",
+        [({"state": state}, float(rules[state])) for state in ("ok", "failing", "stale")],
+    )
+    if snapshot.at is not None:
+        age = max(0.0, (now - snapshot.at).total_seconds())
+        yield "last_round_age_seconds", "gauge", "Since rules were last evaluated.", [({}, age)]
+    if snapshot.freshness.as_of is not None:
+        data = (now + snapshot.ahead - snapshot.freshness.as_of).total_seconds()
+        yield "data_age_seconds", "gauge", "Age of the newest event that rules saw.", [({}, data)]
+    yield "data_stale", "gauge", "Whether rules wait for data.", [({}, float(snapshot.freshness.stale))]
+    yield (
+        "notifications_waiting",
+        "gauge",
+        "Notifications that have not been delivered.",
+        [({"receiver": name}, float(waiting.get(name, 0))) for name in receivers],
+    )
+    yield (
+        "attempts_total",
+        "counter",
+        "Attempts to deliver, by how they ended.",
+        [
+            ({"receiver": name, "outcome": outcome}, float(attempts.get((name, outcome), 0)))
+            for name in receivers
+            for outcome in ("delivered", "retry", "refused", "failed")
+        ],
+    )
+
+
+def waiting_in(store: Path) -> dict[str, int]:
+    """How many notifications wait, by receiver; nothing where the store cannot be read now."""
+    try:
+        with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as database:
+            return dict(database.execute("SELECT receiver, COUNT(*) FROM outbox GROUP BY receiver").fetchall())
+    except sqlite3.Error:
+        return {}
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
