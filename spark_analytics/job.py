@@ -75,6 +75,8 @@ class Job:
         self._filling: Filling | None = None
         self._fresh = threading.Event()  # a batch of the newest events is in gold
         self._queries: dict[Flow, StreamingQuery] = {}
+        self._hollow: set[Flow] = set()  # whose running query has Spark plan no rows: see _start
+        self._whole: set[Flow] = set()  # who had a batch that only Spark can read
         self._awaiting_summaries = True
         self._summaries_seen = -1  # the version of their table when it was last looked at
         self._cause: BaseException | None = None
@@ -109,6 +111,10 @@ class Job:
         """Whether any query still runs; an error in one of them is raised here, as one of ours."""
         for flow, query in list(self._queries.items()):
             if not query.isActive and (error := query.exception()) is not None:
+                if self._cause is None and flow in self._whole & self._hollow:
+                    log.info("flow=%s goes on: from here on Spark reads its rows", flow.name)
+                    self._queries[flow] = self._start(flow)
+                    continue
                 if self._cause is not None or not self._overlooked(flow, error):
                     raise explained(self._cause or error) from error
                 log.info("flow=%s goes on: a commit was overlooked while others were written", flow.name)
@@ -157,6 +163,15 @@ class Job:
         self._state.close()
 
     def _start(self, flow: Flow) -> StreamingQuery:
+        """Start reading ``flow``, where its checkpoint says.
+
+        Where batches are computed here, from the files that Spark says are in them (:func:`files_of`), Spark is asked
+        for none of their rows: before a batch is handed over it would run a query to choose among its files, and lay
+        out a scan of them, which took half of its time. A batch that cannot be read here begins the query anew, with
+        its rows.
+        """
+        hollow = flow not in self._whole and self._settings.max_bytes_per_trigger <= self._settings.driver_bytes
+        (self._hollow.add if hollow else self._hollow.discard)(flow)
         started: Future[StreamingQuery] = Future()
         stream = (
             self._session.readStream.format("delta")
@@ -166,10 +181,11 @@ class Job:
             .load(str(self._lake.path(flow.source.name)))
             .select(*flow.schema.names)
         )
+        stream = stream.where("false") if hollow else stream
         writer = (
             stream.writeStream.queryName(f"sojourn-{flow.name}")
             .option("checkpointLocation", str(self._checkpoint(flow)))
-            .foreachBatch(self._handler(flow, started))
+            .foreachBatch(self._handler(flow, started, hollow=hollow))
         )
         # As soon as the batch before lets go, which rests until there is something to do.
         writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime="0 seconds")
@@ -177,7 +193,9 @@ class Job:
         started.set_result(query)
         return query
 
-    def _handler(self, flow: Flow, started: Future[StreamingQuery]) -> Callable[[DataFrame, int], None]:
+    def _handler(
+        self, flow: Flow, started: Future[StreamingQuery], *, hollow: bool
+    ) -> Callable[[DataFrame, int], None]:
         engine: Engine | None = None
         pace = None if self._once else self._pace(flow)
 
@@ -189,7 +207,13 @@ class Job:
                 try:
                     query = started.result()
                     engine = engine or self._engine(flow, str(query.id), attempts_of(self._checkpoint(flow)))
-                    count = engine.process(batch_id, lambda: batch, files_of(query, batch_id))
+                    files = files_of(query, batch_id)
+                    if hollow and not engine.reads(files):
+                        self._whole.add(flow)
+                        raise _BrokenOff
+                    count = engine.process(batch_id, lambda: batch, files)
+                except _BrokenOff:
+                    raise
                 except Exception as error:
                     self._cause = self._cause or error
                     # Spark parses what we raise by regular expressions, which a long trace overflows: keep it short.

@@ -58,7 +58,7 @@ class Engine:
             log.info("flow=%s batch=%d already in gold", self._flow.name, batch_id)
             return 0
         started = time.monotonic()
-        paths = files.paths if files is not None and files.size_bytes <= self._driver_bytes else None
+        paths = self._paths(files)
         if paths is not None:
             count = self._append_here(batch_id, paths)
         else:
@@ -67,6 +67,13 @@ class Engine:
             where, seconds = "executors" if paths is None else "driver", time.monotonic() - started
             log.info("flow=%s batch=%d by=%s rows=%d seconds=%.3f", self._flow.name, batch_id, where, count, seconds)
         return count
+
+    def reads(self, files: Files | None) -> bool:
+        """Whether a batch of these files is computed here, so that its rows are asked of nobody."""
+        return self._paths(files) is not None
+
+    def _paths(self, files: Files | None) -> Sequence[Path] | None:
+        return files.paths if files is not None and files.size_bytes <= self._driver_bytes else None
 
     def close(self) -> None:
         """End the threads; a batch at work is finished first."""

@@ -109,6 +109,22 @@ def test_a_stream_gives_the_same_rows_of_gold_whoever_computes_it(
     assert sum(counts) == len(events) + 1
 
 
+def test_a_batch_that_cannot_be_read_here_is_read_by_spark_which_was_asked_for_no_rows_before(
+    spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "spark_analytics.batches.engine")
+    events = attempts_numbered(numbered_events())
+    fill(lake, events[:200])
+    analyse(spark, lake, DRIVER)
+    fill(lake, events[200:])
+    monkeypatch.setattr("spark_analytics.job.files_of", lambda query, batch_id: None)
+    analyse(spark, lake, DRIVER)
+    analyse(spark, lake, DRIVER)
+    assert_gold_is_of(lake, events)
+    by = [record.getMessage().split("by=")[1].split()[0] for record in caplog.records if "by=" in record.getMessage()]
+    assert by == ["driver", "executors"]
+
+
 @pytest.mark.parametrize("driver_bytes", [DRIVER, EXECUTORS])
 def test_tenants_beyond_the_bound_are_the_same_whoever_computes(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int
