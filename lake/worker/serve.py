@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from lake.errors import SojournError, UserError, first_line
-from lake.reader import Reader, connect
+from lake.reader import Reader, answer, connect
 from lake.worker.limits import limit, limit_cpu
 from lake.worker.wire import Closed, Late, Wire
 
@@ -63,7 +63,7 @@ class _Session:
             case "query":
                 return {}, self._lake.query(request["sql"])
             case "over":
-                return {}, self._database.sql(request["sql"]).to_arrow_table()
+                return {}, answer(self._database, request["sql"])
             case "token":
                 return {"token": self._lake.token(*request["tables"])}, None
         raise SojournError(f"a worker cannot {request['do']}")

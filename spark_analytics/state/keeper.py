@@ -12,8 +12,8 @@ from spark_analytics.state.writer import Writer
 
 log = logging.getLogger(__name__)
 
-#: How often samples, which no batch announces, are looked for; a look costs a directory look-up a table.
-LOOK_SECONDS = 0.1
+#: How often samples, which no batch announces, are looked for; where batches come, one step finishes both.
+LOOK_SECONDS = 0.5
 #: A step is followed by a rest of so many times its length: what is finished must not starve what it is made of.
 PACE = 2.0
 #: What came too late is told of a later second until history is folded anew: after that long, and so many times what
