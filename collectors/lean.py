@@ -24,7 +24,7 @@ _JEMALLOC = "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0"
 #: How often the process looks at its size (seconds), and from which on it gives back what is free between what is held:
 #: walking all heaps costs as much as some commits, and a process that stays small need not.
 _LOOK_EVERY = 10.0
-_LARGE_BYTES = 200 << 20
+_LARGE_BYTES = 240 << 20
 
 
 class _Refuse(MetaPathFinder):

@@ -18,9 +18,9 @@ from spark_analytics.catching_up.places import Checkpoint
 LOOK_SECONDS = 0.02
 #: How often it is asked whether that entry will never come, because it was cleaned up.
 PASSED_SECONDS = 2.0
-#: A rest is so many times as long as the work before it, so that small batches take a third of a core at most; and no
+#: A rest is so many times as long as the work before it, so that small batches take a quarter of a core at most; and no
 #: longer than this, so that what comes while batches are slow does not wait much longer for it.
-REST, LONGEST_REST = 2.0, 0.4
+REST, LONGEST_REST = 3.0, 0.4
 
 
 class Pace:

