@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from alerts.evaluate import Freshness, Identities, Query, RuleMemory, evaluate, is_due, reads_lake
+from alerts.evaluate import Freshness, Identities, Query, RuleMemory, evaluate, is_due, patience_with, reads_lake
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
 from alerts.notify.payload import MOST_ALERTS, MOST_FOR_ALERTMANAGER, alertmanager, encoded
@@ -105,6 +105,7 @@ class Engine:
         self._overruns = Overruns()
         self._identities = {rule.key: Identities() for rule in rules}
         self._evaluations: dict[tuple[str, str], RuleEvaluation] = {}
+        self._looked: dict[tuple[str, str], datetime] = {}  # when the round began in which it was evaluated
         self._failing_since: dict[tuple[str, str], datetime] = {}
         self._memories, resolved = states.load()
         self._resolved = {(r.alert.group, r.alert.rule, r.alert.fingerprint): r for r in resolved}
@@ -143,17 +144,19 @@ class Engine:
         freshness, table = self._probe.read(self._query, now, ahead, new_data=new_data)
         self._views.put("data_freshness", table)
         definitions = self._definitions()
-        due = [rule for rule in self._rules if is_due(rule, self._last_evaluated(rule), now)]
+        due = [rule for rule in self._rules if self._is_due(rule, now)]
         due.sort(key=lambda rule: self._order(rule, started))
         self.behind, has_read = False, False
-        for (_, tables), rules in groupby(due, key=lambda rule: (reads_lake(rule), rule.tables)):
+        for (_, tables), found in groupby(due, key=lambda rule: (reads_lake(rule), rule.tables)):
             must_read = not freshness.stale and self._views.outdated(tables)
             late = has_read and time.monotonic() - started > READING
             if must_read and not everything and (late or not self._views.may_read(tables)):
                 self.behind = True
                 continue
             has_read = has_read or must_read
-            self._evaluate(list(rules), freshness, definitions, now + timedelta(seconds=time.monotonic() - started))
+            rules = list(found)
+            self._looked |= dict.fromkeys((rule.key for rule in rules), now)
+            self._evaluate(rules, freshness, definitions, now + timedelta(seconds=time.monotonic() - started))
         if self._is_planning_due(now):  # when no rule was due
             self._commit((), (), (), freshness.as_of, now)
         self._end_acknowledgements(now)
@@ -182,9 +185,13 @@ class Engine:
         self._overruns.forgive(rule.key)
         return rows
 
-    def _last_evaluated(self, rule: Rule) -> datetime | None:
+    def _is_due(self, rule: Rule, now: datetime) -> bool:
         last = self._evaluations.get(rule.key)
-        return last.evaluated_at if last else None
+        if last is None or not is_due(rule, last.evaluated_at, now):
+            return last is None
+        memory = self._memories.get(rule.key, RuleMemory())
+        patience = patience_with(rule, memory, self._settings.interval) if last.ok and not last.stale else None
+        return is_due(rule, self._looked.get(rule.key), now, patience)
 
     def _evaluate(self, rules: Sequence[Rule], freshness: Freshness, definitions: Definitions, now: datetime) -> None:
         transitions: list[Transition] = []

@@ -228,6 +228,22 @@ def _outcome(
     return Outcome(evaluation, memory, tuple(transitions))
 
 
-def is_due(rule: Rule, last: datetime | None, now: datetime) -> bool:
-    """Whether a rule with an ``interval`` of its own may be evaluated again; without one it always may."""
-    return rule.interval is None or last is None or now - last >= rule.interval - timedelta(milliseconds=1)
+#: A rule without any alert, and with a ``for`` of at least so many intervals of the engine's, waits for the next.
+PATIENT = 10
+
+
+def is_due(rule: Rule, last: datetime | None, now: datetime, patience: timedelta | None = None) -> bool:
+    """Whether a rule with an ``interval`` of its own, or left alone for ``patience``, may be evaluated again; without
+    either it always may."""
+    every = rule.interval or patience
+    return every is None or last is None or now - last >= every - timedelta(milliseconds=1)
+
+
+def patience_with(rule: Rule, memory: RuleMemory, interval: timedelta) -> timedelta | None:
+    """For how long (the engine's ``interval``) new data may wait for a rule; None: not at all.
+
+    A rule that has to match for long before it fires is looked at once an interval, as Prometheus looks at all of
+    them, while nothing matches. As soon as something does, each commit counts: what is pending and what fires is
+    stepped as ever, and a match that nobody saw was shorter than an interval.
+    """
+    return interval if rule.hold >= PATIENT * interval and not memory.alerts and not rule.actions else None

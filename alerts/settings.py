@@ -29,7 +29,9 @@ class AlertSettings(BaseModel):
     rules: tuple[Path, ...] = Field(default=(), description="rule files, or folders of *.yml")
     builtin: bool = Field(default=True, description="also run the built-in rules")
     interval: Duration = Field(
-        default=timedelta(seconds=1), description="longest time between two evaluations; new data brings one at once"
+        default=timedelta(seconds=1),
+        description="longest time between two evaluations; new data brings one at once, "
+        "except of rules with a long `for` that nothing matches",
     )
     min_interval: Duration = Field(
         default=timedelta(milliseconds=250), description="shortest time between the starts of two evaluations"

@@ -283,3 +283,20 @@ def test_a_rule_rests_longer_after_each_overrun_up_to_a_limit_and_is_forgiven_at
     overruns.forgive(key)
     assert key not in overruns
     overruns.check(key, now)
+
+
+def test_a_rule_with_a_long_for_is_looked_at_once_an_interval_until_something_matches(gold: GoldLake) -> None:
+    held = (("Long", timedelta(seconds=10)), ("Short", timedelta(seconds=2)))
+    long, short = (Rule("g", name, DEAD.expr, hold=hold, tables=DEAD.tables) for name, hold in held)
+    world = World(gold, [long, short])
+    start = gold.partial(enqueued=1)
+    assert world.round(start) == {"Long": [], "Short": []}
+    gold.partial(dead_lettered=1, at=start)
+    seen = {}
+    for at in (0.3, 1.0, 1.3, 2.6, 11.2):
+        gold.partial(enqueued=1, at=start + timedelta(seconds=at))
+        seen[at] = world.round(start + timedelta(seconds=at))
+    assert [one["Short"] for one in seen.values()] == [[AlertState.PENDING]] * 3 + [[AlertState.FIRING]] * 2
+    assert [one["Long"] for one in seen.values()] == [[], *[[AlertState.PENDING]] * 3, [AlertState.FIRING]]
+    evaluated = {one.rule: one.evaluated_at for one in world.engine.snapshot.evaluations}
+    assert evaluated["Long"] >= start + timedelta(seconds=11.2), "what matches is stepped each round"
