@@ -14,7 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.parts import run_parts
 
 #: Modules of benchmarks/collecting.
-PARTS = ("redis", "rabbitmq", "kafka", "nats", "sqs", "otlp", "client", "kafka_tap", "nats_tap")
+PARTS = (
+    "redis", "rabbitmq", "kafka", "kafka_moving", "nats", "sqs", "otlp", "client", "kafka_tap", "nats_tap", "idle",
+)  # fmt: skip
 
 if __name__ == "__main__":
     run_parts("benchmarks.collecting", PARTS, __doc__)

@@ -38,8 +38,10 @@ from lake.files import write_atomically
 
 log = logging.getLogger(__name__)
 
-_CHECK_EVERY = 2.0
-_IDLE_LOOK_EVERY = 1.0
+#: Seconds from one look at all streams and consumers to the next; of many streams, so many for each.
+_CHECK_EVERY, _CHECK_A_STREAM = 2.0, 0.05
+#: Consumers that nobody waits for are looked at so often, and no more of them than so many a second.
+_IDLE_LOOK_EVERY, _IDLE_LOOKS_A_SECOND = 1.0, 20
 _LOOKS_AT_ONCE = 16
 #: Events read ahead of a commit that is under way: more would only take memory, their source keeps them as well.
 _AHEAD = 20_000
@@ -74,7 +76,6 @@ class NatsTap:
         self._commits = Commits(lambda: self._buffer.seal(self._state), self._write, self._heard)
         self._due = {"flush": 0.0, "check": 0.0}
         self._looked: dict[tuple[str, str], float] = {}
-        self._active_at = 0.0
         self._complaints: set[str] = set()
 
     # --- the collector's three verbs
@@ -134,7 +135,7 @@ class NatsTap:
 
     async def _check(self, tap: StreamFacts) -> None:
         """Find streams and consumers that are new, and mend what the tap did not show."""
-        self._due["check"] = time.monotonic() + _CHECK_EVERY
+        self._due["check"] = time.monotonic() + max(_CHECK_EVERY, _CHECK_A_STREAM * len(self._streams))
         self._caught_up = self._caught_up or tap.last <= self._position
         for settings in self._streams:
             facts = await stream_facts(self._client, settings.name)
@@ -297,7 +298,6 @@ class NatsTap:
         if messages:
             self._read_to = max(self._read_to, messages[-1].stored_at)
             self._caught_up = messages[-1].pending == 0
-            self._active_at = time.monotonic()
             unmatched = sum(watch.lives.unmatched for watch in self._watches.values())
             self._metrics.unmatched.labels(self.name).set(unmatched)
 
@@ -322,12 +322,13 @@ class NatsTap:
         self._rejected.append(Rejected(message.sequence, message.stored_at, reason, raw))
 
     async def _look(self) -> list[tuple[Watch, str, dict[str, Any]]]:
-        """Ask how far the consumers at work are; the idle ones less often."""
+        """Ask how far the consumers are whose messages wait for a receipt to be told; the others less often."""
         now = time.monotonic()
         wanted = []
+        number = sum(len(watch.consumers) for watch in self._watches.values())
+        idle = max(_IDLE_LOOK_EVERY, number / _IDLE_LOOKS_A_SECOND)
         for name, watch in self._watches.items():
-            active = now - self._active_at < _IDLE_LOOK_EVERY or watch.busy
-            every = self._broker.tap.poll_interval if active else _IDLE_LOOK_EVERY
+            every = self._broker.tap.poll_interval if watch.busy else idle
             wanted += [
                 (self._looked.get((name, consumer), 0.0), name, consumer)
                 for consumer in watch.consumers

@@ -46,6 +46,12 @@ class ServerProcess(Server):
         """What the server has said."""
         return (self._folder / "log").read_text(errors="replace")
 
+    @property
+    def process_id(self) -> int:
+        """Of the server; it runs."""
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
     def kill(self) -> None:
         """End the server at once, as a crash would (SIGKILL)."""
         self._end(crash=True)
