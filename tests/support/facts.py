@@ -97,7 +97,8 @@ _HEAD = """# Brokers
 
 What Sojourn knows of each kind of broker, as its tests found it on real servers: *known* is a number in samples, a
 reason in italics is what stands in place of one that a broker does not tell. The setting up, the rights and the limits
-are on the pages of [NATS](nats.md), [Redis](redis.md), [RabbitMQ](rabbitmq.md), [Kafka](kafka.md) and [SQS](sqs.md).
+are on the pages of [NATS](nats.md), [Redis](redis.md), [RabbitMQ](rabbitmq.md), [Kafka](kafka.md) and [SQS](sqs.md);
+what the rules, the metrics and the page make of trouble is on [that of faults](faults.md).
 
 | | {kinds} |
 |---|{lines}|
