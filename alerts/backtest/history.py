@@ -42,6 +42,15 @@ class Shape:
     rates: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Messages of a queue began to be dead-lettered."""
+
+    at: datetime
+    broker: str
+    queue: str
+
+
 SHAPES = {
     "attempt_age": Shape((*_QUEUE, "tenant", "kind"), "unix_micros(bucket_start) + (bucket_seconds - 1) * 1000000"),
     "tenant_backlog": Shape(
@@ -144,6 +153,23 @@ class History:
             found[name] = view.now(at_us, reached, window) if name.endswith(_NOW) else view.until(at_us)
         told = {broker: int(reached[code]) for broker, code in self._brokers.items() if reached[code] > 0}
         return found, {broker: datetime.fromtimestamp(over / _SECOND, UTC) for broker, over in told.items()}
+
+    def dead_letters(self, begin: datetime, end: datetime) -> list[DeadLetters]:
+        """When messages of which queues began to be dead-lettered, in order."""
+        view = self._views["queue_health"]
+        counts = view.rows["dead_lettered"].fill_null(0).to_numpy()
+        names = list(zip(view.rows["broker"].to_pylist(), view.rows["queue"].to_pylist(), strict=True))
+        going: set[tuple[str, str]] = set()
+        found = []
+        for place, over in enumerate(view.over):
+            if counts[place] <= 0:
+                going.discard(names[place])
+            elif names[place] not in going:
+                going.add(names[place])
+                at = datetime.fromtimestamp(int(over) / _SECOND, UTC)
+                if begin <= at <= end:
+                    found.append(DeadLetters(at, *names[place]))
+        return found
 
     def _reached(self) -> np.ndarray:
         """The newest instant of each broker, by its number; 0 where nothing came yet."""

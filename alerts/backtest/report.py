@@ -6,12 +6,14 @@ import csv
 import io
 import json
 from datetime import timedelta
+from statistics import median
 from typing import Any
 
+from alerts.backtest.plot import strip
 from alerts.backtest.run import Backtest, Episode, Outcome
 from alerts.durations import format_duration
 
-_HEAD = ("alert", "severity", "pages", "a week", "alerts", "flaps", "firing", "longest", "")
+_HEAD = ("alert", "severity", "pages", "a week", "alerts", "flaps", "firing", "longest", "before DLQ", "when")
 
 
 def table(found: Backtest) -> str:
@@ -28,7 +30,7 @@ def table(found: Backtest) -> str:
     ]
     for row in rows:
         cells = [
-            cell.ljust(width) if place < 2 else cell.rjust(width)
+            cell.ljust(width) if place < 2 or place == len(row) - 1 else cell.rjust(width)
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
@@ -49,8 +51,18 @@ def _row(found: Backtest, outcome: Outcome) -> tuple[str, ...]:
         str(_flaps(outcome)),
         _duration(sum(lasted, timedelta(0))),
         _duration(max(lasted, default=timedelta(0))),
-        f"{outcome.errors} errors: {outcome.error}" if outcome.error else "",
+        _lead(found, outcome),
+        f"{outcome.errors} errors: {outcome.error}" if outcome.error else f"│{strip(found, outcome)}│",
     )
+
+
+def _lead(found: Backtest, outcome: Outcome) -> str:
+    """How often of all times it fired before messages were dead-lettered, and how early, the median."""
+    if not found.dead_letters:
+        return ""
+    leads = found.leads(outcome)
+    early = f" {_duration(median(leads))}" if leads else ""
+    return f"{len(leads)}/{len(found.dead_letters)}{early}"
 
 
 def _flaps(outcome: Outcome) -> int:
@@ -85,6 +97,7 @@ def as_json(found: Backtest) -> str:
             "alerts": len({episode.fingerprint for episode in one.episodes}),
             "pending": one.pending,
             "flaps": _flaps(one),
+            "seconds_before_dead_letters": [lead.total_seconds() for lead in found.leads(one)],
             "firing_seconds": sum(episode.lasted(found.end).total_seconds() for episode in one.episodes),
             "errors": one.errors,
             "error": one.error,
@@ -98,6 +111,9 @@ def as_json(found: Backtest) -> str:
         "step_seconds": found.step.total_seconds(),
         "instants": found.instants,
         "stale_instants": found.stale,
+        "dead_letters": [
+            {"at": one.at.isoformat(), "broker": one.broker, "queue": one.queue} for one in found.dead_letters
+        ],
         "rules": rules,
         "firings": [_episode(found, episode) for episode in _episodes(found)],
     }

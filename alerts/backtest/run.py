@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from alerts.backtest.history import History, freshness_table, why_not
+from alerts.backtest.history import DeadLetters, History, freshness_table, why_not
 from alerts.evaluate import Freshness, Identities, RuleMemory, evaluate
 from alerts.models import AlertState
 from alerts.rules.expression import bound
@@ -76,7 +76,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """All rules over [``begin``, ``end``], evaluated each ``step``; ``stale`` instants had no fresh data."""
+    """All rules over [``begin``, ``end``], evaluated each ``step``; ``stale`` instants had no fresh data.
+
+    ``dead_letters``: when messages began to be dead-lettered, whatever rules said.
+    """
 
     begin: datetime
     end: datetime
@@ -84,6 +87,26 @@ class Backtest:
     instants: int
     stale: int
     outcomes: tuple[Outcome, ...]
+    dead_letters: tuple[DeadLetters, ...] = ()
+
+    def leads(self, outcome: Outcome) -> list[timedelta]:
+        """How early an alert on the same queue had fired, for each time that its messages began to be dead-lettered.
+
+        It counts if it fired then, or had been over for no longer than :data:`FLAP`; times that it missed are left out.
+        """
+        found = []
+        for dead in self.dead_letters:
+            began = [
+                one.began
+                for one in outcome.episodes
+                if one.labels.get("queue") == dead.queue
+                and one.labels.get("broker", dead.broker) == dead.broker
+                and one.began <= dead.at
+                and (one.over is None or one.over >= dead.at - FLAP)
+            ]
+            if began:
+                found.append(dead.at - max(began))
+        return found
 
     def pages_a_week(self, outcome: Outcome) -> float:
         """How often it would have begun to fire in a week like this."""
@@ -128,7 +151,8 @@ def backtest(
             progress(f"{instant:%Y-%m-%d %H:%M}", (number + 1) / instants)
     finally:
         play.close()
-    return Backtest(begin, end, step, instants, stale, tuple(outcomes.values()))
+    dead = tuple(history.dead_letters(begin, end))
+    return Backtest(begin, end, step, instants, stale, tuple(outcomes.values()), dead)
 
 
 class _Play:

@@ -72,6 +72,7 @@ def backtest(
     ] = None,
     names: Annotated[list[str] | None, typer.Option("--rule", help="Only these rules.")] = None,
     format: Annotated[Format, typer.Option(help="table: each rule; csv: each firing; json: all.")] = Format.TABLE,
+    plot: Annotated[Path | None, typer.Option(help="Also draw what fired when into this SVG file.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the terminal.")] = None,
     config: ConfigOption = None,
     lake: LakeOption = None,
@@ -123,13 +124,19 @@ def backtest(
         text = "\n".join(visible(line) for line in report.table(found).split("\n")) + "\n"
     else:
         text = report.as_csv(found) if format is Format.CSV else report.as_json(found)
+    if plot is not None:
+        _write(plot, part("alerts.backtest.plot").svg(found))
     if output is None:
         typer.echo(text, nl=False)
     else:
-        try:
-            output.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"cannot write {output}: {error.strerror}", "name another file") from error
+        _write(output, text)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}", "name another file") from error
 
 
 def _length(text: str, durations: ModuleType) -> timedelta | None:

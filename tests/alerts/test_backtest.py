@@ -8,12 +8,14 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from alerts.backtest.history import History
+from alerts.backtest.plot import strip, svg
 from alerts.backtest.report import as_csv, as_json, table
 from alerts.backtest.run import Backtest, backtest, newest
 from alerts.durations import parse_duration
@@ -28,6 +30,8 @@ from sojourn.cli.main import app
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+#: Seconds in which a message of ``orders`` is dead-lettered: while it is deep, and long after.
+DEAD = (200, 500)
 RULES = """
 groups:
   - name: mine
@@ -66,6 +70,8 @@ def rows(until: int) -> list[dict[str, Any]]:
             if queue == "mail" and second > 60:
                 continue
             counts = {"enqueued": 3 + max(0, net), "received": 3, "started": 3, "completed": 3 + max(0, -net)}
+            if queue == "orders" and second in DEAD:
+                counts |= {"completed": 2, "dead_lettered": 1}
             since = {240: 120, 420: 60}.get(second, 0) if net < 0 else 0  # what leaves, by when it came
             cells = [{"second": int(at.timestamp()) - since, "net": net}]
             found.append(
@@ -245,18 +251,52 @@ def test_the_table_the_csv_and_the_json_tell_the_same(found: Backtest) -> None:
     assert (deep["pages"], deep["alerts"], deep["flaps"], deep["firing_seconds"]) == (2, 1, 1, 120.0)
     assert deep["pages_a_week"] == pytest.approx(2 * 7 * 24 * 6)
     [shown] = [line.split() for line in table(found).split("\n") if line.startswith("Deep")]
-    assert shown == ["Deep", "critical", "2", "2.02e+03", "1", "1", "2m", "1m30s"]
+    assert shown[:10] == ["Deep", "critical", "2", "2.02e+03", "1", "1", "2m", "1m30s", "2/2", "1m11s"]
+    assert shown[10][0] == "│" and "█" in " ".join(shown[10:])
     assert "not run: Always: it reads nothing" in table(found)
     assert "errors: two rows have the same labels" in table(found)
+
+
+def test_a_strip_shows_how_much_of_each_part_it_fired(found: Backtest) -> None:
+    [deep] = [one for one in found.outcomes if one.rule.name == "Deep"]
+    # Minutes 2:40 to 4:10 and 6:40 to 7:10, of ten.
+    assert strip(found, deep, 10) == "  ▃█▁ ▃▁  "
+    assert strip(found, deep, 60) == " " * 16 + "█" * 9 + " " * 15 + "█" * 3 + " " * 17
+
+
+def test_how_early_it_fired_before_messages_were_dead_lettered_is_told(found: Backtest) -> None:
+    assert [(one.queue, (one.at - START).total_seconds()) for one in found.dead_letters] == [
+        ("orders", pytest.approx(200, abs=1)),
+        ("orders", pytest.approx(500, abs=1)),
+    ]
+    [deep] = [one for one in found.outcomes if one.rule.name == "Deep"]
+    assert [lead.total_seconds() for lead in found.leads(deep)] == [41, 101], "it may have been over for a while"
+    [old] = [one for one in found.outcomes if one.rule.name == "Old"]
+    assert len(found.leads(old)) == 1, "the mail queue, which is old for long, is another one"
+    assert len(json.loads(as_json(found))["dead_letters"]) == 2
+
+
+def test_the_plot_is_a_picture_of_every_firing(found: Backtest) -> None:
+    picture = ElementTree.fromstring(svg(found))
+    space = "{http://www.w3.org/2000/svg}"
+    bars = [one for one in picture.iter(f"{space}rect") if one.get("fill") == "#c62828"]
+    assert [(float(one.get("x", "")), float(one.get("width", ""))) for one in bars] == [
+        (260 + 900 * 160 / 600, 900 * 90 / 600),
+        (260 + 900 * 400 / 600, 900 * 30 / 600),
+    ]
+    assert len(list(picture.iter(f"{space}line"))) == 2
+    assert any((one.text or "").startswith("Deep (2 pages)") for one in picture.iter(f"{space}text"))
 
 
 def test_the_command_writes_a_file_and_explains_what_it_cannot_do(tmp_path: Path, lake: Path, file: Path) -> None:
     def command(*words: str) -> Any:
         return CliRunner().invoke(app, ["rules", "backtest", str(file), "--lake", str(lake), *words])
 
-    path = tmp_path / "told.json"
-    done = command("--from", "10m", "--step", "30s", "--rule", "Deep", "--format", "json", "-o", str(path))
+    path, picture = tmp_path / "told.json", tmp_path / "told.svg"
+    written_to = ("--format", "json", "-o", str(path), "--plot", str(picture))
+    done = command("--from", "10m", "--step", "30s", "--rule", "Deep", *written_to)
     assert done.exit_code == 0, done.output
+    assert picture.read_text().startswith("<svg")
     told = json.loads(path.read_text())
     assert (told["to"], [one["alert"] for one in told["rules"]]) == (newest(lake).isoformat(), ["Deep"])
     for words, says in (
