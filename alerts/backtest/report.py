@@ -61,7 +61,7 @@ def _lead(found: Backtest, outcome: Outcome) -> str:
     if not found.dead_letters:
         return ""
     leads = found.leads(outcome)
-    early = f" {_duration(median(leads))}" if leads else ""
+    early = f" {_duration(timedelta(seconds=median(one.total_seconds() for one in leads)))}" if leads else ""
     return f"{len(leads)}/{len(found.dead_letters)}{early}"
 
 
