@@ -156,9 +156,11 @@ class Lake:
             self.ensure(name)
         return Staged(self.path(name), spec.schema, _indexed(spec))
 
-    def add(self, name: str, staged: Staged, *, app_id: str, version: int) -> bool:
+    def add(
+        self, name: str, staged: Staged, *, app_id: str, version: int, positions: Mapping[str, int] | None = None
+    ) -> bool:
         """Add the rows of ``staged`` to table ``name`` in one commit, idempotent as that of :meth:`append`."""
-        return self._add(name, [staged], {app_id: version})
+        return self._add(name, [staged], {app_id: version, **(positions or {})})
 
     def _laid_down(self, name: str, rows: pa.Table) -> list[Staged]:
         """``rows`` in a file for each partition."""

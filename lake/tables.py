@@ -207,7 +207,8 @@ _STATE_ROW = (
     ("epoch", pa.int64(), REQUIRED),  # the revision with which it began
     ("revision", pa.int64(), REQUIRED),
     ("key", pa.int64(), REQUIRED),  # a number for the names below, the same throughout an epoch
-    ("as_of", TIMESTAMP, REQUIRED),  # data time
+    ("as_of", TIMESTAMP, REQUIRED),  # data time: the end of the second, or as far as events go in the newest one
+    ("second", pa.int64()),  # the unix second for which the row holds
     ("broker", pa.string(), REQUIRED),
     ("queue", pa.string(), REQUIRED),
     ("subscriber", pa.string()),

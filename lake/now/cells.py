@@ -38,8 +38,8 @@ def code_of(keys: Any, seconds: Any) -> Integers:
     return coded
 
 
-class OpenCells:
-    """Sorted by key and enqueue second; cells that came to nothing are left out."""
+class Cells:
+    """Amounts by code, sorted by it; those that came to nothing are left out."""
 
     def __init__(self) -> None:
         self._codes = np.empty(0, np.int64)
@@ -71,6 +71,10 @@ class OpenCells:
             kept[moved] = False
             codes_, open_ = codes_[kept], open_[kept]
         self._codes, self._open = codes_, open_
+
+
+class OpenCells(Cells):
+    """How many messages of each key and enqueue second are in the backlog."""
 
     def oldest(self, keys: Integers) -> Integers:
         """The enqueue second of the oldest message of each of ``keys``; NONE where there is none.
@@ -106,4 +110,34 @@ class OpenCells:
         found = np.full(len(low), NONE, np.int64)
         which, at = np.unique(segment[there], return_index=True)
         found[which] = self._codes[index[there[at]]] - starts[which] + UNKNOWN
+        return found
+
+
+_BUCKET_SHIFT = 13
+_BUCKET_OFFSET = 1 << (_BUCKET_SHIFT - 1)
+
+
+def bucket_codes(keys: Any, buckets: Any) -> Integers:
+    """One sortable number for a key and a histogram's bucket."""
+    coded: Integers = (np.asarray(keys, np.int64) << _BUCKET_SHIFT) + np.asarray(buckets, np.int64) + _BUCKET_OFFSET
+    return coded
+
+
+class Buckets(Cells):
+    """The histograms of all keys."""
+
+    def p99(self, count: int) -> npt.NDArray[np.float64]:
+        """The bucket of the 99th percentile of each of the first ``count`` keys; NaN where nothing was counted."""
+        found = np.full(count, np.nan)
+        if len(self._codes) == 0:
+            return found
+        so_far = np.cumsum(self._open)
+        keys = self._codes >> _BUCKET_SHIFT
+        starts = run_starts(keys)
+        ends = np.append(starts[1:], len(keys)) - 1
+        before = np.concatenate(([0], so_far[ends[:-1]]))
+        # The first at which 100 × the count so far reaches 99 × the total: the sums only grow, from key to key, too.
+        ranks = before + -(-(so_far[ends] - before) * 99 // 100)
+        reached = np.searchsorted(so_far, ranks)
+        found[keys[starts]] = (self._codes[reached] & ((1 << _BUCKET_SHIFT) - 1)) - _BUCKET_OFFSET
         return found

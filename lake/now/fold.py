@@ -8,7 +8,7 @@ answer, by folding everything anew: the outcome depends on the set of rows alone
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -75,15 +75,18 @@ class Fold(Intake):
 
     # -- forward ----------------------------------------------------------------------------------------------------
 
-    def advance(self, until: int) -> None:
-        """Take in everything up to second ``until``."""
+    def advance(self, until: int, passed: Callable[[int], None] | None = None) -> None:
+        """Take in everything up to second ``until``; ``passed`` is called with each second that changed anything."""
         self._make_room()
         due = {second for second in self._pending if second <= until} | {s for s in self._samples if s <= until}
         for second in sorted(due):
             self._advance(self._pending.pop(second) if second in self._pending else Step(second))
             self._trim()
-        if self.done and self.done[-1].second == self.now_second:
-            self._tell_ahead(self.done[-1])
+            if passed is not None:
+                passed(second)
+        told = self.done and self.done[-1].second == self.now_second and self._tell_ahead(self.done[-1])
+        if told and passed is not None:
+            passed(self.now_second)
 
     def _make_room(self) -> None:
         keys, consumers = self.state.rooms
@@ -203,6 +206,8 @@ class Fold(Intake):
         if wide.any():
             narrow = ~wide
             keys, counts, work = keys[narrow], counts[narrow], work[narrow]
+        codes, amounts = step.buckets()
+        self.state.buckets.add(codes, sign * amounts)
         units = work_units(work) * sign
         self.state.window[keys] += sign * counts[:, : len(WINDOWED)].astype(np.int64)
         self.state.window_work[keys] += units
@@ -260,10 +265,9 @@ class Fold(Intake):
         undo.instants = instants
         undo.runs = target.runs.record(instants, self._modes(instants, step.second, as_of_us), as_of_us)
 
-    def in_window(self) -> Iterator[Step]:
-        """The steps that the window at data time holds."""
-        first = self.now_second - self.window
-        return (step for step in self.done if step.second > first)
+    def in_window(self, second: int) -> Iterator[Step]:
+        """The steps that the window holds which ends with ``second``, the last one that was taken in."""
+        return (step for step in self.done if step.second > second - self.window)
 
     def _read(self, step: Step, samples: Array) -> None:
         """Take in samples that tell about ``step``."""
@@ -279,16 +283,17 @@ class Fold(Intake):
         if self._hour is None:
             self.readings.backlog_by_hour[read] = backlogs
 
-    def _tell_ahead(self, step: Step) -> None:
-        """Samples that are newer than the newest event tell about data time: those that came since the last look."""
+    def _tell_ahead(self, step: Step) -> bool:
+        """Samples that are newer than the newest event tell about data time: whether any came since the last look."""
         new = self._ahead[self._ahead_told :]
         if not new:
-            return
+            return False
         self._make_room()
         self._read(step, np.concatenate(new))
         while sum(map(len, self._ahead)) > MOST_AHEAD and len(self._ahead) > 1:
             self._ahead, self._forgot_ahead = self._ahead[len(self._ahead) // 2 :], True
         self._ahead_told = len(self._ahead)
+        return True
 
     def _modes(self, consumers: Array, second: int, as_of_us: int) -> Array:
         columns = self.queue_columns(consumers, second, as_of_us, self.state.oldest_of_queues())

@@ -26,11 +26,16 @@ class Change:
 
 
 class Follower:
-    """Follows one table of a lake; the first look finds the whole table."""
+    """Follows one table of a lake; the first look finds the whole table, or what came since ``version``."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, version: int | None = None) -> None:
         self._snapshot = snapshot
-        self._version: int | None = None
+        self._version = version
+
+    @property
+    def version(self) -> int | None:
+        """Up to which version of the table changes were told; None before the first look."""
+        return self._version
 
     def forget(self) -> None:
         """Begin again with the whole table."""

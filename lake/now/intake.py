@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.now.cells import NONE, Integers, code_of, run_starts, summed
+from lake.now.cells import NONE, Integers, bucket_codes, code_of, run_starts, summed
 from lake.now.lived import Consumers, ConsumersChanged, Lived, Name, first_seconds
 from lake.now.reading import Readings
 from lake.now.state import State
@@ -40,7 +40,7 @@ class Intake(ABC):
         self.floor = -NONE  # no row may come for this second or before
         self.mixed = False  # a row by the second stands where partials were rolled up
         self.patient = False
-        self.late = False  # something was told of a second that cannot be taken back
+        self.late_second: int | None = None  # the first of those that cannot be taken back of which something was told
         self._pending: dict[int, Step] = {}
         self.readings = Readings()
         self._samples: dict[int, list[Array]] = {}
@@ -143,13 +143,8 @@ class Intake(ABC):
         order = kept[np.argsort(seconds, kind="stable")]
         for begin, end in _bounds(lived.second[row[order]]):
             at = order[begin:end]
-            self._step(int(lived.second[row[at[0]]])).processing.append(
-                (
-                    key[row[at]].astype(np.int32),
-                    lived.processing_bucket[at].astype(np.int16),
-                    lived.processing_count[at].astype(np.int32),
-                )
-            )
+            codes = bucket_codes(key[row[at]], lived.processing_bucket[at])
+            self._step(int(lived.second[row[at[0]]])).bucket_chunks.append(summed(codes, lived.processing_count[at]))
 
     def add_pauses(self, edges: Mapping[tuple[int, Name], tuple[int, int]]) -> None:
         """By second and key: how many more of its messages wait for a retry, and are put off, from then on."""
@@ -188,7 +183,7 @@ class Intake(ABC):
         for until, length in ((self.minutes_until, MINUTE), (self.hours_until, HOUR)):
             seconds = np.where(seconds <= until, seconds // length * length + length - 1, seconds)
         if int(seconds.min()) <= self.floor:
-            self._note_late()
+            self._note_late(int(seconds.min()))
             samples, seconds = samples[seconds > self.floor], seconds[seconds > self.floor]
             if len(samples) == 0:
                 return
@@ -198,14 +193,14 @@ class Intake(ABC):
             at = order[begin:end]
             self._samples.setdefault(int(seconds[at[0]]), []).append(samples[at])
 
-    def _note_late(self) -> None:
+    def _note_late(self, second: int) -> None:
         if not self.patient:
             raise TooLate
-        self.late = True
+        self.late_second = second if self.late_second is None else min(second, self.late_second)
 
     def _step(self, second: int) -> Step:
         if second <= self.floor:
-            self._note_late()
+            self._note_late(second)
             second = self.floor + 1
         self._take_back(second)
         if (step := self._pending.get(second)) is None:

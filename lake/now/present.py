@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from lake.definitions import Definitions
 from lake.now import lived
 from lake.now.ages import COLUMNS as AGE_COLUMNS
 from lake.now.ages import Ages
-from lake.now.fold import Fold
+from lake.now.fold import LONGEST, Fold
 from lake.now.follow import Change, Follower
 from lake.now.intake import TooLate
 from lake.now.lived import Consumers, ConsumersChanged, by_broker, levels_of
@@ -29,7 +29,9 @@ from lake.tables import TABLES
 
 log = logging.getLogger(__name__)
 
-_FED = ("partials", "marks", "queue_samples")  # in this order: a batch's marks are committed before its partials
+FED = ("partials", "marks", "queue_samples")  # in this order: a batch's marks are committed before its partials
+#: When each of their rows is of.
+_TIMES = {"partials": "bucket_start", "marks": "occurred_at", "queue_samples": "sampled_at"}
 _CLOCK = (*lived.LEVELS, "newest_occurred_at")
 #: Rows that are taken in at once.
 _AT_ONCE = 1 << 16
@@ -38,18 +40,38 @@ _REPEATING = ("broker", "queue", "subscriber")
 _WHO = ("broker", "queue", "subscriber", *lived.COUNTED)
 
 
-class Present:
-    """Folds of the lake at ``root``; :meth:`refresh` brings them to the newest commits. Belongs to one thread."""
+class Watcher(Protocol):
+    """Is shown what the folds pass through."""
 
-    def __init__(self, root: Path, definitions: Definitions) -> None:
+    def anew(self, oldest: dict[str, int]) -> None:
+        """All of history is about to be folded again, by other folds.
+
+        ``oldest``: by broker the first second of which something has come that was not folded before.
+        """
+
+    def passed(self, broker: str, fold: Fold, second: int) -> None:
+        """``fold`` has taken in everything up to ``second``, in which something changed; maybe once more."""
+
+
+class Present:
+    """Folds of the lake at ``root``; :meth:`refresh` brings them to the newest commits. Belongs to one thread.
+
+    ``seen``: the versions of the tables that somebody folded before, as :attr:`seen` told.
+    """
+
+    def __init__(self, root: Path, definitions: Definitions, seen: Mapping[str, int] | None = None) -> None:
         self._definitions = definitions
-        self._followers = {name: Follower(Snapshot(TABLES[name], root)) for name in _FED}
+        self._followers = {name: Follower(Snapshot(TABLES[name], root)) for name in FED}
         self.samples = Samples()
+        self._watcher: Watcher | None = None
         self.forget()
+        for name in seen or {}:
+            self._followers[name] = Follower(Snapshot(TABLES[name], root), (seen or {})[name])
 
     def forget(self) -> None:
         """Let go of all that was taken in; the next :meth:`refresh` begins anew."""
         self.folds: dict[str, Fold] = {}
+        self._begun = False
         self._pauses: dict[str, Pauses] = {}
         self.totals = Totals()
         self._ages: Ages | None = None
@@ -59,26 +81,40 @@ class Present:
             follower.forget()
 
     @property
+    def seen(self) -> dict[str, int]:
+        """The versions of the tables that the folds have come to."""
+        versions = ((name, follower.version) for name, follower in self._followers.items())
+        return {name: version for name, version in versions if version is not None and version >= 0}
+
+    @property
     def late(self) -> bool:
         """Whether something came too late to be told where it belongs: the past has to be folded anew."""
-        return any(fold.late for fold in self.folds.values())
+        return any(fold.late_second is not None for fold in self.folds.values())
 
-    def refresh(self, *, patient: bool = False) -> bool:
+    def refresh(self, *, patient: bool = False, watcher: Watcher | None = None) -> bool:
         """Take in what was committed since; whether there was anything. Raises LakeError.
 
         ``patient``: what is late by more than can be taken back does not make the past be folded anew at once.
+        ``watcher`` is shown each second that changed anything.
         """
+        self._watcher = watcher
         changes = {name: follower.changes() for name, follower in self._followers.items()}
-        if not any(changes.values()) and (patient or not self.late):
+        if self._begun and not any(changes.values()) and (patient or not self.late):
             return False
         for fold in self.folds.values():
             fold.patient = patient
         try:
-            if (self.late and not patient) or any(change.anew for each in changes.values() for change in each):
+            anew = not self._begun or (self.late and not patient)
+            if anew or any(change.anew for each in changes.values() for change in each):
                 raise TooLate
             self._take_in(changes)
-        except (TooLate, ConsumersChanged):
+        except (TooLate, ConsumersChanged) as reason:
             try:
+                if watcher is not None:
+                    oldest = _oldest(changes)
+                    if isinstance(reason, ConsumersChanged):  # others have lived through what was told before
+                        oldest |= {broker: fold.now_second - LONGEST for broker, fold in self.folds.items()}
+                    watcher.anew(oldest)
                 self._fold_anew()
             except BaseException:
                 self.forget()
@@ -152,9 +188,9 @@ class Present:
         for rows in samples:
             self._add_samples(rows)
         if self.samples.doubtful({broker: fold.consumers for broker, fold in self.folds.items()}):
-            raise TooLate
+            raise ConsumersChanged
         for broker, fold in self.folds.items():
-            fold.advance(fold.now_second)
+            self._advance(broker, fold, fold.now_second)
             self._pauses[broker].forget(fold.now_second)
         for broker, (minutes_until, hours_until) in rolled.items():
             fold = self.folds[broker]
@@ -201,11 +237,15 @@ class Present:
 
     def _add_samples(self, rows: pa.Table) -> None:
         if self.samples.changed(rows, {broker: fold.consumers for broker, fold in self.folds.items()}):
-            raise TooLate  # samples are taken to be of other consumers than they were
+            raise ConsumersChanged  # samples are taken to be of other consumers than they were
         for broker, samples in self.samples.of_brokers(rows, self.folds):
             self.folds[broker].add_samples(samples)
 
     # -- from the start ---------------------------------------------------------------------------------------------
+
+    def _advance(self, broker: str, fold: Fold, until: int) -> None:
+        watcher = self._watcher
+        fold.advance(until, None if watcher is None else lambda second: watcher.passed(broker, fold, second))
 
     def _fold_anew(self) -> None:
         self.forget()
@@ -228,11 +268,12 @@ class Present:
                 for broker, mine in by_broker(rows):
                     self.folds[broker].add(lived.read(mine))
             if place + 1 < len(units):
-                for fold in self.folds.values():
-                    fold.advance(min(fold.now_second, units[place + 1][2] - 1))
+                for broker, fold in self.folds.items():
+                    self._advance(broker, fold, min(fold.now_second, units[place + 1][2] - 1))
         for broker, fold in self.folds.items():
-            fold.advance(fold.now_second)
+            self._advance(broker, fold, fold.now_second)
             self._pauses[broker].forget(fold.now_second)
+        self._begun = True
         pa.default_memory_pool().release_unused()
         log.info("read the lake's present anew: %d files of partials", len(files["partials"]))
 
@@ -262,6 +303,20 @@ class Present:
             fold.minutes_until, fold.hours_until = levels.get(broker, (-1, -1))
             fold.as_of_us = clocks.get(broker, sampled.get(broker, -1))
             self._pauses[broker] = Pauses()
+
+
+def _oldest(changes: Mapping[str, list[Change]]) -> dict[str, int]:
+    """By broker the first second of which the files of ``changes`` tell; nothing of tables that are wholly new."""
+    found: dict[str, int] = {}
+    for name, time in _TIMES.items():
+        for change in changes[name]:
+            for path in [] if change.anew or change.same_rows or change.removed else change.added:
+                rows = read_file(path, ("broker", time)).group_by("broker").aggregate([(time, "min")])
+                firsts = (rows.column(column).to_pylist() for column in ("broker", f"{time}_min"))
+                for broker, first in zip(*firsts, strict=True):
+                    second = _micros(first) // 1_000_000
+                    found[broker] = min(second, found.get(broker, second))
+    return found
 
 
 def marks_of(rows: pa.Table) -> Iterator[tuple[str, list[Mark]]]:

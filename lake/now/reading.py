@@ -213,10 +213,10 @@ class Readings:
                 found[queue] = found.get(queue, 0) + int(depth)
         return found
 
-    def over_window(self, name: str, count: int) -> Array:
-        """Of the first ``count`` consumers the sum of one of CHANGES over the window; NaN where none was known."""
+    def over_window(self, name: str, consumers: Array) -> Array:
+        """Of each of ``consumers`` the sum of one of CHANGES over the window; NaN where none was known."""
         place = CHANGES.index(name)
-        return np.where(self.known[:count, place] > 0, self.sums[:count, place], np.nan)
+        return np.where(self.known[consumers, place] > 0, self.sums[consumers, place], np.nan)
 
     def backlog_told(self, minutes_until: int, hours_until: int) -> Array:
         """The backlog from events when each was read; NaN = none."""

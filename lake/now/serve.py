@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lake.definitions import Definitions
-from lake.now.fold import Fold
+from lake.now import rows
 from lake.now.outcome import Outcome
 from lake.now.present import Present
 from lake.tables import TIMESTAMP
@@ -32,26 +32,12 @@ class Served:
         self._tables.clear()
         self._present.forget()
 
-    @property
-    def late(self) -> bool:
-        """Whether something came too late to be told where it belongs: see :class:`lake.now.intake.Intake`."""
-        return self._present.late
-
-    def refresh(self, *, patient: bool = False) -> None:
+    def refresh(self) -> None:
         """Take in what was committed; :attr:`generation` changes if anything was."""
-        if self._present.refresh(patient=patient) or not self.generation:
+        if self._present.refresh() or not self.generation:
             self._tables.clear()
             self._outcomes = {broker: Outcome(broker, fold) for broker, fold in self._present.folds.items()}
             self.generation += 1
-
-    @property
-    def folds(self) -> dict[str, Fold]:
-        """By broker; others, with other numbers for their keys, once the lake was read anew."""
-        return self._present.folds
-
-    def outcomes(self) -> dict[str, Outcome]:
-        """What the folds have come to, by broker."""
-        return self._outcomes
 
     def table(self, name: str) -> pa.Table | None:
         """The rows of stage ``name``; None where there are none, or what was kept cannot tell them."""
@@ -68,12 +54,9 @@ class Served:
             return [] if ages is None else [ages.table()]
         if name == _NEWEST:
             return [self._newest()]
-        known = {broker: outcome for broker, outcome in self._outcomes.items() if outcome.has_keys}
         if name == _QUEUES:
-            return [outcome.queues() for outcome in self._outcomes.values()]
-        if name == "stage_tenants_now":
-            return [outcome.tenants() for outcome in known.values()]
-        return [outcome.concurrency() for outcome in known.values()]
+            return [rows.queues(outcome) for outcome in self._outcomes.values()]
+        return [rows.tenants(outcome) for outcome in self._outcomes.values() if len(outcome.keys)]
 
     def _newest(self) -> pa.Table:
         folds, sampled = self._present.folds, self._present.samples.newest_us

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lake.now import noisy
-from lake.now.cells import MOST_KEYS, NONE, Integers, OpenCells, run_starts
+from lake.now.cells import MOST_KEYS, NONE, Buckets, Integers, OpenCells, run_starts
 from lake.now.expression import compiled
 from lake.now.levels import padded
 from lake.now.lived import Name
@@ -40,9 +40,12 @@ class State:
         self.consumers: list[tuple[str, str]] = []
         self._keys: dict[Name, int] = {}
         self._consumers: dict[tuple[str, str], int] = {}
+        self._queues: dict[str, int] = {}
+        self._queue_of: list[int] = []  # of each consumer
         self._numbers = KeyNumbers()
         self._tenant_names = pa.array([], pa.string())
         self.cells = OpenCells()
+        self.buckets = Buckets()  # of processing time over the window
         self.consumer_of = np.zeros(0, np.int32)
         self.totals = np.zeros((0, len(_TOTALS)), np.int64)
         self.window = np.zeros((0, len(WINDOWED)), np.int64)
@@ -63,6 +66,7 @@ class State:
         if (number := self._consumers.get(name)) is None:
             number = self._consumers[name] = len(self.consumers)
             self.consumers.append(name)
+            self._queue_of.append(self._queues.setdefault(queue, len(self._queues)))
             if number >= len(self.queue_work):
                 self._grow_consumers(max(64, 2 * number))
         return number
@@ -117,6 +121,13 @@ class State:
         for name in ("queues", "queue_work", "first_second"):
             setattr(self, name, padded(getattr(self, name), size))
         self.first_second[there:] = NONE
+
+    def first_seconds(self) -> Integers:
+        """Of each consumer the first second of its queue, whoever consumed then; NONE before any event."""
+        queues = np.array(self._queue_of, np.int64)
+        first = np.full(len(self._queues), NONE, np.int64)
+        np.minimum.at(first, queues, self.first_second[: len(queues)])
+        return first[queues]
 
     # -- tenants ----------------------------------------------------------------------------------------------------
 

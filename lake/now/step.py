@@ -57,14 +57,14 @@ class Step:
     """What happened in ``second``. Once :meth:`merged`, each key stands once, in order.
 
     ``wide``: the row is a rolled-up bucket that ends here; ``told``: a row of partials, not the end of a pause alone.
-    ``cells`` are (codes, nets) of backlog cells, ``processing`` (key, bucket, count) of processing histograms,
-    ``sampled`` is what samples add to the window.
+    ``cells`` are (codes, nets) of backlog cells, ``buckets`` (codes, counts) of processing histograms, ``sampled`` is
+    what samples add to the window.
     """
 
     second: int
     chunks: list[tuple[Array, ...]] = field(default_factory=list)
     cell_chunks: list[tuple[Integers, Integers]] = field(default_factory=list)
-    processing: list[tuple[Array, Array, Array]] = field(default_factory=list)
+    bucket_chunks: list[tuple[Integers, Integers]] = field(default_factory=list)
     sampled: list[Lately] = field(default_factory=list)
     undo: Any = None  # an Undo, until nothing can be taken back
 
@@ -104,11 +104,22 @@ class Step:
 
     def cells(self) -> tuple[Integers, Integers]:
         """(codes, nets) of the backlog cells, each code once."""
-        if len(self.cell_chunks) != 1:
-            codes = [codes for codes, _ in self.cell_chunks] or [np.empty(0, np.int64)]
-            nets = [nets for _, nets in self.cell_chunks] or [np.empty(0, np.int64)]
-            self.cell_chunks = [summed(np.concatenate(codes), np.concatenate(nets))]
+        self.cell_chunks = _one(self.cell_chunks)
         return self.cell_chunks[0]
+
+    def buckets(self) -> tuple[Integers, Integers]:
+        """(codes, counts) of the cells of processing histograms, each code once."""
+        self.bucket_chunks = _one(self.bucket_chunks)
+        return self.bucket_chunks[0]
+
+
+def _one(chunks: list[tuple[Integers, Integers]]) -> list[tuple[Integers, Integers]]:
+    """All ``chunks`` of (codes, amounts) as one, each code once, in order."""
+    if len(chunks) == 1:
+        return chunks
+    codes = [codes for codes, _ in chunks] or [np.empty(0, np.int64)]
+    amounts = [amounts for _, amounts in chunks] or [np.empty(0, np.int64)]
+    return [summed(np.concatenate(codes), np.concatenate(amounts))]
 
 
 def _nothing() -> tuple[Array, Array, Array]:

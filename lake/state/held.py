@@ -86,7 +86,8 @@ class Held:
         mine = np.flatnonzero((epochs == epoch) & (revisions <= revision) & (revisions > since))
         if len(mine) == 0:
             return False
-        mine = mine[np.argsort(revisions[mine], kind="stable")]
+        seconds = rows.column("as_of").cast(pa.int64()).to_numpy()
+        mine = mine[np.lexsort((seconds[mine], revisions[mine]))]
         fresh = rows.select(self._columns).take(pa.array(mine)).cast(self._schema)
         if epoch != self.epoch:
             self._rows, self._place = self._schema.empty_table(), np.zeros(0, np.int64)

@@ -1,21 +1,27 @@
 """Finished state gets coarser with age: a row a key and second, then one a minute, then one an hour.
 
-Each keeps the newest row that its key had in it. The epoch that is being written is left alone: readers follow it.
+Each keeps the newest row that its key had in it; what a later epoch told again goes. The epoch that is being written is
+left alone: readers follow it. Of every epoch `queue_state` keeps a row of its first second: it supersedes others from
+there on.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.store import Lake
-from lake.tables import TIMESTAMP
+from lake.tables import QUEUE_STATE, TIMESTAMP
 from spark_analytics.maintenance.merging import MANY_FILES, SMALL_BYTES, add_actions
 from spark_analytics.maintenance.region import Region, Value, replace
 from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE, Retention
+
+Array = npt.NDArray[Any]
 
 _NAMES = ("broker", "queue", "subscriber", "tenant", "kind")
 _MICROS = 1_000_000
@@ -27,11 +33,14 @@ def thin(lake: Lake, name: str, retention: Retention, now: datetime, *, thorough
     if files.num_rows == 0 or "max.epoch" not in files.column_names:
         return 0
     current = pc.max(files.column("max.epoch")).as_py()
+    epochs = Epochs(lake)
     closed = files.filter(pc.less(files.column("max.epoch"), current))
     gone = 0
     for conditions in _due(closed, retention, now, thorough=thorough):
         region = Region((*conditions, ("epoch", "<", current)))
-        done = replace(lake, name, region, lambda rows: thinned(rows, retention, now))
+        done = replace(
+            lake, name, region, lambda rows: thinned(rows, retention, now, epochs, begins=name == QUEUE_STATE.name)
+        )
         gone += done[0] - done[1] if done else 0
     return gone
 
@@ -67,11 +76,42 @@ def _between(begins: int, width: int) -> tuple[tuple[str, str, Value], ...]:
     return ("as_of", ">=", first), ("as_of", "<", first + timedelta(seconds=width))
 
 
-def thinned(rows: pa.Table, retention: Retention, now: datetime) -> pa.Table:
-    """Of each key the newest of ``rows`` in each second, minute or hour, by how old they are; in order of revision."""
+class Epochs:
+    """When the epochs of finished state begin, and from when on later ones supersede them, broker by broker."""
+
+    def __init__(self, lake: Lake) -> None:
+        told = lake.read(QUEUE_STATE.name, columns=["broker", "epoch", "second"]).group_by(["broker", "epoch"])
+        firsts = told.aggregate([("second", "min")]).sort_by([("epoch", "descending")])
+        self._begins: dict[tuple[str, int], int] = {}
+        self._superseded: dict[tuple[str, int], int] = {}
+        least: dict[str, int] = {}
+        for row in firsts.to_pylist():
+            broker, first = row["broker"], row["second_min"]
+            if broker in least:
+                self._superseded[broker, row["epoch"]] = least[broker]
+            if first is not None:
+                self._begins[broker, row["epoch"]] = first
+                least[broker] = min(first, least.get(broker, first))
+
+    def of(self, rows: pa.Table) -> tuple[Array, Array]:
+        """Of each of ``rows`` the first second of its epoch, and that from which a later epoch supersedes it."""
+        places = list(zip(*(rows.column(name).to_pylist() for name in ("broker", "epoch")), strict=True))
+        never = np.iinfo(np.int64).max
+        begins = np.array([self._begins.get(place, -1) for place in places], np.int64)
+        return begins, np.array([self._superseded.get(place, never) for place in places], np.int64)
+
+
+def thinned(
+    rows: pa.Table, retention: Retention, now: datetime, epochs: Epochs | None = None, *, begins: bool = False
+) -> pa.Table:
+    """Of each key the newest of ``rows`` in each second, minute or hour, by how old they are; in order of seconds.
+
+    Without what ``epochs`` have superseded; ``begins``: with a row of the first second of each of them.
+    """
     micros = rows.column("as_of").cast(pa.int64()).to_numpy()
     age = now.timestamp() * _MICROS - micros
-    seconds = micros // _MICROS
+    seconds = rows.column("second").fill_null(0).to_numpy()
+    seconds = np.where(seconds > 0, seconds, micros // _MICROS)  # rows of before there was this column
     minutes_old, hours_old, gone = (
         age > limit.total_seconds() * _MICROS
         for limit in (retention.seconds_for, retention.minutes_for, retention.hours_for)
@@ -79,11 +119,23 @@ def thinned(rows: pa.Table, retention: Retention, now: datetime) -> pa.Table:
     width = np.where(hours_old, HOUR, np.where(minutes_old, MINUTE, 1))
     windows = seconds // width * width + (width - 1)
     names = [name for name in _NAMES if name in rows.column_names]
-    order = np.argsort(rows.column("revision").to_numpy(), kind="stable")
+    order = np.lexsort((rows.column("revision").to_numpy(), seconds))
+    first = np.zeros(len(seconds), bool)
+    if epochs is not None:
+        firsts, superseded_from = epochs.of(rows)
+        gone = gone | (seconds >= superseded_from)
+        first = begins & (seconds == firsts)
     order = order[~gone[order]]
     keyed = rows.select(names).take(pa.array(order))
     keyed = keyed.append_column("window", pa.array(windows[order])).append_column(
         "row", pa.array(np.arange(len(order)))
     )
     last = keyed.group_by([*names, "window"]).aggregate([("row", "max")]).column("row_max").to_numpy()
-    return rows.take(pa.array(order[np.sort(last)]))
+    return rows.take(pa.array(np.union1d(order[last], _one_each(rows, np.flatnonzero(first)))))
+
+
+def _one_each(rows: pa.Table, which: Array) -> Array:
+    """The first of the rows ``which`` of each broker and epoch."""
+    named = rows.select(["broker", "epoch"]).take(pa.array(which)).append_column("row", pa.array(which))
+    found: Array = named.group_by(["broker", "epoch"]).aggregate([("row", "min")]).column("row_min").to_numpy()
+    return found

@@ -1,55 +1,45 @@
-"""Which rows of a table of raw state are not as they were written last."""
+"""Which rows of one broker's state are not as they were written last."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-Mask = npt.NDArray[np.bool_]
+from lake.now.levels import Array, padded
+from lake.now.outcome import Columns
+
+Mask = Array
 
 
 class Differ:
-    """Remembers the rows of one table, ordered by key; ``columns`` are compared."""
+    """Remembers the rows of things by their numbers; ``columns`` are compared."""
 
     def __init__(self, columns: Iterable[str]) -> None:
         self._columns = tuple(columns)
-        self._last: dict[str, pa.Array] | None = None
+        self._last: dict[str, Array] = {}
+        self._seen = np.zeros(0, bool)
 
-    def forget(self) -> None:
-        """Nothing was written yet."""
-        self._last = None
+    def __len__(self) -> int:
+        """How many things it has seen."""
+        return int(self._seen.sum())
 
-    def changed(self, rows: pa.Table) -> Mask | None:
-        """Of each of ``rows`` whether it is new or differs. None where rows that were there are there no more."""
-        now = {name: _array(rows.column(name)) for name in ("key", *self._columns)}
-        before, self._last = self._last, now
-        if before is None:
-            return np.ones(rows.num_rows, bool)
-        known = len(before["key"])
-        # Keys are numbered as they come and rows ordered by them: what was there before comes first.
-        if rows.num_rows < known or not now["key"].slice(0, known).equals(before["key"]):
-            return None
-        mask = np.ones(rows.num_rows, bool)
-        different = (_different(before[name], now[name].slice(0, known)) for name in self._columns)
-        mask[:known] = reduce(np.logical_or, different, np.zeros(known, bool))
+    def changed(self, numbers: Array, columns: Columns) -> Mask:
+        """Of each of the things ``numbers``, which differ, whether it is new or not as it was."""
+        if (most := int(numbers.max(initial=-1))) >= len(self._seen):
+            room = max(1024, 2 * most)
+            self._seen = padded(self._seen, room)
+            for name in self._columns:
+                self._last[name] = padded(self._last.get(name, np.zeros(0, columns[name].dtype)), room)
+        mask: Mask = ~self._seen[numbers]
+        for name in self._columns:
+            before, now = self._last[name][numbers], columns[name]
+            different = before != now
+            if now.dtype.kind == "f":
+                different &= ~(np.isnan(before) & np.isnan(now))
+            mask |= different
+        at = numbers[mask]
+        self._seen[at] = True
+        for name in self._columns:
+            self._last[name][at] = columns[name][mask]
         return mask
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
-    return array.cast(pa.string()) if pa.types.is_dictionary(array.type) else array
-
-
-def _different(before: Any, now: Any) -> Mask:
-    unequal = pc.fill_null(pc.not_equal(before, now.cast(before.type)), False)
-    one_null = pc.xor(before.is_null(), now.is_null())
-    different: Mask = pc.or_(unequal, one_null).to_numpy(zero_copy_only=False)
-    return different

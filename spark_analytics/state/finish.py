@@ -10,12 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.definitions import Definitions
-from lake.now.expression import compiled
 from lake.reader import connect, to_duckdb
 from lake.snapshot import Snapshot
 from lake.tables import GAPS, TABLES, TIMESTAMP
 from lake.views import VIEWS
-from lake.views.catalogue import FORMULAS
 from spark_analytics.state.project import Projection, array_of, numpy_of
 
 _MEMORY_MB = 100
@@ -33,7 +31,6 @@ _STAGED = {
     "broker_delayed": "delayed",
     "window_dead_lettered": "dead_lettered",
 }
-_COVERAGE = compiled(FORMULAS["coverage"])
 
 
 class Finisher:
@@ -60,19 +57,19 @@ class Finisher:
             self.complete = connection.sql("SELECT complete FROM stage_history").fetchall() == [(True,)]
         return before != self.complete
 
-    def finished(self, name: str, rows: pa.Table, queues: pa.Table, epoch: int, revision: int) -> pa.Table:
-        """Raw ``rows`` of table ``name`` with all of its columns; ``queues`` are the raw rows of every queue."""
+    def finished(self, name: str, rows: pa.Table, epoch: int, revision: int) -> pa.Table:
+        """Raw ``rows`` of table ``name`` with all of its columns."""
         count = rows.num_rows
         columns: dict[str, Any] = {}
         for projection in self._projections[name]:
-            columns |= projection({read: self._column(name, read, rows, queues) for read in projection.reads})
+            columns |= projection({read: self._column(name, read, rows) for read in projection.reads})
         arrays = []
         for field in TABLES[name].schema:
             match field.name:
                 case "epoch" | "revision":
                     arrays.append(pa.array(np.full(count, epoch if field.name == "epoch" else revision)))
                 case "as_of":
-                    arrays.append(_now(rows, queues).cast(TIMESTAMP))
+                    arrays.append(rows.column("now_us").cast(pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP))
                 case "subscriber":
                     texts = rows.column("subscriber").cast(pa.string())
                     arrays.append(array_of(np.array(texts.to_pylist(), np.str_), field.type, count))
@@ -85,14 +82,10 @@ class Finisher:
                     arrays.append(rows.column(own).cast(field.type))
         return pa.table(arrays, schema=TABLES[name].schema)
 
-    def _column(self, name: str, read: str, rows: pa.Table, queues: pa.Table) -> Any:
+    def _column(self, name: str, read: str, rows: pa.Table) -> Any:
         match read:
             case "complete":
                 return self.complete
-            case "coverage":
-                wanted = {own: numpy_of(queues, own) for own in ("there", "backlog_when_sampled")}
-                with np.errstate(all="ignore"):
-                    return np.asarray(_COVERAGE(wanted), np.float64)[rows.column("queue_key").to_numpy()]
             case "in_flight" if name == "queue_state":
                 return numpy_of(rows, "events_in_flight")
             case _:
@@ -105,14 +98,3 @@ _UNFINISHED: dict[str, frozenset[str]] = {
     "queue_state": frozenset({"backlog", "backlog_when_sampled"}),
     "age_state": frozenset({"bucket_seconds"}),
 }
-
-
-def _now(rows: pa.Table, queues: pa.Table) -> pa.Array:
-    """The data time of each row's broker."""
-    if "now_us" in rows.column_names:
-        return rows.column("now_us").cast(pa.int64()).cast(pa.timestamp("us"))
-    clocks = dict(zip(queues.column("broker").to_pylist(), queues.column("now_us").to_pylist(), strict=True))
-    brokers = rows.column("broker").combine_chunks()
-    brokers = brokers if isinstance(brokers, pa.DictionaryArray) else brokers.dictionary_encode()
-    micros = pa.array([clocks[broker] for broker in brokers.dictionary.to_pylist()], pa.int64())
-    return micros.take(brokers.indices).cast(pa.timestamp("us"))

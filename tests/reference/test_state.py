@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -41,6 +42,8 @@ TABLE_OF = {
     "queue_health_now": "queue_state",
     "attempt_age_now": "attempt_age",
 }
+#: A row of state judges every tenant of a queue in its second, as one sees it then; history those who did something.
+JUDGED = {"noisy_tenants", "quiet_oldest_age_seconds"}
 NAMES = ("broker", "queue", "subscriber", "tenant", "kind")
 
 
@@ -56,6 +59,50 @@ def plain(root: Path, view: str, columns: list[str]) -> list[Row]:
     with duckdb.connect() as connection:
         connection.register("rows", table)
         return connection.sql(newest).to_arrow_table().to_pylist()
+
+
+def plain_history(root: Path, view: str, columns: list[str]) -> list[Row]:
+    """Every row of history, as anybody reads Delta tables: an epoch supersedes the others from its first second on."""
+    table, queues = (
+        DeltaTable(str(root / "gold" / name)).to_pyarrow_table() for name in (TABLE_OF[view], "queue_state")
+    )
+    by = ", ".join(name for name in NAMES if name in table.column_names)
+    rows = f"""
+    WITH begins AS (SELECT broker, epoch, MIN(second) AS first FROM queues GROUP BY broker, epoch),
+    ends AS (
+      SELECT broker, epoch, MIN(first) OVER (
+        PARTITION BY broker ORDER BY epoch ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+      ) AS superseded_from
+      FROM begins
+    )
+    SELECT {", ".join(columns)} FROM rows JOIN ends USING (broker, epoch)
+    WHERE superseded_from IS NULL OR second < superseded_from
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY {by}, second ORDER BY epoch DESC, revision DESC) = 1
+    """
+    with duckdb.connect() as connection:
+        connection.register("rows", table)
+        connection.register("queues", queues)
+        return connection.sql(rows).to_arrow_table().to_pylist()
+
+
+def compare_history(reader: Reader) -> None:
+    """Whatever history shows of an instant, finished state tells of it: in a row, or by the one before, unchanged."""
+    for view in ("tenant_backlog", "concurrency", "queue_health"):
+        wanted = reader.query(f"SELECT * FROM {view}").to_pylist()
+        rows: dict[Any, list[Row]] = {}
+        for row in sorted(plain_history(reader.root, f"{view}_now", list(wanted[0])), key=lambda row: row["as_of"]):
+            rows.setdefault(_names(row), []).append(row)
+        for row in wanted:
+            told = [each for each in rows[_names(row)] if each["as_of"] <= row["as_of"]][-1]
+            left_out = set() if told["as_of"] == row["as_of"] else AGING[f"{view}_now"]
+            if view == "queue_health":
+                left_out = left_out | JUDGED
+            kept = [{name: each[name] for name in row if name not in left_out} for each in (row, told)]
+            assert differences(kept[:1], kept[1:]) == [], (view, row["as_of"])
+
+
+def _names(row: Row) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in NAMES)
 
 
 def compare(reader: Reader) -> None:
@@ -74,7 +121,9 @@ def compare(reader: Reader) -> None:
         assert differences(wanted, plain(reader.root, view, columns)) == [], view
 
 
-def replayed(root: Path, log: tuple[list[Row], list[Row]], seed: int, *, count: int, disorder: float) -> None:
+def replayed(
+    root: Path, log: tuple[list[Row], list[Row]], seed: int, *, count: int, disorder: float, rolled: bool = True
+) -> None:
     """Commit ``log`` in batches, the writer after most of them, upkeep in between."""
     rng = random.Random(seed)
     events, samples = log
@@ -91,7 +140,7 @@ def replayed(root: Path, log: tuple[list[Row], list[Row]], seed: int, *, count: 
                 lake.compact("partials")
             if rng.random() < 0.2:
                 lake.compact("tenant_state")
-            if rng.random() < 0.25:
+            if rng.random() < 0.25 and rolled:
                 roll_up(lake, (newest(lake) - rng.choice((0, 61, 130, 400))) // 60 * 60, 60)
             if rng.random() < 0.1:
                 writer.close()
@@ -106,6 +155,8 @@ def replayed(root: Path, log: tuple[list[Row], list[Row]], seed: int, *, count: 
         compare(reader)
         with Reader(root) as cold:
             compare(cold)
+        if not rolled:
+            compare_history(reader)
     writer.close()
 
 
@@ -114,3 +165,9 @@ def replayed(root: Path, log: tuple[list[Row], list[Row]], seed: int, *, count: 
 def test_readers_of_state_have_what_history_comes_to(tmp_path: Path, disorder: float, named: bool) -> None:
     log = generate(21, messages=300, seconds=900, burst=40)
     replayed(tmp_path, log if named else without_named_subscribers(log), seed=5, count=16, disorder=disorder)
+
+
+@pytest.mark.parametrize("disorder", [0.0, 3.0, 100.0])
+def test_finished_state_tells_every_second_of_history(tmp_path: Path, disorder: float) -> None:
+    log = generate(22, messages=200, seconds=300, burst=40)
+    replayed(tmp_path, log, seed=6, count=16, disorder=disorder, rolled=False)

@@ -20,6 +20,7 @@ from spark_analytics.maintenance.states import thin, thinned
 from spark_analytics.state.writer import Writer
 from tests.reference.generate import generate
 from tests.reference.test_now import append, batches_of, served, without_named_subscribers
+from tests.reference.test_state import compare_history
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RETENTION = Retention(
@@ -57,6 +58,7 @@ def test_within_a_second_minute_or_hour_the_newest_row_of_a_key_stays() -> None:
     assert kept([("a", 1800 + 30), ("a", 1800 + 20), ("a", 1800 - 5)]) == [1, 2]
     assert kept([("a", 2 * day + 1800), ("a", 2 * day + 60), ("a", 2 * day - 60)]) == [1, 2]
     assert kept([("a", 401 * day), ("a", 10)]) == [1]
+    assert kept([("a", 1800 + 20), ("a", 1800 + 30)]) == [0], "a row that corrects an earlier second is not the newest"
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 3e5)), max_size=40))
@@ -65,7 +67,7 @@ def test_thinning_keeps_the_newest_of_each_window_and_thins_no_further(instants:
     rows = thinned(rows_of(instants), RETENTION, NOW)
     assert thinned(rows, RETENTION, NOW).equals(rows)
     for queue in {queue for queue, _ in instants}:
-        newest = max(number for number, (name, _) in enumerate(instants) if name == queue)
+        newest = max((-ago // 1, number) for number, (name, ago) in enumerate(instants) if name == queue)[1]
         assert newest in rows.column("revision").to_pylist()
 
 
@@ -89,6 +91,28 @@ def test_readers_notice_nothing_of_upkeep(tmp_path: Path, monkeypatch: pytest.Mo
         with Reader(tmp_path) as cold:
             assert _sorted(served(cold)) == _sorted(wanted)
     writer.close()
+
+
+@pytest.mark.parametrize("disorder", [0.0, 30.0])
+def test_upkeep_leaves_each_second_of_history_as_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disorder: float
+) -> None:
+    monkeypatch.setattr("spark_analytics.state.writer.MOST_REVISIONS", 4)
+    monkeypatch.setattr("spark_analytics.maintenance.states.MANY_FILES", 2)
+    events, samples = without_named_subscribers(generate(5, messages=150, seconds=300, burst=30))
+    lake, writer = Lake(tmp_path), Writer(tmp_path)
+    for batch in batches_of(events, random.Random(2), 20, disorder):
+        append(lake, batch, samples)
+        samples = []
+        writer.step()
+    writer.close()
+    now = max(event["occurred_at"] for event in events)
+    with Reader(tmp_path) as reader:
+        compare_history(reader)
+        rows = {name: lake.ensure(name).to_pyarrow_table().num_rows for name in ("tenant_state", "queue_state")}
+        assert sum(thin(lake, name, RETENTION, now, thorough=True) for name in ("queue_state", "tenant_state"))
+        assert all(lake.ensure(name).to_pyarrow_table().num_rows < count for name, count in rows.items())
+        compare_history(reader)
 
 
 def _sorted(views: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:

@@ -1,0 +1,194 @@
+"""What the folds pass through, second by second: the rows of finished state that are not as they were.
+
+A row late by less than can be taken back takes a fold back to its second: what was told of that second and later ones
+is told again. A key that was told of there is in the first of them, whether or not it differs from the second before,
+and in each in which it stood: the newest row of a key and second counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lake.now.expression import compiled
+from lake.now.fold import Fold
+from lake.now.levels import Array
+from lake.now.outcome import Columns, Outcome
+from lake.now.rows import queue_rows, tenant_rows
+from lake.views.catalogue import FORMULAS
+from spark_analytics.state.differ import Differ
+
+_TENANTS = (
+    "backlog", "in_flight", "ready", "oldest_second", "noisy", "window_enqueued", "window_finished", "window_received",
+    "window_processing_count", "window_processing_sum", "bucket", "concurrency_limit",
+)  # fmt: skip
+_QUEUES = (
+    "has_events", "depth", "in_flight_limit", "noisy_tenants", "window_dead_lettered", "dlq_depth", "mode",
+    "mode_since_us", "consumers", "broker_delayed", "acked", "status", "retention_margin", "prefetch",
+    "visibility_timeout_seconds", "dead_letter_for", "backlog", "in_flight", "broker_in_flight", "oldest_second",
+    "quiet_oldest_second", "window_seconds", "window_enqueued", "window_finished", "window_received", "window_retries",
+    "there", "there_change", "there_us", "polls", "empty_polls", "backlog_when_sampled", "sampled_us",
+    "told_age_seconds", "sample_staleness_seconds", "lost", "transactional_lag", "transactional_age_seconds",
+    "estimated",
+)  # fmt: skip
+_NONE = np.zeros(0, np.int64)
+_COVERAGE = compiled(FORMULAS["coverage"])
+#: How many rows wait at most before they are committed.
+MOST_WAITING = 300_000
+
+
+class Rows(NamedTuple):
+    """Rows of one instant: the fold's numbers of what they are about, and their columns."""
+
+    numbers: Array
+    columns: Columns
+
+
+class Told(NamedTuple):
+    """Of which tenants, and which consumers, rows were told in a second."""
+
+    tenants: Array
+    queues: Array
+
+    def and_of(self, other: Told) -> Told:
+        """Those of both."""
+        return Told(np.union1d(self.tenants, other.tenants), np.union1d(self.queues, other.queues))
+
+
+@dataclass
+class _Broker:
+    """What was told of one broker."""
+
+    fold: Fold
+    first: int  # of the seconds of which rows were told: all there are
+    tenants: Differ = field(default_factory=lambda: Differ(_TENANTS))
+    queues: Differ = field(default_factory=lambda: Differ(_QUEUES))
+    told: dict[int, Told] = field(default_factory=dict)  # by second, as far back as it can be taken back
+    stale: dict[int, Told] = field(default_factory=dict)
+    rows: list[tuple[Rows, Rows]] = field(default_factory=list)  # not taken yet: tenants, queues
+    newest: int = -1
+    taken: int = -1  # the newest second whose rows were taken
+
+    def begin(self, second: int) -> None:
+        """Have rows of all there is in ``second``."""
+        self.first = second
+        self.tenants, self.queues = Differ(_TENANTS), Differ(_QUEUES)
+
+    def again(self, second: int) -> Told:
+        """Of what rows have to be told in ``second`` even if they differ from nothing."""
+        back = [each for each in self.told if each >= second]
+        for each in back:
+            self.stale[each] = self.told.pop(each).and_of(self.stale.get(each, _NOTHING))
+        mine = self.stale.pop(second, _NOTHING)
+        if back:
+            for later in self.stale.values():
+                mine = mine.and_of(later)
+        return mine
+
+    def forget(self) -> None:
+        """Let go of what cannot be taken back any more."""
+        for second in [second for second in self.told if second <= self.fold.floor]:
+            del self.told[second]
+
+
+_NOTHING = Told(_NONE, _NONE)
+
+
+class Seconds:
+    """Collects rows. ``told``: by broker the newest second of which somebody told before.
+
+    ``flush`` is called when many wait to be taken, ``ended`` when other folds begin, which number things otherwise.
+    """
+
+    def __init__(self, told: dict[str, int], flush: Callable[[], None], ended: Callable[[], None]) -> None:
+        self._told = told
+        self._since: dict[str, int] = {}  # by broker: folds that begin anew are silent before it
+        self._flush, self._ended = flush, ended
+        self._brokers: dict[str, _Broker] = {}
+        self._waiting = 0
+
+    def begin(self) -> None:
+        """Tell every row there is, as if none had been told."""
+        self._told |= {broker: each.taken for broker, each in self._brokers.items() if each.taken >= 0}
+        self._since, self._brokers, self._waiting = {}, {}, 0
+
+    def anew(self, oldest: dict[str, int]) -> None:
+        """See :class:`lake.now.present.Watcher`."""
+        late = {broker: each.fold.late_second for broker, each in self._brokers.items()}
+        self.begin()
+        for broker, second in self._told.items():
+            known = (second, late.get(broker), oldest.get(broker))
+            self._since[broker] = min(each for each in known if each is not None)
+        self._ended()
+
+    def passed(self, broker: str, fold: Fold, second: int) -> None:
+        """See :class:`lake.now.present.Watcher`."""
+        if (known := self._brokers.get(broker)) is None:
+            if second < self._since.get(broker, second):
+                return  # told of before
+            known = self._brokers[broker] = _Broker(fold, second)
+        if second < known.first:
+            known.begin(second)
+        again = known.again(second)
+        outcome = Outcome(broker, fold, second)
+        least = int(second == fold.now_second)  # its time is known by its rows
+        queues = _of(known.queues, outcome.places, outcome.queue_columns, again.queues, outcome, least)
+        tenants = _of(known.tenants, outcome.keys, _with_coverage(outcome), again.tenants, outcome)
+        known.told[second] = Told(tenants.numbers, queues.numbers)
+        known.newest = second
+        known.forget()
+        known.rows.append((tenants, queues))
+        self._waiting += len(tenants.numbers) + len(queues.numbers)
+        if self._waiting > MOST_WAITING:
+            self._flush()
+
+    def whole(self, folds: dict[str, Fold]) -> None:
+        """Have rows of all there is, where nothing changed too."""
+        for broker, fold in folds.items():
+            if broker not in self._brokers:
+                self.passed(broker, fold, fold.now_second)
+
+    def take(self) -> tuple[list[pa.Table], list[pa.Table]]:
+        """The rows about tenants and those about queues since the last time: a table a broker, ordered by second.
+
+        ``number`` is the fold's own of what a row is about, ``consumer`` that of the consumer whose tenant it is.
+        """
+        tenants: list[pa.Table] = []
+        queues: list[pa.Table] = []
+        for broker, known in self._brokers.items():
+            for place, (into, make) in enumerate(((tenants, tenant_rows), (queues, queue_rows))):
+                told = [each[place] for each in known.rows if len(each[place].numbers)]
+                if told:
+                    numbers = np.concatenate([rows.numbers for rows in told])
+                    columns = {name: np.concatenate([rows.columns[name] for rows in told]) for name in told[0].columns}
+                    table = make(broker, known.fold, numbers, columns)
+                    into.append(table.append_column("number", pa.array(numbers)))
+            known.rows.clear()
+            known.taken = known.newest
+        self._waiting = 0
+        return tenants, queues
+
+
+def _of(differ: Differ, numbers: Array, columns: Columns, again: Array, outcome: Outcome, least: int = 0) -> Rows:
+    """The rows that are not as they were, those of ``again``, and ``least`` rows in any case."""
+    mask = differ.changed(numbers, columns)
+    if len(again):
+        mask |= np.isin(numbers, again)
+    if not mask.any():
+        mask[:least] = True
+    count = int(mask.sum())
+    clock = {"now_us": np.full(count, outcome.as_of_us), "second": np.full(count, outcome.second)}
+    return Rows(numbers[mask], clock | {name: values[mask] for name, values in columns.items()})
+
+
+def _with_coverage(outcome: Outcome) -> Columns:
+    """The columns about tenants beside what is known of their queues."""
+    queues = outcome.queue_columns
+    with np.errstate(all="ignore"):
+        coverage = np.asarray(_COVERAGE({name: queues[name] for name in ("there", "backlog_when_sampled")}), np.float64)
+    place = np.searchsorted(outcome.places, outcome.consumers)
+    return outcome.tenant_columns | {"coverage": coverage[place], "consumer": outcome.consumers}
