@@ -197,6 +197,8 @@ class Present:
             levels = max(minutes_until, fold.minutes_until), max(hours_until, fold.hours_until)
             if levels != (fold.minutes_until, fold.hours_until) or fold.mixed:
                 fold.levels_moved(*levels)
+                if self._watcher is not None:  # judgements over the past are told more coarsely
+                    self._watcher.passed(broker, fold, fold.now_second)
 
     def _read_marks(self, path: Path) -> list[tuple[str, list[Mark]]]:
         rows = read_file(path, MARK_COLUMNS)
