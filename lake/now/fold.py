@@ -31,9 +31,6 @@ Array = npt.NDArray[Any]
 UNDOABLE = 60
 LONGEST = 900
 MOST_ROWS = 1_500_000
-#: How many samples are kept that are newer than the newest event: of queues at rest they come for days. When events go
-#: on after more than that, the past is folded anew.
-MOST_AHEAD = 200_000
 _OLDEST_AGE = compiled(FORMULAS["queue_oldest_age"])
 
 
@@ -55,7 +52,6 @@ class Fold(Intake):
         self._out_of_window = 0  # how many of `done` have left the window
         self._settled = 0  # how many of `done` cannot be taken back any more
         self._undoable_rows = 0
-        self._forgot_ahead = False
 
     @property
     def now_second(self) -> int:
@@ -290,9 +286,7 @@ class Fold(Intake):
             return False
         self._make_room()
         self._read(step, np.concatenate(new))
-        while sum(map(len, self._ahead)) > MOST_AHEAD and len(self._ahead) > 1:
-            self._ahead, self._forgot_ahead = self._ahead[len(self._ahead) // 2 :], True
-        self._ahead_told = len(self._ahead)
+        self._ahead_taken_in()
         return True
 
     def _modes(self, consumers: Array, second: int, as_of_us: int) -> Array:

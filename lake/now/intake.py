@@ -19,6 +19,9 @@ from lake.now.step import BUSY, DELAYED, ENQUEUED, MEASURES, Step
 Array = npt.NDArray[Any]
 
 MINUTE, HOUR = 60, 3600
+#: How many samples are kept that are newer than the newest event: of queues at rest they come for days. When events go
+#: on after more than that, the past is folded anew.
+MOST_AHEAD = 200_000
 
 
 class TooLate(Exception):
@@ -46,6 +49,7 @@ class Intake(ABC):
         self._samples: dict[int, list[Array]] = {}
         self._ahead: list[Array] = []  # samples that are newer than data time
         self._ahead_told = 0  # how many of them the step at data time has taken in
+        self._forgot_ahead = False
         self._others: dict[Name, tuple[int, ...]] = {}
 
     @abstractmethod
@@ -192,6 +196,11 @@ class Intake(ABC):
         for begin, end in _bounds(seconds[order]):
             at = order[begin:end]
             self._samples.setdefault(int(seconds[at[0]]), []).append(samples[at])
+
+    def _ahead_taken_in(self) -> None:
+        while sum(map(len, self._ahead)) > MOST_AHEAD and len(self._ahead) > 1:
+            self._ahead, self._forgot_ahead = self._ahead[len(self._ahead) // 2 :], True
+        self._ahead_told = len(self._ahead)
 
     def _note_late(self, second: int) -> None:
         if not self.patient:

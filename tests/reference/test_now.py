@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lake.now.fold
+import lake.now.intake
 import lake.reader
 from lake.definitions import Definitions
 from lake.now.fold import Fold
@@ -210,7 +211,7 @@ def test_any_log_in_any_order_of_commits(log: Any, seed: int, disorder: float) -
 def test_samples_that_go_on_while_events_rest(
     tmp_path: Path, folded_anew: list[None], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(lake.now.fold, "MOST_AHEAD", most)
+    monkeypatch.setattr(lake.now.intake, "MOST_AHEAD", most)
     events, samples = without_named_subscribers(generate(8, messages=60, seconds=200))
     events.sort(key=lambda event: event["occurred_at"])
     store, reader = Lake(tmp_path), Reader(tmp_path)
