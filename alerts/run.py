@@ -144,6 +144,7 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
         def one_round(new_data: bool) -> None:
             evaluations = engine.round(clock.now(), new_data=new_data, everything=once, ahead=clock.ahead)
             control.entitler.step(clock.now(), engine.query, clock.ahead)
+            control.advisor.step(clock.now(), engine.query, clock.ahead)
             control.controller.step(clock.now(), evaluations, engine.query)
 
         if once:

@@ -1,4 +1,5 @@
-"""The limits API: what is in force, for producers; the journal and the kill switch, for operators.
+"""The limits API: what is in force, for producers; the journal and the kill switch, for operators; how many consumers
+a queue needs, for what scales them.
 
 It stands behind :mod:`lake.web`'s front door, which asks for the token and lets no web page in.
 """
@@ -17,8 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from alerts.control.advisor import Advisor
 from alerts.control.answers import Answers, Selector
 from alerts.control.board import Board
+from alerts.control.capacity_page import CONTENT_TYPE, as_json, exposition
 from alerts.control.controller import Controller
 from alerts.control.standing import Entry
 from lake.clock import Clock
@@ -29,9 +32,11 @@ BUSY_RETRY_SECONDS = 2
 MAX_LISTED = 1000
 
 
-def make_app(board: Board, controller: Controller, clock: Clock | None = None) -> Starlette:
+def make_app(
+    board: Board, controller: Controller, clock: Clock | None = None, advisor: Advisor | None = None
+) -> Starlette:
     """The app, which asks nobody who they are. Leases end by ``clock``, which nobody sets."""
-    clock = clock or Clock()
+    clock, advisor = clock or Clock(), advisor or Advisor((), 1.0)
     answers = Answers(board)
 
     async def limits(request: Request) -> Response:
@@ -58,6 +63,22 @@ def make_app(board: Board, controller: Controller, clock: Clock | None = None) -
             version, body = answers.compact(selector, since, now, waited)
         return Response(body, headers=headers | {"ETag": _etag(version)}, media_type="application/json")
 
+    async def capacity(request: Request) -> Response:
+        """``broker``, ``queue``, ``subscriber``: of these alone, each as often as one likes."""
+        now, params = clock.now(), request.query_params
+        wanted = [set(params.getlist(name)) for name in ("broker", "queue", "subscriber")]
+        found = [
+            one
+            for one in advisor.capacities(now)
+            if all(not names or part in names for names, part in zip(wanted, one.place, strict=True))
+        ]
+        return JSONResponse(
+            {"generated_at": (now + clock.ahead).isoformat(), "queues": [as_json(one, clock.ahead) for one in found]}
+        )
+
+    async def capacity_metrics(request: Request) -> Response:
+        return Response(exposition(advisor.capacities(clock.now())), media_type=CONTENT_TYPE)
+
     async def actions(request: Request) -> Response:
         count = int(_number(request.query_params.get("limit"), 100, MAX_LISTED))
         entries = await run_in_threadpool(controller.recent, count)
@@ -80,6 +101,8 @@ def make_app(board: Board, controller: Controller, clock: Clock | None = None) -
     return Starlette(
         routes=[
             Route("/v1/limits", limits, methods=["GET"]),
+            Route("/v1/capacity", capacity, methods=["GET"]),
+            Route("/v1/capacity/metrics", capacity_metrics, methods=["GET"]),
             Route("/v1/actions", actions, methods=["GET"]),
             Route("/v1/actions/{action_id}/revoke", revoke, methods=["POST"]),
             Route("/v1/pause", pause, methods=["POST"]),

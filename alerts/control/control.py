@@ -9,6 +9,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from alerts.control.actuators import ACTUATORS, load
+from alerts.control.advisor import Advisor
 from alerts.control.api import make_app
 from alerts.control.board import Board
 from alerts.control.controller import Controller
@@ -27,6 +28,7 @@ class Control:
 
     controller: Controller
     entitler: Entitler
+    advisor: Advisor
     app: Starlette
     token: str | None
     board: Board
@@ -59,12 +61,14 @@ def build(
     state = State(state_dir)
     board = Board(settings.max_waiters)
     actuators = {name: load(name, board) for name in ACTUATORS}
-    target_seconds = Definitions.load(lake_root).target_seconds
+    definitions = Definitions.load(lake_root)
     journal = Journal(state, lake_root)
     clock = clock or Clock()
-    controller = Controller(settings, target_seconds, state, journal, actuators, state_dir, clock)
+    controller = Controller(settings, definitions.target_seconds, state, journal, actuators, state_dir, clock)
     entitler = Entitler(settings.entitlements, board, controller.note, lambda: controller.paused)
-    return Control(controller, entitler, make_app(board, controller, clock), token, board, state)
+    advisor = Advisor(settings.capacity, definitions.window_seconds)
+    app = make_app(board, controller, clock, advisor)
+    return Control(controller, entitler, advisor, app, token, board, state)
 
 
 def _token(settings: ControlSettings) -> str | None:

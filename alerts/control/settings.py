@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from alerts.control.flows import Place, cycle
-from alerts.laws import entitlement
+from alerts.laws import capacity, entitlement
 from alerts.laws.bounds import Bounds
 from alerts.laws.throttle import Terms
 
@@ -116,6 +116,55 @@ class EntitlementSettings(BaseModel):
         )
 
 
+class CapacitySettings(BaseModel):
+    """A queue whose consumers are scaled by what `GET /v1/capacity` says of it. Times are seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    broker: str = Field(min_length=1, description="the broker, as the collector names it")
+    queue: str = Field(min_length=1, description="queue, topic or stream")
+    subscriber: str = Field(default="", description="whose consumers; default: the queue's only ones")
+    drain_seconds: float = Field(default=300.0, gt=0, description="a backlog is to be gone by then")
+    per_consumer: int = Field(default=1, ge=1, description="messages that one consumer works on at once")
+    fewest: int = Field(default=1, ge=0, description="no fewer consumers are advised")
+    partitions: int | None = Field(
+        default=None, ge=1, description="no more consumers are advised: of those beyond the partitions none has work"
+    )
+    service_seconds: float | None = Field(
+        default=None, gt=0, description="work for one message; default: measured, the mean over the window"
+    )
+    least_gain: float = Field(
+        default=0.25,
+        ge=0,
+        lt=1,
+        description="no scaling out where an added consumer brought less than this part of one's throughput",
+    )
+    forget_seconds: float = Field(default=1800.0, gt=0, description="so long no scaling out is tried again after that")
+    min_coverage: float = Field(default=0.8, ge=0, le=1, description="says nothing where events show less of the queue")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        self.terms(60.0)
+        return self
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Broker, queue, subscriber."""
+        return self.broker, self.queue, self.subscriber
+
+    def terms(self, window_seconds: float) -> capacity.Terms:
+        """These settings as the law takes them; ``window_seconds`` is the rates'."""
+        return capacity.Terms(
+            drain_seconds=self.drain_seconds,
+            per_consumer=self.per_consumer,
+            fewest=self.fewest,
+            partitions=self.partitions,
+            least_gain=self.least_gain,
+            window_seconds=window_seconds,
+            forget_seconds=self.forget_seconds,
+        )
+
+
 class FlowSettings(BaseModel):
     """Whoever consumes ``queue`` produces to these queues: a limit on one of them slows the consumers of ``queue``."""
 
@@ -143,6 +192,9 @@ class ControlSettings(BaseModel):
     entitlements: tuple[EntitlementSettings, ...] = Field(
         default=(), description="what tenants may send whatever the others do; the first of a queue sets its times"
     )
+    capacity: tuple[CapacitySettings, ...] = Field(
+        default=(), description="queues whose consumers are scaled: how many there should be is told"
+    )
     flows: tuple[FlowSettings, ...] = Field(
         default=(), description="the topology: which queues' consumers produce to which; circles are refused"
     )
@@ -169,4 +221,7 @@ class ControlSettings(BaseModel):
         scopes = [(one.broker, one.queue, one.tenant) for one in self.entitlements]
         if twice := sorted({scope for scope in scopes if scopes.count(scope) > 1}):
             raise ValueError(f"two entitlements are for {'/'.join(twice[0])}")
+        scaled = [one.place for one in self.capacity]
+        if doubly := sorted({place for place in scaled if scaled.count(place) > 1}):
+            raise ValueError(f"two of capacity are for {'/'.join(filter(None, doubly[0]))}")
         return self

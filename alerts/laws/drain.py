@@ -17,7 +17,7 @@ def drain_seconds(backlog: float, capacity: float, arrivals: float) -> float:
 
 
 #: The quantile of the normal distribution that leaves 5 % on either side.
-_Z = 1.645
+Z90 = 1.645
 
 
 def drain_interval(
@@ -28,7 +28,7 @@ def drain_interval(
     Arrivals and leavers are taken for Poisson counts, whose difference has the sum of both for its variance (Skellam,
     1946). The upper bound is infinite where the counts do not show that more leave than arrive.
     """
-    spread = _Z * math.sqrt(max(0.0, capacity + arrivals) / window_seconds)
+    spread = Z90 * math.sqrt(max(0.0, capacity + arrivals) / window_seconds)
     bounds = [drain_seconds(backlog, capacity + off, arrivals) for off in (spread, 0.0, -spread)]
     return bounds[0], bounds[1], bounds[2]
 

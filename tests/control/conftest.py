@@ -35,7 +35,9 @@ _TENANTS = pa.schema(
         ("subscriber", pa.string()),
         ("tenant", pa.string()),
         ("backlog", pa.int64()),
+        ("reconciled_backlog", pa.int64()),
         ("ready", pa.int64()),
+        ("coverage", pa.float64()),
         ("oldest_age_seconds", pa.float64()),
         ("arrival_rate", pa.float64()),
         ("completion_rate", pa.float64()),
@@ -51,6 +53,17 @@ _HEALTH = pa.schema(
         ("coverage", pa.float64()),
         ("staleness_seconds", pa.float64()),
         ("mode", pa.string()),
+        ("consumers", pa.int64()),
+    ]
+)
+_WORK = pa.schema(
+    [
+        ("broker", pa.string()),
+        ("queue", pa.string()),
+        ("subscriber", pa.string()),
+        ("tenant", pa.string()),
+        ("start_rate", pa.float64()),
+        ("mean_processing_seconds", pa.float64()),
     ]
 )
 _PARTIAL_COLUMNS = (
@@ -80,6 +93,8 @@ class World:
     coverage: float | None = 0.97
     finished: int = 10  # of each tenant, a second
     staleness: float = 0.5
+    consumers: int | None = 8
+    service_seconds: float | None = 0.1
     lag: timedelta = timedelta(seconds=0.4)
     queries: int = 0
     fails: Exception | None = None
@@ -99,6 +114,7 @@ class World:
             {
                 "as_of": as_of, "broker": "nats", "queue": "orders", "subscriber": None, "tenant": f"t{i}",
                 "backlog": self.backlog if i == 0 else 2, "ready": self.backlog if i == 0 else 0,
+                "reconciled_backlog": self.backlog if i == 0 else 2, "coverage": self.coverage,
                 "oldest_age_seconds": 40.0 if i == 0 else self.quiet_age,
                 "arrival_rate": 60.0 if i == 0 else 10.0, "completion_rate": 10.0, "noisy": i == 0,
             }
@@ -107,8 +123,15 @@ class World:
         health = [
             {
                 "broker": "nats", "queue": "orders", "subscriber": None, "depth": self.backlog, "mode": self.mode,
-                "coverage": self.coverage, "staleness_seconds": self.staleness,
+                "coverage": self.coverage, "staleness_seconds": self.staleness, "consumers": self.consumers,
             }
+        ]  # fmt: skip
+        work = [
+            {
+                "broker": "nats", "queue": "orders", "subscriber": None, "tenant": f"t{i}", "start_rate": 10.0,
+                "mean_processing_seconds": self.service_seconds,
+            }
+            for i in range(8)
         ]  # fmt: skip
         second = as_of.replace(microsecond=0)
         partials = [
@@ -123,6 +146,7 @@ class World:
         db = database()
         db.register("tenant_backlog_now", pa.Table.from_pylist(tenants, schema=_TENANTS))
         db.register("queue_health_now", pa.Table.from_pylist(health, schema=_HEALTH))
+        db.register("concurrency_now", pa.Table.from_pylist(work, schema=_WORK))
         db.register("partials", pa.Table.from_pylist(partials, schema=_PARTIALS))
         return db.sql(to_duckdb(sql)).to_arrow_table()
 

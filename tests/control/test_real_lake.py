@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from alerts.control import advisor
 from alerts.control import observe as observing
 from alerts.control.observe import observe
+from alerts.control.settings import CapacitySettings
 from alerts.control.standing import Target
 from lake.definitions import Definitions
 from lake.reader import Reader
@@ -78,6 +80,36 @@ def test_what_the_controller_sees_is_what_is_in_the_lake(tmp_path: Path, queue: 
     assert found.arrival_rate == pytest.approx(100.0)
     assert found.quiet_age_seconds == 0.0
     assert not found.calm
+
+
+@pytest.mark.parametrize("queue", ["orders", QUOTED])
+def test_what_the_advisor_sees_is_what_is_in_the_lake(tmp_path: Path, queue: str) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    Definitions(window_seconds=10, target_seconds=5).save(tmp_path)
+    rows = [partial(f"t{i}", second, 30, 10, queue) for second in range(20) for i in range(4)]
+    lake.append("partials", pa.Table.from_pylist(rows, schema=PARTIALS.schema))
+    newest = START + timedelta(seconds=19.9)
+    sample = {
+        "sampled_at": newest, "broker": "nats", "queue": queue, "depth": 1600, "in_flight": 0, "consumers": 6,
+        "source": "s", "ingested_at": newest, "ingest_date": newest.date(),
+    }  # fmt: skip
+    lake.append("queue_samples", pa.Table.from_pylist([sample], schema=QUEUE_SAMPLES.schema))
+    reader = Reader(tmp_path)
+
+    def query(sql: str) -> pa.Table:
+        check(sql, {*VIEWS, *TABLES})
+        return reader.query(sql)
+
+    wanted = [CapacitySettings(broker="nats", queue=name) for name in (queue, "elsewhere")]
+    looks = advisor.look(query, wanted, newest + timedelta(seconds=1))
+
+    assert looks["nats", "elsewhere", ""].seen is None
+    seen = looks["nats", queue, ""].seen
+    assert seen is not None
+    assert (seen.arrival_rate, seen.finish_rate, seen.backlog) == pytest.approx((120, 40, 1600))
+    assert seen.service_seconds == pytest.approx(0.1)
+    assert (seen.consumers, seen.waiting) == (6, True)
 
 
 @pytest.mark.parametrize(

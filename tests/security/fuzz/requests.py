@@ -20,6 +20,7 @@ _TYPES = ("enqueued", "received", "completed", "failed", "dead_lettered")
 _NAMES = (*NAMES.values(), *HALVES, ENDLESS, "orders", "acme", "")
 _PATHS = (
     *("/v1/limits", "/v1/limits?wait=nan", "/v1/limits?wait=-1", "/v1/limits?wait=0.01", "/v1/actions?limit=1e999"),
+    *("/v1/capacity", "/v1/capacity?queue=%ff&broker=", "/v1/capacity/metrics"),
     *("/v1/actions?limit=-5", "/v1/actions?limit=\xff", "/v1/actions/%00/revoke", "/v1/actions/..%2f..%2fx/revoke"),
     *("/v1/actions/%ed%a0%80/revoke", "/api/v2/alerts", "/api/v2/alerts?active=%ff", "/api/v2/silences", "/-/healthy"),
     *("/", "//", "/../../etc/passwd", "/v1/pause/", "/%2e%2e/", "*", "http://evil.example/v1/limits", "/" + "a" * 9000),
