@@ -13,7 +13,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import duckdb
@@ -55,6 +55,7 @@ DEFAULT_MEMORY_MB = 1000
 
 #: Views whose rows depend on the clock, not on the tables alone: never kept.
 _CLOCKED = frozenset({"limits"})
+_KNOWN = frozenset({*TABLES, *VIEWS})
 
 
 class Reader:
@@ -125,14 +126,12 @@ class Reader:
 
         Raises UserError for what is not such a query, or takes too long.
         """
-        known = {*TABLES, *VIEWS}
-        statement = check(sql, known)
-        text = for_duckdb(canonical(sql, known))
+        text, names = _understood(sql)
         with self._lock:
             try:
                 with WATCHDOG.within(self._timeout, self._connection.interrupt):
                     self._phase("preparing")
-                    self._bring_up_to_date(tables_of(statement))
+                    self._bring_up_to_date(set(names))
                     self._phase("running")
                     return answer(self._connection, text)
             except duckdb.InterruptException as error:
@@ -236,6 +235,13 @@ class Reader:
 def tables_of_stage(name: str) -> frozenset[str]:
     """What of finished state stage ``name`` rests on."""
     return frozenset(tables_of(sqlglot.parse_one(render(STAGES[name], Definitions()), read="spark"))) & set(HELD)
+
+
+@lru_cache(maxsize=1024)
+def _understood(sql: str) -> tuple[str, frozenset[str]]:
+    """``sql`` as DuckDB may run it, and what it reads. Raises UserError where it is no such query."""
+    statement = check(sql, _KNOWN)
+    return for_duckdb(canonical(sql, _KNOWN)), frozenset(tables_of(statement))
 
 
 @cache

@@ -16,6 +16,7 @@ from lake.store import Lake
 from lake.visible import visible
 from sojourn.parts import PARTS, part_child
 from sojourn.settings import Settings
+from sojourn.supervise.patience import Patience
 from sojourn.supervise.supervisor import TICK_SECONDS, Event, State, Supervisor
 
 STOP_SECONDS = 8.0
@@ -36,7 +37,7 @@ def up(settings: Settings, config: Path | None, root: Path, without: Sequence[st
         try:
             for child in children:
                 supervisor.start(child)
-            supervisor.wait_ready(unless=stop.is_set)
+            _wait(console, supervisor, stop)
             _say_ready(console, settings, root, supervisor)
             while not stop.is_set():
                 supervisor.tick()
@@ -45,6 +46,18 @@ def up(settings: Settings, config: Path | None, root: Path, without: Sequence[st
                 time.sleep(TICK_SECONDS)
         finally:
             supervisor.stop(within=STOP_SECONDS)
+
+
+def _wait(console: Console, supervisor: Supervisor, stop: threading.Event) -> None:
+    """Until all are ready, however long that takes on a busy machine: who refuses to run, or dies, says so itself."""
+    patience = Patience(lambda text: console.print(text, style="dim", soft_wrap=True))
+
+    def stopped() -> bool:
+        states = supervisor.states()
+        patience.tell(lambda: ", ".join(name for name, state in states.items() if state is not State.READY))
+        return stop.is_set()
+
+    supervisor.wait_ready(unless=stopped, patient=True)
 
 
 def _say(console: Console, event: Event) -> None:

@@ -20,11 +20,12 @@ from sojourn.demo.broker import Broker, StreamReading, provision
 from sojourn.demo.freshness import Freshness
 from sojourn.demo.layout import DEFAULT_LAKE, Layout
 from sojourn.demo.look import Looker
-from sojourn.demo.patience import Patience, missing
+from sojourn.demo.patience import missing
 from sojourn.demo.report import Report
 from sojourn.demo.screen import Screen
 from sojourn.demo.settings_file import TARGET_SECONDS, WINDOW_SECONDS, settings_text
 from sojourn.settings import load
+from sojourn.supervise.patience import Patience
 from sojourn.supervise.supervisor import TICK_SECONDS, Event, State, Supervisor
 from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import ensure_java

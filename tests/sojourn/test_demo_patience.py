@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from lake.store import Lake
-from sojourn.demo.patience import Patience, missing
+from sojourn.demo.patience import missing
+from sojourn.supervise.patience import Patience
 from tests.spark_analytics.events import bronze
 
 
