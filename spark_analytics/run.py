@@ -56,6 +56,22 @@ def rebuild(settings: AnalyzeSettings, lake_root: Path) -> None:
         forget(lake_root)
 
 
+def rebuild_state(lake_root: Path) -> int:
+    """Tell finished state anew from what gold holds, every second of it; how many rows that made.
+
+    Raises UserError where an analysis runs on this lake.
+    """
+    from spark_analytics.state.writer import Writer
+
+    lake_root = lake_root.expanduser().absolute()
+    Lake(lake_root).create()
+    with only_one(lock_path(lake_root), "an analysis of this lake"):
+        writer = Writer(lake_root, anew=True)
+        writer.step()
+        writer.close()
+    return writer.rows
+
+
 def lock_path(lake_root: Path) -> Path:
     """The lock that keeps a second analysis off the lake."""
     return Lake(lake_root).state_path("locks", "analyze.lock")

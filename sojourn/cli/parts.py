@@ -32,10 +32,17 @@ def analyze(
     lake: LakeOption = None,
     once: OnceOption = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Compute gold anew from bronze.")] = False,
+    rebuild_state: Annotated[
+        bool, typer.Option("--rebuild-state", help="Tell finished state anew from gold's partials, and end.")
+    ] = False,
 ) -> None:
     """Turn records into metrics with Spark."""
     logs.start()
     settings, root = opened(config, lake)
+    if rebuild_state:
+        rows = part("spark_analytics.run").rebuild_state(root)
+        typer.echo(f"finished state is told anew: {rows:,} rows", err=True)
+        return
     section = settings.section("analyze", part("spark_analytics.settings").AnalyzeSettings)
     run = part("spark_analytics.run").run
     with stopping() as stop:

@@ -34,16 +34,21 @@ _AGES = ("start_second", "bucket_seconds", "count", "total_seconds", "max_second
 
 
 class Writer:
-    """Writes the finished state of the lake at ``root``. One at a time; belongs to one thread."""
+    """Writes the finished state of the lake at ``root``. One at a time; belongs to one thread.
 
-    def __init__(self, root: Path) -> None:
+    ``anew``: tell every second of history again, whatever was told of it before.
+    """
+
+    def __init__(self, root: Path, *, anew: bool = False) -> None:
         self._lake = Lake(root)
+        self._seen = {} if anew else _versions_folded(self._lake)
         self._definitions: Definitions | None = None
         self._present: Present | None = None
         self._finisher: Finisher | None = None
         self._revision = max((self._lake.committed(name, APP_ID) or 0 for name in TABLES_IN_ORDER), default=0)
         self._ages_told = True
-        self._seconds = Seconds(_told_until(root), flush=self._flush, ended=self._end_epoch)
+        self.rows = 0
+        self._seconds = Seconds({} if anew else _told_until(root), flush=self._flush, ended=self._end_epoch)
         self._end_epoch()
 
     def close(self) -> None:
@@ -85,15 +90,10 @@ class Writer:
         if self._present is None or self._finisher is None or definitions != self._definitions:
             self.close()
             self._definitions = definitions
-            self._present = Present(self._lake.root, definitions, self._seen())
+            self._present = Present(self._lake.root, definitions, self._seen)
             self._finisher = Finisher(self._lake.root, definitions)
             self._begin()
         return self._present, self._finisher
-
-    def _seen(self) -> dict[str, int]:
-        """The versions of the tables that what is committed rests on."""
-        known = {name: self._lake.committed(QUEUE_STATE.name, f"{APP_ID}:{name}") for name in FED}
-        return {name: version for name, version in known.items() if version is not None}
 
     def _begin(self) -> None:
         """Have the next rows begin an epoch, with one for every key there is."""
@@ -137,9 +137,17 @@ class Writer:
             finished = self._finisher.finished(name, raw_rows, self._epoch, self._revision)
             staged = self._lake.stage(name)
             staged.append(finished)
-            seen = {f"{APP_ID}:{fed}": version for fed, version in self._present.seen.items()}
-            self._lake.add(name, staged, app_id=APP_ID, version=self._revision, positions=seen)
+            self._seen = self._present.seen
+            positions = {f"{APP_ID}:{fed}": version for fed, version in self._seen.items()}
+            self._lake.add(name, staged, app_id=APP_ID, version=self._revision, positions=positions)
             self._written += finished.num_rows
+            self.rows += finished.num_rows
+
+
+def _versions_folded(lake: Lake) -> dict[str, int]:
+    """The versions of the tables that what is committed rests on."""
+    known = {name: lake.committed(QUEUE_STATE.name, f"{APP_ID}:{name}") for name in FED}
+    return {name: version for name, version in known.items() if version is not None}
 
 
 def _told_until(root: Path) -> dict[str, int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,10 +18,11 @@ from lake.store import Lake
 from lake.tables import QUEUE_STATE
 from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.states import thin, thinned
+from spark_analytics.run import rebuild_state
 from spark_analytics.state.writer import Writer
 from tests.reference.generate import generate
 from tests.reference.test_now import append, batches_of, served, without_named_subscribers
-from tests.reference.test_state import compare_history
+from tests.reference.test_state import compare, compare_history
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RETENTION = Retention(
@@ -112,6 +114,29 @@ def test_upkeep_leaves_each_second_of_history_as_it_is_told(
         rows = {name: lake.ensure(name).to_pyarrow_table().num_rows for name in ("tenant_state", "queue_state")}
         assert sum(thin(lake, name, RETENTION, now, thorough=True) for name in ("queue_state", "tenant_state"))
         assert all(lake.ensure(name).to_pyarrow_table().num_rows < count for name, count in rows.items())
+        compare_history(reader)
+
+
+def test_state_that_was_spoilt_is_told_anew(tmp_path: Path) -> None:
+    events, samples = without_named_subscribers(generate(7, messages=120, seconds=200, burst=30))
+    lake = Lake(tmp_path)
+    lake.create()
+    append(lake, events, samples)
+    writer = Writer(tmp_path)
+    writer.step()
+    writer.close()
+    rows = lake.ensure("tenant_state").to_pyarrow_table()
+    wrong = rows.set_column(
+        rows.schema.get_field_index("backlog"), rows.schema.field("backlog"), pa.array([7] * len(rows))
+    )
+    write_deltalake(
+        lake.ensure("tenant_state"), wrong.filter(pa.array([row % 3 > 0 for row in range(len(rows))])), mode="overwrite"
+    )
+    with Reader(tmp_path) as reader, pytest.raises(AssertionError):
+        compare_history(reader)
+    assert rebuild_state(tmp_path) >= len(rows)
+    with Reader(tmp_path) as reader:
+        compare(reader)
         compare_history(reader)
 
 
