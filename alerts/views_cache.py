@@ -23,8 +23,8 @@ PACE = 3.0
 LEAST_COST = 0.02
 #: A view of a row or two that a built-in rule reads: held as well, so that it costs no process that reads history.
 _SMALL = frozenset({"open_gaps"})
-#: So many statements' answers are remembered: those of more rules than anybody has.
-_MOST_ANSWERS = 4096
+#: So many statements' answers are remembered, those of more rules than anybody has, and none with more rows.
+_MOST_ANSWERS, _MOST_ROWS = 4096, 10_000
 _KNOWN = frozenset({*VIEWS, *TABLES, *ENGINE_VIEWS})
 #: What a column looked like: equal numbers, equal columns. By view and column; "" is how many rows the view has.
 _Signature = tuple[tuple[str, str, int], ...]
@@ -134,7 +134,8 @@ class ViewCache:
         rows = self._worker.query_over(self._rows_of(tables), text)
         if len(self._answers) >= _MOST_ANSWERS:
             self._answers.clear()
-        self._answers[text] = _Answer(rows, saw, None if rows.num_rows else decides)
+        if rows.num_rows <= _MOST_ROWS:
+            self._answers[text] = _Answer(rows, saw, None if rows.num_rows else decides)
         return rows
 
     def _rows_of(self, tables: Iterable[str]) -> dict[str, pa.Table]:
