@@ -48,6 +48,14 @@ class Rows(NamedTuple):
     columns: Columns
 
 
+class Second(NamedTuple):
+    """The rows of a second."""
+
+    second: int
+    tenants: Rows
+    queues: Rows
+
+
 class Told(NamedTuple):
     """Of which tenants, and which consumers, rows were told in a second."""
 
@@ -69,7 +77,7 @@ class _Broker:
     queues: Differ = field(default_factory=lambda: Differ(_QUEUES))
     told: dict[int, Told] = field(default_factory=dict)  # by second, as far back as it can be taken back
     stale: dict[int, Told] = field(default_factory=dict)
-    rows: list[tuple[Rows, Rows]] = field(default_factory=list)  # not taken yet: tenants, queues
+    rows: list[Second] = field(default_factory=list)  # not taken yet
     newest: int = -1
     taken: int = -1  # the newest second whose rows were taken
 
@@ -80,6 +88,7 @@ class _Broker:
 
     def again(self, second: int) -> Told:
         """Of what rows have to be told in ``second`` even if they differ from nothing."""
+        self.rows = [each for each in self.rows if each.second < second]  # those of it are told again
         back = [each for each in self.told if each >= second]
         for each in back:
             self.stale[each] = self.told.pop(each).and_of(self.stale.get(each, _NOTHING))
@@ -141,7 +150,7 @@ class Seconds:
         known.told[second] = Told(tenants.numbers, queues.numbers)
         known.newest = second
         known.forget()
-        known.rows.append((tenants, queues))
+        known.rows.append(Second(second, tenants, queues))
         self._waiting += len(tenants.numbers) + len(queues.numbers)
         if self._waiting > MOST_WAITING:
             self._flush()
@@ -160,8 +169,9 @@ class Seconds:
         tenants: list[pa.Table] = []
         queues: list[pa.Table] = []
         for broker, known in self._brokers.items():
-            for place, (into, make) in enumerate(((tenants, tenant_rows), (queues, queue_rows))):
-                told = [each[place] for each in known.rows if len(each[place].numbers)]
+            of_tenants, of_queues = ([getattr(each, name) for each in known.rows] for name in ("tenants", "queues"))
+            for rows_of, into, make in ((of_tenants, tenants, tenant_rows), (of_queues, queues, queue_rows)):
+                told: list[Rows] = [rows for rows in rows_of if len(rows.numbers)]
                 if told:
                     numbers = np.concatenate([rows.numbers for rows in told])
                     columns = {name: np.concatenate([rows.columns[name] for rows in told]) for name in told[0].columns}
