@@ -46,7 +46,7 @@ def build_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        if ahead is None and quick_start and cores_of(master) is not None and not _has_java():
+        if ahead is None and cores_of(master) is not None and not _has_java():
             command = command_of(settings)
             ahead = None if command is None else Launch(command, os.environ)
         if ahead is not None:
