@@ -360,7 +360,8 @@ class Engine:
         self._planned = True
         due = [d.due_at for d in decisions] + [next_change(tuple(given.silences.values()), now)]
         self._plan_due = min((at for at in due if at is not None), default=None)
-        parcels = [self._parcel(decision, as_of, now) for decision in decisions if decision.send]
+        written: dict[Any, dict[str, Any]] = {}
+        parcels = [self._parcel(decision, as_of, now, written) for decision in decisions if decision.send]
         said = {(d.receiver, d.group_key): (d.reason, d.muted) for d in decisions}
         news = [
             d
@@ -383,9 +384,15 @@ class Engine:
         ]
         return firing + [Notice(gone.alert, gone.at, as_of) for gone in self._resolved.values()]
 
-    def _parcel(self, decision: Decision, as_of: datetime | None, now: datetime) -> Parcel:
+    def _parcel(
+        self, decision: Decision, as_of: datetime | None, now: datetime, written: dict[Any, dict[str, Any]]
+    ) -> Parcel:
         most, links = self._most_alerts[decision.receiver], self._settings.links
-        payload = alertmanager(decision, self._external_url, self._ahead, most, links)
+        # Several receivers are told the same.
+        key = decision.group_key, most, *map(id, decision.firing), *map(id, decision.resolved)
+        if key not in written:
+            written[key] = alertmanager(decision, self._external_url, self._ahead, most, links)
+        payload = {**written[key], "receiver": decision.receiver}
         return Parcel(
             id=f"msg_{uuid4().hex}",
             receiver=decision.receiver,

@@ -141,7 +141,12 @@ class States:
             for transition in transitions:
                 self._write_transition(now, now + ahead, data_as_of, transition, memories)
             for key in rewritten:
-                tracked = memories[key].alerts.values()
+                # Time without evaluations is kept of what pends or is kept firing; what fires stays as it is written.
+                tracked = [
+                    one
+                    for one in memories[key].alerts.values()
+                    if one.kept_since is not None or one.alert.state is not AlertState.FIRING
+                ]
                 self._db.executemany(_WRITE_ALERT, (_alert_row(one, None) for one in tracked))
             self._db.executemany(
                 "INSERT OR REPLACE INTO rules VALUES (?, ?, ?)",

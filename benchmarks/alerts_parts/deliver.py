@@ -34,9 +34,12 @@ def measure(scale: float) -> Iterator[Figure]:
     count = int(GROUPS * scale)
     gc.set_threshold(*COLLECT_AFTER)
     with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder:
+        spent = time.process_time()
         alone = _delivered(Path(folder) / "alone", count, dead=False)
+        spent = time.process_time() - spent
         yield Figure("deliver_10k_groups_seconds", alone, "s")
         yield Figure("deliver_groups_per_second", count / alone, "groups/s")
+        yield Figure("deliver_10k_groups_processor_seconds", spent, "s of processor, without the receiver")
         beside = _delivered(Path(folder) / "beside", count, dead=True)
         yield Figure("deliver_10k_groups_beside_a_dead_receiver_seconds", beside, "s", alone)
         wall, processor = _restarted(Path(folder) / "alone", count)
