@@ -100,7 +100,7 @@ class KafkaBroker(Security, Broker):
     unread_topics: bool = Field(default=True, description="sample topics that no group reads, too")
     lag_in_time: bool = Field(default=True, description="read the record at each lagging committed offset for its time")
     head_bytes: int = Field(
-        default=12 << 20, ge=1 << 20, description="most bytes that reading those records may bring in one cycle"
+        default=8 << 20, ge=1 << 20, description="most bytes that reading those records may bring in one cycle"
     )
     read_committed: tuple[str, ...] = Field(
         default=(), description="globs of groups that read committed records only: their end is the last stable offset"
