@@ -186,9 +186,10 @@ class Reader:
         rows = {name: state.table(name) for name in HELD}
         if self._given.get(HELD[0]) != state.generation:
             for name, table in rows.items():
-                self._drop(name)
-                if table is not None:
-                    self._connection.register(name, table)
+                if table is None:
+                    self._drop(name)
+                else:
+                    self._connection.register(name, table)  # in the place of what was registered before
                 self._given[name] = state.generation
             there = frozenset(name for name, table in rows.items() if table is not None)
             if there != self._staged:
