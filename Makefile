@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.sojourn-setup
 # Files of tests that run at once. Most of them wait, for servers and for kills; each has its own Spark, of 1–2 GB.
-JOBS ?= 2
+JOBS ?= 3
 LOCKS := requirements-build.lock requirements.lock
 
 .PHONY: help setup jars lock demo test check format docs fuzz clean

@@ -38,6 +38,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=8, help="SIGKILLs of the alert engine, in the test of them")
 
 
+#: Whose tests take minutes, most of them waiting: begun last, one of them would be what all of a run waits for.
+_LONG = (
+    "tests/spark_analytics/",
+    "tests/faults/",
+    "tests/apps/",
+    "tests/collectors/transport/",
+    "tests/spark_runtime/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:

@@ -39,6 +39,8 @@ class PrometheusServer(ServerProcess):
             f"--storage.tsdb.path={self._folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{self.port}",
             "--web.enable-lifecycle",
+            # An alert ends for its receiver four such delays after Prometheus said it last: four minutes by default.
+            "--rules.alert.resend-delay=1s",
         ]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
