@@ -59,6 +59,7 @@ class Loop:
         noisy = noisy_ones({name: watch.noisy for name, watch in self.watches.items()}, accounts, worked, now)
         for name, watch in self.watches.items():
             watch.judge(noisy[name])
+        self.queue.told_noisy({name for name, is_noisy in noisy.items() if is_noisy})
         suspects = {tenant.name for tenant in self.scenario.tenants if tenant.suspect}
         self.quiet_ages.append((now, _oldest(accounts, now, leaving_out=suspects)))
         self.backlogs.append((now, self.queue.backlog))
@@ -94,6 +95,7 @@ class Loop:
         oldest = _oldest(accounts, now)
         recent = min(RECENT_SECONDS, now)
         arrivals = {key: _sum(account.arrivals, now, RECENT_SECONDS) / recent for key, account in accounts.items()}
+        usual = {key: _sum(account.arrivals, now, window) / elapsed for key, account in accounts.items()}
         return Observation(
             data_age_seconds=self.scenario.lag_seconds,
             sample_age_seconds=self.scenario.lag_seconds,
@@ -109,6 +111,8 @@ class Loop:
             arrival_rate=arrivals[name],
             others_rate=sum(arrivals.values()) - arrivals[name],
             finish_rate=sum(_sum(account.completions, now, RECENT_SECONDS) for account in accounts.values()) / recent,
+            usual_rate=usual[name],
+            others_usual=sum(usual.values()) - usual[name],
         )
 
 

@@ -14,9 +14,8 @@ from itertools import count
 
 from alerts.laws import token_bucket
 from alerts.laws.token_bucket import Level, TokenBucket
-from lab.order import ArrivalOrder
+from lab.order import Order, of
 from lab.scenario import Scenario, Tenant
-from sojourn.client.fair import FairOrder
 
 
 @dataclass(slots=True)
@@ -27,6 +26,8 @@ class Message:
     offered_at: float
     enqueued_at: float = 0.0
     processing: float = 0.0
+    attempts: int = 0
+    poison: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +61,22 @@ class Account:
 class Queue:
     """Runs one scenario once. Random numbers come from one stream a purpose, so that variants see the same load."""
 
-    def __init__(self, scenario: Scenario, servers: int, seed: int, *, fair: bool = False) -> None:
+    def __init__(self, scenario: Scenario, servers: int, seed: int, *, order: str = "arrival") -> None:
         self.now = 0.0
         self.accounts = {tenant.name: Account() for tenant in scenario.tenants}
         self.first_attempts: list[FirstAttempt] = []
         self._scenario = scenario
         self._idle = servers
         self._stopped = False
-        self._waiting: FairOrder[Message] | ArrivalOrder[Message] = FairOrder() if fair else ArrivalOrder()
+        self._waiting: Order[Message] = of(order)
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._arrival_random = {tenant.name: random.Random(f"{seed}/{tenant.name}") for tenant in scenario.tenants}
         self._service_random = random.Random(f"{seed}/service")
+        self._failure_random = random.Random(f"{seed}/failures")
+        self._poison_random = random.Random(f"{seed}/poison")
+        self._tenants = {tenant.name: tenant for tenant in scenario.tenants}
+        self._slowness = 1.0
         self._limits: dict[str, tuple[TokenBucket, Level, float]] = {}
         self._plans: dict[str, int] = {}
         for tenant in scenario.tenants:
@@ -79,6 +84,10 @@ class Queue:
         if scenario.outage is not None:
             self.at(scenario.outage[0], self._stop)
             self.at(scenario.outage[1], self._resume)
+        for when, slowness in scenario.slowdowns:
+            self.at(when, lambda slowness=slowness: setattr(self, "_slowness", slowness))  # type: ignore[misc]
+        for when, more in scenario.scaling:
+            self.at(when, lambda more=more: self._scale(more))  # type: ignore[misc]
 
     def at(self, when: float, what: Callable[[], None]) -> None:
         """Let ``what`` happen at ``when``."""
@@ -106,6 +115,10 @@ class Queue:
         self._limits.pop(tenant, None)
         self._send_held(tenant)
 
+    def told_noisy(self, tenants: set[str]) -> None:
+        """Who is noisy now, for an order that cares."""
+        self._waiting.told_noisy(tenants)
+
     @property
     def backlog(self) -> int:
         """Messages enqueued and not completed."""
@@ -128,6 +141,7 @@ class Queue:
         account = self.accounts[tenant.name]
         account.offered += 1
         message = Message(tenant.name, self.now)
+        message.poison = tenant.poison > 0 and self._poison_random.random() < tenant.poison
         if not account.held and self._may_send(tenant.name):
             self._enqueue(message)
         elif self._scenario.producer == "shed":
@@ -181,32 +195,49 @@ class Queue:
             account = self.accounts[message.tenant]
             account.ready -= 1
             account.in_flight += 1
-            attempt = FirstAttempt(
-                message.tenant, self.now, self.now - message.enqueued_at, self.now - message.offered_at
-            )
-            self.first_attempts.append(attempt)
-            message.processing = self._draw_service()
+            message.attempts += 1
+            if message.attempts == 1:
+                self.first_attempts.append(
+                    FirstAttempt(
+                        message.tenant, self.now, self.now - message.enqueued_at, self.now - message.offered_at
+                    )
+                )
+            message.processing = self._draw_service(self._tenants[message.tenant].service_mean)
             self.at(self.now + message.processing, lambda message=message: self._complete(message))  # type: ignore[misc]
 
     def _complete(self, message: Message) -> None:
         account = self.accounts[message.tenant]
-        account.completed += 1
         account.in_flight -= 1
-        del account.backlog[id(message)]
-        _add(account.completions, self.now, 1)
+        if self._fails(message) and message.attempts < self._scenario.failing.attempts:
+            account.ready += 1
+            self._waiting.put(message.tenant, message)
+        else:  # completed, or given up: either way it is gone
+            account.completed += 1
+            del account.backlog[id(message)]
+            _add(account.completions, self.now, 1)
         account.processing[int(self.now)] = account.processing.get(int(self.now), 0.0) + message.processing
         self._waiting.done(message.tenant, message.processing)
         self._idle += 1
         self._start()
 
-    def _draw_service(self) -> float:
-        mean = self._scenario.service_mean
+    def _fails(self, message: Message) -> bool:
+        failing = self._scenario.failing
+        if message.poison:
+            return True
+        return failing.start <= self.now < failing.end and self._failure_random.random() < failing.part
+
+    def _draw_service(self, mean: float | None = None) -> float:
+        mean = (self._scenario.service_mean if mean is None else mean) * self._slowness
         if self._scenario.service == "constant":
             return mean
         if self._scenario.service == "lognormal":  # of that mean, and a standard deviation as large
             sigma = 0.8325546111576977  # √ln 2
             return self._service_random.lognormvariate(0.0, sigma) * mean / 2**0.5
         return self._service_random.expovariate(1 / mean)
+
+    def _scale(self, more: int) -> None:
+        self._idle += more
+        self._start()
 
     def _stop(self) -> None:
         self._stopped = True

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from alerts.laws.throttle import Verdict
+from alerts.laws.throttle import Kind, Verdict
 from lab.entitled import Entitled
 from lab.loop import Loop
 from lab.queue import FirstAttempt, Queue
@@ -22,11 +22,13 @@ class Result:
 
     ``late`` is the part of the measured time in which the quiet tenants' oldest age was above the target, ``recovered``
     how long the first such spell took to end; ``drained`` how long after the outage the backlog took to be as small as
-    before it. ``fairness`` is Jain's index of the parts of their messages that tenants got completed.
+    before it. ``done`` messages were completed by the end of the measured time, ``innocents`` are the tenants that were
+    limited for nothing. ``fairness`` is Jain's index of the parts of their messages that tenants got completed.
     """
 
     quiet_p50: float
     quiet_p99: float
+    quiet_total_p99: float
     suspect_p99: float
     suspect_total_p99: float
     completed: int
@@ -35,6 +37,8 @@ class Result:
     recovered: float
     drained: float
     fairness: float
+    done: int
+    innocents: int
     verdicts: tuple[tuple[float, str, Verdict], ...]
 
 
@@ -50,6 +54,7 @@ class Row:
 FIGURES = {
     "quiet_p50": "quiet p50 s",
     "quiet_p99": "quiet p99 s",
+    "quiet_total_p99": "quiet p99 s, held time included",
     "suspect_p99": "noisy p99 s",
     "suspect_total_p99": "noisy p99 s, held time included",
     "completed": "completed",
@@ -58,13 +63,14 @@ FIGURES = {
     "recovered": "recovered after s",
     "drained": "drained after s",
     "fairness": "Jain",
+    "innocents": "limited for nothing",
 }
 
 
 def simulate(scenario: Scenario, seed: int, variant: Variant | None = None) -> Result:
     """One run of ``variant`` (default: the scenario's last). The same seed brings the same messages to each variant."""
     variant = variant or scenario.variants[-1]
-    queue = Queue(scenario, variant.servers, seed, fair=variant.order == "fair")
+    queue = Queue(scenario, variant.servers, seed, order=variant.order)
     loop = Loop(queue, scenario, variant.controlled, Entitled(queue, scenario) if variant.entitled else None)
     loop.start()
     queue.run()
@@ -87,7 +93,7 @@ def main(scenario: str, *, seeds: int) -> str:
     """The table of :func:`run` over seeds 0 … ``seeds`` − 1, as text."""
     rows = run(scenario, range(seeds))
     shown = [name for name in FIGURES if any(not math.isnan(row.figures[name].mean) for row in rows)]
-    shown = [name for name in shown if name != "shed" or any(row.figures[name].mean for row in rows)]
+    shown = [name for name in shown if name not in ("shed", "innocents") or any(row.figures[name].mean for row in rows)]
     lines = [["", *(FIGURES[name] for name in shown)]]
     lines += [[row.variant, *(str(row.figures[name]) for name in shown)] for row in rows]
     note = f"{load(scenario).title}\nMeans ± 95 % intervals over {seeds} seed{'s' if seeds != 1 else ''}.\n\n"
@@ -98,12 +104,14 @@ def _result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
     start, end = scenario.measure
     measured = [attempt for attempt in queue.first_attempts if start <= attempt.at < end]
     suspects = {tenant.name for tenant in scenario.tenants if tenant.suspect}
+    innocent = {tenant.name for tenant in scenario.tenants if tenant.innocent}
     quiet = [attempt for attempt in measured if attempt.tenant not in suspects]
     suspect = [attempt for attempt in measured if attempt.tenant in suspects]
     accounts = queue.accounts.values()
     return Result(
         quiet_p50=quantile(_ages(quiet), 0.50),
         quiet_p99=quantile(_ages(quiet), 0.99),
+        quiet_total_p99=quantile([attempt.total_age for attempt in quiet], 0.99),
         suspect_p99=quantile(_ages(suspect), 0.99),
         suspect_total_p99=quantile([attempt.total_age for attempt in suspect], 0.99),
         completed=sum(account.completed for account in accounts),
@@ -112,6 +120,8 @@ def _result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
         recovered=_recovered(scenario, loop) if suspects else math.nan,
         drained=_drained(scenario, loop),
         fairness=jain([account.completed / account.offered for account in accounts if account.offered]),
+        done=sum(n for account in accounts for second, n in account.completions.items() if second < end),
+        innocents=len({name for _, name, verdict in loop.verdicts if verdict.kind is Kind.THROTTLE} & innocent),
         verdicts=tuple(loop.verdicts),
     )
 

@@ -54,7 +54,8 @@ def observe(
             arrival = flow.of_target.get(target.tenant, 0.0)
             counts = (arrival, max(0.0, flow.enqueued - arrival), flow.slowest)
             rates = tuple(count / recent_seconds for count in counts)
-            observations[target] = _observation(tenants[queue], health[queue], rates, now, ahead)
+            usual = _usual(tenants[queue], target.tenant)
+            observations[target] = _observation(tenants[queue], health[queue], rates, usual, now, ahead)
     return observations
 
 
@@ -67,6 +68,8 @@ class _Subscription:
     completion_rate: float = 0.0
     active_tenants: int = 0
     quiet_age: float = 0.0
+    arrival_rate: float = 0.0
+    of_target: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -93,7 +96,10 @@ def _subscriptions(rows: Iterable[_Row], targets: frozenset[Target]) -> dict[_Qu
             item.backlog = (item.backlog or 0) + row["backlog"]
         item.completion_rate += row["completion_rate"] or 0.0
         item.active_tenants += row["active_tenants"]
-        if not _is_target(row, targets):
+        item.arrival_rate += row["arrival_rate"] or 0.0
+        if _is_target(row, targets):
+            item.of_target[row["target"]] = item.of_target.get(row["target"], 0.0) + (row["arrival_rate"] or 0.0)
+        else:
             item.quiet_age = max(item.quiet_age, row["quiet_age"] or 0.0)
     return {queue: list(of_queue.values()) for queue, of_queue in found.items()}
 
@@ -118,10 +124,12 @@ def _observation(
     tenants: list[_Subscription],
     health: list[_Row],
     rates: tuple[float, ...],
+    usual: tuple[float, float],
     now: datetime,
     ahead: timedelta,
 ) -> Observation:
-    """``rates`` are the tenant's arrivals, the others', and what is finished of the queue, a second."""
+    """``rates`` are the tenant's arrivals, the others', and what is finished of the queue, a second; ``usual`` are the
+    first two over the window."""
     # With several subscribers each must be trustworthy and calm, and the slowest one sets the share.
     slowest = min(tenants, key=lambda item: item.completion_rate / max(1, item.active_tenants))
     newest = [age(item.as_of, now, ahead).total_seconds() for item in tenants]
@@ -140,7 +148,16 @@ def _observation(
         arrival_rate=rates[0],
         others_rate=rates[1],
         finish_rate=rates[2],
+        usual_rate=usual[0],
+        others_usual=usual[1],
     )
+
+
+def _usual(tenants: list[_Subscription], tenant: str) -> tuple[float, float]:
+    """What ``tenant`` and the others sent over the window; each subscriber sees the same arrivals, or fewer."""
+    seen = max(tenants, key=lambda item: item.arrival_rate)
+    own = seen.of_target.get(tenant, 0.0)
+    return own, max(0.0, seen.arrival_rate - own)
 
 
 def _worst(values: Sequence[float | None], choose: Callable[[list[float]], float]) -> float | None:
@@ -196,6 +213,7 @@ def _tenants_sql(scope: _Scope) -> str:
         SELECT broker, queue, subscriber, {scope.tenant} AS target, MAX(as_of) AS as_of,
           CAST(SUM(backlog) AS BIGINT) AS backlog,
           CAST(SUM(completion_rate) AS DOUBLE) AS completion_rate,
+          CAST(SUM(arrival_rate) AS DOUBLE) AS arrival_rate,
           CAST(SUM(CASE WHEN backlog > 0 OR arrival_rate > 0 THEN 1 ELSE 0 END) AS BIGINT) AS active_tenants,
           MAX(CASE WHEN NOT noisy THEN oldest_age_seconds END) AS quiet_age
         FROM tenant_backlog_now {scope.only} {scope.named} GROUP BY broker, queue, subscriber, {scope.tenant}"""

@@ -3,8 +3,9 @@
 The first limit needs harm, seen twice: quiet tenants that wait longer than the target, while consumers work as fast as
 they did. Large is no offence. A tenant is entitled to its max-min share: what the others leave of the queue's
 throughput, at least an equal part of it (Bertsekas, Gallager, "Data Networks", 6.5.2). Within it, it is limited only
-where the backlog does not shrink by itself, which a tenant of costly messages brings about. Once nobody suffers, a
-limit that is used up rises: no server is to idle while messages are held.
+where the backlog does not shrink by itself, which a tenant of costly messages brings about. Who sends what it always
+did, while others rose by what the queue cannot take, is not to blame. Once nobody suffers, a limit that is used up
+rises: no server is to idle while messages are held.
 
 What drives a limit that is in force is chosen so that the limit's own doing cannot drive it further:
 
@@ -21,6 +22,7 @@ lease, and the tenant passes through when it ends.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -36,6 +38,9 @@ CLOCK_TOLERANCE = 5.0
 #: Consumers that finish less than this part of what they did have slowed down, or stopped; that did less than this part
 #: of what they finish now, are on their way back. Neither is a tenant's doing, nor tells what a share is.
 STEADY = 0.8
+#: A tenant that sends no more than this part above what it did sends as always; it is counted over so many seconds at
+#: the least (the controller's shortest look back).
+RISEN, SHORTEST_SECONDS = 0.25, 2.0
 #: A limit counts as used up from this part of it on.
 USED_UP = 0.8
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
@@ -91,7 +96,8 @@ class Observation:
 
     ``backlog``, ``completion_rate`` and ``active_tenants`` are the whole queue's. ``arrival_rate`` is the tenant's over
     the last seconds, ``others_rate`` that of all others together, ``finish_rate`` what consumers finished of the queue
-    in them. ``quiet_age_seconds`` is 0 where no quiet tenant waits.
+    in them. ``quiet_age_seconds`` is 0 where no quiet tenant waits. ``usual_rate`` and ``others_usual`` are the same
+    arrivals over the metrics' window, which is longer: what they were a while ago.
     """
 
     data_age_seconds: float | None
@@ -106,6 +112,8 @@ class Observation:
     arrival_rate: float
     others_rate: float
     finish_rate: float
+    usual_rate: float | None = None
+    others_usual: float | None = None
 
     @property
     def throughput(self) -> float:
@@ -117,11 +125,17 @@ class Observation:
 @dataclass(frozen=True, slots=True)
 class Harm:
     """Since when quiet tenants are seen to wait longer than the target, and the queue's backlog then; at the last look
-    consumers finished ``finish_rate`` a second."""
+    consumers finished ``finish_rate`` a second. What the tenant and the others usually sent is of the time before it;
+    ``others_most`` is the most that the others have sent since. Where nobody waits so long now, ``since`` is infinite,
+    and what was usual (at ``usual_at``) is remembered for a while."""
 
     since: float
     backlog: float
     finish_rate: float
+    usual_rate: float | None = None
+    others_usual: float | None = None
+    others_most: float = 0.0
+    usual_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +248,7 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
     """The first limit, if somebody suffers and the tenant is why; each doubt is a reason to leave it alone."""
     if not _suffers(terms, seen):
         reason = f"nobody suffers: quiet tenants wait {seen.quiet_age_seconds:.3g} s of {terms.target_seconds:g} s"
-        return Verdict(Kind.SKIP, None, "no_harm", reason)
+        return Verdict(Kind.SKIP, None, "no_harm", reason, harm and replace(harm, since=math.inf))
     base = base_rate(terms, seen)
     if base is None or seen.finish_rate <= 0:
         return Verdict(Kind.SKIP, None, "no_base", "nothing completes: consumers are at fault, not a tenant")
@@ -243,13 +257,19 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
         return Verdict(Kind.SKIP, None, "consumers_slow", reason)
     if seen.arrival_rate <= 0:
         return Verdict(Kind.SKIP, None, "sends_nothing", "the tenant sends nothing now: a limit would change nothing")
-    before, harm = harm, Harm(harm.since, harm.backlog, seen.finish_rate) if harm else _harm(seen, now)
+    before, harm = _watched_harm(terms, seen, harm, now)
     waits = f"quiet tenants wait {seen.quiet_age_seconds:.3g} s"
     if before is None or now - harm.since < CONFIRM_SECONDS:
         return Verdict(Kind.WAIT, None, "unconfirmed", f"{waits}, seen once", harm)
     if before.finish_rate < STEADY * seen.finish_rate:
         reason = f"{waits}; consumers come back, from {before.finish_rate:.3g}/s to {seen.finish_rate:.3g}/s"
         return Verdict(Kind.WAIT, None, "consumers_return", reason, _harm(seen, now))
+    if _sends_as_always(seen, harm):
+        reason = (
+            f"{waits}, but it sends {seen.arrival_rate:.3g}/s as always ({harm.usual_rate:.3g}/s): the others rose, "
+        )
+        reason += f"from {harm.others_usual:.3g}/s to {harm.others_most:.3g}/s"
+        return Verdict(Kind.SKIP, None, "sends_as_always", reason, harm)
     within_share = terms.law != "inverse_backlog" and seen.arrival_rate <= base
     if within_share and (
         terms.law != "aimd" or now - harm.since < terms.cooldown_seconds or seen.backlog < harm.backlog
@@ -262,7 +282,37 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
 
 
 def _harm(seen: Observation, now: float) -> Harm:
-    return Harm(now, seen.backlog, seen.finish_rate)
+    return Harm(now, seen.backlog, seen.finish_rate, seen.usual_rate, seen.others_usual, seen.others_rate, now)
+
+
+def _watched_harm(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> tuple[Harm | None, Harm]:
+    """The harm as the last look had it, None where it is new, and as it is now."""
+    if harm is None:
+        return None, _harm(seen, now)
+    if harm.since <= now:
+        return harm, replace(harm, finish_rate=seen.finish_rate, others_most=max(harm.others_most, seen.others_rate))
+    again = _harm(seen, now)
+    if now - harm.usual_at > terms.hold_seconds:
+        return None, again
+    # What is usual is of the time before the first: by now the window may hold nothing but trouble.
+    return None, replace(again, usual_rate=harm.usual_rate, others_usual=harm.others_usual, usual_at=harm.usual_at)
+
+
+def _sends_as_always(seen: Observation, harm: Harm) -> bool:
+    """Whether the tenant sends what it did before the harm, and the others' rise is what the queue cannot take.
+
+    Rates of few seconds are Poisson counts: a rise counts from three standard deviations on.
+    """
+    if harm.usual_rate is None or harm.others_usual is None:
+        return False
+    risen, others_risen = seen.arrival_rate - harm.usual_rate, harm.others_most - harm.others_usual
+    excess = seen.arrival_rate + harm.others_most - seen.throughput
+    as_always = risen <= max(RISEN * harm.usual_rate, _noise(harm.usual_rate))
+    return as_always and others_risen > max(risen, excess / 2, _noise(harm.others_usual))
+
+
+def _noise(rate: float) -> float:
+    return 3 * math.sqrt(rate / SHORTEST_SECONDS)
 
 
 def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:

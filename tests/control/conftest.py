@@ -95,6 +95,7 @@ class World:
     staleness: float = 0.5
     consumers: int | None = 8
     service_seconds: float | None = 0.1
+    usual_rate: float = 10.0  # of the others, over the window
     lag: timedelta = timedelta(seconds=0.4)
     queries: int = 0
     fails: Exception | None = None
@@ -116,7 +117,7 @@ class World:
                 "backlog": self.backlog if i == 0 else 2, "ready": self.backlog if i == 0 else 0,
                 "reconciled_backlog": self.backlog if i == 0 else 2, "coverage": self.coverage,
                 "oldest_age_seconds": 40.0 if i == 0 else self.quiet_age,
-                "arrival_rate": 60.0 if i == 0 else 10.0, "completion_rate": 10.0, "noisy": i == 0,
+                "arrival_rate": 60.0 if i == 0 else self.usual_rate, "completion_rate": 10.0, "noisy": i == 0,
             }
             for i in range(8)
         ]  # fmt: skip

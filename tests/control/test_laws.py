@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -162,6 +163,37 @@ def test_a_share_is_what_the_others_leave_less_what_draining_takes() -> None:
     assert base_rate(TERMS, seen) == 50
     assert relief_rate(TERMS, seen, 50) == 40
     assert relief_rate(TERMS, replace(seen, backlog=1e6), 50) == 15  # an equal share at the least
+
+
+def test_who_sends_as_always_while_others_rise_is_not_to_blame() -> None:
+    """A large tenant at its 40/s; the others rose from 50/s to 140/s, and the queue takes 120/s."""
+    large = replace(NOISY, arrival_rate=41, others_rate=140, finish_rate=120, usual_rate=40, others_usual=50)
+    harm = decide(TERMS, large, None, Alert.ACTIVE, 100.0).harm
+    verdict = decide(TERMS, large, None, Alert.ACTIVE, 102.0, harm)
+    assert (verdict.kind, verdict.code) == (Kind.SKIP, "sends_as_always") and "from 50/s to 140/s" in verdict.reason
+    # Whoever rose has been limited since: that makes the large one no guiltier, nor does a second spell of waiting.
+    calmer = replace(large, others_rate=60)
+    assert decide(TERMS, calmer, None, Alert.ACTIVE, 130.0, verdict.harm).code == "sends_as_always"
+    quiet = decide(TERMS, replace(calmer, quiet_age_seconds=0.1), None, Alert.ACTIVE, 140.0, verdict.harm)
+    assert quiet.code == "no_harm" and quiet.harm is not None
+    late = replace(large, usual_rate=41, others_usual=120, others_rate=100)
+    again = decide(TERMS, late, None, Alert.ACTIVE, 150.0, quiet.harm)
+    assert again.kind is Kind.WAIT
+    assert decide(TERMS, late, None, Alert.ACTIVE, 152.0, again.harm).code == "sends_as_always"
+
+
+@pytest.mark.parametrize(
+    "sends",
+    [
+        {"arrival_rate": 90, "usual_rate": 40, "others_rate": 140, "others_usual": 50},  # it rose
+        {"arrival_rate": 90, "usual_rate": 90, "others_rate": 52, "others_usual": 50},  # the others did not
+        {"arrival_rate": 90, "usual_rate": None, "others_rate": 140, "others_usual": 50},  # nothing tells what it sent
+    ],
+)
+def test_who_rose_or_was_too_much_from_the_start_is_limited_as_ever(sends: dict[str, Any]) -> None:
+    large = replace(NOISY, finish_rate=80, **sends)
+    harm = decide(TERMS, large, None, Alert.ACTIVE, 100.0).harm
+    assert decide(TERMS, large, None, Alert.ACTIVE, 102.0, harm).kind is Kind.THROTTLE
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from alerts.control.settings import PolicySettings
 from alerts.laws.throttle import Kind
 from lab.queue import Queue
 from lab.run import main, run, simulate
-from lab.scenario import Phase, Scenario, Tenant, Variant, load, names, parse
+from lab.scenario import VARIANTS, Phase, Scenario, Tenant, Variant, load, names, parse
 from lab.stats import estimate, jain, quantile
 from lake.errors import UserError
 
@@ -158,6 +158,10 @@ def test_a_limit_leaves_no_server_idle_for_long(noisy: Scenario) -> None:
     assert controlled.quiet_p99 < 0.5 * free.quiet_p99
 
 
+def test_the_policy_of_a_scenario_is_the_shipped_one_unless_it_says_otherwise() -> None:
+    assert parse(document()).terms == PolicySettings(name="shipped").terms(3)
+
+
 def test_without_trouble_the_policy_does_nothing(noisy: Scenario) -> None:
     tenants = tuple(replace(tenant, phases=(Phase(0, 10),)) for tenant in noisy.tenants)
     assert simulate(replace(noisy, tenants=tenants), 1, CONTROLLED).verdicts == ()
@@ -210,7 +214,7 @@ def test_nobody_who_does_what_he_always_did_is_held_back(noisy: Scenario, big: f
 
 
 def test_an_order_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(ValueError, match="not arrival or fair"):
+    with pytest.raises(ValueError, match="not one of arrival, fair"):
         parse(document(variants=[{"name": "x", "order": "lifo"}]))
 
 
@@ -223,11 +227,11 @@ def test_the_table_has_a_line_for_each_variant_with_intervals(tmp_path: Path) ->
     )
     table = main(str(path), seeds=2)
     assert "short" in table and "no control" in table and "controlled" in table and "±" in table
-    assert [row.variant for row in run(path, [0])] == ["no control", "fair order", "entitled", "controlled"]
+    assert [row.variant for row in run(path, [0])] == [variant["name"] for variant in VARIANTS]
 
 
 def test_the_scenarios_that_come_with_the_lab_can_be_read() -> None:
-    assert names() == ["noisy-neighbour", "outage"]
+    assert {"noisy-neighbour", "outage", "sybil", "lone-key"} <= {*names()}
     for name in names():
         assert load(name).title
 
