@@ -291,11 +291,12 @@ def _watched_harm(terms: Terms, seen: Observation, harm: Harm | None, now: float
         return None, _harm(seen, now)
     if harm.since <= now:
         return harm, replace(harm, finish_rate=seen.finish_rate, others_most=max(harm.others_most, seen.others_rate))
-    again = _harm(seen, now)
-    if now - harm.usual_at > terms.hold_seconds:
-        return None, again
-    # What is usual is of the time before the first: by now the window may hold nothing but trouble.
-    return None, replace(again, usual_rate=harm.usual_rate, others_usual=harm.others_usual, usual_at=harm.usual_at)
+    again, usual = _harm(seen, now), (harm.usual_rate, harm.others_usual)
+    if (
+        now - harm.usual_at <= terms.hold_seconds
+    ):  # what was so before the first: the window may show the trouble by now
+        again = replace(again, usual_rate=usual[0], others_usual=usual[1], usual_at=harm.usual_at)
+    return None, again
 
 
 def _sends_as_always(seen: Observation, harm: Harm) -> bool:
