@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from alerts.laws import aimd, inverse_backlog
+from alerts.laws.blame import sends_as_always
 from alerts.laws.bounds import Bounds, Step
 
 #: Below this many messages a ratio of two counts, taken a moment apart, says nothing.
@@ -38,9 +39,6 @@ CLOCK_TOLERANCE = 5.0
 #: Consumers that finish less than this part of what they did have slowed down, or stopped; that did less than this part
 #: of what they finish now, are on their way back. Neither is a tenant's doing, nor tells what a share is.
 STEADY = 0.8
-#: A tenant that sends no more than this part above what it did sends as always; it is counted over so many seconds at
-#: the least (the controller's shortest look back).
-RISEN, SHORTEST_SECONDS = 0.25, 2.0
 #: A limit counts as used up from this part of it on.
 USED_UP = 0.8
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
@@ -300,20 +298,10 @@ def _watched_harm(terms: Terms, seen: Observation, harm: Harm | None, now: float
 
 
 def _sends_as_always(seen: Observation, harm: Harm) -> bool:
-    """Whether the tenant sends what it did before the harm, and the others' rise is what the queue cannot take.
-
-    Rates of few seconds are Poisson counts: a rise counts from three standard deviations on.
-    """
-    if harm.usual_rate is None or harm.others_usual is None:
+    usual, others = harm.usual_rate, harm.others_usual
+    if usual is None or others is None:
         return False
-    risen, others_risen = seen.arrival_rate - harm.usual_rate, harm.others_most - harm.others_usual
-    excess = seen.arrival_rate + harm.others_most - seen.throughput
-    as_always = risen <= max(RISEN * harm.usual_rate, _noise(harm.usual_rate))
-    return as_always and others_risen > max(risen, excess / 2, _noise(harm.others_usual))
-
-
-def _noise(rate: float) -> float:
-    return 3 * math.sqrt(rate / SHORTEST_SECONDS)
+    return sends_as_always(seen.arrival_rate, usual, harm.others_most, others, seen.throughput)
 
 
 def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:

@@ -1,0 +1,26 @@
+"""Whether a tenant's own doing made a queue late: who rose, and by how much of what the queue cannot take."""
+
+from __future__ import annotations
+
+import math
+
+#: A tenant that sends no more than this part above what it did sends as always.
+RISEN = 0.25
+#: Rates are Poisson counts over so many seconds at the least (the controller's shortest look back); a rise counts from
+#: so many standard deviations on.
+SHORTEST_SECONDS, DEVIATIONS = 2.0, 3.0
+
+
+def sends_as_always(sends: float, usual: float, others: float, others_usual: float, throughput: float) -> bool:
+    """Whether a tenant sends what it usually does, and the others' rise is what the queue cannot take. All messages/s.
+
+    ``others`` is the most that all others together have sent since the queue is late.
+    """
+    risen, others_risen = sends - usual, others - others_usual
+    excess = sends + others - throughput
+    as_always = risen <= max(RISEN * usual, _noise(usual))
+    return as_always and others_risen > max(risen, excess / 2, _noise(others_usual))
+
+
+def _noise(rate: float) -> float:
+    return DEVIATIONS * math.sqrt(rate / SHORTEST_SECONDS)
