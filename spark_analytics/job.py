@@ -44,6 +44,10 @@ log = logging.getLogger(__name__)
 #: Into so many pieces goes, of history, what would make one batch: the newest events wait for one piece at most.
 PIECES = 12
 
+#: Without it Spark scans what a stream is asked for though no row can come of it. It is off by default for the sake of
+#: streams that keep state, of which we have none.
+_PRUNED = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
+
 #: What Delta says where the log that it sees lacks a version: the one with which the stream goes on, or one between.
 _MISSED = re.compile(r"DELTA_MISSING_FILES_UNEXPECTED_VERSION.*?from version (\d+)", re.DOTALL)
 _BROKEN = re.compile(r"DELTA_VERSIONS_NOT_CONTIGUOUS.*?\(([\d, ]+)\)", re.DOTALL)
@@ -181,7 +185,9 @@ class Job:
             .load(str(self._lake.path(flow.source.name)))
             .select(*flow.schema.names)
         )
-        stream = stream.where("false") if hollow else stream
+        if hollow:
+            self._session.conf.set(_PRUNED, "true")
+            stream = stream.where("false")
         writer = (
             stream.writeStream.queryName(f"sojourn-{flow.name}")
             .option("checkpointLocation", str(self._checkpoint(flow)))
