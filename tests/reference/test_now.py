@@ -25,6 +25,7 @@ from lake.definitions import Definitions
 from lake.now.fold import Fold
 from lake.now.outcome import Outcome
 from lake.now.present import Present
+from lake.now.rows import tenants
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import MARKS, PARTIALS
@@ -253,7 +254,7 @@ def test_what_is_very_late_is_counted_at_once_and_judged_when_history_is_folded_
         assert levels(present.folds[broker]) == levels(fold)
     assert present.refresh() and not present.late
     for broker, fold in anew.folds.items():
-        mine, whole = (Outcome(broker, each).tenants().to_pylist() for each in (present.folds[broker], fold))
+        mine, whole = (tenants(Outcome(broker, each)).to_pylist() for each in (present.folds[broker], fold))
         assert sorted(mine, key=repr) == sorted(whole, key=repr)
 
 
