@@ -26,7 +26,9 @@ class Differ:
 
     def changed(self, numbers: Array, columns: Columns) -> Mask:
         """Of each of the things ``numbers``, which differ, whether it is new or not as it was."""
-        if (most := int(numbers.max(initial=-1))) >= len(self._seen):
+        if len(numbers) == 0:
+            return np.zeros(0, bool)
+        if (most := int(numbers.max())) >= len(self._seen):
             room = max(1024, 2 * most)
             self._seen = padded(self._seen, room)
             for name in self._columns:

@@ -171,3 +171,16 @@ def test_readers_of_state_have_what_history_comes_to(tmp_path: Path, disorder: f
 def test_finished_state_tells_every_second_of_history(tmp_path: Path, disorder: float) -> None:
     log = generate(22, messages=200, seconds=300, burst=40)
     replayed(tmp_path, log, seed=6, count=16, disorder=disorder, rolled=False)
+
+
+def test_queues_that_are_sampled_alone_have_a_state(tmp_path: Path) -> None:
+    _, samples = generate(6, messages=1, seconds=60)
+    samples.sort(key=lambda sample: sample["sampled_at"])
+    lake, writer = Lake(tmp_path), Writer(tmp_path)
+    lake.create()
+    with Reader(tmp_path) as reader:
+        for start in range(0, len(samples), 20):
+            add_samples(lake, samples[start : start + 20])
+            writer.step()
+            compare(reader)
+    writer.close()
