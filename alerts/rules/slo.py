@@ -181,12 +181,12 @@ def expression(slo: SloEntry, severity: str, windows: list[BurnWindow]) -> str:
         f"FROM windows WHERE {condition}"
         for window, condition in zip(windows, fired, strict=True)
     )
-    trusted = ""
+    trusted = "\nWHERE b.place = 1"
     if severity == "critical":
         trusted = (
             "\nLEFT JOIN queue_health_now AS h ON h.broker = b.broker AND h.queue = b.queue "
             "AND h.subscriber IS NOT DISTINCT FROM b.subscriber"
-            "\nWHERE h.coverage IS NULL OR h.coverage BETWEEN 0.8 AND 1.25"
+            "\nWHERE b.place = 1 AND (h.coverage IS NULL OR h.coverage BETWEEN 0.8 AND 1.25)"
         )
     named, period = ", ".join(f"b.{key}" for key in keys), _number(slo.period.total_seconds())
     return f"""WITH counted AS (
@@ -201,12 +201,11 @@ def expression(slo: SloEntry, severity: str, windows: list[BurnWindow]) -> str:
   FROM counted GROUP BY {", ".join(keys)}
 ), burning AS (
   {fastest}
+), ranked AS (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY {", ".join(keys)} ORDER BY burn DESC, threshold DESC) AS place FROM burning
 )
-SELECT {named}, MAX(b.burn) AS value, max_by(b.threshold, b.burn) AS threshold,
-  max_by(b.late, b.burn) AS late, max_by(b.attempts, b.burn) AS attempts,
-  max_by(b.window_seconds, b.burn) AS window_seconds, {period} / MAX(b.burn) AS lasts_seconds
-FROM burning AS b{trusted}
-GROUP BY {named}"""
+SELECT {named}, b.burn AS value, b.threshold, b.late, b.attempts, b.window_seconds, {period} / b.burn AS lasts_seconds
+FROM ranked AS b{trusted}"""
 
 
 def _fired(window: BurnWindow, slo: SloEntry) -> str:
