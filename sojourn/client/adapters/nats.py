@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 #: How long one request for a tenant's next message stays with the broker, and one for what else is there (seconds). A
 #: broker that restarts has forgotten the first: so long a tenant may then wait.
 PULL_SECONDS, MORE_SECONDS = 5.0, 0.02
+#: How long, at the end, messages are waited for that may be on their way.
+LAST_SECONDS = 1.0
 FIRST_BACKOFF, MAX_BACKOFF = 0.1, 5.0
 #: Looking for tenants takes at most this part of the time.
 LOOKING_PART = 0.05
@@ -84,13 +86,22 @@ class FairSubjects:
             await self._discover()
         finally:
             self.stop()
-            for feed in self._feeds.values():
-                feed.cancel()
-            await asyncio.gather(*self._feeds.values(), return_exceptions=True)
+            await self._end_feeds()
             for _ in workers:
                 self._arrived.release()
             await asyncio.gather(*workers)
             await self._give_back()
+
+    async def _end_feeds(self) -> None:
+        """End what fetches; what the broker is sending just now is taken, or it would keep it back for ``ack_wait``."""
+        for room in self._room.values():
+            room.set()
+        feeds = list(self._feeds.values())
+        if feeds:
+            await asyncio.wait(feeds, timeout=LAST_SECONDS)
+        for feed in feeds:
+            feed.cancel()
+        await asyncio.gather(*feeds, return_exceptions=True)
 
     def stop(self) -> None:
         """End :meth:`run` soon. From the loop's own thread."""
