@@ -16,6 +16,9 @@ from pathlib import Path
 #: glibc's mallopt parameters: heaps for threads (each keeps what it freed), and from how many bytes on memory is taken
 #: from and given back to the system by itself. Source: mallopt(3).
 _MALLOPT = {"ARENA_MAX": (-8, 1), "MMAP_THRESHOLD": (-3, 1 << 16), "TRIM_THRESHOLD": (-1, 1 << 16)}
+#: The same where requests are taken in: what one batch of spans had is not given back, to be asked for by the next.
+#: That took the kernel 1.5 to 2.5 µs a span of some 18, and takes it 0.6 to 0.9, for 15 MB.
+_TAKING_IN = {"MMAP_THRESHOLD": (-3, 4 << 20), "TRIM_THRESHOLD": (-1, 32 << 20)}
 #: The threads of libraries that are made at import or first use: a collecting process waits, it does not compute.
 _THREADS = ("TOKIO_WORKER_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 #: The allocator inside deltalake, jemalloc: one heap, and what is freed goes back within a second. At once would be
@@ -64,6 +67,14 @@ def spare_memory() -> None:
             pa.array([0])
         finally:
             sys.meta_path.remove(refuse)
+
+
+def keep_some_memory() -> None:
+    """Let this process keep some of what it freed, for good: for one that takes in requests, at their rate."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        for parameter, value in _TAKING_IN.values():
+            library.mallopt(parameter, value)
 
 
 def _return_freed_memory() -> None:

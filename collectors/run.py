@@ -16,6 +16,7 @@ from collectors.base import Collector, ConnectionLost, CredentialsRefused
 from collectors.board import Board
 from collectors.context import Context
 from collectors.exposition import Exposition
+from collectors.lean import keep_some_memory
 from collectors.registry import factory
 from collectors.selfmetrics import SelfMetrics
 from collectors.settings import CollectSettings
@@ -72,6 +73,7 @@ def _receiver(context: Context) -> Collector:
         from collectors.receive.receiver import Receiver
     except ModuleNotFoundError as error:
         raise UserError(f"the package {error.name!r} is missing", "pip install 'sojourn[collectors]'") from None
+    keep_some_memory()
     return Receiver(context)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -24,8 +24,9 @@ class Refused(Exception):
     """A messaging span that cannot be understood."""
 
 
-def found_in(attributes: Iterable[bytes], known: Attributes) -> dict[str, Any]:
+def found_in(attributes: Sequence[bytes], known: Attributes) -> dict[str, Any]:
     """The facts that a span's attributes tell: texts and whole numbers, never empty."""
+    attributes = attributes[:]  # as a list: to go through protobuf's own is twice as slow
     try:
         found = dict(map(known.__getitem__, attributes))
     except DecodeError:

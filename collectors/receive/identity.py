@@ -7,6 +7,7 @@ the parent's span id and do not count: they let a restarted receiver know again 
 
 from __future__ import annotations
 
+from binascii import hexlify
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
@@ -79,7 +80,7 @@ def _words(eight: Bytes) -> Keys:
 def _read_and_hex(pieces: Sequence[bytes], length: int) -> tuple[Bytes, Bytes]:
     """``pieces`` of ``length`` bytes each, one a row, and their hexadecimal digits."""
     joined = b"".join(pieces)
-    digits = np.frombuffer(joined.hex().encode("ascii"), dtype=np.uint8)
+    digits = np.frombuffer(hexlify(joined), dtype=np.uint8)
     return np.frombuffer(joined, dtype=np.uint8).reshape(-1, length), digits.reshape(-1, 2 * length)
 
 

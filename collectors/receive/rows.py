@@ -37,6 +37,7 @@ COLUMNS = (
 #: A row of the client begins with the same columns; its trace id, event id and key follow.
 Row = tuple[Any, ...]
 _FIRST_EXTRA = len(COLUMNS)
+_PIECE = 1000
 _OCCURRED_AT = COLUMNS.index("occurred_at")
 _TYPES = [MESSAGE_EVENTS.schema.field(name).type for name in COLUMNS]
 
@@ -45,7 +46,7 @@ def span_table(rows: Sequence[Row], horizon: Horizon, source: str) -> tuple[pa.T
     """The rows that were not seen before, as rows of ``message_events``, and their keys."""
     if not rows:
         return MESSAGE_EVENTS.schema.empty_table(), np.empty(0, dtype=np.uint64)
-    columns = list(zip(*rows, strict=True))
+    columns = _columns(rows)
     event_ids, trace_ids, keys = made(*columns[_FIRST_EXTRA:])
     table = _table(columns, event_ids, trace_ids, source)
     fresh = horizon.new(keys)
@@ -61,10 +62,19 @@ def client_table(rows: Sequence[Row], horizon: Horizon, source: str) -> tuple[pa
     kept = list(compress(rows, fresh))
     if not kept:
         return MESSAGE_EVENTS.schema.empty_table(), keys[fresh]
-    columns = list(zip(*kept, strict=True))
+    columns = _columns(kept)
     trace_ids = pa.array(columns[_FIRST_EXTRA], pa.string())
     event_ids = pa.array(columns[_FIRST_EXTRA + 1], pa.string())
     return _table(columns, event_ids, trace_ids, source), keys[fresh]
+
+
+def _columns(rows: Sequence[Row]) -> list[list[Any]]:
+    """The columns of ``rows``, of which there is one: piece by piece, as the processor's cache holds them."""
+    columns: list[list[Any]] = [[] for _ in rows[0]]
+    for begin in range(0, len(rows), _PIECE):
+        for column, values in zip(columns, zip(*rows[begin : begin + _PIECE], strict=True), strict=True):
+            column += values
+    return columns
 
 
 def _table(columns: list[Any], event_ids: pa.Array, trace_ids: pa.Array, source: str) -> pa.Table:
