@@ -24,8 +24,9 @@ from collectors.receive.inbox import Answer, Request
 from collectors.receive.ledger import Ledger
 from collectors.receive.polls import PollCount
 from collectors.receive.rows import COLUMNS, Row, client_table, shown, skewed, span_table, split
-from collectors.receive.spans import MessagingSpan, Poll, SpanReader, Told
+from collectors.receive.spans import SpanReader
 from collectors.receive.status import Code
+from collectors.receive.told import MessagingSpan, Poll, Told
 from collectors.receive.waiting import Waiting
 from collectors.records import Rejected, now_us
 from lake.clock import Clock

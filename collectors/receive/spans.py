@@ -8,7 +8,6 @@ gives the same events again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
@@ -17,84 +16,15 @@ from collectors.receive.attributes import OFFSET_IDS
 from collectors.receive.facts import LATEST, Refused
 from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, NOTHING, RECEIVED
 from collectors.receive.joins import Joins
-from collectors.receive.lean import Attributes, DecodeError, LeanRequest, resource
+from collectors.receive.lean import Attributes, DecodeError, resource
 from collectors.receive.memory import Memory, Sent
 from collectors.receive.routes import CLIENT, Route, Routes
 from collectors.receive.rows import Row
+from collectors.receive.told import MessagingSpan, Poll, Told
 
 _REMOTE_IS_TOLD, _REMOTE = 0x100, 0x200  # SpanFlags: whether the parent is remote is told, and it is
 MOST_IN_BATCH = 10_000
 _MOST_RESOURCES = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Poll:
-    """One receive call; ``empty`` is None where the span does not say how many messages it brought."""
-
-    broker: str
-    queue: str
-    subscriber: str | None
-    empty: bool | None
-    context: bytes
-
-
-@dataclass(slots=True)
-class Told:
-    """What one request told. ``refused`` holds (span, reason); ``messages`` counts what its spans stand for.
-
-    ``weights`` has the traces that were sampled, and how many messages each of their events stands for. ``reports``
-    are the client's summaries and polls, by the context of the span that held them.
-    """
-
-    rows: list[Row] = field(default_factory=list)
-    polls: list[Poll] = field(default_factory=list)
-    refused: list[tuple[Any, str]] = field(default_factory=list)
-    later: list[MessagingSpan] = field(default_factory=list)
-    weights: dict[bytes, int] = field(default_factory=dict)
-    reports: list[tuple[bytes, events.Sent]] = field(default_factory=list)
-    spans: int = 0
-    ignored: int = 0
-    folded: int = 0
-    messages: int = 0
-
-    def weigh(self, context: bytes, weight: int) -> None:
-        """The events of the span at ``context`` stand for ``weight`` messages each."""
-        if weight > 1:
-            self.weights[context[:16]] = weight
-
-
-@dataclass(slots=True, eq=False)
-class MessagingSpan:
-    """A messaging span, read; of sends, which are told of at once, there is none.
-
-    Times are nanoseconds; contexts are trace id and span id, 24 bytes together. ``raw`` is what came, within
-    ``resource``, of a span that may have to wait for its producer's.
-    """
-
-    route: Route
-    found: dict[str, Any]
-    context: bytes
-    above: bytes | None  # the parent's context
-    producer: bytes | None  # the same, where it may be the producer's
-    links: list[bytes]
-    batch: int | None
-    start: int
-    end: int
-    worker: str | None
-    service: str | None
-    ending: str = ""
-    reason: str | None = None
-    resource: bytes = b""
-    raw: Any = None
-    weight: int = 1  # how many messages it stands for, where its trace was sampled
-
-    def encoded(self) -> bytes:
-        """A request of OTLP with this span alone."""
-        request = LeanRequest()
-        within = request.resource_spans.add(resource=self.resource)
-        within.scope_spans.add().spans.append(self.raw)
-        encoded: bytes = request.SerializeToString()
-        return encoded
 
 
 class SpanReader:
@@ -340,21 +270,51 @@ class SpanReader:
             # An ending keeps the time with which the message joined the backlog, whoever knew of its schedule then.
             since, of = numbers.waits_since(enqueued_at, clock)
             at = start // 1000
-            # fmt: off
-            rows.append((
-                "received", broker, queue, subscriber, tenant, message_id, attempt, since, at, None, priority, worker,
-                None, of, context, RECEIVED, salt,
-            ))
-            # fmt: on
+            rows.append(
+                (
+                    "received",
+                    broker,
+                    queue,
+                    subscriber,
+                    tenant,
+                    message_id,
+                    attempt,
+                    since,
+                    at,
+                    None,
+                    priority,
+                    worker,
+                    None,
+                    of,
+                    context,
+                    RECEIVED,
+                    salt,
+                )
+            )
             if end >= start and span.ending in ("completed", "failed"):
                 took = (end - start) / 1e9
         at = (end if end > start else start) // 1000
-        # fmt: off
-        rows.append((
-            span.ending, broker, queue, subscriber, tenant, message_id, attempt, enqueued_at, at, took, priority,
-            worker, span.reason, clock, context, ENDED, salt,
-        ))
-        # fmt: on
+        rows.append(
+            (
+                span.ending,
+                broker,
+                queue,
+                subscriber,
+                tenant,
+                message_id,
+                attempt,
+                enqueued_at,
+                at,
+                took,
+                priority,
+                worker,
+                span.reason,
+                clock,
+                context,
+                ENDED,
+                salt,
+            )
+        )
 
     def _remembered(self, route: Route, tie: bytes | None, explicit: str | None) -> Sent | None:
         """The message as it is remembered, from now on at the latest; None for one without a name."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.receive.lean import DecodeError, LeanRequest
-from collectors.receive.spans import MessagingSpan
+from collectors.receive.told import MessagingSpan
 
 #: Queues whose producers do not report here are not waited for: after so many in vain, one of so many is tried.
 _IN_VAIN, _TRIED = 200, 50

@@ -17,7 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from collectors.receive.joins import Joins
 from collectors.receive.memory import Memory
 from collectors.receive.rows import COLUMNS
-from collectors.receive.spans import SpanReader, Told
+from collectors.receive.spans import SpanReader
+from collectors.receive.told import Told
 from collectors.run import run
 from collectors.settings import CollectSettings
 from lake.store import Lake
