@@ -38,6 +38,7 @@ from collectors.validate import (
     to_arrow,
 )
 from lake.clock import TOLERANCE
+from lake.dataset import dataset
 from lake.errors import UserError
 from lake.files import only_one
 from lake.store import Lake
@@ -378,7 +379,7 @@ def _seen(lake: Lake) -> Iterator[_Seen]:
     connection = duckdb.connect(str(path), config={"memory_limit": _MEMORY, "threads": 2})
     try:
         seen = _Seen(connection)
-        bronze = lake.ensure("message_events").to_pyarrow_dataset()
+        bronze = dataset(lake.ensure("message_events"))
         seen.load(bronze.scanner(columns=["event_id"], batch_readahead=2, fragment_readahead=1).to_reader())
         yield seen
     finally:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from lake.dataset import dataset
 from lake.errors import first_line
 from lake.log import log_entry
 from lake.store import LakeError, conform
@@ -67,7 +68,7 @@ class Snapshot:
             return self.spec.schema.empty_table(), version
         if _bytes(self._table) > CACHED_BYTES:
             self._parts.clear()
-            return _with_all_columns(self._table.to_pyarrow_dataset(), self.spec.schema), version
+            return _with_all_columns(dataset(self._table), self.spec.schema), version
         return self._read_new_files(self._table), version
 
     def _read_new_files(self, table: DeltaTable) -> pa.Table:

@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction
 
 from lake.appending import Appender
 from lake.checksum import Checksums
+from lake.dataset import dataset
 from lake.errors import SojournError, UserError, first_line
 from lake.files import close_to_others, only_one, private_folder
 from lake.staged import Staged, has_bounds, partitions
@@ -259,7 +260,7 @@ class Lake:
         """The rows of table ``name``; ``where`` filters partitions, as ``[("ingest_date", ">=", "2026-01-01")]``."""
         table = self.ensure(name)
         try:
-            return table.to_pyarrow_table(columns=columns, partitions=where)
+            return dataset(table, where).to_table(columns=columns)
         except (DeltaError, OSError) as error:
             raise explained(error, self.path(name)) from error
 

@@ -12,6 +12,7 @@ from collections.abc import Set
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.dataset import dataset
 from lake.store import Lake
 from spark_analytics.transforms import KEY
 
@@ -74,7 +75,7 @@ class Tenants:
     def _loaded(self) -> set[str]:
         if self._known is None:
             self._known = set()
-            for batch in self._lake.ensure("partials").to_pyarrow_dataset().to_batches(columns=["tenant"]):
+            for batch in dataset(self._lake.ensure("partials")).to_batches(columns=["tenant"]):
                 self._known |= set(pc.unique(batch.column(0)).to_pylist())
             self._known -= _OURS
         return self._known

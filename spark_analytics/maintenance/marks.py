@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.dataset import dataset, rows_of
 from lake.store import Lake, conform
 from lake.tables import MARKS
 from spark_analytics.maintenance import receipts
@@ -64,7 +65,7 @@ def thinnable(lake: Lake, retention: Retention, now: datetime) -> int:
 
 def _bounds(lake: Lake, retention: Retention, now: datetime) -> pa.Table:
     """The bounds of thin.sql and receipts.sql, of each broker whose oldest marks are settled."""
-    times = lake.ensure("marks").to_pyarrow_table(columns=["broker", "occurred_at"])
+    times = rows_of(lake.ensure("marks"), ["broker", "occurred_at"])
     fine, folded = first_fine(lake), opened(lake)
     rows = []
     for row in times.group_by("broker").aggregate([("occurred_at", "min"), ("occurred_at", "max")]).to_pylist():
@@ -89,7 +90,7 @@ def _judged(lake: Lake, bounds: pa.Table) -> duckdb.DuckDBPyConnection:
     """A connection with the tables ``dropped`` and ``savings`` of thin.sql."""
     connection = duckdb.connect(config={"memory_limit": _MEMORY, "threads": "1"})
     connection.execute("SET TimeZone = 'UTC'")
-    connection.register("marks", lake.ensure("marks").to_pyarrow_dataset())
+    connection.register("marks", dataset(lake.ensure("marks")))
     connection.register("bounds", bounds)
     connection.execute(resources.files("spark_analytics.maintenance").joinpath("thin.sql").read_text(encoding="utf-8"))
     return connection

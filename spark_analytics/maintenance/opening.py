@@ -14,6 +14,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.dataset import rows_of
 from lake.store import Lake
 from spark_analytics.maintenance.region import Region, replace
 from spark_analytics.maintenance.retention import DAY, Retention, data_time, floor
@@ -33,7 +34,7 @@ def boundaries(lake: Lake, retention: Retention, now: datetime) -> dict[str, dat
     old = Region((("bucket_start", "<", latest),)).read(table, _KEYS)
     unfolded = old.filter(pc.not_equal(old.column("bucket_seconds"), _seconds(latest)))
     for broker in pc.unique(unfolded.column("broker")).to_pylist():
-        newest = _newest(table.to_pyarrow_table(columns=["newest_occurred_at"], filters=[("broker", "=", broker)]))
+        newest = _newest(rows_of(table, ["newest_occurred_at"], [("broker", "=", broker)]))
         boundary = floor(data_time(newest, now) - retention.hours_for, DAY)
         mine = old.filter(
             pc.and_(pc.equal(old.column("broker"), broker), pc.less(old.column("bucket_start"), boundary))

@@ -22,6 +22,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.dataset import rows_of
 from lake.now.lived import LEVELS, levels_of
 from lake.store import Lake, conform
 from lake.tables import FOLDED_KIND, MARKS, PARTIALS
@@ -157,7 +158,7 @@ def _finish(lake: Lake) -> bool:
     """Bring `partials` to the newest number that `marks` have; False where others write to them all the while."""
     numbered = lake.committed("marks", APPLICATION) or 0
     while (number := (lake.committed("partials", APPLICATION) or 0) + 1) <= numbered:
-        there = lake.ensure("marks").to_pyarrow_table(filters=[("fold", "=", number)])
+        there = rows_of(lake.ensure("marks"), where=[("fold", "=", number)])
         if there.num_rows == 0:  # emptied since, to be computed anew
             lake.append("partials", PARTIALS.schema.empty_table(), app_id=APPLICATION, version=number)
             continue

@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from lake.dataset import rows_of
 from lake.errors import first_line
 from lake.store import Lake, explained
 from lake.tables import TABLES
@@ -35,7 +36,7 @@ class Region:
 
     def read(self, table: DeltaTable, columns: list[str] | None = None) -> pa.Table:
         """The region's rows in ``table``; files that cannot hold any are not opened."""
-        return table.to_pyarrow_table(columns=columns, filters=list(self.conditions))
+        return rows_of(table, columns, self.conditions)
 
 
 def _literal(value: Value) -> str:

@@ -101,6 +101,14 @@ def test_what_applications_embed_needs_the_standard_library_alone(source: Path) 
     assert foreign == set()
 
 
+def test_delta_tables_are_read_by_arrow_without_objects_of_python() -> None:
+    """deltalake's own way may abort a process that leaves: lake/dataset.py is the only place that opens a data set."""
+    readers = re.compile(r"\.to_pyarrow_(dataset|table)\(")
+    modules = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    found = {str(path.relative_to(ROOT)) for path in modules if readers.search(path.read_text())}
+    assert found == {"lake/dataset.py"}
+
+
 def test_shell_scripts_can_be_read_by_the_shell() -> None:
     for script in [*(ROOT / "scripts").iterdir(), ROOT / ".ci" / "run"]:
         run = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
