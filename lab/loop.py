@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from alerts.laws.throttle import Alert, Harm, Kind, Limit, Observation, Verdict, decide
+from alerts.laws.observation import Observation
+from alerts.laws.throttle import Alert, Harm, Kind, Limit, Verdict, decide
 from lab.entitled import Entitled
 from lab.noisy import noisy_ones
 from lab.queue import Account, Queue
@@ -113,6 +114,7 @@ class Loop:
             finish_rate=sum(_sum(account.completions, now, RECENT_SECONDS) for account in accounts.values()) / recent,
             usual_rate=usual[name],
             others_usual=sum(usual.values()) - usual[name],
+            ready=sum(account.ready for account in accounts.values()),
         )
 
 

@@ -21,7 +21,8 @@ from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.control.standing import Entry, Key, Standing
 from alerts.control.state import State
 from alerts.control.translate import moved
-from alerts.laws.throttle import Harm, Kind, Limit, Observation, decide
+from alerts.laws.observation import Observation
+from alerts.laws.throttle import Harm, Kind, Limit, decide
 from alerts.models import RuleEvaluation
 from lake.clock import ZERO, Clock
 from lake.errors import SojournError

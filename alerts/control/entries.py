@@ -12,7 +12,8 @@ from alerts.control.board import Congestion
 from alerts.control.candidates import Candidate, Unusable
 from alerts.control.settings import PolicySettings
 from alerts.control.standing import Entry, Key, Place, Standing, Target, strictest
-from alerts.laws.throttle import Kind, Limit, Observation, Verdict
+from alerts.laws.observation import Observation
+from alerts.laws.throttle import Kind, Limit, Verdict
 
 
 def decided(

@@ -28,6 +28,8 @@ USED_UP = 0.9
 #: How much of the throughput seen at one look is believed; a higher one is believed while nothing waits, and 0.5 % of
 #: what was once seen forgotten.
 SMOOTHING, FORGETTING = 0.2, 0.005
+#: Beyond this part of the throughput known, what is finished while messages wait is no accident of counting.
+SHOWN = 1.25
 #: Looks after which a tenant's past counts: before, its 99th percentile would be its highest rate.
 LEARNT_AFTER = 300
 #: Looks that must stay calm before one is learnt from: a flood must not become its own entitlement.
@@ -216,4 +218,6 @@ def _capacity(terms: Terms, seen: Seen, state: State) -> float:
         return seen.finish_rate
     if seen.waiting <= terms.exit_seconds * state.capacity:  # they may have idled
         return max(state.capacity * (1 - FORGETTING), min(seen.finish_rate, terms.probing * state.capacity))
+    if seen.finish_rate > SHOWN * state.capacity:  # they never had to finish so much before, or there are more of them
+        return seen.finish_rate
     return state.capacity + SMOOTHING * (seen.finish_rate - state.capacity)

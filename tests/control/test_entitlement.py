@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from alerts.laws.entitlement import (
     CLASS_WIDTH,
+    FORGOTTEN,
     LEARNT_AFTER,
     LEARNT_LATE,
     Habits,
@@ -58,9 +59,10 @@ def test_the_past_knows_its_quantile_within_a_class(sent: list[float], q: float)
     past = Past()
     for rate in sent:
         past.add(rate)
-    exact = sorted(sent)[min(len(sent) - 1, math.ceil(q * len(sent)) - 1)]
-    neighbours = sorted(sent)[min(len(sent) - 1, math.ceil(q * len(sent)))]  # forgetting moves it by less than one
-    assert exact / 1.0001 <= past.quantile(q) <= max(neighbours, exact) * CLASS_WIDTH * 1.0001
+    # The oldest weighs FORGOTTEN to the power of all: a part of the looks is off by less than half of what it lost.
+    ranked, moved = sorted(sent), len(sent) * (1 - FORGOTTEN ** len(sent)) / 2 + 1
+    low, high = math.ceil(q * len(sent) - moved) - 1, math.ceil(q * len(sent) + moved)
+    assert ranked[max(0, low)] / 1.0001 <= past.quantile(q) <= ranked[min(len(sent) - 1, high)] * CLASS_WIDTH * 1.0001
 
 
 def test_the_past_forgets_and_never_overflows() -> None:
@@ -150,3 +152,11 @@ def test_terms_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="must be"):
             Terms(**changes)
+
+
+def test_consumers_that_never_had_so_much_to_do_are_believed_at_once_what_they_show() -> None:
+    """20/s came, then 240/s: that only 20/s was finished until then says nothing of what can be."""
+    state, _ = step(Terms(), Seen(240, 110, {"t0": 240}), State(20), 0.0, {})
+    assert state.capacity == 110
+    noise, _ = step(Terms(), Seen(240, 120, {"t0": 240}), State(110), 0.0, {})
+    assert noise.capacity == pytest.approx(112), "an accident of counting is not"

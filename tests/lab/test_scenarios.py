@@ -15,8 +15,6 @@ from tests.lab.test_lab import document
 
 #: What is known to be worse: it comes off this list with the change that mends it.
 KNOWN = {
-    ("scale-out", "controlled"): ["less is completed"],
-    ("lone-key", "entitled"): ["less is completed"],
     # Forty names ask for as much as forty tenants: max-min shares give it to them.
     ("sybil", "entitled"): ["the quiet wait longer"],
     # Where all are alike, shares alone make some wait longer than others do.
