@@ -25,6 +25,7 @@ from dashboard.services.series import Span
 from dashboard.services.trends import Recent
 from lake.definitions import Definitions
 from lake.tables import TABLES
+from lake.why import Told, tell
 from lake.worker.worker import Worker
 
 #: For how long the lake's versions are believed unchanged; also how often the links of the chain are felt for.
@@ -137,6 +138,10 @@ class Repository:
             rates=self._past(queries.rates_changes(keys, span, window)),
             states=self._past(queries.depths(keys, span)),
         )
+
+    def why(self, key: QueueKey) -> Told | None:
+        """Why first attempts wait longer than they did, looking back an hour."""
+        return tell(self._past, key.broker, key.queue, key.subscriber)
 
     def heartbeats(self) -> Heartbeats:
         """When each link of the chain last wrote to the lake."""

@@ -19,6 +19,7 @@ from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
 from dashboard.services.queue import TenantLine
 from dashboard.services.say import UNKNOWN
 from dashboard.services.trends import Trend
+from dashboard.services.why import Line
 from dashboard.theme import style
 from lake.visible import visible
 
@@ -207,6 +208,27 @@ def _tenant(line: TenantLine) -> str:
     return (
         f'<tr{rest}><th scope="row">{escape(line.tenant, NAME)}{noisy}</th>'
         f"{''.join(f'<td>{cell}</td>' for cell in shown)}</tr>"
+    )
+
+
+def parts(lines: Sequence[Line], notes: Sequence[str]) -> str:
+    """A rise in its parts, each with a bar as long as its seconds are many."""
+    most = max((abs(line.seconds) for line in lines), default=0.0) or 1.0
+    rows = "".join(_part(line, abs(line.seconds) / most * 100) for line in lines)
+    said = "".join(f'<p class="dim">{escape(note)}</p>' for note in notes)
+    head = '<th scope="col">Cause</th><th scope="col">Wait</th><th scope="col" class="words">What changed</th>'
+    return (
+        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table>{said}</div>"
+    )
+
+
+def _part(line: Line, width: float) -> str:
+    tone = " act" if line.main else ""
+    bar = f'<span class="sj-bar{tone}" aria-hidden="true"><i style="width:{width:.0f}%"></i></span>'
+    return (
+        f'<tr><th scope="row">{escape(line.cause)}</th><td>{escape(line.words)}{bar}</td>'
+        f'<td class="words">{escape(line.because, 400)}</td></tr>'
     )
 
 

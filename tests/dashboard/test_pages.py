@@ -195,3 +195,13 @@ def test_counts_that_stand_for_traces_that_were_not_sampled_are_said_to_be_estim
     show(tmp_path, stale_after_seconds=AGES)
     assert "Estimates: sampled traces stand for those that were not" in words(queue(queue="orders"))
     assert "Estimates" not in words(queue(queue="emails"))
+
+
+def test_a_queue_says_why_it_waits_and_who_sends_more(story: Path, show: Callable[..., None]) -> None:
+    show(story, stale_after_seconds=AGES)
+    app = queue(queue="orders")
+    said = words(app)
+    assert re.search(r"Why it waits First attempts wait \d\d s, \d\d s longer than \d+ min", said)
+    assert re.search(r"arrivals \+\d\d s .{5,30}, acme-7 \d[\d.]*/s → \d\d[\d.]*/s", said)
+    assert "slots" in said and "service time" in said and "FROM partials" in app.code[0].value
+    assert "Why it waits" not in words(queue(queue="emails"))
