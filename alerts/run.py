@@ -16,7 +16,7 @@ from pathlib import Path
 import alerts.control
 from alerts.api import application, door, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
-from alerts.control.intervals import check_intervals
+from alerts.control.intervals import check_policies
 from alerts.engine import Engine
 from alerts.evidence.exemplars import Exemplars
 from alerts.evidence.facts import Facts
@@ -73,7 +73,7 @@ def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once
 def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once: bool) -> None:
     actions = [policy.name for policy in settings.control.policies]
     rules = load_rules(settings.rules, builtin=settings.builtin, actions=actions)
-    check_intervals(rules, settings)
+    check_policies(rules, settings)
     if any(rule.group == RECEIVED for rule in rules):
         raise UserError(f"a group of rules is called {RECEIVED!r}, as other programs' alerts are", "rename it")
     lake = Lake(lake_root)

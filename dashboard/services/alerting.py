@@ -14,7 +14,11 @@ from dashboard.services.say import UNKNOWN, ago, clock, decimal, duration, rate
 SEVERITIES = ("critical", "page", "error", "warning", "ticket", "info", "none")
 #: An alert that always fires, so that its silence is noticed outside; here it only shows that rules run.
 WATCHDOG = "watchdog"
-_OUTCOMES = {"applied": "", "dry_run": " (dry run: nothing was changed)"}
+_OUTCOMES = {
+    "applied": "",
+    "dry_run": " (dry run: nothing was changed)",
+    "proposed": " (proposed: it waits for approval)",
+}
 _NOT_SHOWN = ("alertname", "severity", "broker", "queue", "subscriber", "tenant")
 
 
@@ -156,9 +160,7 @@ def _action_happenings(actions: Iterable[Row], now: datetime) -> Iterable[Happen
             continue
         last[subject] = decided
         limit = "no limit" if row["after"] is None else rate(row["after"])
-        trial = {"applied": "", "dry_run": " (dry run: nothing was changed)"}.get(
-            row["outcome"], f" ({row['outcome']})"
-        )
+        trial = _OUTCOMES.get(row["outcome"], f" ({row['outcome']})")
         yield Happening(
             row["at"],
             f"{clock(row['at'], now, seconds=True)} UTC",
