@@ -90,6 +90,11 @@ def alert_transitions(since: datetime | None) -> str:
     return f"SELECT * FROM alert_transitions WHERE {_from('at', since)} ORDER BY at DESC LIMIT {_MOST}"
 
 
+def deliveries(since: datetime) -> str:
+    """The newest attempts to tell receivers, from ``since`` on."""
+    return f"SELECT * FROM deliveries WHERE {_from('at', since)} ORDER BY at DESC LIMIT {_MOST}"
+
+
 def actions(since: datetime | None) -> str:
     """The newest rows of the journal of actions, from ``since`` on; those that held or skipped left out."""
     return f"""

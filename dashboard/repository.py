@@ -91,6 +91,10 @@ class Repository:
         """The newest of ``actions``."""
         return self._rows(queries.actions(since))
 
+    def deliveries(self, since: datetime) -> list[Row]:
+        """The newest of ``deliveries``."""
+        return self._rows(queries.deliveries(since))
+
     def limits(self) -> list[Row]:
         """``limits``: what is in force."""
         return self._rows(queries.LIMITS)

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from dashboard.pages import spark
 from dashboard.services.alerting import AlertCard, Happening, LimitCard, severity_rank
+from dashboard.services.alerts import AlertLine, AlertStory, Step
 from dashboard.services.keys import QueueKey
 from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
 from dashboard.services.queue import TenantLine
@@ -81,8 +82,7 @@ def alerts(cards: Sequence[AlertCard]) -> str:
 
 
 def _alert(card: AlertCard) -> str:
-    rank = severity_rank(card.severity)
-    loud = "act" if rank <= severity_rank("error") else "watch" if rank <= severity_rank("ticket") else ""
+    loud = _loudness(card)
     tag = f"▲ {card.severity}" if card.firing else "pending"
     what = card.summary or card.title
     return (
@@ -91,6 +91,66 @@ def _alert(card: AlertCard) -> str:
         f'<span class="what">{escape(what)}</span></div>'
         f'<p class="dim">{escape(f"{card.title} {card.since} · {card.about} · value then {card.value}")}</p></li>'
     )
+
+
+def _loudness(card: AlertCard) -> str:
+    rank = severity_rank(card.severity)
+    return "act" if rank <= severity_rank("error") else "watch" if rank <= severity_rank("ticket") else ""
+
+
+def alert_table(lines: Sequence[AlertLine], chosen: AlertLine | None) -> str:
+    """Many alerts as a table; each name leads to the page about it."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Alert", "", "Since", "About"))
+    rows = "".join(_alert_row(line, line is chosen) for line in lines)
+    return (
+        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _alert_row(line: AlertLine, chosen: bool) -> str:
+    card = line.card
+    name = f'<a href="alerts?alert={quote(line.fingerprint, safe="")}" target="_self">{escape(card.title, NAME)}</a>'
+    here = ' aria-current="true"' if chosen else ""
+    rest = ' class="rest"' if line.resolved else ""
+    state = "▽ resolved" if line.resolved else _alert_sign(card)
+    return (
+        f'<tr{here}{rest}><th scope="row">{name}</th><td>{state}</td>'
+        f'<td>{escape(card.since)}</td><td class="words">{escape(card.about)}</td></tr>'
+    )
+
+
+def _alert_sign(card: AlertCard) -> str:
+    tone = _loudness(card) if card.firing else ""
+    return f'<span class="sj-tag {tone}">{escape(f"▲ {card.severity}" if card.firing else "pending")}</span>'
+
+
+def alert_story(story: AlertStory, queue: str | None) -> str:
+    """One alert: what it says, about whom, its figures, what else its rule notes, where its runbook is."""
+    card = story.line.card
+    state = "▽ resolved" if story.line.resolved else _alert_sign(card)
+    links = []
+    if story.runbook:
+        links.append(f'<a href="{html.escape(story.runbook)}" target="_blank" rel="noopener noreferrer">Runbook</a>')
+    if queue:
+        links.append(f"Queue {_queue_link(queue)}")
+    notes = "".join(f"<dt>{escape(name, NAME)}</dt><dd>{escape(text)}</dd>" for name, text in story.notes)
+    return (
+        f'<div class="sj"><h2>{escape(card.title, NAME)}</h2><p>{state} '
+        f'<span class="dim">{escape(f"{card.since} · {card.about}")}</span></p>'
+        f'<p class="sj-sentence">{escape(card.summary)}</p>{_facts(story.facts)}'
+        f"{f'<dl class=sj-notes>{notes}</dl>' if notes else ''}<p>{' · '.join(links)}</p></div>"
+    )
+
+
+def steps(found: Sequence[Step]) -> str:
+    """What happened one after the other, the newest first; what went wrong has a sign."""
+    items = "".join(
+        f'<li><span class="dim num">{escape(step.when)}</span> {"▲ " if step.bad else ""}'
+        f'<span class="lead">{escape(step.what)}</span><p class="dim">{escape(step.why)}</p></li>'
+        for step in found
+    )
+    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
 
 
 def verdict(card: QueueCard) -> str:

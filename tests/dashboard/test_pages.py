@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from collectors.receive.sampled import reported
 from dashboard.repository import BELIEVED_SECONDS
 from lake.store import Lake
-from lake.tables import EVENT_TYPES, GAPS
+from lake.tables import DELIVERIES, EVENT_TYPES, GAPS
 from tests.dashboard.scene import write_samples, write_story
 
 APP = str(Path(__file__).parents[2] / "dashboard" / "app.py")
@@ -27,6 +27,19 @@ def queue_page() -> None:
     from dashboard.pages import queue
 
     queue.render()
+
+
+def alerts_page() -> None:
+    from dashboard.pages import alerts
+
+    alerts.render()
+
+
+def alerts(**params: str) -> AppTest:
+    app = AppTest.from_function(alerts_page, default_timeout=30)
+    for name, value in params.items():
+        app.query_params[name] = value
+    return app.run()
 
 
 def words(app: AppTest) -> str:
@@ -205,3 +218,48 @@ def test_a_queue_says_why_it_waits_and_who_sends_more(story: Path, show: Callabl
     assert re.search(r"arrivals \+\d\d s .{5,30}, acme-7 \d[\d.]*/s → \d\d[\d.]*/s", said)
     assert "slots" in said and "service time" in said and "FROM partials" in app.code[0].value
     assert "Why it waits" not in words(queue(queue="emails"))
+
+
+def test_an_alert_says_how_it_came_who_was_told_and_what_to_do(tmp_path: Path, show: Callable[..., None]) -> None:
+    end = datetime.now(UTC)
+    lake = write_story(tmp_path, end=end, seconds=90, noisy_from=30)
+    group = '{}:{broker="nats", queue="orders"}'
+    told = [
+        {
+            "delivery_id": "1",
+            "receiver": "oncall",
+            "group_key": group,
+            "attempt": 1,
+            "outcome": "retry",
+            "error": "HTTP 503",
+        },
+        {"delivery_id": "1", "receiver": "oncall", "group_key": group, "attempt": 2, "outcome": "delivered"},
+        {
+            "delivery_id": "2",
+            "receiver": "chat",
+            "group_key": '{}:{queue="emails"}',
+            "attempt": 1,
+            "outcome": "delivered",
+        },
+    ]
+    rows = [{"at": end, "status": "firing", "alerts": 1, "duration_seconds": 0.04, **row} for row in told]
+    lake.append("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES.schema))
+    show(tmp_path, stale_after_seconds=AGES)
+    app = alerts()
+    assert heading(app) == "1 alert fires"
+    said = words(app)
+    assert "TenantHoldsSharedQueue" in said and "Tenant acme-7 holds the shared queue orders" in said
+    assert "pending → firing, value 0.63" in said and "true for 10 s" in said
+    assert (
+        "oncall: firing failed, tried again in 40 ms" in said and "oncall: firing delivered in 40 ms, attempt 2" in said
+    )
+    assert "chat" not in said
+    assert "Watchdog" not in said
+    assert "sojourn alerts acknowledge" in said
+    assert "That alert is not here" in words(alerts(alert="<b>'; DROP"))
+
+
+def test_where_no_rule_ran_the_alerts_page_says_so(tmp_path: Path, show: Callable[..., None]) -> None:
+    write_samples(tmp_path, end=datetime.now(UTC))
+    show(tmp_path)
+    assert "No alert rule has been evaluated on this lake yet" in words(alerts())
