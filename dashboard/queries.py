@@ -95,6 +95,14 @@ def deliveries(since: datetime) -> str:
     return f"SELECT * FROM deliveries WHERE {_from('at', since)} ORDER BY at DESC LIMIT {_MOST}"
 
 
+def refused(since: datetime) -> str:
+    """What collectors could not take, from ``since`` on, by source and reason."""
+    return f"""
+    SELECT source, reason, CAST(SUM(count) AS BIGINT) AS rows FROM rejected_records
+    WHERE {_from("received_at", since)} GROUP BY source, reason ORDER BY rows DESC, source, reason LIMIT 20
+    """
+
+
 def actions(since: datetime | None) -> str:
     """The newest rows of the journal of actions, from ``since`` on; those that held or skipped left out."""
     return f"""

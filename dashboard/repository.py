@@ -95,6 +95,10 @@ class Repository:
         """The newest of ``deliveries``."""
         return self._rows(queries.deliveries(since))
 
+    def refused(self, since: datetime) -> list[Row]:
+        """What collectors could not take (source, reason, rows), the most first."""
+        return self._rows(queries.refused(since))
+
     def limits(self) -> list[Row]:
         """``limits``: what is in force."""
         return self._rows(queries.LIMITS)

@@ -17,6 +17,7 @@ from dashboard.services.alerting import AlertCard, Happening, LimitCard, severit
 from dashboard.services.alerts import AlertLine, AlertStory, Step
 from dashboard.services.keys import QueueKey
 from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
+from dashboard.services.pipeline import Link
 from dashboard.services.queue import TenantLine
 from dashboard.services.say import UNKNOWN
 from dashboard.services.trends import Trend
@@ -289,6 +290,35 @@ def _part(line: Line, width: float) -> str:
     return (
         f'<tr><th scope="row">{escape(line.cause)}</th><td>{escape(line.words)}{bar}</td>'
         f'<td class="words">{escape(line.because, 400)}</td></tr>'
+    )
+
+
+def links(chain: Sequence[Link]) -> str:
+    """The links of the pipeline, each with a sign and a word for how it is."""
+    rows = "".join(
+        f'<tr><th scope="row">{_link_sign(link)} {escape(link.name)}</th><td class="words">{escape(link.state)}</td>'
+        f'<td class="words">{_code(link.note)}</td></tr>'
+        for link in chain
+    )
+    return f'<div class="sj sj-scroll"><table class="sj-table"><tbody>{rows}</tbody></table></div>'
+
+
+def _link_sign(link: Link) -> str:
+    if link.good is None:
+        return '<span class="sj-tag">– not there</span>'
+    return '<span class="sj-tag fine">✓ good</span>' if link.good else '<span class="sj-tag watch">◆ look</span>'
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts, the first of each row its heading."""
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    body = "".join(
+        f'<tr><th scope="row">{escape(first, NAME)}</th>{"".join(_cell(text) for text in rest)}</tr>'
+        for first, *rest in rows
+    )
+    return (
+        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 

@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from collectors.receive.sampled import reported
 from dashboard.repository import BELIEVED_SECONDS
 from lake.store import Lake
-from lake.tables import DELIVERIES, EVENT_TYPES, GAPS
+from lake.tables import DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
 from tests.dashboard.scene import write_samples, write_story
 
 APP = str(Path(__file__).parents[2] / "dashboard" / "app.py")
@@ -33,6 +33,16 @@ def alerts_page() -> None:
     from dashboard.pages import alerts
 
     alerts.render()
+
+
+def pipeline_page() -> None:
+    from dashboard.pages import pipeline
+
+    pipeline.render()
+
+
+def pipeline() -> AppTest:
+    return AppTest.from_function(pipeline_page, default_timeout=30).run()
 
 
 def alerts(**params: str) -> AppTest:
@@ -263,3 +273,19 @@ def test_where_no_rule_ran_the_alerts_page_says_so(tmp_path: Path, show: Callabl
     write_samples(tmp_path, end=datetime.now(UTC))
     show(tmp_path)
     assert "No alert rule has been evaluated on this lake yet" in words(alerts())
+
+
+def test_the_pipeline_says_whether_the_pages_can_be_trusted(tmp_path: Path, show: Callable[..., None]) -> None:
+    end = datetime.now(UTC)
+    lake = write_story(tmp_path, end=end, seconds=90, noisy_from=30)
+    show(tmp_path, stale_after_seconds=AGES)
+    assert "can be trusted" in heading(pipeline())
+    refused = {"received_at": end, "source": "otlp", "reason": "no tenant", "raw": "{}", "count": 3}
+    rows = [{**refused, "ingested_at": end, "ingest_date": end.date()}]
+    lake.append("rejected_records", pa.Table.from_pylist(rows, schema=REJECTED_RECORDS.schema))
+    time.sleep(BELIEVED_SECONDS)
+    app = pipeline()
+    assert heading(app) == "Look at refused rows"
+    assert "3 of otlp: no tenant" in words(app)
+    show(tmp_path, stale_after_seconds=0.001)
+    assert heading(pipeline()) == "Do not trust what the pages say of now"
