@@ -111,6 +111,17 @@ def actions(since: datetime | None) -> str:
     """
 
 
+def last_decisions(since: datetime) -> str:
+    """The newest row of the journal of each policy and subject, those that held included, from ``since`` on."""
+    return f"""
+    SELECT * EXCEPT (age) FROM (
+      SELECT *, ROW_NUMBER() OVER (PARTITION BY policy, broker, queue, tenant ORDER BY at DESC) AS age
+      FROM actions WHERE {_from("at", since)} AND decision <> 'skip'
+    ) AS ranked
+    WHERE age = 1 ORDER BY at DESC LIMIT {_MOST}
+    """
+
+
 def backlog_changes(key: QueueKey, span: Span, top: int) -> str:
     """By how much each tenant's backlog changed in each bin; tenants beyond the ``top`` are summed as null."""
     return f"""

@@ -99,6 +99,10 @@ class Repository:
         """What collectors could not take (source, reason, rows), the most first."""
         return self._rows(queries.refused(since))
 
+    def last_decisions(self, since: datetime) -> list[Row]:
+        """The newest of ``actions`` for each policy and subject."""
+        return self._rows(queries.last_decisions(since))
+
     def limits(self) -> list[Row]:
         """``limits``: what is in force."""
         return self._rows(queries.LIMITS)

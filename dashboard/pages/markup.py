@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from dashboard.pages import spark
+from dashboard.services.actions import Entry, Standing
 from dashboard.services.alerting import AlertCard, Happening, LimitCard, severity_rank
 from dashboard.services.alerts import AlertLine, AlertStory, Step
 from dashboard.services.keys import QueueKey
@@ -224,6 +225,31 @@ def limits(cards: Sequence[LimitCard]) -> str:
         f"{escape(card.limit)}</span>"
         f'<p class="num">{escape(card.expires)}</p><p class="dim">{escape(card.reason)}</p></li>'
         for card in cards
+    )
+    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+
+
+def standings(found: Sequence[Standing]) -> str:
+    """Limits that nobody obeys: proposals, with the number by which they are approved, and dry runs."""
+    items = "".join(
+        f'<li><span class="lead">{escape(one.tenant, NAME)} on {escape(one.queue, NAME)}: {escape(one.limit)}</span>'
+        f'<p class="num">{escape(f"{one.policy}, {one.until}")}{_approval(one)}</p><p class="dim">{escape(one.reason)}</p></li>'
+        for one in found
+    )
+    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+
+
+def _approval(one: Standing) -> str:
+    return f" · <code>sojourn actions approve {escape(one.action, NAME)}</code>" if one.proposed else ""
+
+
+def journal(entries: Sequence[Entry]) -> str:
+    """What policies decided, each with what it saw."""
+    items = "".join(
+        f'<li><span class="dim num">{escape(entry.when)}</span> {"▲" if entry.bad else "◆"} '
+        f'<span class="lead">{escape(entry.what)}</span> <span class="dim">{escape(entry.outcome)}</span>'
+        f'<p class="dim">{escape(f"{entry.policy}: {entry.reason}")}</p><p class="dim num">{escape(entry.inputs)}</p></li>'
+        for entry in entries
     )
     return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
 

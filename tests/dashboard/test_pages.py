@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from streamlit.testing.v1 import AppTest
 from collectors.receive.sampled import reported
 from dashboard.repository import BELIEVED_SECONDS
 from lake.store import Lake
-from lake.tables import DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
-from tests.dashboard.scene import write_samples, write_story
+from lake.tables import ACTIONS, DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
+from tests.dashboard.scene import actions_of, write_samples, write_story
 
 APP = str(Path(__file__).parents[2] / "dashboard" / "app.py")
 #: Long enough that the story of last spring is not stale.
@@ -43,6 +43,16 @@ def pipeline_page() -> None:
 
 def pipeline() -> AppTest:
     return AppTest.from_function(pipeline_page, default_timeout=30).run()
+
+
+def actions_page() -> None:
+    from dashboard.pages import actions
+
+    actions.render()
+
+
+def actions() -> AppTest:
+    return AppTest.from_function(actions_page, default_timeout=30).run()
 
 
 def alerts(**params: str) -> AppTest:
@@ -289,3 +299,24 @@ def test_the_pipeline_says_whether_the_pages_can_be_trusted(tmp_path: Path, show
     assert "3 of otlp: no tenant" in words(app)
     show(tmp_path, stale_after_seconds=0.001)
     assert heading(pipeline()) == "Do not trust what the pages say of now"
+
+
+def test_actions_tell_limits_proposals_dry_runs_and_the_journal(tmp_path: Path, show: Callable[..., None]) -> None:
+    end = datetime.now(UTC)
+    lake = write_story(tmp_path, end=end, seconds=90, noisy_from=30)
+    show(tmp_path, stale_after_seconds=AGES)
+    app = actions()
+    said = words(app)
+    assert heading(app) == "1 limit is in force"
+    assert "throttle acme-7 on orders: 15/s → 9.5/s, for " in said and "backlog 410" in said
+    assert "Waits for a yes" not in said
+    [row, _] = actions_of(end - timedelta(seconds=20), end)
+    others = [{"tenant": "birch", "outcome": "proposed", "action_id": "act-7"}, {"tenant": "elm", "outcome": "dry_run"}]
+    rows = [{**row, **other} for other in others]
+    lake.append("actions", pa.Table.from_pylist(rows, schema=ACTIONS.schema))
+    time.sleep(BELIEVED_SECONDS)
+    app = actions()
+    said = words(app)
+    assert heading(app) == "1 limit is in force, 1 waits for a yes"
+    assert "birch on orders: 15/s" in said and "sojourn actions approve act-7" in said
+    assert "Dry runs" in said and "elm on orders: 15/s" in said
