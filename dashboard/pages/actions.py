@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.pages import frame, markup
+from dashboard.pages import details, frame, markup
 from dashboard.repository import Repository
 from dashboard.services.actions import journal, standings
 from dashboard.services.alerting import limit_cards
@@ -29,29 +29,25 @@ def render() -> None:
 def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     fresh = frame.age_of_data(lake, health, now)
     limits = limit_cards(lake.limits(), now)
-    done = lake.actions((now - _WEEK).replace(minute=0, second=0, microsecond=0))
-    waiting = standings(done, now)
+    since = (now - _WEEK).replace(minute=0, second=0, microsecond=0)
+    done, waiting = lake.actions(since), standings(lake.last_decisions(since), now)
     proposed, shadows = [one for one in waiting if one.proposed], [one for one in waiting if not one.proposed]
     st.html(markup.title(_headline(len(limits), len(proposed))))
     st.html(markup.note(frame.as_of_line(fresh, now)))
     if proposed:
         st.html(markup.section("Waits for a yes", "In force once somebody approves: `sojourn actions approve ID`."))
-        st.html(markup.standings(proposed))
+        st.html(details.standings(proposed))
     held = "" if limits else "No limit is in force."
     st.html(markup.section("In force", held))
     if limits:
         st.html(markup.limits(limits))
-        st.html(
-            markup.note(
-                "To lift one: `sojourn actions revoke ID`. To stop all policies at once: `sojourn actions pause`."
-            )
-        )
+        st.html(markup.note("To lift one: `sojourn actions revoke ID`. To stop all policies: `sojourn actions pause`."))
     if shadows:
         st.html(markup.section("Dry runs", "What policies would do now. Nobody obeys these."))
-        st.html(markup.standings(shadows))
+        st.html(details.standings(shadows))
     entries = journal(done, now)
     st.html(markup.section("Journal", "What policies decided in the last week, the newest first." if entries else ""))
-    st.html(markup.journal(entries) if entries else markup.note("No policy has decided anything in the last week."))
+    st.html(details.journal(entries) if entries else markup.note("No policy has decided anything in the last week."))
 
 
 def _headline(limits: int, proposed: int) -> str:

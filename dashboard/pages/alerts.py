@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.pages import frame, markup
+from dashboard.pages import details, frame, markup
 from dashboard.repository import Repository
 from dashboard.services.alerts import AlertLine, AlertStory, alert_lines, alert_story
 from dashboard.services.keys import QueueKey, Row, short_names
@@ -51,7 +51,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
             "All alerts", "What fires, the loudest first; what is pending; what was resolved in the last day."
         )
     )
-    st.html(markup.alert_table(lines[:LINES], chosen))
+    st.html(details.alert_table(lines[:LINES], chosen))
     if len(lines) > LINES:
         st.html(markup.note(f'{len(lines) - LINES:,} more: `sojourn sql "SELECT * FROM alert_states"` has them all.'))
 
@@ -75,14 +75,14 @@ def _chosen(lines: Sequence[AlertLine]) -> AlertLine | None:
 
 
 def _story(story: AlertStory, names: dict[QueueKey, str]) -> None:
-    st.html(markup.alert_story(story, names.get(story.line.card.queue) if story.line.card.queue else None))
+    st.html(details.alert_story(story, names.get(story.line.card.queue) if story.line.card.queue else None))
     told, happened = st.columns(2, gap="large")
     with happened:
-        st.html(markup.section("How it came") + markup.steps(story.changes))
+        st.html(markup.section("How it came") + details.steps(story.changes))
     with told:
         st.html(markup.section("Who was told"))
         nobody = "No receiver was told of it in the last day. `sojourn alerts explain` says why."
-        st.html(markup.steps(story.deliveries) if story.deliveries else markup.note(nobody))
+        st.html(details.steps(story.deliveries) if story.deliveries else markup.note(nobody))
     if not story.line.resolved:
         name = story.line.fingerprint
         acknowledge, explain = f"`sojourn alerts acknowledge {name}`", f"`sojourn alerts explain {name}`"

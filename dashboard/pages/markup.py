@@ -13,16 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from dashboard.pages import spark
-from dashboard.services.actions import Entry, Standing
 from dashboard.services.alerting import AlertCard, Happening, LimitCard, severity_rank
-from dashboard.services.alerts import AlertLine, AlertStory, Step
 from dashboard.services.keys import QueueKey
 from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
-from dashboard.services.pipeline import Link
 from dashboard.services.queue import TenantLine
 from dashboard.services.say import UNKNOWN
 from dashboard.services.trends import Trend
-from dashboard.services.why import Line
 from dashboard.theme import style
 from lake.visible import visible
 
@@ -74,7 +70,7 @@ def banner(title: str, reason: str, *, quiet: bool) -> str:
     sign = "◆" if quiet else "▲"
     return (
         f'<div class="sj"><div class="sj-banner{" quiet" if quiet else ""}" role="{"status" if quiet else "alert"}">'
-        f"<strong>{sign} {escape(title)}</strong>{_code(reason)}</div></div>"
+        f"<strong>{sign} {escape(title)}</strong>{code(reason)}</div></div>"
     )
 
 
@@ -84,7 +80,7 @@ def alerts(cards: Sequence[AlertCard]) -> str:
 
 
 def _alert(card: AlertCard) -> str:
-    loud = _loudness(card)
+    loud = loudness(card)
     tag = f"▲ {card.severity}" if card.firing else "pending"
     what = card.summary or card.title
     return (
@@ -95,64 +91,9 @@ def _alert(card: AlertCard) -> str:
     )
 
 
-def _loudness(card: AlertCard) -> str:
+def loudness(card: AlertCard) -> str:
     rank = severity_rank(card.severity)
     return "act" if rank <= severity_rank("error") else "watch" if rank <= severity_rank("ticket") else ""
-
-
-def alert_table(lines: Sequence[AlertLine], chosen: AlertLine | None) -> str:
-    """Many alerts as a table; each name leads to the page about it."""
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("Alert", "", "Since", "About"))
-    rows = "".join(_alert_row(line, line is chosen) for line in lines)
-    return (
-        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _alert_row(line: AlertLine, chosen: bool) -> str:
-    card = line.card
-    name = f'<a href="alerts?alert={quote(line.fingerprint, safe="")}" target="_self">{escape(card.title, NAME)}</a>'
-    here = ' aria-current="true"' if chosen else ""
-    rest = ' class="rest"' if line.resolved else ""
-    state = "▽ resolved" if line.resolved else _alert_sign(card)
-    return (
-        f'<tr{here}{rest}><th scope="row">{name}</th><td>{state}</td>'
-        f'<td>{escape(card.since)}</td><td class="words">{escape(card.about)}</td></tr>'
-    )
-
-
-def _alert_sign(card: AlertCard) -> str:
-    tone = _loudness(card) if card.firing else ""
-    return f'<span class="sj-tag {tone}">{escape(f"▲ {card.severity}" if card.firing else "pending")}</span>'
-
-
-def alert_story(story: AlertStory, queue: str | None) -> str:
-    """One alert: what it says, about whom, its figures, what else its rule notes, where its runbook is."""
-    card = story.line.card
-    state = "▽ resolved" if story.line.resolved else _alert_sign(card)
-    links = []
-    if story.runbook:
-        links.append(f'<a href="{html.escape(story.runbook)}" target="_blank" rel="noopener noreferrer">Runbook</a>')
-    if queue:
-        links.append(f"Queue {_queue_link(queue)}")
-    notes = "".join(f"<dt>{escape(name, NAME)}</dt><dd>{escape(text)}</dd>" for name, text in story.notes)
-    return (
-        f'<div class="sj"><h2>{escape(card.title, NAME)}</h2><p>{state} '
-        f'<span class="dim">{escape(f"{card.since} · {card.about}")}</span></p>'
-        f'<p class="sj-sentence">{escape(card.summary)}</p>{_facts(story.facts)}'
-        f"{f'<dl class=sj-notes>{notes}</dl>' if notes else ''}<p>{' · '.join(links)}</p></div>"
-    )
-
-
-def steps(found: Sequence[Step]) -> str:
-    """What happened one after the other, the newest first; what went wrong has a sign."""
-    items = "".join(
-        f'<li><span class="dim num">{escape(step.when)}</span> {"▲ " if step.bad else ""}'
-        f'<span class="lead">{escape(step.what)}</span><p class="dim">{escape(step.why)}</p></li>'
-        for step in found
-    )
-    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
 
 
 def verdict(card: QueueCard) -> str:
@@ -168,7 +109,7 @@ def _verdict(card: QueueCard) -> str:
 def queue(card: QueueCard) -> str:
     """A queue's sentence and figures."""
     return (
-        f'<div class="sj"><p class="sj-sentence">{escape(card.predicate)}</p>{_facts(card.facts, card.unknown)}</div>'
+        f'<div class="sj"><p class="sj-sentence">{escape(card.predicate)}</p>{facts_of(card.facts, card.unknown)}</div>'
     )
 
 
@@ -184,32 +125,32 @@ def queues(cards: Sequence[QueueCard], caption: str, trends: Mapping[QueueKey, T
 
 def _queue_row(card: QueueCard, trend: Trend | None) -> str:
     pictures = {"Backlog": spark.backlog(trend), "In → out": spark.flow(trend)}
-    cells = "".join(_cell(cell, pictures.get(name, "")) for name, cell in zip(COLUMNS, card.cells, strict=True))
+    cells = "".join(cell(text, pictures.get(name, "")) for name, text in zip(COLUMNS, card.cells, strict=True))
     hour = spark.strip(trend.strip, trend.said) if trend is not None and trend.strip else ""
-    return f'<tr><th scope="row">{_queue_link(card.name)}</th><td>{_verdict(card)}</td><td>{hour}</td>{cells}</tr>'
+    return f'<tr><th scope="row">{queue_link(card.name)}</th><td>{_verdict(card)}</td><td>{hour}</td>{cells}</tr>'
 
 
-def _queue_link(name: str) -> str:
+def queue_link(name: str) -> str:
     return f'<a href="queue?queue={quote(name, safe="")}" target="_self">{escape(name, NAME)}</a>'
 
 
-def _cell(text: str, picture: str = "") -> str:
+def cell(text: str, picture: str = "") -> str:
     unknown = ' class="unknown"' if text == UNKNOWN else ""
     return f"<td{unknown}>{picture}{escape(text)}</td>"
 
 
 def facts(items: Iterable[Fact]) -> str:
     """A row of figures with their labels and notes."""
-    return f'<div class="sj">{_facts(items)}</div>'
+    return f'<div class="sj">{facts_of(items)}</div>'
 
 
-def _facts(items: Iterable[Fact], because: str = "") -> str:
+def facts_of(items: Iterable[Fact], because: str = "") -> str:
     """What is known, as figures; what is not stays small, all in one line that says why."""
     items = list(items)
     known = "".join(_fact(item) for item in items if item.value != UNKNOWN)
     missing = ", ".join(item.label[:1].lower() + item.label[1:] for item in items if item.value == UNKNOWN)
     why = f" – {because}" if because else ""
-    unknown = f'<p class="dim sj-unknown">{_code(f"Unknown: {missing}{why}.")}</p>' if missing else ""
+    unknown = f'<p class="dim sj-unknown">{code(f"Unknown: {missing}{why}.")}</p>' if missing else ""
     return (f'<dl class="sj-facts">{known}</dl>' if known else "") + unknown
 
 
@@ -225,31 +166,6 @@ def limits(cards: Sequence[LimitCard]) -> str:
         f"{escape(card.limit)}</span>"
         f'<p class="num">{escape(card.expires)}</p><p class="dim">{escape(card.reason)}</p></li>'
         for card in cards
-    )
-    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
-
-
-def standings(found: Sequence[Standing]) -> str:
-    """Limits that nobody obeys: proposals, with the number by which they are approved, and dry runs."""
-    items = "".join(
-        f'<li><span class="lead">{escape(one.tenant, NAME)} on {escape(one.queue, NAME)}: {escape(one.limit)}</span>'
-        f'<p class="num">{escape(f"{one.policy}, {one.until}")}{_approval(one)}</p><p class="dim">{escape(one.reason)}</p></li>'
-        for one in found
-    )
-    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
-
-
-def _approval(one: Standing) -> str:
-    return f" · <code>sojourn actions approve {escape(one.action, NAME)}</code>" if one.proposed else ""
-
-
-def journal(entries: Sequence[Entry]) -> str:
-    """What policies decided, each with what it saw."""
-    items = "".join(
-        f'<li><span class="dim num">{escape(entry.when)}</span> {"▲" if entry.bad else "◆"} '
-        f'<span class="lead">{escape(entry.what)}</span> <span class="dim">{escape(entry.outcome)}</span>'
-        f'<p class="dim">{escape(f"{entry.policy}: {entry.reason}")}</p><p class="dim num">{escape(entry.inputs)}</p></li>'
-        for entry in entries
     )
     return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
 
@@ -298,56 +214,6 @@ def _tenant(line: TenantLine) -> str:
     )
 
 
-def parts(lines: Sequence[Line], notes: Sequence[str]) -> str:
-    """A rise in its parts, each with a bar as long as its seconds are many."""
-    most = max((abs(line.seconds) for line in lines), default=0.0) or 1.0
-    rows = "".join(_part(line, abs(line.seconds) / most * 100) for line in lines)
-    said = "".join(f'<p class="dim">{escape(note)}</p>' for note in notes)
-    head = '<th scope="col">Cause</th><th scope="col">Wait</th><th scope="col" class="words">What changed</th>'
-    return (
-        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table>{said}</div>"
-    )
-
-
-def _part(line: Line, width: float) -> str:
-    tone = " act" if line.main else ""
-    bar = f'<span class="sj-bar{tone}" aria-hidden="true"><i style="width:{width:.0f}%"></i></span>'
-    return (
-        f'<tr><th scope="row">{escape(line.cause)}</th><td>{escape(line.words)}{bar}</td>'
-        f'<td class="words">{escape(line.because, 400)}</td></tr>'
-    )
-
-
-def links(chain: Sequence[Link]) -> str:
-    """The links of the pipeline, each with a sign and a word for how it is."""
-    rows = "".join(
-        f'<tr><th scope="row">{_link_sign(link)} {escape(link.name)}</th><td class="words">{escape(link.state)}</td>'
-        f'<td class="words">{_code(link.note)}</td></tr>'
-        for link in chain
-    )
-    return f'<div class="sj sj-scroll"><table class="sj-table"><tbody>{rows}</tbody></table></div>'
-
-
-def _link_sign(link: Link) -> str:
-    if link.good is None:
-        return '<span class="sj-tag">– not there</span>'
-    return '<span class="sj-tag fine">✓ good</span>' if link.good else '<span class="sj-tag watch">◆ look</span>'
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts, the first of each row its heading."""
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "".join(
-        f'<tr><th scope="row">{escape(first, NAME)}</th>{"".join(_cell(text) for text in rest)}</tr>'
-        for first, *rest in rows
-    )
-    return (
-        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
 def section(title: str, conclusion: str = "") -> str:
     """A heading with its conclusion below."""
     below = f'<p class="dim">{escape(conclusion)}</p>' if conclusion else ""
@@ -356,10 +222,10 @@ def section(title: str, conclusion: str = "") -> str:
 
 def note(text: str) -> str:
     """A quiet remark."""
-    return f'<div class="sj"><p class="dim">{_code(text)}</p></div>'
+    return f'<div class="sj"><p class="dim">{code(text)}</p></div>'
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Escaped text in which `backticks` set a command apart."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))

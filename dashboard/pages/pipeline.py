@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.pages import frame, markup
+from dashboard.pages import details, frame, markup
 from dashboard.repository import Repository
 from dashboard.services import pipeline
 from dashboard.services.keys import QueueKey, Row, short_names
@@ -31,14 +31,14 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     chain = pipeline.links(fresh, lake.heartbeats(), lake.put_off(), refused, told, now, limit)
     st.html(markup.title(pipeline.verdict(chain, fresh)))
     st.html(markup.note(frame.as_of_line(fresh, now)))
-    st.html(markup.section("From broker to webhook") + markup.links(chain))
+    st.html(markup.section("From broker to webhook") + details.links(chain))
     st.html(
         markup.section("Brokers", "How far their data reach, and how long before that they were last asked themselves.")
-        + markup.table(("Broker", "Queues", "Newest data", "Newest reading"), pipeline.brokers(health, now))
+        + details.table(("Broker", "Queues", "Newest data", "Newest reading"), pipeline.brokers(health, now))
     )
     off = pipeline.uncovered(health, short_names(QueueKey.of(row) for row in health))
     said = "Events against the broker's own count. What is off is an estimate, and policies leave it alone."
     st.html(markup.section("Coverage", said))
     st.html(
-        markup.table(("Queue", "Coverage"), off) if off else markup.note("Every queue that is known both ways agrees.")
+        details.table(("Queue", "Coverage"), off) if off else markup.note("Every queue that is known both ways agrees.")
     )

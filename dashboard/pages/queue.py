@@ -11,7 +11,7 @@ import streamlit as st
 
 from dashboard import figures
 from dashboard.figures import Line
-from dashboard.pages import frame, markup
+from dashboard.pages import details, frame, markup
 from dashboard.pages.charts import CHART, age_lines, highest, reference
 from dashboard.repository import Repository
 from dashboard.services import series, story, why
@@ -129,7 +129,7 @@ def _why(lake: Repository, key: QueueKey) -> None:
     told = lake.why(key)
     if told is None or told.rise is None or not told.rise.parts:
         return
-    st.html(markup.section("Why it waits", why.headline(told)) + markup.parts(why.lines(told), why.notes(told)))
+    st.html(markup.section("Why it waits", why.headline(told)) + details.parts(why.lines(told), why.notes(told)))
     with st.expander("The SQL behind it"):
         st.code("\n".join(f"-- {name}{text}" for name, text in told.sql.items()), language="sql")
 
