@@ -52,6 +52,7 @@ def analyze(
 def alert(config: ConfigOption = None, lake: LakeOption = None, once: OnceOption = False) -> None:
     """Evaluate rules, send webhooks, decide and serve limits."""
     logs.start()
+    part("lake.lean").load_arrow_alone()
     run = part("alerts.run").run
     settings, root = opened(config, lake)
     section = settings.section("alert", part("alerts.settings").AlertSettings)
