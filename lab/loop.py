@@ -25,6 +25,7 @@ class Watch:
     noisy_ticks: int = 0
     quiet_ticks: int = GONE_AFTER
     firing: bool = False
+    named: bool = False  # at any time
     limit: Limit | None = None
     harm: Harm | None = None
 
@@ -34,6 +35,7 @@ class Watch:
         self.noisy_ticks = self.noisy_ticks + 1 if noisy else 0
         self.quiet_ticks = 0 if noisy else self.quiet_ticks + 1
         self.firing = self.noisy_ticks >= FIRES_AFTER or (self.firing and self.quiet_ticks < GONE_AFTER)
+        self.named |= self.firing
 
 
 @dataclass(slots=True)

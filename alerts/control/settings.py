@@ -202,6 +202,13 @@ class FlowSettings(BaseModel):
         return [((self.broker, self.queue), (broker, queue)) for broker, queue in places]
 
 
+def to_compare(settings: ControlSettings) -> list[PolicySettings]:
+    """The policies of ``settings``, and every shipped kind with its defaults that is not among them."""
+    shipped = [PolicySettings(name="shipped", kind=kind) for kind in ("aimd", "rate_limit", "inverse_backlog")]
+    own = {one.model_copy(update={"name": "", "mode": "dry_run"}) for one in settings.policies}
+    return [*settings.policies, *(one for one in shipped if one.model_copy(update={"name": ""}) not in own)]
+
+
 class ControlSettings(BaseModel):
     """What may be acted on. The default decides and journals what it would do, and does nothing."""
 
