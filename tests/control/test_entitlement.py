@@ -101,7 +101,7 @@ def test_whatever_comes_the_bit_ends_when_nothing_waits_and_nobody_is_held_back(
         state, reason = step(terms, one, state, now, {})
         assert reason
         if state.congested and not before.congested:
-            assert one.waiting > terms.enter_seconds * state.capacity > 0
+            assert state.capacity > 0 and one.waiting > terms.enter_seconds * state.capacity
         now += every
     for _ in range(math.ceil(terms.calm_seconds / every) + 2):
         state, _ = step(terms, Seen(0, 1, {}), state, now, {})
@@ -135,11 +135,11 @@ def test_nobody_is_held_below_an_equal_part_nor_below_its_own_past(seen: Seen, c
 
 def test_shares_grow_beyond_the_throughput_seen_while_little_waits_and_shrink_while_much_does() -> None:
     seen, state = Seen(0, 100, {"flood": 30.0, "quiet": 70.0}), State(100, congested_since=0)
-    assert entitlements(Terms(), seen, state, unknown)[0]["flood"] == pytest.approx(105 / 2)
+    assert entitlements(Terms(), seen, state, unknown)[0]["flood"] == pytest.approx(110 / 2)
     behind = replace(seen, waiting=70)
     assert entitlements(Terms(), behind, state, unknown)[0]["flood"] == pytest.approx(90 / 2)
     small = Seen(0, 100, {"flood": 90.0, "quiet": 20.0})
-    assert entitlements(Terms(), small, state, unknown)[0]["flood"] == pytest.approx(85)
+    assert entitlements(Terms(), small, state, unknown)[0]["flood"] == pytest.approx(90)
 
 
 def test_terms_that_make_no_sense_are_refused() -> None:

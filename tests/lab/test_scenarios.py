@@ -20,8 +20,6 @@ KNOWN = {
     # Where all are alike, shares alone make some wait longer than others do.
     ("flash-crowd", "entitled"): ["the quiet wait longer"],
     ("retry-storm", "entitled"): ["the quiet wait longer"],
-    # Shares are of messages, not of the time that they take.
-    ("slow-tenant", "entitled"): ["the quiet wait longer"],
 }
 LONG = {"noisy-neighbour", "outage"}  # tried in test_lab
 
