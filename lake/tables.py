@@ -248,6 +248,7 @@ TENANT_STATE = TableSpec(
         ("window_processing_count", pa.int64(), REQUIRED),
         ("window_processing_sum", pa.float64(), REQUIRED),
         ("processing_bucket", pa.int64()),  # of the histogram, that of the 99th percentile
+        ("corrects", pa.int64()),  # as in `queue_state`
     ),
 )
 
@@ -308,6 +309,8 @@ QUEUE_STATE = TableSpec(
         ("sampled_us", pa.int64()),
         ("told_age_seconds", pa.float64()),
         ("sample_staleness_seconds", pa.float64()),
+        # Of a correction: from this unix second on no earlier revision counts any more for this broker and queue.
+        ("corrects", pa.int64()),
     ),
 )
 
