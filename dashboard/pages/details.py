@@ -19,7 +19,8 @@ from dashboard.services.why import Line
 
 def alert_table(lines: Sequence[AlertLine], chosen: AlertLine | None) -> str:
     """Many alerts as a table; each name leads to the page about it."""
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("Alert", "", "Since", "About"))
+    names = ("Alert", "State", "Since", "About")
+    head = "".join(f'<th scope="col" class="words">{name}</th>' for name in names)
     rows = "".join(_alert_row(line, line is chosen) for line in lines)
     return (
         f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
@@ -34,8 +35,8 @@ def _alert_row(line: AlertLine, chosen: bool) -> str:
     rest = ' class="rest"' if line.resolved else ""
     state = "▽ resolved" if line.resolved else _alert_sign(card)
     return (
-        f'<tr{here}{rest}><th scope="row">{name}</th><td>{state}</td>'
-        f'<td>{escape(card.since)}</td><td class="words">{escape(card.about)}</td></tr>'
+        f'<tr{here}{rest}><th scope="row">{name}</th><td class="words">{state}</td>'
+        f'<td class="words">{escape(card.since)}</td><td class="words">{escape(card.about)}</td></tr>'
     )
 
 

@@ -18,7 +18,7 @@ from lake.store import Lake
 from lake.tables import ACTIONS, DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
 from tests.dashboard.scene import actions_of, write_samples, write_story
 
-APP = str(Path(__file__).parents[2] / "dashboard" / "app.py")
+APP = str(Path(__file__).parents[2] / "dashboard" / "entry" / "app.py")
 #: Long enough that the story of last spring is not stale.
 AGES = 1e9
 
