@@ -10,12 +10,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import alerts.control
 from alerts.api import application, door, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
+from alerts.control.control import Control
 from alerts.control.intervals import check_policies
 from alerts.engine import Engine
 from alerts.evidence.exemplars import Exemplars
@@ -148,6 +149,8 @@ def _run(
         stack.callback(control.wake)  # long polls would hold up the server's end
         stack.enter_context(_address_told(lake.state_path("run", "alerts.json"), url))
         stack.enter_context(_exporting(store, lake.root))
+        if settings.control.keda_port is not None:
+            stack.enter_context(_scaling(control, settings, clock))
         sender.start()
         stack.callback(lambda: sender.stop(finish=once))
         log.info("%d rules, %d receivers, API at %s", len(rules), len(settings.receivers), url)
@@ -162,6 +165,17 @@ def _run(
             one_round(True)
         else:
             _watch(reader, settings, engine, sender, one_round, stop)
+
+
+def _scaling(control: Control, settings: AlertSettings, clock: Clock) -> AbstractContextManager[None]:
+    """KEDA's external scaler. UserError where its port is taken, or gRPC is not installed."""
+    try:
+        from alerts.control.keda.server import serving
+    except ImportError as error:
+        raise UserError("KEDA's external scaler needs grpcio", "pip install 'sojourn[keda]'") from error
+    listener = listen(settings.host, settings.control.keda_port or 0, "set another keda_port under [alert.control]")
+    log.info("KEDA's external scaler at %s:%d", settings.host, listener.getsockname()[1])
+    return serving(lambda: control.advisor.capacities(clock.now()), listener, control.token)
 
 
 def _watch(

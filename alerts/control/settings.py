@@ -230,6 +230,13 @@ class ControlSettings(BaseModel):
         default=None,
         description="environment variable with the limits API's bearer token; default: the alert section's",
     )
+    keda_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="where `capacity` is served as KEDA's external scaler (gRPC), with the limits API's token; "
+        "0 = any free one; default: it is not",
+    )
     max_waiters: int = Field(default=1000, ge=1, description="most long polls held at once; more are answered at once")
 
     @model_validator(mode="after")
