@@ -191,14 +191,19 @@ class _Scope:
 
     @classmethod
     def of(cls, targets: frozenset[Target]) -> _Scope:
-        queues, tenants = {target.queue for target in targets}, {target.tenant for target in targets}
-        only = names_table(queues, "wanted_queue")
+        tenants = {target.tenant for target in targets}
         named = names_table(tenants, "wanted_tenant")
         return cls(
-            f"JOIN {only} ON queue = wanted_queue" if only else "",
+            of_queues({target.queue for target in targets}),
             f"LEFT JOIN {named} ON tenant = wanted_tenant" if named else "",
             "wanted_tenant" if named else "tenant",
         )
+
+
+def of_queues(names: set[str]) -> str:
+    """The join that leaves rows of these queues alone; nothing, so that all rows come, where no statement holds it."""
+    table = names_table(names, "wanted_queue")
+    return f"JOIN {table} ON queue = wanted_queue" if table else ""
 
 
 def names_table(names: set[str], column: str) -> str | None:
