@@ -155,8 +155,11 @@ def _run(
         stack.callback(lambda: sender.stop(finish=once))
         log.info("%d rules, %d receivers, API at %s", len(rules), len(settings.receivers), url)
 
+        holds = {rule.key: rule.hold for rule in rules}
+
         def one_round(new_data: bool) -> None:
             evaluations = engine.round(clock.now(), new_data=new_data, everything=once, ahead=clock.ahead)
+            exemplars.expect(evaluations, holds, clock.now())
             control.entitler.step(clock.now(), engine.query, clock.ahead)
             control.advisor.step(clock.now(), engine.query, clock.ahead)
             control.controller.step(clock.now(), evaluations, engine.query)
