@@ -19,7 +19,7 @@ from collectors.nats.settings import NatsBroker
 from collectors.run import run
 from collectors.settings import CollectSettings
 from lake.store import Lake
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 _CHILD = """
 import signal, sys, threading
@@ -77,9 +77,9 @@ def settings(url: str, *streams: Any, **changes: Any) -> CollectSettings:
 
 
 @contextmanager
-def collecting(chosen: CollectSettings, root: Path) -> Iterator[None]:
+def running(chosen: CollectSettings, root: Path) -> Iterator[threading.Thread]:
     """The collectors, in a thread of this process, stopped in order at the end; what they raise is raised here."""
-    stop, raised = threading.Event(), []
+    stop, raised = threading.Event(), list[BaseException]()
 
     def work() -> None:
         try:
@@ -90,14 +90,21 @@ def collecting(chosen: CollectSettings, root: Path) -> Iterator[None]:
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        wait_attached(chosen, lambda: not thread.is_alive())
-        yield
+        yield thread
     finally:
         stop.set()
-        thread.join(20)
+        thread.join(30 * PATIENCE)
         assert not thread.is_alive()
         if raised:
             raise raised[0]
+
+
+@contextmanager
+def collecting(chosen: CollectSettings, root: Path) -> Iterator[None]:
+    """:func:`running` collectors, once they are attached to what they tap."""
+    with running(chosen, root) as thread:
+        wait_attached(chosen, lambda: not thread.is_alive())
+        yield
 
 
 def start(chosen: CollectSettings, root: Path) -> subprocess.Popen[bytes]:

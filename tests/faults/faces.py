@@ -1,140 +1,173 @@
-"""What a user sees of a fault: ``sojourn sql``, the metrics page, the rules and the dashboard's page of the queue.
-
-``python -m tests.faults.faces > docs/brokers/faults.md`` makes every fault on its server and writes down what is said.
-"""
+"""What a user sees of a scene's faults: ``sojourn sql``, the metrics page, the rules and the dashboard's pages."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
-import tempfile
-import threading
-import time
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
-from textwrap import shorten
-from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from streamlit.testing.v1 import AppTest
 
 from alerts.evaluate import Freshness, Identities, RuleMemory, evaluate
 from alerts.models import AlertInstance, fingerprint
 from alerts.rules.expression import bound
 from alerts.rules.loader import load_rules
-from collectors.run import run
 from collectors.settings import CollectSettings
 from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
 from lake.definitions import Definitions
-from lake.errors import SojournError
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import TABLES
 from spark_analytics.sql import query
 from spark_analytics.state.writer import Writer
-from tests.faults.faults import FAULTS, Fault, Row
+from tests.collectors.support import running
+from tests.faults.fault import Fault, Row, Scene
+from tests.spark_analytics.analysis import analyse
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
-BROKER = "prod"
+#: Beyond which a queue is behind: far longer than any test takes, and far less than the age of what is old.
+DEFINITIONS = Definitions(target_seconds=300)
 #: The longest that a rule asks for before it fires, and how far its clock is moved at a time.
 _HELD, _STEP = timedelta(minutes=16), timedelta(minutes=1)
+#: Of the collectors as a whole, beside the lines of the queue.
+_OWN = ("sojourn_collector_success{", "sojourn_collector_unread_queues{")
+
+Alerts = Mapping[str, list[AlertInstance]]  # by rule
 
 
-@dataclass(frozen=True)
 class Faces:
-    """What each face said; ``rules``: what fired once the fault had stood for as long as rules ask, and its summary."""
+    """The faces of a lake that nobody writes to any more. The Spark session that is there answers the SQL."""
 
-    sql: str
-    rows: list[Row]
-    metrics: list[str]
-    rules: Mapping[str, tuple[str, str]]  # rule → severity, summary
-    page: str
+    def __init__(self, root: Path, metrics: str) -> None:
+        self._root = root
+        self._metrics = metrics.splitlines()
+        self._alerts = _alerts(root)
+        _note(root, self._alerts)
+
+    def rows(self, fault: Fault) -> list[Row]:
+        """What SQL says of the queue."""
+        return query(self._root, sql(fault)).to_pylist()
+
+    def samples(self, fault: Fault) -> list[Row]:
+        """What else is asked of SQL."""
+        return query(self._root, fault.samples).to_pylist() if fault.samples else []
+
+    def metrics(self, fault: Fault) -> list[str]:
+        """The lines of the queue, and of the collectors."""
+        mark = f'queue="{fault.queue}"'
+        return [line for line in self._metrics if mark in line or line.startswith(_OWN)]
+
+    def rules(self, fault: Fault) -> dict[str, tuple[str, str]]:
+        """What fires once the fault has stood for as long as rules ask: rule → severity, summary."""
+        return {
+            rule: (alert.labels["severity"], alert.annotations["summary"])
+            for rule, alerts in self._alerts.items()
+            for alert in alerts
+            if alert.labels["queue"] == fault.queue
+        }
+
+    def page(self, fault: Fault) -> str:
+        """The words of the dashboard's page of the queue."""
+        shown = {LAKE_VARIABLE: str(self._root), SETTINGS_VARIABLE: DashboardSettings().model_dump_json()}
+        with patch.dict(os.environ, shown):
+            app = AppTest.from_function(_queue_page, default_timeout=120)
+            app.query_params["queue"] = fault.queue
+            app.run()
+        assert not app.exception, app.exception
+        html = " ".join(element.proto.body for element in app.get("html") if "<style>" not in element.proto.body)
+        return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))).strip()
 
 
-def seen(fault: Fault, folder: Path) -> Faces:
-    """Make ``fault``, collect, analyse once, and look. The Spark session that is there answers the SQL."""
-    with fault.server(folder / "server") as server, _environment(fault.environment):
-        again = fault.make(server)
+def sql(fault: Fault) -> str:
+    """What is asked of SQL."""
+    return f"SELECT {', '.join(fault.columns)} FROM queue_health_now WHERE queue = '{fault.queue}'"
+
+
+def look(scene: Scene, folder: Path) -> Faces:
+    """Make the scene's faults, collect and analyse until each is seen, all at one time."""
+    root = folder / "lake"
+    DEFINITIONS.save(root)
+    with scene.server(folder / "server") as server, patch.dict(os.environ, scene.environment):
+        lasting = [fault.make(server) for fault in scene.faults]
+        strikes = {fault.queue: fault.strikes for fault in scene.faults if fault.strikes}
         (port,) = free_ports(1)
-        broker = {"name": BROKER, **fault.broker(server)}
-        chosen = CollectSettings.model_validate({"brokers": [broker], "sample_interval": 0.3, "metrics_port": port})
-        root = folder / "lake"
-        with _collecting(chosen, root):
+        common = {"sample_interval": 0.3, "metrics_port": port}
+        with running(CollectSettings.model_validate(scene.settings(server) | common), root):
+            found = dict[str, list[Row]]()
+            analysis = _Analysis(root, SparkSession.active() if scene.events else None)
 
-            def found() -> Row | None:
-                again()
-                rows = health(root, fault)
-                return next((row for row in rows if fault.seen(row)), None)
+            def seen() -> bool:
+                for again in lasting:
+                    again()
+                found.update(analysis.health())
+                for queue in found.keys() & strikes.keys():
+                    strikes.pop(queue)(server)
+                return not strikes and all(
+                    found.get(fault.queue) and all(map(fault.seen, found[fault.queue])) for fault in scene.faults
+                )
 
-            wait_until(found, f"{fault.name} to be seen", seconds=60, every=0.5)
+            try:
+                wait_until(seen, f"the faults of {scene.name} to be seen", seconds=60, every=0.5)
+            except AssertionError as error:
+                raise AssertionError(f"{error}: {_unseen(scene, found)}") from None
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
                 metrics = answer.read().decode()
-    rules = _rules(root)
-    sql = f"SELECT {', '.join(fault.columns)} FROM queue_health_now WHERE queue = '{fault.queue}'"
-    fired = {name: (alert.labels["severity"], alert.annotations["summary"]) for name, alert in rules.items()}
-    told = [line for line in metrics.splitlines() if f'queue="{fault.queue}"' in line]
-    return Faces(sql, query(root, sql).to_pylist(), told, fired, _page(root, fault.queue, rules))
+    return Faces(root, metrics)
 
 
-def health(root: Path, fault: Fault) -> list[Row]:
-    """What is known of the fault's queue, once the analysis has finished what there is."""
-    if not Lake(root).exists("queue_samples"):
-        return []
-    writer = Writer(root)
-    writer.step()
-    writer.close()
-    rows = Reader(root).query("SELECT * FROM queue_health_now").to_pylist()
-    return [row for row in rows if row["queue"] == fault.queue]
+def _unseen(scene: Scene, found: Mapping[str, list[Row]]) -> dict[str, list[Row]]:
+    return {
+        fault.name: found.get(fault.queue, [])
+        for fault in scene.faults
+        if not found.get(fault.queue) or not all(map(fault.seen, found[fault.queue]))
+    }
 
 
-@contextmanager
-def _collecting(chosen: CollectSettings, root: Path) -> Iterator[None]:
-    stop, raised = threading.Event(), list[BaseException]()
+class _Analysis:
+    """What gold knows, brought up to bronze: of events too, where ``spark`` is there to read them."""
 
-    def work() -> None:
-        try:
-            run(chosen, root, stop)
-        except SojournError as error:
-            raised.append(error)
+    def __init__(self, root: Path, spark: SparkSession | None) -> None:
+        self._lake = Lake(root)
+        self._spark = spark
+        self._events = 0
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(60)
-    assert not raised, raised
-
-
-@contextmanager
-def _environment(more: Mapping[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(more)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    def health(self) -> dict[str, list[Row]]:
+        """What is known of each queue, once the analysis has finished what there is."""
+        if not self._lake.exists("queue_samples"):
+            return {}
+        if self._spark is not None and self._lake.exists("message_events"):
+            events = self._lake.read("message_events", columns=["event_id"]).num_rows
+            if events > self._events:
+                analyse(self._spark, self._lake, driver_bytes=1 << 30)
+            self._events = events
+        writer = Writer(self._lake.root)
+        writer.step()
+        writer.close()
+        found: dict[str, list[Row]] = defaultdict(list)
+        for row in Reader(self._lake.root).query("SELECT * FROM queue_health_now").to_pylist():
+            found[row["queue"]].append(row)
+        return found
 
 
-def _rules(root: Path) -> dict[str, AlertInstance]:
+def _alerts(root: Path) -> Alerts:
     """What fires about queues when all stays as it is for as long as any rule asks."""
-    reader, found = Reader(root), dict[str, AlertInstance]()
+    reader, found = Reader(root), defaultdict[str, list[AlertInstance]](list)
     begin = datetime.now(UTC)
     for rule in load_rules((), builtin=True):
         if any(name in ("data_freshness", "rule_health", "notification_health") for name in rule.tables):
             continue
         memory, identities, at = RuleMemory(), Identities(), begin
-        answer = reader.query(bound(rule.expr, begin, Definitions()))
+        answer = reader.query(bound(rule.expr, begin, DEFINITIONS))
         while at <= begin + _HELD:
             outcome = evaluate(
                 rule, memory, lambda sql, answer=answer: answer, Freshness(at, at, False), at, identities
@@ -143,12 +176,12 @@ def _rules(root: Path) -> dict[str, AlertInstance]:
             memory, at = outcome.memory, at + _STEP
         for alert in outcome.evaluation.alerts:
             if alert.state.is_firing and "queue" in alert.labels:
-                found[rule.name] = alert
+                found[rule.name].append(alert)
     return found
 
 
-def _page(root: Path, queue: str, rules: Mapping[str, AlertInstance]) -> str:
-    """The words of the dashboard's page of ``queue``, with the alerts that fire."""
+def _note(root: Path, alerts: Alerts) -> None:
+    """Have the dashboard know what fires."""
     now = datetime.now(UTC)
     rows = [
         {
@@ -164,75 +197,13 @@ def _page(root: Path, queue: str, rules: Mapping[str, AlertInstance]) -> str:
             "value": alert.value,
             "reason": "",
         }
-        for name, alert in rules.items()
+        for name, of_rule in alerts.items()
+        for alert in of_rule
     ]
     Lake(root).append("alert_transitions", pa.Table.from_pylist(rows, TABLES["alert_transitions"].schema))
-    shown = {LAKE_VARIABLE: str(root), SETTINGS_VARIABLE: DashboardSettings().model_dump_json()}
-    with _environment(shown):
-        app = AppTest.from_function(_queue_page, default_timeout=120)
-        app.query_params["queue"] = queue
-        app.run()
-    assert not app.exception, app.exception
-    html = " ".join(element.proto.body for element in app.get("html") if "<style>" not in element.proto.body)
-    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))).strip()
 
 
 def _queue_page() -> None:
     from dashboard.pages import queue
 
     queue.render()
-
-
-# -- the document -----------------------------------------------------------------------------------------------------
-
-_HEAD = """# Faults, and what tells of them
-
-Each of these was made on the real server, sampled alone, without events; the collectors and the analysis ran over it
-once. What is shown is what a user sees: `sojourn sql`, the metrics page (lines of that queue), the built-in rules once
-the fault has stood for as long as they ask, and the words of the dashboard's page of the queue. Written by
-`python -m tests.faults.faces`; `tests/faults` holds each face to what is wanted.
-"""
-
-
-def document(faces: Iterator[tuple[Fault, Faces]]) -> str:
-    """docs/brokers/faults.md."""
-    text = _HEAD
-    for fault, told in faces:
-        rules = "".join(f"| {name} | {level} | {words} |\n" for name, (level, words) in sorted(told.rules.items()))
-        table = f"| rule | severity | says |\n|---|---|---|\n{rules}" if rules else "No rule fires.\n"
-        values = "\n".join(", ".join(f"{name} = {_shown(value)}" for name, value in row.items()) for row in told.rows)
-        kept = [line for line in told.metrics if line.startswith((*fault.metrics, "sojourn_queue_info"))]
-        text += f"\n## {fault.words}\n\n```sql\n{told.sql}\n```\n\n```text\n{values}\n```\n\n"
-        text += (
-            "```text\n" + "\n".join(kept) + f"\n```\n\n{table}\nThe page: {shorten(told.page, 600, placeholder=' …')}\n"
-        )
-    return text
-
-
-def _shown(value: Any) -> str:
-    return "null" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
-
-
-def main() -> None:
-    """Make every fault, and write the page."""
-    from spark_analytics.runtime.session import build_session
-
-    session = build_session("faults", quick_start=True, conf={"spark.driver.memory": "1g"})
-    wanted = sys.argv[1:]
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            told = (
-                (fault, seen(fault, Path(folder) / fault.name))
-                for fault in FAULTS
-                if not wanted or fault.name in wanted
-            )
-            text = document(told)
-    finally:
-        session.stop()
-    sys.stdout.write(text)
-
-
-if __name__ == "__main__":
-    began = time.monotonic()
-    main()
-    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)

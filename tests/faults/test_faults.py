@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.faces import Faces, seen
-from tests.faults.faults import FAULTS, Fault
+from tests.faults.document import shown
+from tests.faults.faces import Faces, look
+from tests.faults.fault import Fault, Scene
+from tests.faults.places import FAULTS, PLACES, SCENES
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_every_face_tells_of_the_fault(fault: Fault, tmp_path: Path, spark: SparkSession) -> None:
-    told: Faces = seen(fault, tmp_path)
-    assert any(all(name in row for name in fault.columns) for row in told.rows), "sojourn sql"
-    assert told.rules.keys() == fault.rules
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Callable[[Scene], Faces]:
+    """The faces of a scene: its server is started once, whichever of its faults are asked for."""
+    return cache(lambda scene: look(scene, tmp_path_factory.mktemp(scene.name)))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scene", "fault"),
+    [pytest.param(scene, fault, id=fault.name) for scene in SCENES for fault in scene.faults],
+)
+def test_every_face_tells_of_the_fault(seen: Callable[[Scene], Faces], scene: Scene, fault: Fault) -> None:
+    faces = seen(scene)
+    rows = faces.rows(fault)
+    assert any(fault.says.items() <= row.items() for row in rows), rows
+    assert faces.rules(fault).keys() == fault.rules
+    metrics = faces.metrics(fault)
     for start in fault.metrics:
-        assert any(line.startswith(start) for line in told.metrics), (start, told.metrics)
+        assert any(line.startswith(start) for line in metrics), (start, metrics)
     for start in fault.absent:
-        assert not any(line.startswith(start) for line in told.metrics), (start, told.metrics)
+        assert not any(line.startswith(start) for line in metrics), (start, metrics)
+    page = faces.page(fault)
     for words in fault.page:
-        assert words in told.page, told.page
+        assert words in page, page
+    samples = shown(faces.samples(fault))
+    for words in fault.told:
+        assert words in samples, samples
+
+
+def test_every_scenario_has_its_place_in_the_table_and_every_test_that_is_named_exists() -> None:
+    assert {name for place in PLACES for name in place.faults} == FAULTS.keys()
+    for place in PLACES:
+        assert place.faults or place.tests
+        for test in place.tests:
+            file, _, name = test.partition("::")
+            assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), test

@@ -8,8 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lake.store import Lake
+from spark_analytics.job import Job
+from spark_analytics.settings import AnalyzeSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -79,3 +85,13 @@ def analyse_once(lake: Lake, *words: str) -> str:
     code = analysis.wait()
     assert code == 0, analysis.log
     return analysis.log
+
+
+def analyse(spark: SparkSession, lake: Lake, driver_bytes: int, **more: int) -> None:
+    """The whole job, once, in the tests' session."""
+    settings = AnalyzeSettings(driver_bytes=driver_bytes, maintain_every=0, **more)
+    job = Job(spark, settings, lake.root, once=True, on_batch=lambda rows: None)
+    job.start()
+    while job.running():
+        time.sleep(0.02)
+    job.stop()

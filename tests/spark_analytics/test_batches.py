@@ -28,12 +28,11 @@ from spark_analytics.batches.files import Files, files_of
 from spark_analytics.batches.flows import EVENTS, SUMMARIES, Flow
 from spark_analytics.batches.read import PIECE_BYTES, pieces
 from spark_analytics.batches.tenants import OTHER
-from spark_analytics.job import Job
-from spark_analytics.settings import AnalyzeSettings
 from tests.reference.generate import Row, generate
 from tests.reference.lives import numbered as attempts_numbered
 from tests.reference.lives import without_duplicates
 from tests.reference.partials import marks_of, partials_of
+from tests.spark_analytics.analysis import analyse
 from tests.spark_analytics.events import START, bronze, event
 from tests.spark_analytics.test_transforms import assert_same_partials, counted
 
@@ -44,16 +43,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 DRIVER, EXECUTORS = 1 << 30, 0
-
-
-def analyse(spark: SparkSession, lake: Lake, driver_bytes: int, **more: int) -> None:
-    """The whole job, once, in the tests' session."""
-    settings = AnalyzeSettings(driver_bytes=driver_bytes, maintain_every=0, **more)
-    job = Job(spark, settings, lake.root, once=True, on_batch=lambda rows: None)
-    job.start()
-    while job.running():
-        time.sleep(0.02)
-    job.stop()
 
 
 def some_events(seed: int = 5, messages: int = 300) -> list[Row]:

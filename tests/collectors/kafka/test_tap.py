@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
-from collectors.run import run
 from collectors.settings import CollectSettings
 from lake.store import Lake
-from tests.collectors.support import start
+from tests.collectors.support import running, start
 from tests.support.facts import proves
 from tests.support.kafka import KafkaServer
 from tests.support.waiting import wait_until
@@ -52,29 +48,6 @@ def produce(server: KafkaServer, topic: str, number: int, *, partitions: int = 2
         (producer.commit_transaction if transaction == "commit" else producer.abort_transaction)(20)
 
 
-@contextmanager
-def tapping(chosen: CollectSettings, root: Path) -> Iterator[None]:
-    """The tap, in a thread of this process, stopped in order at the end; what it raises is raised here."""
-    stop, raised = threading.Event(), []
-
-    def work() -> None:
-        try:
-            run(chosen, root, stop)
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(30)
-        assert not thread.is_alive()
-        if raised:
-            raise raised[0]
-
-
 def events(root: Path) -> list[dict[str, Any]]:
     return list(Lake(root).read("message_events").to_pylist())
 
@@ -105,13 +78,13 @@ def test_records_arrive_and_end_once_across_restarts(kafka_server: KafkaServer, 
     produce(kafka_server, topic, 20)
     kafka_server.commit("g", topic, {0: 4, 1: 2})
     chosen = settings(kafka_server, {"name": topic, "groups": ["g"]})
-    with tapping(chosen, root):
+    with running(chosen, root):
         wait_for(root, enqueued=14)  # from where the group is: its own past is not told
         kafka_server.commit("g", topic, {0: 6, 1: 6})
         wait_for(root, enqueued=14, received=6, completed=6)
     produce(kafka_server, topic, 10)
     kafka_server.commit("g", topic, {0: 15, 1: 10})
-    with tapping(chosen, root):
+    with running(chosen, root):
         wait_for(root, enqueued=24, received=19, completed=19)
     found = events(root)
     ended = {row["message_id"] for row in found if row["event_type"] == "completed"}
@@ -132,7 +105,7 @@ def test_partitions_and_topics_that_come_later_are_told_from_their_first_record(
     grows, comes, root = name(), name(), tmp_path / "lake"
     kafka_server.make_topics(grows, partitions=1)
     produce(kafka_server, grows, 3, partitions=1)
-    with tapping(settings(kafka_server, {"name": grows, "groups": ["g"]}, comes, start="earliest"), root):
+    with running(settings(kafka_server, {"name": grows, "groups": ["g"]}, comes, start="earliest"), root):
         wait_for(root, enqueued=3)
         admin = kafka_server.admin()
         admin.create_partitions([NewPartitions(grows, 2)])[grows].result(20)
@@ -151,7 +124,7 @@ def test_a_topic_that_is_made_anew_takes_its_unread_records_with_it(kafka_server
     produce(kafka_server, topic, 5, partitions=1)
     kafka_server.commit("g", topic, {0: 0})
     chosen = settings(kafka_server, {"name": topic, "groups": ["g"]})
-    with tapping(chosen, root):
+    with running(chosen, root):
         wait_for(root, enqueued=5)
         kafka_server.commit("g", topic, {0: 2})
         wait_for(root, enqueued=5, received=2, completed=2)
@@ -165,7 +138,7 @@ def test_a_topic_that_is_made_anew_takes_its_unread_records_with_it(kafka_server
     wait_until(lambda: topic not in admin.list_topics(timeout=5).topics, "the topic to be gone")
     kafka_server.make_topics(topic)
     produce(kafka_server, topic, 1, partitions=1)
-    with tapping(chosen, root):  # another process, which was not there when it happened
+    with running(chosen, root):  # another process, which was not there when it happened
         wait_until(lambda: kinds(root)["enqueued"] == 9, "the newest topic's record", seconds=40)
     assert {row["message_id"] for row in events(root) if row["event_type"] == "enqueued"} == {
         *(f"{topic}-0-{n}" for n in range(5)),
@@ -180,13 +153,13 @@ def test_records_removed_unread_are_expired_or_counted_as_lost(kafka_server: Kaf
     produce(kafka_server, topic, 10, partitions=1)
     kafka_server.commit("g", topic, {0: 0})
     chosen = settings(kafka_server, {"name": topic, "groups": ["g"]})
-    with tapping(chosen, root):
+    with running(chosen, root):
         wait_for(root, enqueued=10)
         _remove(kafka_server, topic, below=4)
         wait_for(root, enqueued=10, expired=4)
     produce(kafka_server, topic, 10, partitions=1)
     _remove(kafka_server, topic, below=15)
-    with tapping(chosen, root):
+    with running(chosen, root):
         wait_for(root, enqueued=15, expired=4)
         kafka_server.commit("g", topic, {0: 20})
         wait_for(root, enqueued=15, expired=4, received=5, completed=5)
@@ -200,7 +173,7 @@ def test_records_removed_right_after_they_were_read_have_not_expired(kafka_serve
     kafka_server.make_topics(topic)
     produce(kafka_server, topic, 10, partitions=1)
     kafka_server.commit("g", topic, {0: 0})
-    with tapping(settings(kafka_server, {"name": topic, "groups": ["g"]}, poll_interval=5), root):
+    with running(settings(kafka_server, {"name": topic, "groups": ["g"]}, poll_interval=5), root):
         wait_for(root, enqueued=10)
         kafka_server.commit("g", topic, {0: 4})  # as Kafka Streams does with what it has repartitioned
         _remove(kafka_server, topic, below=4)
@@ -223,7 +196,7 @@ def test_what_a_transaction_aborted_never_was(kafka_server: KafkaServer, tmp_pat
     produce(kafka_server, topic, 2, partitions=1, transaction="commit")  # offsets 9–10, its marker 11
     kafka_server.commit("g", topic, {0: 12})
     chosen = settings(kafka_server, {"name": topic, "groups": ["g"]}, start="earliest")
-    with tapping(chosen, root):
+    with running(chosen, root):
         wait_for(root, enqueued=5)
         produce(kafka_server, topic, 2, partitions=1)
         kafka_server.commit("g", topic, {0: 14})
@@ -235,7 +208,7 @@ def test_the_tap_joins_no_group_and_commits_nothing(kafka_server: KafkaServer, t
     kafka_server.make_topics(topic)
     produce(kafka_server, topic, 3, partitions=1)
     before = _groups(kafka_server)
-    with tapping(settings(kafka_server, {"name": topic, "groups": ["nobody-yet"]}, start="earliest"), root):
+    with running(settings(kafka_server, {"name": topic, "groups": ["nobody-yet"]}, start="earliest"), root):
         wait_for(root, enqueued=3)
         time.sleep(0.3)
         assert _groups(kafka_server) == before
@@ -252,7 +225,7 @@ def test_a_broker_that_was_away_is_followed_on(own_kafka_server: KafkaServer, tm
     own_kafka_server.make_topics(topic)
     produce(own_kafka_server, topic, 3, partitions=1)
     own_kafka_server.commit("g", topic, {0: 0})
-    with tapping(settings(own_kafka_server, {"name": topic, "groups": ["g"]}), root):
+    with running(settings(own_kafka_server, {"name": topic, "groups": ["g"]}), root):
         wait_for(root, enqueued=3)
         own_kafka_server.restart()
         produce(own_kafka_server, topic, 2, partitions=1)
@@ -266,7 +239,7 @@ def test_killing_the_tap_at_any_instant_neither_loses_nor_doubles(kafka_server: 
     produce(kafka_server, topic, total := 10)
     kafka_server.commit("g", topic, {0: 0, 1: 0})
     chosen = settings(kafka_server, {"name": topic, "groups": ["g"]}, max_unfinished=1000)
-    with tapping(chosen, root):
+    with running(chosen, root):
         wait_for(root, enqueued=total)
     for _ in range(3):
         tap = start(chosen, root)
@@ -280,7 +253,7 @@ def test_killing_the_tap_at_any_instant_neither_loses_nor_doubles(kafka_server: 
         tap.kill()
         tap.wait()
     kafka_server.commit("g", topic, {0: total // 2, 1: total // 2})
-    with tapping(chosen, root):
+    with running(chosen, root):
         wait_for(root, enqueued=total, received=total, completed=total, seconds=60)
 
 

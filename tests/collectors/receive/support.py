@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +18,9 @@ from collectors.receive.memory import Memory
 from collectors.receive.rows import COLUMNS
 from collectors.receive.spans import SpanReader
 from collectors.receive.told import Told
-from collectors.run import run
 from collectors.settings import CollectSettings
 from lake.store import Lake
+from tests.collectors.support import running
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
@@ -170,25 +169,9 @@ def receiving(root: Path, **receive: Any) -> Iterator[Receiving]:
     chosen = settings(**receive)
     one = Receiving(root, chosen.receive.grpc_port, chosen.receive.http_port)
     one.scheme = "https" if chosen.receive.tls else "http"
-    stop, raised = threading.Event(), []
-
-    def work() -> None:
-        try:
-            run(chosen, root, stop)
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
+    with running(chosen, root) as thread:
         wait_until(lambda: one.answers() or not thread.is_alive(), "the receiver to listen")
         yield one
-    finally:
-        stop.set()
-        thread.join(20)
-        assert not thread.is_alive()
-        if raised:
-            raise raised[0]
 
 
 _CHILD = """
