@@ -64,15 +64,22 @@ NO_LOG = {
 METRIC_NAMES = tuple(metric.name for metric in SAMPLE_METRICS)
 
 
-def unread(queue: str, sampled_at: int, reason: str, *, subscriber: str | None = None) -> Sample:
-    """A queue that is there and could not be read: everything is unknown, for ``reason``."""
+def unread(
+    queue: str, sampled_at: int, reason: str, *, subscriber: str | None = None, dead_letter_for: str | None = None
+) -> Sample:
+    """A queue that is there and could not be read: everything is unknown, for ``reason``, but whose letters it holds,
+    where that is known all the same."""
     missing = dict.fromkeys(METRIC_NAMES, reason)
-    return Sample(queue, sampled_at, subscriber, staleness_seconds=None, unavailable=missing)
+    if dead_letter_for is not None:
+        del missing["dead_letter_for"]
+    return Sample(
+        queue, sampled_at, subscriber, dead_letter_for=dead_letter_for, staleness_seconds=None, unavailable=missing
+    )
 
 
 def was_read(sample: Sample) -> bool:
-    """Whether the broker told anything of this queue."""
-    return any(getattr(sample, name) is not None for name in METRIC_NAMES)
+    """Whether the broker told anything of this queue: whose dead letters it holds is known without it."""
+    return any(getattr(sample, name) is not None for name in METRIC_NAMES if name != "dead_letter_for")
 
 
 def samples_table(samples: Sequence[Sample], broker: str, source: str) -> pa.Table:

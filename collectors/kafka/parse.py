@@ -71,7 +71,7 @@ def samples(reading: Reading, broker: KafkaBroker, judge: Judge) -> tuple[list[S
             found.append(_sample(common, group, topic, waiting, reading, judgement))
     if broker.unread_topics:
         found += [
-            _unread_topic(_common(reading, broker, topic, published[topic], transactions[topic]))
+            _unread_topic(_common(reading, broker, topic, published[topic], transactions[topic]), reading.unlisted)
             for topic in reading.partitions
             if topic not in read
         ]
@@ -174,13 +174,14 @@ def _unread(common: dict[str, Any], group: GroupReading) -> Sample:
     return Sample(**common, subscriber=group.name)
 
 
-def _unread_topic(common: dict[str, Any]) -> Sample:
-    """A topic that no group reads."""
+def _unread_topic(common: dict[str, Any], unlisted: str) -> Sample:
+    """A topic that no group reads, or none that is known: ``unlisted`` says why there may be others."""
     missing = common["unavailable"]
-    for name in _of_a_group():
-        if name != "consumers":
-            missing[name] = _NO_GROUP
-    missing["state"] = _NO_GROUP
+    for name in (*_of_a_group(), "state"):
+        missing[name] = unlisted or _NO_GROUP
+    if unlisted:
+        return Sample(**common)
+    del missing["consumers"]
     return Sample(**common, consumers=0)
 
 

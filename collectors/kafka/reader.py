@@ -91,6 +91,7 @@ class ClusterReader:
         self._topics_of: dict[str, Mapping[str, Mapping[int, int]]] = {}
         self._starts: dict[Place, int] = {}
         self._complaints: set[str] = set()
+        self._unlisted = ""  # why some node's groups are not known
 
     def open(self) -> None:
         """Connect; ConnectionLost, CredentialsRefused or UserError if we are not served."""
@@ -196,6 +197,7 @@ class ClusterReader:
         if away.keys() >= self.cluster.metadata.nodes.keys():
             raise ConnectionLost(next(iter(away.values()), "the cluster has no brokers"))
         failed |= away
+        self._unlisted = _not_asked(failed, len(self.cluster.metadata.nodes))
         found: dict[str, tuple[int, Listed]] = {}
         for node, groups in told.items():
             for group in groups:
@@ -315,7 +317,8 @@ class ClusterReader:
                         moved.add(Head(*place, start))
             if moved:
                 stamps = self._heads.read_more(moved, self._leader, starts)
-        return Reading(at, partitions, groups, ends, stable_ends, starts, stamps, assumed, hung, tick)
+        told = ends, stable_ends, starts, stamps, assumed, hung, tick, self._unlisted
+        return Reading(at, partitions, groups, *told)
 
     def _first_offsets(self, places: Iterable[Place]) -> dict[Place, int | str]:
         return self._offsets(places, EARLIEST)
@@ -383,6 +386,13 @@ class ClusterReader:
             for place in by_node[node]:
                 found.setdefault(place, reason)
         return found
+
+
+def _not_asked(failed: Mapping[int, str], of: int) -> str:
+    """Why groups may be missing, of which each is listed by its own coordinator alone."""
+    if not failed:
+        return ""
+    return f"{len(failed)} of {of} brokers did not list their groups: {next(iter(failed.values()))}"
 
 
 def _places(partitions: Mapping[str, tuple[int, ...]]) -> Iterator[Place]:

@@ -68,8 +68,8 @@ class Reading:
     ``partitions``: the topics that are there. ``ends`` and ``stable_ends`` (the last stable offsets): the next offset,
     or why it is unknown. ``starts``: the first offset that is still kept, where it mattered. ``stamps``: what is known
     of the message at each head. ``assumed``: group → where it begins on partitions on which it has committed nothing,
-    as the settings say. ``hung``: partitions whose last stable offset
-    stands while their end moves on.
+    as the settings say. ``hung``: partitions whose last stable offset stands while their end moves on.
+    ``unlisted``: why there may be groups that are not among ``groups``; empty where all are known.
     """
 
     at: int
@@ -82,6 +82,7 @@ class Reading:
     assumed: Mapping[str, Mapping[Place, int]] = field(default_factory=dict)
     hung: Collection[Place] = frozenset()
     tick: int = 0
+    unlisted: str = ""
 
 
 def matches(name: str, globs: tuple[str, ...]) -> bool:

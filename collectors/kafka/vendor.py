@@ -108,6 +108,9 @@ class VendorReader(ClusterReader):
         for name, answer in self._committed(list(listed)).items():
             if answer.error != NO_SUCH_GROUP:
                 found.append(self._group(listed[name], answer, partitions))
+        for name in self._topics_of.keys() - listed.keys() if self._unlisted else ():
+            before = self._topics_of[name]
+            found.append(GroupReading(name, "", self._unlisted, before, failed=self._unlisted))
         self._topics_of = {group.name: group.committed for group in found}
         return tuple(found)
 
@@ -118,6 +121,7 @@ class VendorReader(ClusterReader):
         )
         if told.errors and not told.valid:
             raise explained(told.errors[0], self._broker, _WHO)
+        self._unlisted = f"some broker did not list its groups: {told.errors[0].args[0].str()}" if told.errors else ""
         groups = {
             one.group_id: Listed(one.group_id, "consumer", _STATES.get(one.state, ""), "")
             for one in told.valid

@@ -176,6 +176,14 @@ class Client:
         why = str(error).strip() or type(error).__name__
         return ConnectionLost(f"broker {self.broker.name!r} does not answer {subject}: {why}")
 
+    async def answers(self, timeout: float) -> bool:
+        """Whether the server that we are connected to is there: it answers a ping within ``timeout`` seconds."""
+        try:
+            await self.connection.flush(max(1, round(timeout)))
+        except (ConnectionLost, Error, OSError, TimeoutError):
+            return False
+        return True
+
     async def api(self, subject: str, body: Any = None, timeout: float = 3.0) -> dict[str, Any]:
         """The answer of JetStream's API; ApiError where it refuses, ConnectionLost where it does not answer."""
         payload = b"" if body is None else json.dumps(body).encode()

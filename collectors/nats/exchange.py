@@ -16,8 +16,11 @@ from lake.errors import UserError
 
 #: Requests under way at once. Measured over 10,000 consumer lists: 16, 64 and 256 differ by a tenth, 1024 is slower.
 AT_ONCE = 64
-#: A cycle that gets no answer for so long has lost its broker.
-SILENCE = 5.0
+#: A cycle that gets no answer for so long has lost its broker. JetStream itself waits 4 s for the nodes of a cluster.
+SILENCE = 8.0
+
+#: Why nothing is known of a stream where the server says that the node which leads it is away.
+NO_LEADER = "the node of the cluster that leads the stream does not answer"
 
 #: What JetStream's API answered, or how it refused.
 Answer = dict[str, Any] | ApiError
@@ -44,10 +47,11 @@ class Exchange:
             raise ConnectionLost(f"the broker takes no subscription: {error}") from None
         self._client.divert(subscription, self._take)
 
-    async def ask(self, requests: Sequence[tuple[str, Any]]) -> list[Answer]:
+    async def ask(self, requests: Sequence[tuple[str, Any]], *, led: bool = False) -> list[Answer]:
         """The answers to ``requests`` (API subject, body or None), in their order.
 
-        ConnectionLost if the broker falls silent for :data:`SILENCE` seconds.
+        ConnectionLost if the broker falls silent for :data:`SILENCE` seconds. ``led``: they are answered by the node
+        that leads the stream, which may be away: where the server itself is there, that is an ApiError of each.
         """
         self._round += 1
         self._waiting.clear()
@@ -66,7 +70,12 @@ class Exchange:
                     sent += 1
                 await asyncio.wait_for(self._heard.wait(), SILENCE)
             except (Error, OSError, TimeoutError) as error:
-                raise self._client.silent(next(iter(self._waiting.values()), "requests"), error) from None
+                trouble = self._client.silent(next(iter(self._waiting.values()), "requests"), error)
+                if not led or isinstance(trouble, UserError) or not await self._client.answers(SILENCE):
+                    raise trouble from None
+                for number, subject in self._waiting.items():
+                    self._answers[number] = ApiError(subject, 0, NO_LEADER)
+                self._waiting.clear()
         answers: list[Answer] = []
         for answer in self._answers:
             if isinstance(answer, UserError):

@@ -7,21 +7,24 @@ neither 10,000 round trips nor the memory of 10,000 answers. The monitoring endp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from collectors.broker import matching
 from collectors.nats.attach import INNER
 from collectors.nats.client import NO_STREAM, ApiError, Client
-from collectors.nats.exchange import Exchange
+from collectors.nats.exchange import NO_LEADER, Exchange
 from collectors.nats.heads import Heads, request
 from collectors.nats.samples import samples, subject_samples
 from collectors.nats.settings import NatsBroker, StreamSettings
 from collectors.records import now_us
-from collectors.samples import Sample, unread
+from collectors.remembered import Remembered
+from collectors.samples import Sample
 
 #: Streams read together, as many as the server lists in one page: bounds what is held of answers at once.
 _TOGETHER = 256
+_AWAY = "the nodes of the cluster that keep some of the stream's consumers do not answer"
 
 Infos = dict[str, dict[str, Any]]
 
@@ -38,6 +41,7 @@ class NatsSource:
         self._named = set() if named is None else named
         self._tap = broker.tap.stream
         self._seen: dict[str, None] = {}  # streams of the cycle before, where none are listed
+        self._remembered = Remembered()
 
     async def open(self) -> None:
         """Connect, and see that there is a JetStream."""
@@ -59,70 +63,100 @@ class NatsSource:
             (page,) = await self._exchange.ask([("STREAM.LIST", {"offset": offset})])
             if isinstance(page, ApiError):
                 raise page  # half a list would make queues disappear
-            streams = page.get("streams") or ()
-            offset, total = offset + len(streams), page["total"] if streams else 0
-            new = {_name(stream): stream for stream in streams if _name(stream) not in self._seen}
-            ours = {name: one for name, one in new.items() if name != self._tap and not name.startswith(INNER)}
-            self._seen |= dict.fromkeys(ours)
+            streams, away = page.get("streams") or (), page.get("missing") or ()
+            told = len(streams) + len(away)
+            offset, total = offset + told, page["total"] if told else 0
+            ours = {_name(stream): stream for stream in streams if self._is_new(_name(stream))}
+            lost = [name for name in away if self._is_new(name) and name not in ours]
+            self._seen |= dict.fromkeys((*ours, *lost))
             found += await self._read(list(ours.values()))
+            for name in lost:
+                found += self._unread(name, NO_LEADER)
         # A stream that is deleted meanwhile moves others from one page to the one before, which was read already.
         for names in _portions([name for name in before if name not in self._seen]):
             found += await self._listed(names)
+        self._remembered.keep(self._seen.keys())
         return found
 
     async def close(self) -> None:
         """Disconnect."""
         await self._client.close()
 
+    def _is_new(self, name: str) -> bool:
+        """Whether a stream is an application's, and was not read in this cycle."""
+        return name not in self._seen and name != self._tap and not name.startswith(INNER)
+
+    def _unread(self, name: str, reason: str) -> list[Sample]:
+        self._seen[name] = None  # it is there
+        return self._remembered.unread(name, self._of(name).queue_name, now_us(), reason)
+
     async def _listed(self, names: Sequence[str]) -> list[Sample]:
         """Streams of the settings; of one that is not there nothing is known."""
         filters = [self._of(name).subjects for name in names]
         bodies = [None if pattern is None else {"subjects_filter": pattern} for pattern in filters]
         asked = [(f"STREAM.INFO.{name}", body) for name, body in zip(names, bodies, strict=True)]
-        streams, troubles = [], []
-        for name, answer in zip(names, await self._exchange.ask(asked), strict=True):
+        streams: list[dict[str, Any]] = []
+        troubles: list[Sample] = []
+        for name, answer in zip(names, await self._exchange.ask(asked, led=True), strict=True):
             if isinstance(answer, dict):
                 streams.append(answer)
             elif answer.code != NO_STREAM:
-                troubles.append(unread(self._of(name).queue_name, now_us(), answer.description))
+                troubles += self._unread(name, answer.description)
+            else:
+                self._remembered.told(name, ())
         return await self._read(streams) + troubles
 
     async def _read(self, streams: Sequence[dict[str, Any]]) -> list[Sample]:
         """Everything about ``streams``, which are there."""
-        consumers, troubles = await self._consumers(streams)
+        consumers, away, troubles = await self._consumers(streams)
         pairs = [(stream, info) for stream in streams for info in consumers.get(_name(stream), {}).values()]
         places = self._heads.unknown(pairs)
-        self._heads.learn(places, await self._exchange.ask([request(place) for place in places]))
+        self._heads.learn(places, await self._exchange.ask([request(place) for place in places], led=True))
         found: list[Sample] = []
         for stream in streams:
             name = _name(stream)
             if name in consumers and name not in troubles:
                 try:
-                    found += self._told(stream, consumers[name])
+                    told = self._told(stream, consumers[name], away.get(name, ()))
+                    self._remembered.told(name, told)
+                    found += told
                 except (KeyError, TypeError, ValueError) as error:
                     troubles[name] = f"the broker's answer cannot be read: {error}"
             if name in troubles:
-                found.append(unread(self._of(name).queue_name, now_us(), troubles[name]))
+                found += self._unread(name, troubles[name])
         return found
 
-    def _told(self, stream: dict[str, Any], consumers: Infos) -> list[Sample]:
+    def _told(self, stream: dict[str, Any], consumers: Infos, away: Collection[str]) -> list[Sample]:
+        """The rows of a stream; ``away``: consumers that are there, and whose nodes do not answer."""
         name = _name(stream)
         settings = self._of(name)
         heads = {one: self._heads.of(stream, info) for one, info in consumers.items()}
         backlog = matching(name, self._broker.backlogs)
-        found = samples(settings, stream, consumers, heads, named=name in self._named, backlog=backlog)
+        if not away:
+            found = samples(settings, stream, consumers, heads, named=name in self._named, backlog=backlog)
+        else:  # who is left must not be taken for the only consumer, nor nobody for a log
+            named = name in self._named or len(consumers) + len(away) > 1
+            found = samples(settings, stream, consumers, heads, named=named, backlog=backlog) if consumers else []
+            told = {sample.subscriber for sample in found}
+            rows = self._remembered.unread(name, settings.queue_name, now_us(), _AWAY)
+            found += [row for row in rows if row.queue == settings.queue_name and row.subscriber not in told]
         return found + subject_samples(settings, stream) if settings.subjects else found
 
     def _of(self, name: str) -> StreamSettings:
         return self._settings.get(name) or StreamSettings(name=name)
 
-    async def _consumers(self, streams: Sequence[dict[str, Any]]) -> tuple[dict[str, Infos], dict[str, str]]:
-        """Each stream's consumers; streams that are gone are left out, those that could not be read have a reason."""
+    async def _consumers(
+        self, streams: Sequence[dict[str, Any]]
+    ) -> tuple[dict[str, Infos], dict[str, list[str]], dict[str, str]]:
+        """Each stream's consumers, and those that are there but do not answer; streams that are gone are left out,
+        those that could not be read have a reason."""
         found: dict[str, Infos] = {_name(stream): {} for stream in streams}
+        silent: dict[str, list[str]] = defaultdict(list)
         troubles: dict[str, str] = {}
         asked = [(_name(stream), 0) for stream in streams if stream["state"]["consumer_count"]]
         while asked:
-            pages = await self._exchange.ask([(f"CONSUMER.LIST.{name}", {"offset": at}) for name, at in asked])
+            requests = [(f"CONSUMER.LIST.{name}", {"offset": at}) for name, at in asked]
+            pages = await self._exchange.ask(requests, led=True)
             further = []
             for (name, at), page in zip(asked, pages, strict=True):
                 if isinstance(page, ApiError):
@@ -131,13 +165,15 @@ class NatsSource:
                     else:
                         troubles[name] = page.description
                     continue
-                infos = page.get("consumers") or ()
+                infos, away = page.get("consumers") or (), page.get("missing") or ()
                 if name in found:
                     found[name].update((info["name"], info) for info in infos)
-                if at == 0 and infos:
-                    further += [(name, offset) for offset in range(len(infos), page["total"], len(infos))]
+                if away:
+                    silent[name] += away
+                if at == 0 and (told := len(infos) + len(away)):
+                    further += [(name, offset) for offset in range(told, page["total"], told)]
             asked = further
-        return found, troubles
+        return found, silent, troubles
 
 
 def _name(stream: dict[str, Any]) -> str:

@@ -105,9 +105,10 @@ def samples(
 def _sample(
     queue: str, key: Key, told: Mapping[str, int] | None, queue_type: str | None, reading: Reading, untyped: str
 ) -> Sample:
+    serves = reading.links.serves.get(key)
     if told is None or "depth" not in told or "in_flight" not in told:
         reason = "no node's metrics tell of it: just declared, deleted since it was listed, or its node is not read"
-        return unread(queue, reading.sampled_at, reason)
+        return unread(queue, reading.sampled_at, reason, dead_letter_for=serves)
     missing = dict(_UNTOLD)
     depth: int | None = told["depth"]
     if queue_type == "stream":
@@ -121,7 +122,6 @@ def _sample(
     prefetch = reading.links.prefetch.get(key)
     if not prefetch:
         missing["prefetch"] = reading.links.no_prefetch if prefetch is None else UNLIMITED
-    serves = reading.links.serves.get(key)
     if serves is None and key in reading.links.unserved:
         missing["dead_letter_for"] = reading.links.unserved[key]
     age = 0.0 if queue_type in ("classic", "quorum") and told["depth"] + told["in_flight"] == 0 else None

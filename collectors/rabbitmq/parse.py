@@ -98,11 +98,14 @@ def covers(listed: Collection[Key], links: Links, rows: Sequence[Any]) -> bool:
 
 def _sample(queue: str, key: Key, row: Mapping[str, Any], reading: Reading) -> Sample:
     state, queue_type = _text(row.get("state")), _text(row.get("type"))
+    serves = reading.links.serves.get(key)
     if state in _SILENT:
-        return unread(queue, reading.sampled_at, f"RabbitMQ says that the queue is {state}: it tells no numbers")
+        why = f"RabbitMQ says that the queue is {state}: it tells no numbers"
+        return unread(queue, reading.sampled_at, why, dead_letter_for=serves)
     ready, unacked = _count(row.get("messages_ready")), _count(row.get("messages_unacknowledged"))
     if ready is None or unacked is None:
-        return unread(queue, reading.sampled_at, "RabbitMQ has no statistics of it yet, or its node does not answer")
+        why = "RabbitMQ has no statistics of it yet, or its node does not answer"
+        return unread(queue, reading.sampled_at, why, dead_letter_for=serves)
     missing = dict(_UNTOLD)
     values: dict[str, Any] = {"depth": ready, "in_flight": unacked, "queue_type": queue_type, "state": state}
     for name in ("queue_type", "state"):
@@ -119,7 +122,6 @@ def _sample(queue: str, key: Key, row: Mapping[str, Any], reading: Reading) -> S
     values["visibility_timeout_seconds"] = reading.links.timeouts.get(key)
     if values["visibility_timeout_seconds"] is None:
         missing["visibility_timeout_seconds"] = NO_TIMEOUT
-    serves = reading.links.serves.get(key)
     if serves is None and key in reading.links.unserved:
         missing["dead_letter_for"] = reading.links.unserved[key]
     return Sample(

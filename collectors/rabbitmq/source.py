@@ -149,7 +149,8 @@ class RabbitSource:
             self._listing = read_listing(self._client)
             self._unlisted = "declared since the queues were last listed"
         except (ConnectionLost, CredentialsRefused) as error:
-            self._listing, self._unlisted = None, f"the management API cannot be read: {error}"
+            # What was listed before stays: of a queue on a node that is lost it is all that is known.
+            self._unlisted = f"the management API cannot be read: {error}"
         self._listed_at = time.monotonic()
         self._listing_cost = self._listed_at - started
 

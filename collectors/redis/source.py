@@ -14,7 +14,8 @@ from collectors.redis.resp import Refusal
 from collectors.redis.scan import Scanner
 from collectors.redis.server import Server
 from collectors.redis.settings import RedisBroker
-from collectors.samples import Sample, unread
+from collectors.remembered import Remembered
+from collectors.samples import Sample
 
 #: Queues whose commands are sent at once: some thousand commands, which the server answers in milliseconds.
 _AT_ONCE = 500
@@ -34,6 +35,7 @@ class RedisSource:
             for name, layout in self._layouts.items()
             if (search := layout.search()) is not None
         }
+        self._remembered = {name: Remembered() for name in self._layouts}
 
     async def open(self) -> None:
         """Connect."""
@@ -77,10 +79,13 @@ class RedisSource:
             why = str(error) if isinstance(error, Refusal) else f"what is kept cannot be read: {type(error).__name__}"
             if getattr(self._broker, name) is None:
                 why += f" (name the layouts that this server holds, and {name} is left alone)"
-            known = [queue for queue, _ in layout.queues()]
-            return [unread(queue, self._server.now(), why) for queue in known or [name]]
-        for some in _batches(layout.queues(), _AT_ONCE):
-            samples += await self._read_batch(some)
+            known = [queue for queue, _ in layout.queues()] or [name]
+            now = self._server.now()
+            return [sample for queue in known for sample in self._remembered[name].unread(queue, queue, now, why)]
+        queues = list(layout.queues())
+        self._remembered[name].keep({queue for queue, _ in queues})
+        for some in _batches(queues, _AT_ONCE):
+            samples += await self._read_batch(some, self._remembered[name])
         return samples
 
     async def _prepare(self, preparing: Preparing) -> None:
@@ -92,7 +97,7 @@ class RedisSource:
             except StopIteration:
                 return
 
-    async def _read_batch(self, queues: list[tuple[str, Read]]) -> list[Sample]:
+    async def _read_batch(self, queues: list[tuple[str, Read]], remembered: Remembered) -> list[Sample]:
         """Drive the readings in step: each round's commands of all of them are one batch."""
         now = self._server.now()
         samples: list[Sample] = []
@@ -102,11 +107,13 @@ class RedisSource:
             try:
                 commands = next(reading) if answers is None else reading.send(answers)
             except StopIteration as ended:
+                remembered.told(name, ended.value)
                 samples.extend(ended.value)
             except Refusal as refusal:
-                samples.append(unread(name, now, str(refusal)))
+                samples.extend(remembered.unread(name, name, now, str(refusal)))
             except UNREADABLE as error:
-                samples.append(unread(name, now, f"the server's answer cannot be read: {type(error).__name__}"))
+                why = f"the server's answer cannot be read: {type(error).__name__}"
+                samples.extend(remembered.unread(name, name, now, why))
             else:
                 waiting.append((name, reading, commands))
 

@@ -6,6 +6,7 @@ The names are those of the Amazon SQS API Reference (GetQueueAttributes, ListQue
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from collectors.samples import NO_LOG, Sample
@@ -115,7 +116,7 @@ def sample(
         sampled_at,
         **values,
         visibility_timeout_seconds=None if timeout is None else float(timeout),
-        dead_letter_for=_listed(sources),
+        dead_letter_for=listed(sources),
         in_flight_limit=broker.fifo_in_flight_limit if fifo else broker.in_flight_limit,
         staleness_seconds=broker.convergence_seconds,
         queue_type="fifo" if fifo else "standard",
@@ -129,6 +130,6 @@ def _count(told: Any) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
-def _listed(queues: list[str]) -> str | None:
+def listed(queues: Iterable[str]) -> str | None:
     """Names with commas between, which no name of a queue holds; at most so many."""
-    return ",".join(queues[:_NAMED_SOURCES]) or None
+    return ",".join(islice(queues, _NAMED_SOURCES)) or None

@@ -177,5 +177,6 @@ class SqsSource:
                     parse.sample(broker, queue, outcome.at, outcome.attributes, serves=serves.get(queue, ()), told=told)
                 )
             elif outcome.kind != "gone":
-                found.append(unread(queue, now, outcome.reason))
+                letters = parse.listed(serves.get(queue, ()))
+                found.append(unread(queue, now, outcome.reason, dead_letter_for=letters))
         return found

@@ -106,10 +106,14 @@ class Celery:
             ("HLEN", unacked),
             ("MEMORY", "USAGE", unacked),  # estimated from a few entries; a user who may not ask goes without
         ]
-        self._bindings, self._unread = {}, {}
+        before, self._bindings, self._unread = self._bindings, {}, {}
         begin = len(settings.key_prefix) + len(_BINDING)
         for key, found in zip(self._keys, members, strict=True):
-            self._bound_to(text(key)[begin:], found)
+            exchange = text(key)[begin:]
+            if isinstance(found, Refusal) and before.get(exchange):
+                self._bindings[exchange] = before[exchange]  # a cluster's node is lost: its queues may be on others
+            else:
+                self._bound_to(exchange, found)
         if isinstance(held, Refusal):
             self._unacked_unread[None] = str(held)
         elif held > 10 * settings.read_at_most:

@@ -14,7 +14,7 @@ from typing import Any
 
 from collectors.moments import moment
 from collectors.redis.layouts.base import UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
-from collectors.redis.resp import checked
+from collectors.redis.resp import Refusal, checked
 from collectors.redis.scan import Search
 from collectors.redis.settings import RqLayout
 from collectors.samples import Sample
@@ -44,9 +44,12 @@ class Rq:
         """Nothing was searched for."""
 
     def prepare(self, now: int) -> Preparing:
-        """The set of queues."""
+        """The set of queues; where it cannot be read, those that are known are all the same."""
         if not self._settings.queues:
-            (members,) = checked((yield [("SMEMBERS", "rq:queues")]))
+            (members,) = yield [("SMEMBERS", "rq:queues")]
+            if isinstance(members, Refusal) and self._names:
+                return
+            (members,) = checked([members])
             self._names = sorted(text(member).removeprefix(_QUEUE) for member in members)
 
     def queues(self) -> Iterable[tuple[str, Read]]:

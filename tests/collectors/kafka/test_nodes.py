@@ -13,9 +13,10 @@ import pytest
 
 from collectors.base import ConnectionLost
 from collectors.kafka.cluster import Cluster, Job
+from collectors.kafka.source import KafkaSource
 from collectors.kafka.wire.cluster import Metadata, Node, metadata_request
 from lake.errors import UserError
-from tests.collectors.kafka.reading import settings
+from tests.collectors.kafka.reading import read_once, settings, using
 from tests.support.facts import proves
 from tests.support.kafka import KafkaServer, self_signed
 
@@ -63,6 +64,26 @@ def test_a_node_whose_certificate_is_not_trusted_fails_alone(kafka_server: Kafka
         assert cluster.newest(99, 3) == -1
     finally:
         cluster.close()
+
+
+def test_a_topic_is_not_said_to_be_read_by_nobody_while_one_nodes_groups_cannot_be_listed(
+    kafka_server: KafkaServer, untrusted: Node
+) -> None:
+    kafka_server.make_topics("leaflets")
+    trusted = {"enabled": True, "ca": kafka_server.certificate}
+
+    async def work(source: KafkaSource) -> None:
+        nobody = (await read_once(source))["leaflets", None]
+        assert (nobody.depth, nobody.consumers) == (None, 0)
+        assert "no group reads the topic" in nobody.unavailable["depth"]
+        cluster = source.reader.cluster
+        cluster.metadata = Metadata({**cluster.metadata.nodes, 99: untrusted}, cluster.metadata.topics)
+        unknown = (await read_once(source))["leaflets", None]
+        assert (unknown.depth, unknown.consumers, unknown.published_total) == (None, None, 0)
+        assert "1 of 2 brokers did not list their groups" in unknown.unavailable["consumers"]
+        assert "not trusted" in unknown.unavailable["depth"]
+
+    using(settings(kafka_server.tls_bootstrap, "leaflets", tls=trusted), work)
 
 
 def test_a_bootstrap_address_that_is_not_trusted_leaves_the_others(kafka_server: KafkaServer, untrusted: Node) -> None:

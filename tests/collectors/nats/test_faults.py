@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from collectors.samples import Sample, was_read
 from lake.errors import UserError
 from tests.collectors.support import api, connect, make_consumer, make_stream, publish
 from tests.support.facts import proves
-from tests.support.nats import NatsServer
+from tests.support.nats import NatsCluster, NatsServer
 
 
 @pytest.fixture
@@ -49,11 +50,11 @@ def before(monkeypatch: pytest.MonkeyPatch, subject: str, act: Any) -> None:
     """Let ``act`` happen right before the first request whose subject begins so."""
     ask, done = Exchange.ask, asyncio.Event()
 
-    async def asked(self: Exchange, requests: Sequence[tuple[str, Any]]) -> list[Answer]:
+    async def asked(self: Exchange, requests: Sequence[tuple[str, Any]], **options: Any) -> list[Answer]:
         if not done.is_set() and any(one.startswith(subject) for one, _ in requests):
             done.set()
             await act()
-        return await ask(self, requests)
+        return await ask(self, requests, **options)
 
     monkeypatch.setattr(Exchange, "ask", asked)
 
@@ -97,10 +98,10 @@ async def test_a_stream_deleted_between_two_pages_hides_no_other(
     assert {sample.queue for sample in await source.read()} == set(names)
     ask = Exchange.ask
 
-    async def asked(self: Exchange, requests: Sequence[tuple[str, Any]]) -> list[Answer]:
+    async def asked(self: Exchange, requests: Sequence[tuple[str, Any]], **options: Any) -> list[Answer]:
         if requests == [("STREAM.LIST", {"offset": 256})]:
             await api(connection, "STREAM.DELETE.P000")  # P256 now stands on the page that was read already
-        return await ask(self, requests)
+        return await ask(self, requests, **options)
 
     monkeypatch.setattr(Exchange, "ask", asked)
     assert {sample.queue for sample in await source.read()} == set(names)  # P000 was still there when it was read
@@ -148,8 +149,8 @@ async def test_one_stream_that_is_refused_or_tells_nonsense_fails_no_other(
         await make_consumer(connection, name, "work")
     ask = Exchange.ask
 
-    async def asked(self: Exchange, requests: Sequence[tuple[str, Any]]) -> list[Answer]:
-        answers = await ask(self, requests)
+    async def asked(self: Exchange, requests: Sequence[tuple[str, Any]], **options: Any) -> list[Answer]:
+        answers = await ask(self, requests, **options)
         for index, (subject, _) in enumerate(requests):
             if subject == "CONSUMER.LIST.BAD":
                 answers[index] = ApiError(subject, 10008, "JetStream system temporarily unavailable")
@@ -247,6 +248,50 @@ async def test_where_a_server_is_away_the_next_of_the_list_is_read_and_a_domain_
         await reading.close()
         for server in servers:
             server.stop()
+
+
+@pytest.mark.slow
+@proves("nats", "cluster shapes", "three servers, one of which dies")
+@pytest.mark.parametrize("streams", [[], ["HERE", "AWAY"]], ids=["all", "named"])
+async def test_a_node_that_is_lost_makes_its_own_streams_unknown_in_their_rows_and_no_other(
+    tmp_path: Path, streams: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if streams:
+        monkeypatch.setattr("collectors.nats.exchange.SILENCE", 4.0)
+    with NatsCluster(tmp_path) as cluster:
+        lost = 2 if cluster.led_by() == 1 else 1
+        made = await connect(cluster.nodes[0].url)
+        for name, tag in (("HERE", "at-0"), ("AWAY", f"at-{lost}")):
+            await make_stream(made, name, placement={"tags": [tag]}, retention="limits")
+            for consumer in ("first", "second"):
+                await make_consumer(made, name, consumer)
+            await publish(made.jetstream(), 3, subject=name.lower())
+        reading = NatsSource(NatsBroker.model_validate({"url": cluster.nodes[0].url, "streams": streams}))
+        await reading.open()
+        before = by_name(await reading.read())
+        assert {key: sample.depth for key, sample in before.items()} == dict.fromkeys(
+            ((name, consumer) for name in ("HERE", "AWAY") for consumer in ("first", "second")), 3
+        )
+        cluster.nodes[lost].kill()
+        for _ in range(2):
+            found = by_name(await read_on(reading))
+            assert found.keys() == before.keys()
+            for (queue, _), sample in found.items():
+                assert sample.depth == (3 if queue == "HERE" else None)
+                assert was_read(sample) or "does not answer" in sample.unavailable["depth"]
+        await made.close()
+        await reading.close()
+
+
+async def read_on(reading: NatsSource) -> Sequence[Sample]:
+    """A reading, opening again as the sampler does: while the nodes choose another leader of them all, none answers."""
+    for _ in range(50):
+        with suppress(ConnectionLost):
+            return await reading.read()
+        await asyncio.sleep(0.1)
+        with suppress(ConnectionLost):
+            await reading.open()
+    raise AssertionError("not within 50 readings")
 
 
 async def test_an_attempt_that_gets_no_answer_leaves_no_socket_open() -> None:

@@ -257,6 +257,35 @@ async def test_reading_leaves_no_trace_on_the_users_queues(channel: Any, rabbit:
     assert found["untouched"].consumers == 0
 
 
+async def test_a_queue_of_which_no_node_tells_any_more_is_unknown_in_its_row_while_no_list_says_that_it_is_gone(
+    broker: Make, channel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, arguments in (
+        ("parted", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}),
+        ("dead", {}),
+    ):
+        channel.queue_declare(name, durable=True, arguments=arguments)
+    async with opened(broker(api="prometheus")) as source:
+        found = await read_until(source, lambda found: found["dead"].dead_letter_for == "parted")
+        assert found["dead"].depth == 0
+        with monkeypatch.context() as lost:
+            lost.setattr("collectors.rabbitmq.source.read_listing", _unreachable)
+            for name in ("parted", "dead"):
+                channel.queue_delete(name)  # as on a node whose metrics and management cannot be reached
+            await read_until(source, lambda found: found["dead"].depth is None)
+            await asyncio.sleep(0.3)  # a list is due
+            for _ in range(2):
+                found = await read(source)
+                assert (found["parted"].depth, found["dead"].depth) == (None, None)
+                assert "no node's metrics tell of it" in found["parted"].unavailable["depth"]
+                assert found["dead"].dead_letter_for == "parted"
+        await read_until(source, lambda found: not {"parted", "dead"} & found.keys())
+
+
+def _unreachable(client: Any) -> Any:
+    raise ConnectionLost("it does not answer")
+
+
 @proves("rabbitmq", "cluster shapes", "several management addresses, one of which is away")
 @pytest.mark.parametrize("api", ["management", "prometheus"])
 async def test_a_node_that_is_away_is_passed_over_and_excluded_queues_are_left_out(
