@@ -166,8 +166,10 @@ class Engine:
 
     def close(self, now: datetime) -> None:
         """Write down how far the rules came."""
-        self._states.commit(now, None, memories=self._memories, ahead=self._ahead)
-        self._views.close()
+        try:
+            self._states.commit(now, None, memories=self._memories, ahead=self._ahead)
+        finally:
+            self._views.close()
 
     def _order(self, rule: Rule, at: float) -> tuple[Any, ...]:
         """What overran goes last, so that it delays nobody."""

@@ -14,7 +14,7 @@ import pyarrow.types as types
 from alerts.models import RuleEvaluation, fingerprint
 from alerts.rules.expression import ENGINE_VIEWS, VALUE
 from alerts.rules.model import NoData, Rule
-from alerts.state import Row, RuleError, Tracked, Transition, resume, step
+from alerts.state import NOTHING, Row, RuleError, Tracked, Transition, resume, step
 from lake.clock import ZERO
 from lake.errors import SojournError, first_line
 from lake.views import below
@@ -137,7 +137,8 @@ def rows_of(table: pa.Table, rule: Rule, identities: Identities) -> list[Row]:
     rows = []
     for value, label_values, extra in zip(values, labels, extras, strict=True):
         known, identity = identities.of(label_names, label_values, rule)
-        rows.append(Row(known, identity, value, dict(zip(extra_names, extra, strict=True))))
+        more = dict(zip(extra_names, extra, strict=True)) if extra else NOTHING
+        rows.append(Row(known, identity, value, more))
     return rows
 
 

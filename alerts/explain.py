@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from alerts.models import AlertInstance
 from alerts.notify.payload import iso
@@ -17,8 +15,8 @@ from alerts.routing.muting import muting
 from alerts.routing.route import taken
 from alerts.routing.settings import routes_of
 from alerts.settings import AlertSettings
-from alerts.store import States, connect
-from alerts.store.database import from_us
+from alerts.store import States
+from alerts.store.database import Database, Store, from_us, reading
 from alerts.store.given import given_in
 from lake.clock import ZERO
 from lake.errors import UserError
@@ -35,40 +33,28 @@ class Known:
     resolved_at: datetime | None = None
 
 
-def explain(store: Path, settings: AlertSettings, fingerprint: str, shown: datetime) -> list[str]:
+def explain(store: Store, settings: AlertSettings, fingerprint: str, shown: datetime) -> list[str]:
     """Lines for people about the alert whose fingerprint begins with ``fingerprint``, as the store knows it.
 
     ``shown`` is what the wall clock shows.
 
     UserError if there is no such alert, or more than one.
     """
-    if not store.is_file():
-        raise UserError(f"{store} is not there", "name the lake of an alert process with --lake")
-    database = connect(store)
-    try:
+    with reading(store) as database:
         ahead = _ahead(database)
         return list(_lines(database, settings, fingerprint, shown - ahead, ahead))
-    finally:
-        database.close()
 
 
-def journal(store: Path, last: int) -> list[str]:
+def journal(store: Store, last: int) -> list[str]:
     """The ``last`` lines of who told the alert process what, the newest first."""
-    if not store.is_file():
-        raise UserError(f"{store} is not there", "name the lake of an alert process with --lake")
-    database = connect(store)
-    try:
+    with reading(store) as database:
         rows = database.execute(
             "SELECT at, who, peer, what, subject, detail FROM journal ORDER BY id DESC LIMIT ?", [last]
         ).fetchall()
-    finally:
-        database.close()
     return [f"{iso(from_us(at))} {who} ({peer}) {' '.join(rest)}".rstrip() for at, who, peer, *rest in rows]
 
 
-def _lines(
-    db: sqlite3.Connection, settings: AlertSettings, wanted: str, now: datetime, ahead: timedelta
-) -> Iterator[str]:
+def _lines(db: Database, settings: AlertSettings, wanted: str, now: datetime, ahead: timedelta) -> Iterator[str]:
     states = States(db)
     memories, resolved = states.load()
     firing = [tracked.alert for memory in memories.values() for tracked in memory.alerts.values()]
@@ -132,7 +118,7 @@ def _why_not(settings: AlertSettings, receiver: str, alert: AlertInstance, taken
     return f"its match asks for {', '.join(wrong)}" if wrong else "only the watchdog's receiver hears of the watchdog"
 
 
-def _decisions(db: sqlite3.Connection, group: tuple[str, str], fingerprint: str) -> Iterator[str]:
+def _decisions(db: Database, group: tuple[str, str], fingerprint: str) -> Iterator[str]:
     rows = db.execute(
         "SELECT at, sent, reason, firing, resolved, muted FROM decisions WHERE receiver = ? AND group_key = ?"
         " ORDER BY id DESC LIMIT ?",
@@ -145,7 +131,7 @@ def _decisions(db: sqlite3.Connection, group: tuple[str, str], fingerprint: str)
         yield f"    {iso(from_us(at))} {what}{reason}{held}"
 
 
-def _waiting(db: sqlite3.Connection, group: tuple[str, str]) -> Iterator[str]:
+def _waiting(db: Database, group: tuple[str, str]) -> Iterator[str]:
     rows: Sequence[tuple[str, str, int]] = db.execute(
         "SELECT id, status, attempts FROM outbox WHERE receiver = ? AND group_key = ? ORDER BY sequence LIMIT ?",
         [*group, MOST_LINES],
@@ -154,7 +140,7 @@ def _waiting(db: sqlite3.Connection, group: tuple[str, str]) -> Iterator[str]:
         yield f"    {id} ({status}) is not delivered yet, after {attempts} attempts"
 
 
-def _ahead(db: sqlite3.Connection) -> timedelta:
+def _ahead(db: Database) -> timedelta:
     row = db.execute("SELECT value FROM meta WHERE key = 'clock_ahead'").fetchone()
     return timedelta(microseconds=int(row[0])) if row else ZERO
 

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from alerts.engine import Snapshot
 from alerts.models import AlertState
+from alerts.store.database import Store
+from lake.errors import SojournError
 
+_WAITING = "SELECT receiver, COUNT(*) FROM outbox GROUP BY receiver"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: A receiver and how an attempt towards it ended → how often.
 Attempts = Mapping[tuple[str, str], int]
@@ -77,12 +80,15 @@ def _families(
     )
 
 
-def waiting_in(store: Path) -> dict[str, int]:
+def waiting_in(store: Store) -> dict[str, int]:
     """How many notifications wait, by receiver; nothing where the store cannot be read now."""
     try:
-        with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as database:
-            return dict(database.execute("SELECT receiver, COUNT(*) FROM outbox GROUP BY receiver").fetchall())
-    except sqlite3.Error:
+        if not isinstance(store, Path):
+            with store.read() as database:
+                return dict(database.execute(_WAITING).fetchall())
+        with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as file:
+            return dict(file.execute(_WAITING).fetchall())
+    except (sqlite3.Error, SojournError):
         return {}
 
 

@@ -9,14 +9,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import alerts.control
 from alerts.api import application, door, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
-from alerts.control.intervals import check_intervals
+from alerts.control.control import Control
+from alerts.control.intervals import check_policies
 from alerts.engine import Engine
 from alerts.evidence.exemplars import Exemplars
 from alerts.evidence.facts import Facts
@@ -26,8 +27,10 @@ from alerts.metrics import exposition, waiting_in
 from alerts.notify.sender import Sender
 from alerts.received import GROUP as RECEIVED
 from alerts.rules.loader import load_rules
+from alerts.rules.model import Rule
 from alerts.settings import AlertSettings
 from alerts.store import Desk, Exporter, States, connect
+from alerts.store.database import Store, StoreError
 from alerts.store.export import export_quietly
 from alerts.store.translate import translate
 from alerts.v2.app import Api
@@ -61,26 +64,35 @@ def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once
     UserError for rules, receivers or settings that cannot be used, or if the lake has an alert process already.
     """
     gc.set_threshold(*COLLECT_AFTER)
-    try:
-        _run(settings, lake_root, stop, once=once)
-    except sqlite3.Error as error:
-        store = lake_root / "state" / "alerts.sqlite"
-        raise UserError(
-            f"{store} cannot be written: {error}", "free disk space or mend the file's permissions"
-        ) from error
-
-
-def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once: bool) -> None:
-    actions = [policy.name for policy in settings.control.policies]
-    rules = load_rules(settings.rules, builtin=settings.builtin, actions=actions)
-    check_intervals(rules, settings)
-    if any(rule.group == RECEIVED for rule in rules):
-        raise UserError(f"a group of rules is called {RECEIVED!r}, as other programs' alerts are", "rename it")
+    rules = _rules(settings)
     lake = Lake(lake_root)
     lake.create()
+    store = settings.store_of(lake_root)
+    if not isinstance(store, Path):
+        store.in_turn(lambda: _run(settings, rules, lake, store, stop, once=once), stop, once=once)
+        return
+    with only_one(lake.state_path("run", "alerts.lock"), "an alert process for this lake"):
+        try:
+            _run(settings, rules, lake, store, stop, once=once)
+        except sqlite3.Error as error:
+            raise UserError(
+                f"{store} cannot be written: {error}", "free disk space or mend the file's permissions"
+            ) from error
+
+
+def _rules(settings: AlertSettings) -> Sequence[Rule]:
+    actions = [policy.name for policy in settings.control.policies]
+    rules = load_rules(settings.rules, builtin=settings.builtin, actions=actions)
+    check_policies(rules, settings)
+    if any(rule.group == RECEIVED for rule in rules):
+        raise UserError(f"a group of rules is called {RECEIVED!r}, as other programs' alerts are", "rename it")
+    return rules
+
+
+def _run(
+    settings: AlertSettings, rules: Sequence[Rule], lake: Lake, store: Store, stop: threading.Event, *, once: bool
+) -> None:
     with ExitStack() as stack:
-        stack.enter_context(only_one(lake.state_path("run", "alerts.lock"), "an alert process for this lake"))
-        store = lake.state_path("alerts.sqlite")
         database = connect(store)
         stack.callback(database.close)
         clock = Clock()
@@ -137,12 +149,17 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
         stack.callback(control.wake)  # long polls would hold up the server's end
         stack.enter_context(_address_told(lake.state_path("run", "alerts.json"), url))
         stack.enter_context(_exporting(store, lake.root))
+        if settings.control.keda_port is not None:
+            stack.enter_context(_scaling(control, settings, clock))
         sender.start()
         stack.callback(lambda: sender.stop(finish=once))
         log.info("%d rules, %d receivers, API at %s", len(rules), len(settings.receivers), url)
 
+        holds = {rule.key: rule.hold for rule in rules}
+
         def one_round(new_data: bool) -> None:
             evaluations = engine.round(clock.now(), new_data=new_data, everything=once, ahead=clock.ahead)
+            exemplars.expect(evaluations, holds, clock.now())
             control.entitler.step(clock.now(), engine.query, clock.ahead)
             control.advisor.step(clock.now(), engine.query, clock.ahead)
             control.controller.step(clock.now(), evaluations, engine.query)
@@ -151,6 +168,17 @@ def _run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, onc
             one_round(True)
         else:
             _watch(reader, settings, engine, sender, one_round, stop)
+
+
+def _scaling(control: Control, settings: AlertSettings, clock: Clock) -> AbstractContextManager[None]:
+    """KEDA's external scaler. UserError where its port is taken, or gRPC is not installed."""
+    try:
+        from alerts.control.keda.server import serving
+    except ImportError as error:
+        raise UserError("KEDA's external scaler needs grpcio", "pip install 'sojourn[keda]'") from error
+    listener = listen(settings.host, settings.control.keda_port or 0, "set another keda_port under [alert.control]")
+    log.info("KEDA's external scaler at %s:%d", settings.host, listener.getsockname()[1])
+    return serving(lambda: control.advisor.capacities(clock.now()), listener, control.token)
 
 
 def _watch(
@@ -178,6 +206,8 @@ def _watch(
                 spare = POLL_SECONDS
             else:
                 spare = min(POLL_SECONDS, max(0.001, longest - waited))
+        except StoreError:
+            raise
         except SojournError as error:
             # The lake may be back in a moment; what fires goes on to fire meanwhile.
             log.error("this round is skipped: %s", error)
@@ -188,25 +218,27 @@ def _watch(
 @contextmanager
 def _address_told(path: Path, url: str) -> Iterator[None]:
     """Tell others on this machine where the API listens, as long as it does."""
-    write_atomically(path, json.dumps({"url": url, "pid": os.getpid()}) + "\n")
+    mine = json.dumps({"url": url, "pid": os.getpid()}) + "\n"
+    write_atomically(path, mine)
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            if path.read_text(encoding="utf-8") == mine:  # whoever took over listens elsewhere
+                path.unlink()
 
 
 @contextmanager
-def _exporting(store: Path, root: Path) -> Iterator[None]:
+def _exporting(store: Store, root: Path) -> Iterator[None]:
     """Copy history into the lake from a thread of its own, once more at the end."""
     done = threading.Event()
 
     def work() -> None:
-        database = connect(store)
-        exporter = Exporter(database, Lake(root))
-        while not done.wait(EXPORT_SECONDS):
+        with closing(connect(store)) as database:
+            exporter = Exporter(database, Lake(root))
+            while not done.wait(EXPORT_SECONDS):
+                export_quietly(exporter)
             export_quietly(exporter)
-        export_quietly(exporter)
-        database.close()
 
     thread = threading.Thread(target=work, name="alert-export", daemon=True)
     thread.start()

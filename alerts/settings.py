@@ -17,7 +17,9 @@ from alerts.notify.links import check as checked_link
 from alerts.notify.settings import ReceiverSettings
 from alerts.routing.settings import RouteSettings
 from alerts.rules.model import LabelName
+from alerts.store.database import Store
 from lake.errors import UserError
+from lake.secret import Secret
 from lake.web.address import authority, is_loopback
 
 
@@ -37,6 +39,11 @@ class AlertSettings(BaseModel):
         default=timedelta(milliseconds=250), description="shortest time between the starts of two evaluations"
     )
     stale_after: Duration = Field(default=timedelta(seconds=60), description="data older than this is stale")
+    store: Secret | None = Field(
+        default=None,
+        description="where the URL of a PostgreSQL stands, for alert processes of which one evaluates and the others "
+        "stand by; SQLite in the lake's folder without it",
+    )
     host: str = Field(
         default="127.0.0.1", description="address of the limits and alerts API; any but the loopback's needs a token"
     )
@@ -85,6 +92,17 @@ class AlertSettings(BaseModel):
         if self.token_env is None and not is_loopback(self.host):
             raise ValueError("a host other than the loopback needs token_env, the name of an environment variable")
         return self
+
+    def store_of(self, lake_root: Path) -> Store:
+        """Where the alert process of that lake keeps what it must not forget. UserError."""
+        if self.store is None:
+            return lake_root / "state" / "alerts.sqlite"
+        url = self.store.read("the URL of the alerts' store")
+        try:
+            from alerts.store.postgres import Postgres
+        except ImportError as error:
+            raise UserError("PostgreSQL needs psycopg", "pip install 'sojourn[postgresql]'") from error
+        return Postgres(url)
 
     def token(self) -> str | None:
         """The bearer token that the API asks for; None = open, which is why the default address is loopback."""

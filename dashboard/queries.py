@@ -4,10 +4,11 @@ tenants there are."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.series import Span
+from lake.sql.parameters import literal
 
 _MOST = 300  # rows of a journal that a page can use
 _MOST_NOISY = 50
@@ -46,7 +47,7 @@ def noisy_since(rows: Iterable[Row]) -> str:
         broker, queue, subscriber, tenant, as_of, noisy,
         MAX(CASE WHEN NOT noisy THEN as_of END) OVER (PARTITION BY broker, queue, subscriber, tenant) AS last_quiet
       FROM tenant_backlog
-      WHERE ({where}) AND tenant IN ({_literals(tenants)})
+      WHERE ({where}) AND tenant IN ({_any_of(tenants)})
     )
     SELECT broker, queue, subscriber, tenant, MIN(as_of) AS noisy_since
     FROM runs
@@ -89,11 +90,35 @@ def alert_transitions(since: datetime | None) -> str:
     return f"SELECT * FROM alert_transitions WHERE {_from('at', since)} ORDER BY at DESC LIMIT {_MOST}"
 
 
+def deliveries(since: datetime) -> str:
+    """The newest attempts to tell receivers, from ``since`` on."""
+    return f"SELECT * FROM deliveries WHERE {_from('at', since)} ORDER BY at DESC LIMIT {_MOST}"
+
+
+def refused(since: datetime) -> str:
+    """What collectors could not take, from ``since`` on, by source and reason."""
+    return f"""
+    SELECT source, reason, CAST(SUM(count) AS BIGINT) AS rows FROM rejected_records
+    WHERE {_from("received_at", since)} GROUP BY source, reason ORDER BY rows DESC, source, reason LIMIT 20
+    """
+
+
 def actions(since: datetime | None) -> str:
     """The newest rows of the journal of actions, from ``since`` on; those that held or skipped left out."""
     return f"""
     SELECT * FROM actions WHERE {_from("at", since)} AND decision NOT IN ('hold', 'skip')
     ORDER BY at DESC LIMIT {_MOST}
+    """
+
+
+def last_decisions(since: datetime) -> str:
+    """The newest row of the journal of each policy and subject, those that held included, from ``since`` on."""
+    return f"""
+    SELECT * EXCEPT (age) FROM (
+      SELECT *, ROW_NUMBER() OVER (PARTITION BY policy, broker, queue, tenant ORDER BY at DESC) AS age
+      FROM actions WHERE {_from("at", since)} AND decision <> 'skip'
+    ) AS ranked
+    WHERE age = 1 ORDER BY at DESC LIMIT {_MOST}
     """
 
 
@@ -160,7 +185,7 @@ def first_attempt_tails(keys: Sequence[QueueKey], span: Span) -> str:
     WITH mine AS (
       SELECT {_KEY}, {_bin(second, span)} AS at, cell.index AS bucket, cell.count AS n
       FROM attempt_age LATERAL VIEW explode(histogram) x AS cell
-      WHERE ({_of_any(keys)}) AND kind = 'first_attempt' AND bucket_start >= {_instant(span.instants[0])}
+      WHERE ({_of_any(keys)}) AND kind = 'first_attempt' AND bucket_start >= {literal(span.instants[0])}
     ),
     cells AS (SELECT {_KEY}, at, bucket, SUM(n) AS n FROM mine GROUP BY {_KEY}, at, bucket),
     ranked AS (
@@ -197,20 +222,20 @@ def once_noisy(key: QueueKey, span: Span) -> str:
     """The tenants that were noisy at some instant of the span."""
     return f"""
     SELECT tenant FROM tenant_backlog
-    WHERE {_of(key)} AND noisy AND as_of >= {_instant(span.instants[0])}
+    WHERE {_of(key)} AND noisy AND as_of >= {literal(span.instants[0])}
     GROUP BY tenant ORDER BY tenant LIMIT {_MOST_NOISY}
     """
 
 
 def first_attempt_cells(key: QueueKey, span: Span, noisy: Sequence[str]) -> str:
     """AgeOfFirstAttempt's histogram cells in each bin, quiet and noisy tenants apart."""
-    who = f"CASE WHEN tenant IN ({_literals(noisy)}) THEN 'noisy' ELSE 'quiet' END" if noisy else "'quiet'"
+    who = f"CASE WHEN tenant IN ({_any_of(noisy)}) THEN 'noisy' ELSE 'quiet' END" if noisy else "'quiet'"
     second = "(unix_micros(bucket_start) DIV 1000000 + bucket_seconds)"
     return f"""
     WITH mine AS (
       SELECT {_bin(second, span)} AS at, {who} AS who, cell.index AS bucket, cell.count AS n
       FROM attempt_age LATERAL VIEW explode(histogram) x AS cell
-      WHERE {_of(key)} AND kind = 'first_attempt' AND bucket_start >= {_instant(span.instants[0])}
+      WHERE {_of(key)} AND kind = 'first_attempt' AND bucket_start >= {literal(span.instants[0])}
     )
     SELECT at, who, bucket AS index, CAST(SUM(n) AS BIGINT) AS count FROM mine GROUP BY at, who, bucket
     """
@@ -229,7 +254,7 @@ def _fading(view: str, columns: Sequence[str], keys: Sequence[QueueKey], span: S
       SELECT
         {_KEY}, {_SECOND} AS at,
         LEAD({_SECOND}) OVER (PARTITION BY {_KEY}, tenant ORDER BY as_of) AS next_at, {", ".join(columns)}
-      FROM {view} WHERE ({_of_any(keys)}) AND as_of >= {_instant(span.ago(span.end - span.start + window))}
+      FROM {view} WHERE ({_of_any(keys)}) AND as_of >= {literal(span.ago(span.end - span.start + window))}
     ),
     effects AS (
       SELECT {_KEY}, at, {plus} FROM mine
@@ -247,8 +272,8 @@ def _bin(second: str, span: Span) -> str:
 
 
 def _of(key: QueueKey) -> str:
-    subscriber = f"subscriber = {_literal(key.subscriber)}" if key.subscriber else "subscriber IS NULL"
-    return f"broker = {_literal(key.broker)} AND queue = {_literal(key.queue)} AND {subscriber}"
+    subscriber = f"subscriber = {literal(key.subscriber)}" if key.subscriber else "subscriber IS NULL"
+    return f"broker = {literal(key.broker)} AND queue = {literal(key.queue)} AND {subscriber}"
 
 
 def _of_any(keys: Sequence[QueueKey]) -> str:
@@ -256,20 +281,11 @@ def _of_any(keys: Sequence[QueueKey]) -> str:
 
 
 def _from(column: str, since: datetime | None) -> str:
-    return "TRUE" if since is None else f"{column} >= {_instant(since)}"
+    return "TRUE" if since is None else f"{column} >= {literal(since)}"
 
 
-def _instant(at: datetime) -> str:
-    return f"TIMESTAMP '{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}+00:00'"
-
-
-def _literal(text: str) -> str:
-    """A string literal of Spark SQL, where a backslash escapes."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _literals(texts: Iterable[str]) -> str:
-    return ", ".join(_literal(text) for text in texts)
+def _any_of(texts: Iterable[str]) -> str:
+    return ", ".join(map(literal, texts))
 
 
 #: What a page says of now; read together, so that its parts agree.

@@ -25,6 +25,7 @@ from dashboard.services.series import Span
 from dashboard.services.trends import Recent
 from lake.definitions import Definitions
 from lake.tables import TABLES
+from lake.why import Told, tell
 from lake.worker.worker import Worker
 
 #: For how long the lake's versions are believed unchanged; also how often the links of the chain are felt for.
@@ -90,6 +91,18 @@ class Repository:
         """The newest of ``actions``."""
         return self._rows(queries.actions(since))
 
+    def deliveries(self, since: datetime) -> list[Row]:
+        """The newest of ``deliveries``."""
+        return self._rows(queries.deliveries(since))
+
+    def refused(self, since: datetime) -> list[Row]:
+        """What collectors could not take (source, reason, rows), the most first."""
+        return self._rows(queries.refused(since))
+
+    def last_decisions(self, since: datetime) -> list[Row]:
+        """The newest of ``actions`` for each policy and subject."""
+        return self._rows(queries.last_decisions(since))
+
     def limits(self) -> list[Row]:
         """``limits``: what is in force."""
         return self._rows(queries.LIMITS)
@@ -137,6 +150,10 @@ class Repository:
             rates=self._past(queries.rates_changes(keys, span, window)),
             states=self._past(queries.depths(keys, span)),
         )
+
+    def why(self, key: QueueKey) -> Told | None:
+        """Why first attempts wait longer than they did, looking back an hour."""
+        return tell(self._past, key.broker, key.queue, key.subscriber)
 
     def heartbeats(self) -> Heartbeats:
         """When each link of the chain last wrote to the lake."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from streamlit.web import bootstrap
 from streamlit.web.server.starlette import App
 
+from dashboard.rooted import Rooted
 from dashboard.run import SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
 from lake.web.accept import use_all_files
@@ -19,7 +20,7 @@ from lake.web.front import FrontDoor
 from lake.web.policy import Entrance, Limits, Policy
 from lake.web.server import WebServer, listen
 
-_APP = Path(__file__).with_name("app.py")
+_APP = Path(__file__).with_name("entry") / "app.py"
 #: Nobody has anything to send to a dashboard; each browser holds a connection, and some more while a page loads.
 _LIMITS = Limits(body_bytes=0, bytes_in_flight=1)
 
@@ -59,7 +60,7 @@ def main() -> None:
     settings = DashboardSettings.model_validate_json(os.environ[SETTINGS_VARIABLE])
     bootstrap.load_config_options(options(settings))
     use_all_files()
-    front = FrontDoor(App(_APP), policy(settings))
+    front = FrontDoor(Rooted(App(_APP)), policy(settings))
     listener = listen(settings.host, settings.port, "choose another: --port, or [dashboard] port")
     with suppress(KeyboardInterrupt):
         WebServer(front, listener, front.limits, websockets=True).run()

@@ -19,7 +19,8 @@ class Compared:
     """One way over all seeds. p99 ages in seconds, from when producers had the messages: held time included.
 
     ``quiet_change`` is the quiet tenants' age less the same under nothing, ``suspect`` is of those reported apart.
-    ``throughput`` is what it completed by the end of the measured time ÷ nothing; ``innocents`` were limited.
+    ``throughput`` is what it completed by the end of the measured time ÷ nothing; ``innocents`` were limited, of
+    ``limited`` a seed; ``done`` messages were completed by then.
     """
 
     variant: str
@@ -28,6 +29,8 @@ class Compared:
     throughput: Estimate
     quiet_change: Estimate
     innocents: int
+    limited: float
+    done: float
     seeds: int
 
     def worse(self, tolerance: float) -> list[str]:
@@ -65,6 +68,8 @@ def _compared(name: str, found: list[Result], nothing: list[Result], seeds: int)
         _estimate([one.done / other.done for one, other in pairs]),
         _estimate([one.quiet_total_p99 - other.quiet_total_p99 for one, other in pairs]),
         sum(one.innocents for one in found),
+        sum(one.limited for one in found) / len(found),
+        sum(one.done for one in found) / len(found),
         seeds,
     )
 

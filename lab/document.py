@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 
 from lab.compare import Compared, compare
 from lab.scenario import Scenario, load, names
-from lab.stats import Estimate
+from lab.table import said
 
 SEEDS = 5
 _HEAD = """\
@@ -45,18 +44,14 @@ def _table(scenario: Scenario, found: list[Compared]) -> str:
         "|---|---|---|---|---|---|---|\n",
     ]
     for number, one in enumerate(found):
-        change = _said(one.quiet_change) if number else ""
-        completed = _said(one.throughput) if number else "1"
+        change = said(one.quiet_change) if number else ""
+        completed = said(one.throughput) if number else "1"
         worse = ", ".join(one.worse(scenario.service_mean)) or "–"
         lines.append(
-            f"| {one.variant} | {_said(one.quiet)} | {change} | {_said(one.suspect)} | {completed} "
+            f"| {one.variant} | {said(one.quiet)} | {change} | {said(one.suspect)} | {completed} "
             f"| {one.innocents} | {worse} |\n"
         )
     return "".join(lines)
-
-
-def _said(found: Estimate) -> str:
-    return "–" if math.isnan(found.mean) else str(found)
 
 
 def main(folder: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from alerts.laws.throttle import Alert, Harm, Kind, Limit, Observation, Verdict, decide
+from alerts.laws.observation import Observation
+from alerts.laws.throttle import Alert, Harm, Kind, Limit, Verdict, decide
 from lab.entitled import Entitled
 from lab.noisy import noisy_ones
 from lab.queue import Account, Queue
@@ -24,6 +25,7 @@ class Watch:
     noisy_ticks: int = 0
     quiet_ticks: int = GONE_AFTER
     firing: bool = False
+    named: bool = False  # at any time
     limit: Limit | None = None
     harm: Harm | None = None
 
@@ -33,6 +35,7 @@ class Watch:
         self.noisy_ticks = self.noisy_ticks + 1 if noisy else 0
         self.quiet_ticks = 0 if noisy else self.quiet_ticks + 1
         self.firing = self.noisy_ticks >= FIRES_AFTER or (self.firing and self.quiet_ticks < GONE_AFTER)
+        self.named |= self.firing
 
 
 @dataclass(slots=True)
@@ -113,6 +116,7 @@ class Loop:
             finish_rate=sum(_sum(account.completions, now, RECENT_SECONDS) for account in accounts.values()) / recent,
             usual_rate=usual[name],
             others_usual=sum(usual.values()) - usual[name],
+            ready=sum(account.ready for account in accounts.values()),
         )
 
 

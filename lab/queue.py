@@ -15,7 +15,7 @@ from itertools import count
 from alerts.laws import token_bucket
 from alerts.laws.token_bucket import Level, TokenBucket
 from lab.order import Order, of
-from lab.scenario import Scenario, Tenant
+from lab.scenario import Arrival, Scenario, Tenant
 
 
 @dataclass(slots=True)
@@ -28,6 +28,8 @@ class Message:
     processing: float = 0.0
     attempts: int = 0
     poison: bool = False
+    #: How long each attempt takes, where that is known; all but the last fail.
+    work: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,12 @@ class Queue:
         self._slowness = 1.0
         self._limits: dict[str, tuple[TokenBucket, Level, float]] = {}
         self._plans: dict[str, int] = {}
-        for tenant in scenario.tenants:
-            self._next_arrival(tenant)
+        self._trace = iter(scenario.trace)
+        if scenario.trace:
+            self._next_of_trace()
+        else:
+            for tenant in scenario.tenants:
+                self._next_arrival(tenant)
         if scenario.outage is not None:
             self.at(scenario.outage[0], self._stop)
             self.at(scenario.outage[1], self._resume)
@@ -138,19 +144,32 @@ class Queue:
             clock = end
 
     def _arrive(self, tenant: Tenant) -> None:
-        account = self.accounts[tenant.name]
-        account.offered += 1
         message = Message(tenant.name, self.now)
         message.poison = tenant.poison > 0 and self._poison_random.random() < tenant.poison
-        if not account.held and self._may_send(tenant.name):
+        self._offer(message)
+        self._next_arrival(tenant)
+
+    def _next_of_trace(self) -> None:
+        arrival = next(self._trace, None)
+        if arrival is not None:
+            self.at(arrival.at, lambda: self._arrive_as(arrival))
+
+    def _arrive_as(self, arrival: Arrival) -> None:
+        self._offer(Message(arrival.tenant, self.now, work=arrival.work))
+        self._next_of_trace()
+
+    def _offer(self, message: Message) -> None:
+        """Let the producer of ``message`` send, hold or shed it."""
+        account = self.accounts[message.tenant]
+        account.offered += 1
+        if not account.held and self._may_send(message.tenant):
             self._enqueue(message)
         elif self._scenario.producer == "shed":
             account.shed += 1
         else:
             account.held.append(message)
             if len(account.held) == 1:
-                self._send_held(tenant.name)
-        self._next_arrival(tenant)
+                self._send_held(message.tenant)
 
     def _may_send(self, tenant: str) -> bool:
         entry = self._limits.get(tenant)
@@ -202,13 +221,17 @@ class Queue:
                         message.tenant, self.now, self.now - message.enqueued_at, self.now - message.offered_at
                     )
                 )
-            message.processing = self._draw_service(self._tenants[message.tenant].service_mean)
+            message.processing = (
+                message.work[message.attempts - 1]
+                if message.work
+                else self._draw_service(self._tenants[message.tenant].service_mean)
+            )
             self.at(self.now + message.processing, lambda message=message: self._complete(message))  # type: ignore[misc]
 
     def _complete(self, message: Message) -> None:
         account = self.accounts[message.tenant]
         account.in_flight -= 1
-        if self._fails(message) and message.attempts < self._scenario.failing.attempts:
+        if self._fails(message):
             account.ready += 1
             self._waiting.put(message.tenant, message)
         else:  # completed, or given up: either way it is gone
@@ -221,8 +244,11 @@ class Queue:
         self._start()
 
     def _fails(self, message: Message) -> bool:
+        """Whether it fails and is tried again."""
         failing = self._scenario.failing
-        if message.poison:
+        if message.attempts >= (len(message.work) or failing.attempts):
+            return False
+        if message.poison or message.work:
             return True
         return failing.start <= self.now < failing.end and self._failure_random.random() < failing.part
 

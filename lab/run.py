@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alerts.laws.throttle import Kind, Verdict
 from lab.entitled import Entitled
 from lab.loop import Loop
 from lab.queue import FirstAttempt, Queue
-from lab.scenario import Scenario, Variant, load
+from lab.scenario import Scenario, Variant, load, resampled
 from lab.stats import Estimate, estimate, jain, quantile
+from lab.table import aligned
 from lake.errors import UserError
 
 
@@ -22,8 +23,9 @@ class Result:
 
     ``late`` is the part of the measured time in which the quiet tenants' oldest age was above the target, ``recovered``
     how long the first such spell took to end; ``drained`` how long after the outage the backlog took to be as small as
-    before it. ``done`` messages were completed by the end of the measured time, ``innocents`` are the tenants that were
-    limited for nothing. ``fairness`` is Jain's index of the parts of their messages that tenants got completed.
+    before it. ``done`` messages were completed by the end of the measured time, ``limited`` tenants had a limit,
+    ``innocents`` of them for nothing. ``fairness`` is Jain's index of the parts of their messages that tenants got
+    completed.
     """
 
     quiet_p50: float
@@ -39,6 +41,7 @@ class Result:
     fairness: float
     done: int
     innocents: int
+    limited: int
     verdicts: tuple[tuple[float, str, Verdict], ...]
 
 
@@ -70,6 +73,9 @@ FIGURES = {
 def simulate(scenario: Scenario, seed: int, variant: Variant | None = None) -> Result:
     """One run of ``variant`` (default: the scenario's last). The same seed brings the same messages to each variant."""
     variant = variant or scenario.variants[-1]
+    if variant.terms is not None:
+        scenario = replace(scenario, terms=variant.terms)
+    scenario = resampled(scenario, seed)
     queue = Queue(scenario, variant.servers, seed, order=variant.order)
     loop = Loop(queue, scenario, variant.controlled, Entitled(queue, scenario) if variant.entitled else None)
     loop.start()
@@ -97,17 +103,19 @@ def main(scenario: str, *, seeds: int) -> str:
     lines = [["", *(FIGURES[name] for name in shown)]]
     lines += [[row.variant, *(str(row.figures[name]) for name in shown)] for row in rows]
     note = f"{load(scenario).title}\nMeans ± 95 % intervals over {seeds} seed{'s' if seeds != 1 else ''}.\n\n"
-    return note + _table(lines)
+    return note + aligned(lines)
 
 
 def _result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
     start, end = scenario.measure
+    done_by = end if scenario.done_by is None else scenario.done_by
     measured = [attempt for attempt in queue.first_attempts if start <= attempt.at < end]
     suspects = {tenant.name for tenant in scenario.tenants if tenant.suspect}
     innocent = {tenant.name for tenant in scenario.tenants if tenant.innocent}
     quiet = [attempt for attempt in measured if attempt.tenant not in suspects]
     suspect = [attempt for attempt in measured if attempt.tenant in suspects]
     accounts = queue.accounts.values()
+    limited = {name for _, name, verdict in loop.verdicts if verdict.kind is Kind.THROTTLE}
     return Result(
         quiet_p50=quantile(_ages(quiet), 0.50),
         quiet_p99=quantile(_ages(quiet), 0.99),
@@ -120,8 +128,9 @@ def _result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
         recovered=_recovered(scenario, loop) if suspects else math.nan,
         drained=_drained(scenario, loop),
         fairness=jain([account.completed / account.offered for account in accounts if account.offered]),
-        done=sum(n for account in accounts for second, n in account.completions.items() if second < end),
-        innocents=len({name for _, name, verdict in loop.verdicts if verdict.kind is Kind.THROTTLE} & innocent),
+        done=sum(n for account in accounts for second, n in account.completions.items() if second < done_by),
+        limited=len(limited),
+        innocents=len(limited & innocent),
         verdicts=tuple(loop.verdicts),
     )
 
@@ -166,12 +175,3 @@ def _estimate(values: Sequence[float]) -> Estimate:
         worst = math.nan if any(math.isnan(value) for value in values) else math.inf
         return Estimate(worst, math.inf)
     return estimate(values)
-
-
-def _table(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    text = ""
-    for first, *others in lines:
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
-        text += "  ".join(cells).rstrip() + "\n"
-    return text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import tomllib
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from importlib import resources
@@ -49,13 +51,25 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """One message as it came, ``at`` seconds from the beginning, and how long each attempt at it took (seconds).
+
+    All attempts but the last failed.
+    """
+
+    at: float
+    tenant: str
+    work: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Variant:
     """One way to run the scenario: with or without control, on how many servers, in which order they take messages.
 
     ``order`` is a name in :data:`lab.order.ORDERS`: ``arrival``, ``fair`` (start-time fair queueing over tenants, as
     ``sojourn.FairConsumer`` does), ``round_robin`` (by deficit) or ``quiet_first`` (the rule of SQS fair queues).
     ``entitled``: producers keep to what they are entitled to while the queue is congested, by
-    :mod:`alerts.laws.entitlement`.
+    :mod:`alerts.laws.entitlement`. ``terms`` are a policy's of its own, in place of the scenario's.
     """
 
     name: str
@@ -63,6 +77,7 @@ class Variant:
     servers: int
     order: str = "arrival"
     entitled: bool = False
+    terms: Terms | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +85,10 @@ class Scenario:
     """All that a simulation needs but its seed. Times in seconds, rates in messages/s.
 
     ``lag_seconds`` is how long metrics and limits together take to arrive, ``window_seconds`` the rates' window.
-    Figures count messages whose first attempt falls within ``measure``. During ``outage`` nothing is worked on; from
-    each instant of ``slowdowns`` on all service times are so many times as long, and from each of ``scaling`` there are
-    so many servers more.
+    Figures count messages whose first attempt falls within ``measure``, and what is completed by its end, or by
+    ``done_by``. Where there is a ``trace``, it says what comes in place of rates and drawn service times. During
+    ``outage`` nothing is worked on; from each instant of ``slowdowns`` on all service times are so many times as long,
+    and from each of ``scaling`` there are so many servers more.
     """
 
     title: str
@@ -90,6 +106,8 @@ class Scenario:
     slowdowns: tuple[tuple[float, float], ...] = ()
     scaling: tuple[tuple[float, int], ...] = ()
     failing: Failing = Failing()
+    trace: tuple[Arrival, ...] = ()
+    done_by: float | None = None
 
 
 _SERVICE = ("exponential", "constant", "lognormal")
@@ -160,7 +178,7 @@ def parse(document: Mapping[str, Any]) -> Scenario:
         service_mean=float(service["mean_seconds"]),
         terms=_terms(policy),
     )
-    known = {field.name for field in fields(Scenario)}
+    known = {field.name for field in fields(Scenario)} - {"trace", "done_by"}
     unknown = set(document) - known
     if unknown:
         raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")
@@ -174,6 +192,21 @@ def parse(document: Mapping[str, Any]) -> Scenario:
         start, end = changes[span]
         changes[span] = (float(start), float(end))
     return _checked(replace(scenario, **changes))
+
+
+def resampled(scenario: Scenario, seed: int) -> Scenario:
+    """``scenario`` with service times drawn anew, with replacement, from those of the same tenant; 0: as they were.
+    A scenario without a trace is as it is
+
+    B. Efron, "Bootstrap methods: another look at the jackknife", 1979.
+    """
+    if seed == 0 or not scenario.trace:
+        return scenario
+    source = random.Random(f"{seed}/work")
+    known: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    for arrival in scenario.trace:
+        known[arrival.tenant].append(arrival.work)
+    return replace(scenario, trace=tuple(replace(one, work=source.choice(known[one.tenant])) for one in scenario.trace))
 
 
 def _tenants(entry: Mapping[str, Any]) -> list[Tenant]:

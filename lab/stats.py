@@ -22,9 +22,7 @@ class Estimate:
     half_width: float
 
     def __str__(self) -> str:
-        return (
-            f"{_short(self.mean)} ± {_short(self.half_width)}" if math.isfinite(self.half_width) else _short(self.mean)
-        )
+        return f"{short(self.mean)} ± {short(self.half_width)}" if math.isfinite(self.half_width) else short(self.mean)
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -49,7 +47,8 @@ def jain(values: Sequence[float]) -> float:
     return sum(values) ** 2 / (len(values) * squares) if squares else math.nan
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """``value`` to three figures; a dash for what there is not."""
     if math.isnan(value):
         return "–"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -59,6 +59,13 @@ class Snapshot:
         """The paths of the files that hold the table, as of the last :meth:`version`."""
         return [] if self._table is None else self._table.file_uris()
 
+    def files_at(self, version: int) -> list[str]:
+        """The paths of the files that held the table at ``version``, which the log still has. Raises LakeError."""
+        try:
+            return DeltaTable(str(self.path), version=version).file_uris()
+        except (DeltaError, OSError) as error:
+            raise LakeError(f"table {self.path} cannot be read: {first_line(error)}") from error
+
     def current(self, known: int | None) -> tuple[Any, int]:
         """What a query engine can scan (an Arrow table or data set) and its version; None if ``known`` is current."""
         version = self.version()

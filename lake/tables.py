@@ -248,6 +248,7 @@ TENANT_STATE = TableSpec(
         ("window_processing_count", pa.int64(), REQUIRED),
         ("window_processing_sum", pa.float64(), REQUIRED),
         ("processing_bucket", pa.int64()),  # of the histogram, that of the 99th percentile
+        ("corrects", pa.int64()),  # as in `queue_state`
     ),
 )
 
@@ -308,6 +309,8 @@ QUEUE_STATE = TableSpec(
         ("sampled_us", pa.int64()),
         ("told_age_seconds", pa.float64()),
         ("sample_staleness_seconds", pa.float64()),
+        # Of a correction: from this unix second on no earlier revision counts any more for this broker and queue.
+        ("corrects", pa.int64()),
     ),
 )
 
@@ -402,14 +405,14 @@ ACTIONS = TableSpec(
         ("broker", pa.string(), REQUIRED),
         ("queue", pa.string(), REQUIRED),
         ("tenant", pa.string()),
-        ("decision", pa.string(), REQUIRED),  # throttle, hold, relax, release, skip, revoke, expire
+        ("decision", pa.string(), REQUIRED),  # throttle, approve, hold, relax, release, skip, revoke, expire
         ("dry_run", pa.bool_(), REQUIRED),
         ("before", pa.float64()),  # messages/s; null = no limit
         ("after", pa.float64()),
         ("valid_until", TIMESTAMP),
         ("inputs", LABELS, REQUIRED),
         ("reason", pa.string(), REQUIRED),
-        ("outcome", pa.string(), REQUIRED),  # applied, dry_run, refused, failed
+        ("outcome", pa.string(), REQUIRED),  # applied, proposed, dry_run, refused, failed
     ),
 )
 

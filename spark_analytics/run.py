@@ -56,18 +56,23 @@ def rebuild(settings: AnalyzeSettings, lake_root: Path) -> None:
         forget(lake_root)
 
 
-def rebuild_state(lake_root: Path) -> int:
+def rebuild_state(lake_root: Path, queue: str | None = None) -> int:
     """Tell finished state anew from what gold holds, every second of it; how many rows that made.
 
-    Raises UserError where an analysis runs on this lake.
+    ``queue``: of this one alone, named BROKER/QUEUE. Raises UserError where an analysis runs on this lake, or there is
+    no such queue.
     """
     from spark_analytics.state.writer import Writer
 
     lake_root = lake_root.expanduser().absolute()
     Lake(lake_root).create()
     with only_one(lock_path(lake_root), "an analysis of this lake"):
-        writer = Writer(lake_root, anew=True)
-        writer.step()
+        writer = Writer(lake_root, anew=queue is None)
+        if queue is None:
+            writer.step()
+        else:
+            broker, _, name = queue.partition("/")
+            writer.rebuild(broker, name)
         writer.close()
     return writer.rows
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alerts.control.observe import literal, names_table
+from alerts.control.observe import literal, of_queues
 from alerts.control.settings import CapacitySettings
 from alerts.laws.capacity import Advice, Seen, State, step
 from lake.clock import TOLERANCE, ZERO, age
@@ -94,16 +94,8 @@ def look(
 ) -> dict[Place, Look]:
     """Each of the queues that ``settings`` name, as three SELECTs for all of them together have it."""
     settings = list(settings)
-    names = {one.queue for one in settings if literal(one.queue) is not None}
-    table = names_table(names, "wanted_queue")
-    only = f"JOIN {table} ON queue = wanted_queue" if table else ""
-    levels, work, health = (
-        {
-            (row["broker"], row["queue"], row["subscriber"] or ""): row
-            for row in query(sql.format(only=only)).to_pylist()
-        }
-        for sql in (_LEVELS, _WORK, _HEALTH)
-    )
+    only = of_queues({one.queue for one in settings if literal(one.queue) is not None})
+    levels, work, health = (_by_place(query(sql.format(only=only))) for sql in (_LEVELS, _WORK, _HEALTH))
     return {
         one.place: _look(one, levels.get(one.place), work.get(one.place), health.get(one.place, {}), now, ahead)
         for one in settings

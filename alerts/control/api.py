@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import math
 import time
+from datetime import timedelta
 from typing import Any
 
 from starlette.applications import Starlette
@@ -23,8 +24,9 @@ from alerts.control.answers import Answers, Selector
 from alerts.control.board import Board
 from alerts.control.capacity_page import CONTENT_TYPE, as_json, exposition
 from alerts.control.controller import Controller
-from alerts.control.standing import Entry
+from alerts.control.standing import Entry, Standing
 from lake.clock import Clock
+from lake.errors import SojournError
 
 MAX_WAIT_SECONDS = 30.0
 #: What a producer is asked to wait when too many poll already (seconds).
@@ -82,7 +84,21 @@ def make_app(
     async def actions(request: Request) -> Response:
         count = int(_number(request.query_params.get("limit"), 100, MAX_LISTED))
         entries = await run_in_threadpool(controller.recent, count)
-        return JSONResponse({"paused": controller.paused, "actions": [_entry(entry) for entry in entries]})
+        there = sorted(controller.standings.values(), key=lambda one: one.key)
+        standing = [_standing(one, controller, clock.ahead) for one in there]
+        return JSONResponse(
+            {"paused": controller.paused, "standing": standing, "actions": [_entry(entry) for entry in entries]}
+        )
+
+    async def approve(request: Request) -> Response:
+        action_id = request.path_params["action_id"]
+        try:
+            done = await run_in_threadpool(controller.approve, action_id, clock.now())
+        except SojournError as error:
+            return _error(409, str(error))
+        if done:
+            return JSONResponse({"action_id": action_id, "approved": True})
+        return _error(404, f"no action {action_id!r} waits for approval")
 
     async def revoke(request: Request) -> Response:
         action_id = request.path_params["action_id"]
@@ -104,6 +120,7 @@ def make_app(
             Route("/v1/capacity", capacity, methods=["GET"]),
             Route("/v1/capacity/metrics", capacity_metrics, methods=["GET"]),
             Route("/v1/actions", actions, methods=["GET"]),
+            Route("/v1/actions/{action_id}/approve", approve, methods=["POST"]),
             Route("/v1/actions/{action_id}/revoke", revoke, methods=["POST"]),
             Route("/v1/pause", pause, methods=["POST"]),
             Route("/v1/resume", resume, methods=["POST"]),
@@ -146,6 +163,21 @@ async def _gone(request: Request) -> None:
 def _entry(entry: Entry) -> dict[str, Any]:
     until = entry.valid_until.isoformat() if entry.valid_until else None
     return dataclasses.asdict(entry) | {"at": entry.at.isoformat(), "valid_until": until}
+
+
+def _standing(one: Standing, controller: Controller, ahead: timedelta) -> dict[str, Any]:
+    """``state``: whether it is ``in_force``, ``proposed`` or a ``shadow``, with what it would have done so far."""
+    state = "in_force" if not one.dry_run else "proposed" if controller.awaits_approval(one) else "shadow"
+    return {
+        "action_id": one.action_id,
+        "state": state,
+        "policy": one.key.policy,
+        **dataclasses.asdict(one.key.target),
+        "rate": one.limit.rate,
+        "valid_until": (one.valid_until + ahead).isoformat(),
+        "reason": one.reason,
+        "would_have": None if one.shadow is None else str(one.shadow),
+    }
 
 
 def _etag(version: int) -> str:

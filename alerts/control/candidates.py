@@ -79,6 +79,17 @@ class Evaluations:
                 found[key] = Candidate(key, alert, rule)
         return list(found.values()), unusable
 
+    def confirms(self, rules: Collection[str], target: Target, now: datetime) -> bool:
+        """Whether one of ``rules`` (names) fires on fresh data for the queue of ``target``, not for another tenant."""
+        return any(
+            instance.state.is_firing
+            and (instance.labels.get("broker"), instance.labels.get("queue")) == (target.broker, target.queue)
+            and instance.labels.get("tenant") in (None, "", target.tenant)
+            for evaluation in self._newest.values()
+            if evaluation.rule in rules and self._trusted(evaluation, now)
+            for instance in evaluation.alerts
+        )
+
     def _trusted(self, evaluation: RuleEvaluation, now: datetime) -> bool:
         fresh = now - evaluation.evaluated_at <= EVALUATION_MAX_AGE
         return evaluation.ok and not evaluation.stale and fresh

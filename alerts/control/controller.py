@@ -6,6 +6,7 @@ that is not renewed. :mod:`alerts.laws.throttle` decides; here its verdicts meet
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +19,16 @@ from alerts.control.candidates import Candidate, Evaluations, Unusable
 from alerts.control.journal import Journal
 from alerts.control.observe import Query, observe
 from alerts.control.settings import ControlSettings, PolicySettings
-from alerts.control.standing import Entry, Key, Standing
+from alerts.control.standing import Entry, Key, Standing, Target
 from alerts.control.state import State
 from alerts.control.translate import moved
-from alerts.laws.throttle import Harm, Kind, Limit, Observation, decide
+from alerts.laws import shadow as shadows
+from alerts.laws.observation import Observation
+from alerts.laws.shadow import Shadow
+from alerts.laws.throttle import Harm, Kind, Limit, decide
 from alerts.models import RuleEvaluation
 from lake.clock import ZERO, Clock
-from lake.errors import SojournError
+from lake.errors import SojournError, UserError
 
 log = logging.getLogger(__name__)
 
@@ -60,17 +64,25 @@ class Controller:
         self._refused: dict[Key, str] = {}
         #: Whom quiet tenants were seen to suffer from, and who is not limited: harm is believed at the second look.
         self._harm: dict[Key, Harm] = {}
+        #: What limits that are not in force would have done; a standing keeps it from its last change.
+        self._shadows: dict[Key, Shadow] = {}
         self._clock = clock
         self._ahead = ZERO  # of the clock, as the state knows it
         self._standings, self._blocked = self._restored(state)
+        self._shadows = {key: item.shadow for key, item in self._standings.items() if item.shadow is not None}
         self._drop(self._outdated(), "revoke", "the policy's settings changed", clock.now())
         self._enforce(self._standings)
 
     @property
     def standings(self) -> dict[Key, Standing]:
-        """What is in force, or on trial, now."""
+        """What is in force, proposed or on trial, now."""
         with self._lock:
-            return dict(self._standings)
+            return {key: self._with_shadow(item) for key, item in self._standings.items()}
+
+    def awaits_approval(self, standing: Standing) -> bool:
+        """Whether ``standing`` is a proposal, which :meth:`approve` puts in force."""
+        policy = self._policies.get(standing.key.policy)
+        return standing.dry_run and policy is not None and policy.mode == "approve"
 
     @property
     def paused(self) -> bool:
@@ -83,7 +95,7 @@ class Controller:
         self._evaluations.add(evaluations)
         self._expire(now)
         if self.paused:
-            self._drop(self.standings, "revoke", "paused by the operator", now)
+            self._drop(self._standings, "revoke", "paused by the operator", now)
         elif self._journal.full():
             log.warning("the journal cannot be written: no action is taken")
         else:
@@ -92,6 +104,36 @@ class Controller:
             except SojournError as error:
                 log.warning("no decision, what is in force is left to its lease: %s", error)
         self._journal.flush()
+
+    def approve(self, action_id: str, now: datetime) -> bool:
+        """Put the proposal ``action_id`` in force, as it is by now, until it is released; False if there is none.
+
+        Raises SojournError where actions are paused, or the actuator or the journal fails: nothing is in force then.
+        """
+        with self._lock:
+            if self.paused:
+                raise UserError("actions are paused", "resume them first")
+            found = [item for item in self._standings.values() if item.action_id == action_id]
+            if not found or not self.awaits_approval(found[0]):
+                return False
+            standing = self._with_shadow(found[0])
+            key = standing.key
+            after, entry = rows.approved(self._policies[key.policy], standing, now)
+            before, told = self._standings, [entry]
+            changed = _merged(before, {key: after})
+            if failed := self._enforce(changed).get(after.actuator):
+                self._enforce(before)
+                self._state.commit({}, self._shown([rows.with_failure(entry, failed)]))
+                raise SojournError(failed)
+            try:
+                told = rows.told_what_counts(told, before.values(), changed.values())
+                self._state.commit({key: after}, self._shown(told))
+            except SojournError:
+                self._enforce(before)  # what cannot be remembered must not hold
+                raise
+            self._standings = changed
+            self._shadows.pop(key, None)
+            return True
 
     def revoke(self, action_id: str, now: datetime) -> bool:
         """Lift the limit of ``action_id`` at once, and those that other policies have put on the same tenant of the
@@ -150,7 +192,8 @@ class Controller:
         return [rows.shown(entry, self._clock.ahead) for entry in entries]
 
     def _decide_all(self, now: datetime, query: Query) -> None:
-        before = self.standings
+        with self._lock:
+            before = dict(self._standings)
         asked_by = {key: standing.rule for key, standing in before.items()}
         candidates, unusable = self._evaluations.candidates(asked_by, self._policies, now)
         candidates, surplus = self._admitted(candidates, before, now)
@@ -174,15 +217,23 @@ class Controller:
         room = {name: policy.max_limits for name, policy in self._policies.items()}
         for key in standings:
             room[key.policy] -= 1
-        admitted, surplus = [], {}
+        admitted: list[Candidate] = []
+        surplus: dict[Key, Unusable] = {}
         for candidate in candidates:
             policy = candidate.key.policy
             if candidate.key in blocked:
                 continue
             if candidate.key not in standings:
+                second = self._policies[policy].confirm
+                if second and not self._evaluations.confirms(second, candidate.key.target, now):
+                    reason = f"no second signal: none of {', '.join(second)} fires for the queue"
+                    surplus[candidate.key] = Unusable(
+                        policy, candidate.rule, dataclasses.asdict(candidate.key.target), "second_signal", reason
+                    )
+                    continue
                 if room[policy] <= 0:
                     reason = f"max_limits: {self._policies[policy].max_limits} tenants are limited already"
-                    surplus[policy] = Unusable(policy, candidate.rule, {}, "too_many", reason)
+                    surplus[Key(policy, Target("", "", ""))] = Unusable(policy, candidate.rule, {}, "too_many", reason)
                     continue
                 room[policy] -= 1
             admitted.append(candidate)
@@ -212,20 +263,35 @@ class Controller:
         else:
             self._harm[key] = verdict.harm
         entry = rows.decided(policy, candidate, seen, standing, verdict, now)
+        acts = rows.in_force(policy, standing)
+        shadow = None if acts else self._shadow(key, limit, seen, now)
         if verdict.kind is Kind.SKIP:
             entries += self._newly_refused(key, verdict.code, entry)
         else:
             self._refused.pop(key, None)
             if verdict.kind is not Kind.WAIT:
-                entries.append(entry)
+                entries.append(entry if verdict.limit is not None else rows.with_shadow(entry, shadow))
         if verdict.limit is None:
             if standing is not None:
                 changes[key] = None
             return
-        if not policy.dry_run and _lost_effect(limit, verdict.limit):
+        if acts and _lost_effect(limit, verdict.limit):
             entries.append(rows.without_effect(entry, verdict.limit, seen))
         if verdict.limit != limit:
-            changes[key] = rows.standing_of(policy, candidate, entry, verdict.limit, standing)
+            changes[key] = rows.standing_of(policy, candidate, entry, verdict.limit, standing, shadow)
+
+    def _shadow(self, key: Key, limit: Limit | None, seen: Observation | None, now: datetime) -> Shadow | None:
+        """What the limit of ``key`` that is not in force would have done by ``now``."""
+        if limit is None or seen is None:
+            return self._shadows.get(key)
+        rate, age = seen.arrival_rate, seen.quiet_age_seconds
+        before = self._shadows.get(key) or Shadow(limit.changed_at, limit.changed_at)
+        self._shadows[key] = shadow = shadows.look(before, rate, limit.rate, age, now.timestamp())
+        return shadow
+
+    def _with_shadow(self, item: Standing) -> Standing:
+        shadow = self._shadows.get(item.key)
+        return dataclasses.replace(item, shadow=shadow) if item.dry_run and shadow is not None else item
 
     def _commit(
         self, changes: Mapping[Key, Standing | None], entries: Sequence[Entry], before: Mapping[Key, Standing]
@@ -250,6 +316,7 @@ class Controller:
                     self._enforce(self._standings)  # what cannot be remembered must not hold
                     raise
             self._standings = after
+            self._shadows = {key: shadow for key, shadow in self._shadows.items() if key in after}
         for entry in entries:
             log.info("%s %s/%s/%s: %s", entry.decision, entry.broker, entry.queue, entry.tenant, entry.reason)
 
@@ -274,7 +341,19 @@ class Controller:
             gone: dict[Key, Standing | None] = dict.fromkeys(there)
             before, self._standings = self._standings, _merged(self._standings, gone)
             failed = self._enforce(self._standings)
-            dropped = [rows.dropped(item, decision, reason, now, failed.get(item.actuator)) for item in there.values()]
+            dropped = [
+                rows.dropped(
+                    self._with_shadow(item),
+                    self._policies.get(item.key.policy),
+                    decision,
+                    reason,
+                    now,
+                    failed.get(item.actuator),
+                )
+                for item in there.values()
+            ]
+            for key in there:
+                self._shadows.pop(key, None)
             dropped = rows.told_what_counts(dropped, before.values(), self._standings.values())
             self._state.commit(gone, self._shown(dropped), blocks)
 
@@ -295,7 +374,7 @@ class Controller:
         return {
             key: item
             for key, item in self._standings.items()
-            if key.policy not in policies or policies[key.policy].dry_run != item.dry_run
+            if key.policy not in policies or policies[key.policy].mode == ("dry_run", "auto")[item.dry_run]
         }
 
     def _newly_refused(self, key: Key, code: str, entry: Entry) -> list[Entry]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from alerts.control import entries
 from alerts.control.board import Board, Congestion, Entitlement
-from alerts.control.observe import literal, names_table, recent
+from alerts.control.observe import literal, of_queues, recent
 from alerts.control.settings import EntitlementSettings
 from alerts.control.standing import Entry
 from alerts.laws.entitlement import Habits, Seen, State, entitlements, step
@@ -134,8 +134,7 @@ class Entitler:
 def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta = ZERO) -> dict[Place, Seen]:
     """What is seen of each of ``places`` on fresh data; of several subscribers, the one that is the furthest behind."""
     wanted = {place for place in places if literal(place[0]) is not None}
-    queues = names_table({queue for _, queue in wanted}, "wanted_queue")
-    only = f"JOIN {queues} ON queue = wanted_queue" if queues else ""
+    only = of_queues({queue for _, queue in wanted})
     as_of: dict[Place, datetime] = {}
     waiting: dict[Place, float] = {}
     for row in _rows(query, wanted, _WAITING.format(only=only)):

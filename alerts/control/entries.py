@@ -12,7 +12,9 @@ from alerts.control.board import Congestion
 from alerts.control.candidates import Candidate, Unusable
 from alerts.control.settings import PolicySettings
 from alerts.control.standing import Entry, Key, Place, Standing, Target, strictest
-from alerts.laws.throttle import Kind, Limit, Observation, Verdict
+from alerts.laws.observation import Observation
+from alerts.laws.shadow import Shadow
+from alerts.laws.throttle import Kind, Limit, Verdict
 
 
 def decided(
@@ -28,6 +30,7 @@ def decided(
     until = datetime.fromtimestamp(verdict.limit.valid_until, UTC) if verdict.limit else None
     action_id = standing.action_id if standing else fresh_id()
     refused = verdict.kind is Kind.SKIP
+    acts = in_force(policy, standing)
     return Entry(
         at=now,
         action_id=action_id,
@@ -39,18 +42,48 @@ def decided(
         queue=candidate.key.target.queue,
         tenant=candidate.key.target.tenant,
         decision=verdict.kind.value,
-        dry_run=policy.dry_run,
+        dry_run=not acts,
         before=standing.limit.rate if standing else None,
         after=after,
         valid_until=until,
         inputs=_inputs(candidate, seen, verdict),
         reason=verdict.reason,
-        outcome="refused" if refused else "dry_run" if policy.dry_run else "applied",
+        outcome="refused" if refused else outcome(policy, acts=acts),
     )
 
 
+def in_force(policy: PolicySettings, standing: Standing | None) -> bool:
+    """Whether what ``policy`` decides is put in force: always, never, or once an operator approved ``standing``."""
+    return policy.mode == "auto" or (policy.mode == "approve" and standing is not None and not standing.dry_run)
+
+
+def outcome(policy: PolicySettings | None, *, acts: bool) -> str:
+    """What becomes of a decision, if its actuator succeeds."""
+    if acts:
+        return "applied"
+    return "proposed" if policy is not None and policy.mode == "approve" else "dry_run"
+
+
+def approved(policy: PolicySettings, standing: Standing, now: datetime) -> tuple[Standing, Entry]:
+    """The proposal ``standing`` in force, with a lease and a cooldown of its own from ``now`` on, and its row."""
+    at = now.timestamp()
+    limit = dataclasses.replace(
+        standing.limit, changed_at=at, valid_until=at + policy.lease_seconds, watch=None, obeyed=None
+    )
+    after = dataclasses.replace(standing, dry_run=False, limit=limit, shadow=None)
+    inputs = {"group": standing.rule.group} | _shadow_inputs(standing.shadow)
+    entry = _ending(after, "approve", "approved by the operator", now, inputs, None)
+    entry = dataclasses.replace(entry, before=None, after=limit.rate, valid_until=after.valid_until, outcome="applied")
+    return after, entry
+
+
 def standing_of(
-    policy: PolicySettings, candidate: Candidate, entry: Entry, limit: Limit, before: Standing | None
+    policy: PolicySettings,
+    candidate: Candidate,
+    entry: Entry,
+    limit: Limit,
+    before: Standing | None,
+    shadow: Shadow | None = None,
 ) -> Standing:
     """What is in force once ``entry`` is applied; its reason stays that of the last change of the rate."""
     changed = before is None or before.limit.rate != limit.rate
@@ -59,16 +92,38 @@ def standing_of(
         action_id=entry.action_id,
         rule=candidate.rule,
         actuator=policy.actuator,
-        dry_run=policy.dry_run,
+        dry_run=not in_force(policy, before),
         burst=max(1.0, limit.rate * policy.burst_seconds),
         limit=limit,
         reason=entry.reason if changed or before is None else before.reason,
+        shadow=shadow,
     )
 
 
-def dropped(standing: Standing, decision: str, reason: str, now: datetime, failure: str | None) -> Entry:
+def dropped(
+    standing: Standing, policy: PolicySettings | None, decision: str, reason: str, now: datetime, failure: str | None
+) -> Entry:
     """The row of a limit that ends whatever the metrics say: revoked, or expired."""
+    inputs = {"group": standing.rule.group} | _shadow_inputs(standing.shadow)
+    entry = _ending(standing, decision, reason, now, inputs, failure)
+    return dataclasses.replace(entry, outcome="failed" if failure else outcome(policy, acts=not standing.dry_run))
+
+
+def with_shadow(entry: Entry, shadow: Shadow | None) -> Entry:
+    """``entry``, the last of a limit that never was in force, with what it would have done."""
+    if shadow is None:
+        return entry
+    return dataclasses.replace(
+        entry, inputs={**entry.inputs, **_shadow_inputs(shadow)}, reason=f"{entry.reason}; {shadow}"
+    )
+
+
+def _ending(
+    standing: Standing, decision: str, reason: str, now: datetime, inputs: dict[str, str], failure: str | None
+) -> Entry:
     target = standing.key.target
+    if standing.shadow is not None:
+        reason = f"{reason}; {standing.shadow}"
     return Entry(
         at=now,
         action_id=standing.action_id,
@@ -84,10 +139,16 @@ def dropped(standing: Standing, decision: str, reason: str, now: datetime, failu
         before=standing.limit.rate,
         after=None,
         valid_until=None,
-        inputs={"group": standing.rule.group},
+        inputs=inputs,
         reason=f"{reason}; {failure}" if failure else reason,
-        outcome="failed" if failure else "dry_run" if standing.dry_run else "applied",
+        outcome="failed" if failure else "applied",
     )
+
+
+def _shadow_inputs(shadow: Shadow | None) -> dict[str, str]:
+    if shadow is None:
+        return {}
+    return {f"shadow_{name}": _text(value) for name, value in dataclasses.asdict(shadow).items()}
 
 
 def refused(item: Unusable, policy: PolicySettings | None, now: datetime) -> tuple[Key, Entry]:
@@ -106,7 +167,7 @@ def refused(item: Unusable, policy: PolicySettings | None, now: datetime) -> tup
         queue=target.queue,
         tenant=target.tenant or None,
         decision=Kind.SKIP.value,
-        dry_run=policy.dry_run if policy else True,
+        dry_run=policy is None or policy.mode != "auto",
         before=None,
         after=None,
         valid_until=None,

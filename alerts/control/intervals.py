@@ -1,4 +1,4 @@
-"""Whether rules are evaluated often enough for the policies that they name."""
+"""Whether rules are there, and evaluated often enough, for the policies that name them and that they name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from alerts.durations import format_duration
 from alerts.rules.model import Rule
 from alerts.settings import AlertSettings
 from lake.errors import UserError
+
+
+def check_policies(rules: Iterable[Rule], settings: AlertSettings) -> None:
+    """Raises UserError for what :func:`check_intervals` refuses, and for a second signal that no rule gives."""
+    rules = list(rules)
+    check_intervals(rules, settings)
+    names = {rule.name for rule in rules}
+    for policy in settings.control.policies:
+        for name in policy.confirm:
+            if name not in names:
+                raise UserError(
+                    f"policy {policy.name!r} waits for a second signal of {name!r}, and no rule is called so",
+                    "name a rule that is loaded, or leave it out of `confirm`",
+                )
 
 
 def check_intervals(rules: Iterable[Rule], settings: AlertSettings) -> None:

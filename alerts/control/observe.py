@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from alerts.control.standing import Target
-from alerts.laws.throttle import Observation
+from alerts.laws.observation import Observation
 from lake.clock import ZERO, age
 from lake.errors import UserError
 from lake.sql.lexical import scan
@@ -65,6 +65,7 @@ class _Subscription:
 
     as_of: datetime
     backlog: int | None = None
+    ready: int | None = None
     completion_rate: float = 0.0
     active_tenants: int = 0
     quiet_age: float = 0.0
@@ -94,6 +95,8 @@ def _subscriptions(rows: Iterable[_Row], targets: frozenset[Target]) -> dict[_Qu
         item.as_of = max(item.as_of, row["as_of"])
         if row["backlog"] is not None:
             item.backlog = (item.backlog or 0) + row["backlog"]
+        if row["ready"] is not None:
+            item.ready = (item.ready or 0) + row["ready"]
         item.completion_rate += row["completion_rate"] or 0.0
         item.active_tenants += row["active_tenants"]
         item.arrival_rate += row["arrival_rate"] or 0.0
@@ -150,6 +153,7 @@ def _observation(
         finish_rate=rates[2],
         usual_rate=usual[0],
         others_usual=usual[1],
+        ready=_worst([item.ready for item in tenants], max),
     )
 
 
@@ -187,14 +191,19 @@ class _Scope:
 
     @classmethod
     def of(cls, targets: frozenset[Target]) -> _Scope:
-        queues, tenants = {target.queue for target in targets}, {target.tenant for target in targets}
-        only = names_table(queues, "wanted_queue")
+        tenants = {target.tenant for target in targets}
         named = names_table(tenants, "wanted_tenant")
         return cls(
-            f"JOIN {only} ON queue = wanted_queue" if only else "",
+            of_queues({target.queue for target in targets}),
             f"LEFT JOIN {named} ON tenant = wanted_tenant" if named else "",
             "wanted_tenant" if named else "tenant",
         )
+
+
+def of_queues(names: set[str]) -> str:
+    """The join that leaves rows of these queues alone; nothing, so that all rows come, where no statement holds it."""
+    table = names_table(names, "wanted_queue")
+    return f"JOIN {table} ON queue = wanted_queue" if table else ""
 
 
 def names_table(names: set[str], column: str) -> str | None:
@@ -211,7 +220,7 @@ def names_table(names: set[str], column: str) -> str | None:
 def _tenants_sql(scope: _Scope) -> str:
     return f"""
         SELECT broker, queue, subscriber, {scope.tenant} AS target, MAX(as_of) AS as_of,
-          CAST(SUM(backlog) AS BIGINT) AS backlog,
+          CAST(SUM(backlog) AS BIGINT) AS backlog, CAST(SUM(ready) AS BIGINT) AS ready,
           CAST(SUM(completion_rate) AS DOUBLE) AS completion_rate,
           CAST(SUM(arrival_rate) AS DOUBLE) AS arrival_rate,
           CAST(SUM(CASE WHEN backlog > 0 OR arrival_rate > 0 THEN 1 ELSE 0 END) AS BIGINT) AS active_tenants,

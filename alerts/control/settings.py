@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -24,7 +24,15 @@ class PolicySettings(BaseModel):
         "`inverse_backlog` lowers it in proportion to the quiet tenants' oldest age",
     )
     actuator: Literal["limits_api"] = Field(default="limits_api", description="what puts a limit in force")
-    dry_run: bool = Field(default=True, description="decide and journal, but put nothing in force")
+    mode: Literal["dry_run", "approve", "auto"] = Field(
+        default="dry_run",
+        description="`dry_run` decides and journals, and puts nothing in force; `approve` proposes, and acts on what "
+        "`sojourn actions approve` agrees to; `auto` acts. `dry_run = false` is read as `auto`, too",
+    )
+    confirm: tuple[str, ...] = Field(
+        default=(),
+        description="rules of which one must fire for the same queue before a first limit: a second signal",
+    )
     rate: float | None = Field(default=None, gt=0, description="base rate; default: the tenant's fair share")
     share: float = Field(default=1.0, gt=0, le=10, description="base = this × completion rate ÷ active tenants")
     floor: float = Field(default=1.0, gt=0, description="no limit goes below")
@@ -59,6 +67,19 @@ class PolicySettings(BaseModel):
     )
     max_staleness_seconds: float = Field(default=15.0, gt=0, description="acts only on events and samples this fresh")
     max_limits: int = Field(default=20, ge=1, le=10_000, description="most tenants limited at once by this policy")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _dry_run_is_a_mode(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or "dry_run" not in values:
+            return values
+        values = dict(values)
+        dry_run = values.pop("dry_run")
+        if "mode" in values:
+            raise ValueError("`dry_run` and `mode` say the same twice: leave `dry_run` out")
+        if not isinstance(dry_run, bool):
+            raise ValueError(f"dry_run is {dry_run!r}, neither true nor false")
+        return values | {"mode": "dry_run" if dry_run else "auto"}
 
     @model_validator(mode="after")
     def _floor_below_ceiling(self) -> Self:
@@ -181,6 +202,13 @@ class FlowSettings(BaseModel):
         return [((self.broker, self.queue), (broker, queue)) for broker, queue in places]
 
 
+def to_compare(settings: ControlSettings) -> list[PolicySettings]:
+    """The policies of ``settings``, and every shipped kind with its defaults that is not among them."""
+    shipped = [PolicySettings(name="shipped", kind=kind) for kind in ("aimd", "rate_limit", "inverse_backlog")]
+    own = {one.model_copy(update={"name": "", "mode": "dry_run"}) for one in settings.policies}
+    return [*settings.policies, *(one for one in shipped if one.model_copy(update={"name": ""}) not in own)]
+
+
 class ControlSettings(BaseModel):
     """What may be acted on. The default decides and journals what it would do, and does nothing."""
 
@@ -201,6 +229,13 @@ class ControlSettings(BaseModel):
     token_env: str | None = Field(
         default=None,
         description="environment variable with the limits API's bearer token; default: the alert section's",
+    )
+    keda_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="where `capacity` is served as KEDA's external scaler (gRPC), with the limits API's token; "
+        "0 = any free one; default: it is not",
     )
     max_waiters: int = Field(default=1000, ge=1, description="most long polls held at once; more are answered at once")
 

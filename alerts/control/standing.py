@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from alerts.laws.shadow import Shadow
 from alerts.laws.throttle import Limit
 
 #: What the limits of one place are told apart by: whom they limit, by which actuator.
@@ -39,9 +40,10 @@ class RuleKey:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A limit in force, or in a dry run one that would be.
+    """A limit in force, or one that would be: in a ``dry_run``, or until an operator approves it.
 
-    ``action_id`` names the whole intervention, from its throttle to its release: what an operator revokes.
+    ``action_id`` names the whole intervention, from its throttle to its release: what an operator approves or revokes.
+    ``shadow`` is what it would have done so far, where it is not in force.
     """
 
     key: Key
@@ -52,6 +54,7 @@ class Standing:
     burst: float
     limit: Limit
     reason: str
+    shadow: Shadow | None = None
 
     @property
     def valid_until(self) -> datetime:

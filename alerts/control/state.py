@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from alerts.control.standing import Entry, Key, RuleKey, Standing, Target
+from alerts.laws.shadow import Shadow
 from alerts.laws.throttle import Limit, Watch
 from lake.errors import SojournError, UserError
 from lake.files import private_file, private_folder
@@ -185,12 +186,14 @@ def _standing(document: dict[str, Any]) -> Standing:
     if isinstance(rule, str):  # written before groups counted: its lease runs out unless the alert fires on
         rule = {"group": "", "name": rule}
     watch = Watch(**limit["watch"]) if limit["watch"] else None
+    shadow = document.get("shadow")  # earlier versions had none
     return Standing(
         **document
         | {
             "key": Key(key["policy"], Target(**key["target"])),
             "rule": RuleKey(**rule),
             "limit": Limit(**limit | {"watch": watch}),
+            "shadow": Shadow(**shadow) if shadow else None,
         },
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from lake.clock import TOLERANCE
+from alerts.models import AlertState, RuleEvaluation
+from lake.clock import TOLERANCE, ZERO
 from lake.errors import SojournError, first_line
 from lake.reader import connect
 from lake.snapshot import Snapshot, read_file
@@ -121,6 +122,16 @@ class Exemplars:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="alert-evidence")
         self._asked: tuple[float, Future[Reading]] | None = None
         self.last: Reading | None = None
+
+    def expect(self, evaluations: Iterable[RuleEvaluation], holds: Mapping[Key, timedelta], now: datetime) -> None:
+        """Read ahead what pages will ask for at once, where an alert is about to fire: its ``for``, by group and rule
+        in ``holds``, ends before a reading would be too old."""
+        for evaluation in evaluations:
+            fires_in = holds.get((evaluation.group, evaluation.rule), ZERO) - timedelta(seconds=GOOD_FOR)
+            for alert in evaluation.alerts:
+                if alert.state is AlertState.PENDING and now - alert.active_since >= fires_in:
+                    self.reading()
+                    return
 
     def reading(self) -> Future[Reading]:
         """The newest reading, under way or done; never fails."""

@@ -28,6 +28,8 @@ USED_UP = 0.9
 #: How much of the throughput seen at one look is believed; a higher one is believed while nothing waits, and 0.5 % of
 #: what was once seen forgotten.
 SMOOTHING, FORGETTING = 0.2, 0.005
+#: The same of what was shown while messages wait, to which shares return once servers idle for them.
+SHOWING = 0.5
 #: Looks after which a tenant's past counts: before, its 99th percentile would be its highest rate.
 LEARNT_AFTER = 300
 #: Looks that must stay calm before one is learnt from: a flood must not become its own entitlement.
@@ -44,7 +46,7 @@ class Terms:
     lease_seconds: float = 10.0
     drain_seconds: float = 5.0
     least_part: float = 0.5
-    probing: float = 1.05
+    probing: float = 1.1
 
     def __post_init__(self) -> None:
         if not 0 <= self.exit_seconds <= self.enter_seconds or self.enter_seconds <= 0:
@@ -72,9 +74,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is remembered of a queue: the throughput that it has shown, since when it is congested, and calm."""
+    """What is remembered of a queue: the throughput that is shared out, and what was shown while messages waited; since
+    when it is congested, and calm."""
 
     capacity: float = 0.0
+    shown: float = 0.0
     congested_since: float | None = None
     calm_since: float | None = None
 
@@ -180,6 +184,8 @@ def step(terms: Terms, seen: Seen, state: State, now: float, in_force: Mapping[s
     if capacity <= 0:
         return State(), "nothing was ever finished: consumers are at fault"
     wait = seen.waiting / capacity
+    if wait > terms.exit_seconds:
+        state = replace(state, shown=state.shown + SHOWING * (seen.finish_rate - state.shown))
     state = replace(state, capacity=capacity)
     if not state.congested:
         if wait <= terms.enter_seconds:
@@ -215,5 +221,6 @@ def _capacity(terms: Terms, seen: Seen, state: State) -> float:
     if state.capacity <= 0:
         return seen.finish_rate
     if seen.waiting <= terms.exit_seconds * state.capacity:  # they may have idled
-        return max(state.capacity * (1 - FORGETTING), min(seen.finish_rate, terms.probing * state.capacity))
+        known = max(state.capacity * (1 - FORGETTING), min(seen.finish_rate, terms.probing * state.capacity))
+        return max(known, state.shown) if state.congested else known
     return state.capacity + SMOOTHING * (seen.finish_rate - state.capacity)

@@ -29,6 +29,7 @@ from enum import StrEnum
 from alerts.laws import aimd, inverse_backlog
 from alerts.laws.blame import sends_as_always
 from alerts.laws.bounds import Bounds, Step
+from alerts.laws.observation import Observation
 
 #: Below this many messages a ratio of two counts, taken a moment apart, says nothing.
 SMALL_BACKLOG = 20
@@ -43,6 +44,9 @@ STEADY = 0.8
 USED_UP = 0.8
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
 CONFIRMATIONS = 2
+#: Servers may idle where what is ready waits less than this part of the target; a limit that is used up then rises by
+#: this part of the throughput, after so many seconds again, until something waits.
+NEXT_TO_NOTHING, PROBING, PROBE_SECONDS = 0.1, 0.1, 2.0
 
 
 class Alert(StrEnum):
@@ -86,38 +90,6 @@ class Terms:
     drain_seconds: float = 60.0
     hold_seconds: float = 300.0
     effect_seconds: float = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """A queue and one tenant of it, as the metrics show them. None is unknown, never zero.
-
-    ``backlog``, ``completion_rate`` and ``active_tenants`` are the whole queue's. ``arrival_rate`` is the tenant's over
-    the last seconds, ``others_rate`` that of all others together, ``finish_rate`` what consumers finished of the queue
-    in them. ``quiet_age_seconds`` is 0 where no quiet tenant waits. ``usual_rate`` and ``others_usual`` are the same
-    arrivals over the metrics' window, which is longer: what they were a while ago.
-    """
-
-    data_age_seconds: float | None
-    sample_age_seconds: float | None
-    depth: float | None
-    coverage: float | None
-    backlog: float
-    quiet_age_seconds: float
-    calm: bool
-    completion_rate: float
-    active_tenants: int
-    arrival_rate: float
-    others_rate: float
-    finish_rate: float
-    usual_rate: float | None = None
-    others_usual: float | None = None
-
-    @property
-    def throughput(self) -> float:
-        """What consumers have shown they can finish of the queue, messages/s: over the window or over the last seconds,
-        whichever is more."""
-        return max(self.completion_rate, self.finish_rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +295,8 @@ def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:
 
 
 def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
+    if (risen := _work_conserved(terms, seen, current, now)) is not None:
+        return risen
     if now - current.changed_at < terms.cooldown_seconds:
         return _renew(terms, current, now, "cooldown", "the last change has not had its time to act")
     returned = not current.alert_active
@@ -354,6 +328,8 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
 def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
     gone_since = now if current.gone_since is None else current.gone_since
     current = replace(current, alert_active=False, gone_since=gone_since, watch=None)
+    if (risen := _work_conserved(terms, seen, current, now)) is not None:
+        return risen
     if not seen.calm:
         if now - gone_since > terms.hold_seconds:
             reason = f"the alert is gone for {now - gone_since:.0f} s: others keep the queue busy, not this tenant"
@@ -369,6 +345,28 @@ def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> 
     return _changed(
         terms, current, Kind.RELAX, step.limit, now, "calm", f"the alert is gone, the queue calm; {step.reason}"
     )
+
+
+def _work_conserved(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict | None:
+    """A limit that rises because servers may idle while the tenant is held back; None where that is not so.
+
+    It does not wait for the cooldown, and its share is what it rose to until one is known again: what consumers can
+    finish shows only once something waits.
+    """
+    if terms.rate is not None and terms.law != "aimd":  # the operator set it, to be kept
+        return None
+    if seen.ready is None or seen.ready > NEXT_TO_NOTHING * terms.target_seconds * seen.throughput:
+        return None
+    if _suffers(terms, seen) or not _is_used_up(seen, current) or now - current.changed_at < PROBE_SECONDS:
+        return None
+    rate = terms.bounds.step(current.rate, current.rate + PROBING * seen.throughput)
+    if rate >= terms.bounds.ceiling:
+        return Verdict(Kind.RELEASE, None, "ceiling", f"the limit reached its ceiling of {terms.bounds.ceiling:g}/s")
+    if rate <= current.rate:
+        return None
+    current = replace(current, base=max(current.base, rate))
+    reason = f"next to nothing waits and it sends all of the {current.rate:.4g}/s that it may: servers may idle"
+    return _changed(terms, current, Kind.RELAX, rate, now, "idle", reason)
 
 
 def _watched(terms: Terms, seen: Observation, watch: Watch | None, now: float) -> Watch:

@@ -8,14 +8,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 
 import httpx
 
 from alerts.notify.lane import Lane, Receiver, Refresh
 from alerts.notify.recorder import Recorder
 from alerts.notify.settings import ReceiverSettings
-from alerts.store.database import connect
+from alerts.store.database import Store, connect
 from alerts.store.outbox import Delivery, Outbox
 from lake.clock import Clock
 
@@ -35,7 +34,7 @@ class Sender:
 
     def __init__(
         self,
-        store: Path,
+        store: Store,
         receivers: Iterable[ReceiverSettings],
         clock: Clock | None = None,
         refresh: Refresh | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from alerts.notify.payload import alertmanager, encoded
 from alerts.notify.plan import Decision, Notice, Reason
 from alerts.notify.sender import Sender
 from alerts.notify.settings import ReceiverSettings
-from alerts.store.database import connect, transaction
+from alerts.store.database import Database, connect, transaction
 from alerts.store.outbox import Parcel
 from lake.clock import Clock
 
@@ -62,9 +61,7 @@ def trial(receiver: ReceiverSettings, external_url: str) -> Iterator[Tried]:
                 sender.stop()
 
 
-def _try(
-    db: sqlite3.Connection, sender: Sender, receiver: ReceiverSettings, status: str, now: datetime, url: str
-) -> Tried:
+def _try(db: Database, sender: Sender, receiver: ReceiverSettings, status: str, now: datetime, url: str) -> Tried:
     parcel = _parcel(receiver, status, now, url)
     with transaction(db):
         parcel.insert(db)

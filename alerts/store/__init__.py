@@ -1,4 +1,4 @@
-"""What the alert process must not forget, in one SQLite file: states, notifications to send, and what was done."""
+"""What the alert process must not forget, in SQLite or PostgreSQL: states, notifications to send, what was done."""
 
 from alerts.store.database import connect
 from alerts.store.export import Exporter

@@ -1,64 +1,80 @@
-"""The SQLite file of the alert process: its schema, and how instants and label sets are written into it."""
+"""The store of the alert process: its schema, how instants and label sets are written into it, and SQLite's file."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 from uuid import uuid4
 
-from lake.errors import UserError
+from alerts.store.schema import SCHEMA
+from lake.errors import SojournError, UserError
 from lake.files import private_file
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS rules (
-  rule_group TEXT, rule TEXT, evaluated_to INTEGER NOT NULL, PRIMARY KEY (rule_group, rule));
-CREATE TABLE IF NOT EXISTS alerts (
-  rule_group TEXT, rule TEXT, fingerprint TEXT, labels TEXT NOT NULL, annotations TEXT NOT NULL, value REAL,
-  state TEXT NOT NULL, active_since INTEGER NOT NULL, fired_at INTEGER, kept_since INTEGER, paused INTEGER NOT NULL,
-  resolved_at INTEGER, PRIMARY KEY (rule_group, rule, fingerprint));
-CREATE TABLE IF NOT EXISTS notified (
-  receiver TEXT, group_key TEXT, firing TEXT NOT NULL, resolved TEXT NOT NULL, sent_at INTEGER NOT NULL,
-  PRIMARY KEY (receiver, group_key));
-CREATE TABLE IF NOT EXISTS decisions (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, receiver TEXT NOT NULL, group_key TEXT NOT NULL,
-  sent INTEGER NOT NULL, reason TEXT NOT NULL, firing INTEGER NOT NULL, resolved INTEGER NOT NULL, muted TEXT);
-CREATE TABLE IF NOT EXISTS outbox (
-  sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, receiver TEXT NOT NULL, group_key TEXT NOT NULL,
-  status TEXT NOT NULL, alerts INTEGER NOT NULL, data_as_of INTEGER, body TEXT NOT NULL, created_at INTEGER NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0, next_at INTEGER NOT NULL, firing TEXT, resolved TEXT);
-CREATE TABLE IF NOT EXISTS settled (
-  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, receiver TEXT NOT NULL, group_key TEXT NOT NULL,
-  firing TEXT NOT NULL, resolved TEXT NOT NULL, at INTEGER NOT NULL, delivered INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS outbox_in_order ON outbox (receiver, group_key, sequence);
-CREATE TABLE IF NOT EXISTS disabled (receiver TEXT PRIMARY KEY, url TEXT NOT NULL, at INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS receiver_health (
-  receiver TEXT PRIMARY KEY, failing_since INTEGER NOT NULL, refused INTEGER NOT NULL, error TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS transitions (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, data_as_of INTEGER, rule_group TEXT NOT NULL,
-  rule TEXT NOT NULL, fingerprint TEXT NOT NULL, labels TEXT NOT NULL, annotations TEXT NOT NULL,
-  from_state TEXT NOT NULL, to_state TEXT NOT NULL, value REAL, reason TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS deliveries (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, delivery_id TEXT NOT NULL, receiver TEXT NOT NULL,
-  group_key TEXT NOT NULL, status TEXT NOT NULL, alerts INTEGER NOT NULL, attempt INTEGER NOT NULL,
-  outcome TEXT NOT NULL, status_code INTEGER, error TEXT, duration_seconds REAL, data_as_of INTEGER);
-CREATE TABLE IF NOT EXISTS silences (
-  id TEXT PRIMARY KEY, matchers TEXT NOT NULL, starts_at INTEGER NOT NULL, ends_at INTEGER NOT NULL,
-  created_by TEXT NOT NULL, comment TEXT NOT NULL, updated_at INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS acknowledgements (
-  fingerprint TEXT PRIMARY KEY, by TEXT NOT NULL, comment TEXT NOT NULL, at INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS received (
-  fingerprint TEXT PRIMARY KEY, labels TEXT NOT NULL, annotations TEXT NOT NULL, generator_url TEXT NOT NULL,
-  starts_at INTEGER NOT NULL, ends_at INTEGER NOT NULL, updated_at INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS journal (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, who TEXT NOT NULL, peer TEXT NOT NULL,
-  what TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT NOT NULL);
-"""
+
+class Rows(Protocol):
+    """What a statement gave."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    @property
+    def description(self) -> Any: ...
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Database(Protocol):
+    """A connection to the store, in the SQL that SQLite and PostgreSQL both know; values stand for ``?``.
+
+    One belongs to one thread; one that is shared to whoever holds its lock.
+    """
+
+    def begin(self) -> None:
+        """Begin a transaction in which nobody else writes."""
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows: ...
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Server(Protocol):
+    """Where a store is that is no file."""
+
+    def connect(self, *, shared: bool) -> Database:
+        """A connection to it."""
+
+    def in_turn(self, work: Callable[[], None], stop: threading.Event, *, once: bool = False) -> None:
+        """Do ``work`` as long as this process is the one that evaluates."""
+
+    def read(self) -> AbstractContextManager[Database]:
+        """A connection for a look, whoever may write."""
+
+
+#: Where a store is.
+Store: TypeAlias = Path | Server
+
+
+class StoreError(SojournError):
+    """The store cannot be used at this moment."""
+
+
 #: Columns that tables of earlier versions lack.
 _ADDED = {"outbox": ("firing", "resolved"), "decisions": ("muted",)}
 #: How long a connection waits for another's lock.
@@ -66,29 +82,55 @@ _BUSY_SECONDS = 10.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def connect(path: Path, *, shared: bool = False) -> sqlite3.Connection:
-    """A connection to the file at ``path``, made if need be.
+class _File(sqlite3.Connection):
+    def begin(self) -> None:
+        self.execute("BEGIN IMMEDIATE")
 
-    One connection belongs to one thread; one that is ``shared`` to whoever holds its lock.
-    """
+
+def connect(store: Store, *, shared: bool = False) -> Database:
+    """A connection to ``store``, made if need be."""
+    if not isinstance(store, Path):
+        return store.connect(shared=shared)
     try:
         connection = sqlite3.connect(
-            private_file(path), timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=not shared
+            private_file(store),
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=not shared,
+            factory=_File,
         )
         _use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
-        connection.executescript(_SCHEMA)
+        connection.executescript(SCHEMA)
         _add_columns(connection)
-        connection.execute("INSERT OR IGNORE INTO meta VALUES ('store_id', ?)", [uuid4().hex])
+        name_store(connection)
     except (OSError, sqlite3.Error) as error:
         raise UserError(
-            f"{path} cannot be used: {error}",
+            f"{store} cannot be used: {error}",
             "move the file away: alerts then start anew, and fire again if they still hold",
         ) from error
     return connection
 
 
-def _add_columns(connection: sqlite3.Connection) -> None:
+@contextmanager
+def reading(store: Store) -> Iterator[Database]:
+    """A connection for a look at ``store``; UserError if it is a file that is not there."""
+    if not isinstance(store, Path):
+        with store.read() as database:
+            yield database
+        return
+    if not store.is_file():
+        raise UserError(f"{store} is not there", "name the lake of an alert process with --lake")
+    with closing(connect(store)) as database:
+        yield database
+
+
+def name_store(database: Database) -> None:
+    """Give a new store the name that it keeps."""
+    database.execute("INSERT INTO meta VALUES ('store_id', ?) ON CONFLICT DO NOTHING", [uuid4().hex])
+
+
+def _add_columns(connection: _File) -> None:
     """What a store of an earlier version lacks: its waiting messages do not know what they say (null)."""
     with transaction(connection):
         for table, columns in _ADDED.items():
@@ -114,15 +156,15 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: Database) -> Iterator[None]:
     """All or nothing of what happens inside."""
-    connection.execute("BEGIN IMMEDIATE")
+    connection.begin()
     try:
         yield
     except BaseException:
-        connection.execute("ROLLBACK")
+        connection.rollback()
         raise
-    connection.execute("COMMIT")
+    connection.commit()
 
 
 def to_us(at: datetime) -> int:

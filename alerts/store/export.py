@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alerts.store.database import from_us, from_us_or_none, transaction
+from alerts.store.database import Database, from_us, from_us_or_none, transaction
 from lake.errors import SojournError
 from lake.store import Lake
 from lake.tables import TABLES
@@ -37,7 +37,7 @@ class Exporter:
     One exporter belongs to one thread, with a connection and a lake of its own.
     """
 
-    def __init__(self, connection: sqlite3.Connection, lake: Lake) -> None:
+    def __init__(self, connection: Database, lake: Lake) -> None:
         self._db = connection
         self._lake = lake
         store_id = connection.execute("SELECT value FROM meta WHERE key = 'store_id'").fetchone()[0]

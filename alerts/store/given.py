@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from alerts.models import fingerprint
 from alerts.routing.acknowledge import Acknowledgement
 from alerts.routing.matchers import Matcher
 from alerts.routing.silence import EXPIRED_KEPT, Silence, changed, expired
-from alerts.store.database import connect, from_us, to_json, to_us, transaction
+from alerts.store.database import Database, Store, connect, from_us, to_json, to_us, transaction
+from alerts.store.schema import upsert
 from lake.errors import SojournError
 
 #: What may be kept at once; entries of the journal.
@@ -69,8 +68,8 @@ class Given:
 class Desk:
     """Takes what is given, writes it down, who gave it included, and shows it. Safe to share between threads."""
 
-    def __init__(self, path: Path) -> None:
-        self._db = connect(path, shared=True)
+    def __init__(self, store: Store) -> None:
+        self._db = connect(store, shared=True)
         self._lock = threading.Lock()
         self.given = given_in(self._db)
 
@@ -122,7 +121,7 @@ class Desk:
         with self._lock:
             with transaction(self._db):
                 self._db.execute(
-                    "INSERT OR REPLACE INTO acknowledgements VALUES (?, ?, ?, ?)",
+                    upsert("acknowledgements"),
                     [one.fingerprint, one.by, one.comment, to_us(one.at)],
                 )
                 _note(self._db, Author(one.by, peer), shown, "acknowledge", one.fingerprint, one.comment)
@@ -158,7 +157,7 @@ class Desk:
             with transaction(self._db):
                 self._db.executemany("DELETE FROM received WHERE fingerprint = ?", [[k] for k in known.keys() - kept])
                 self._db.executemany(
-                    "INSERT OR REPLACE INTO received VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    upsert("received"),
                     [
                         [
                             key,
@@ -176,7 +175,7 @@ class Desk:
             self.given = replace(self.given, received=kept | sent)
 
 
-def given_in(db: sqlite3.Connection) -> Given:
+def given_in(db: Database) -> Given:
     """What the store holds now."""
     silences = {
         row[0]: Silence(row[0], _matchers(row[1]), from_us(row[2]), from_us(row[3]), row[4], row[5], from_us(row[6]))
@@ -195,11 +194,11 @@ def given_in(db: sqlite3.Connection) -> Given:
     return Given(silences, acknowledgements, received)
 
 
-def _write_silence(db: sqlite3.Connection, one: Silence) -> None:
+def _write_silence(db: Database, one: Silence) -> None:
     matchers = [[m.name, m.value, m.is_regex, m.is_equal] for m in one.matchers]
     instants = map(to_us, (one.starts_at, one.ends_at))
     db.execute(
-        "INSERT OR REPLACE INTO silences VALUES (?, ?, ?, ?, ?, ?, ?)",
+        upsert("silences"),
         [one.id, json.dumps(matchers), *instants, one.created_by, one.comment, to_us(one.updated_at)],
     )
 
@@ -208,7 +207,7 @@ def _matchers(text: str) -> tuple[Matcher, ...]:
     return tuple(Matcher(name, value, is_regex, is_equal) for name, value, is_regex, is_equal in json.loads(text))
 
 
-def _note(db: sqlite3.Connection, author: Author, shown: datetime, what: str, subject: str, detail: str) -> None:
+def _note(db: Database, author: Author, shown: datetime, what: str, subject: str, detail: str) -> None:
     """A line of the journal, as part of the caller's transaction; it shows the wall clock's time."""
     db.execute(
         "INSERT INTO journal (at, who, peer, what, subject, detail) VALUES (?, ?, ?, ?, ?, ?)",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal
@@ -10,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from alerts.rules.expression import ENGINE_VIEWS
-from alerts.store.database import from_us, to_us
+from alerts.store.database import Database, from_us, to_us
 
 DeliveryOutcome = Literal["delivered", "retry", "failed", "refused"]
 
@@ -18,21 +17,20 @@ DeliveryOutcome = Literal["delivered", "retry", "failed", "refused"]
 TRIED_FOR = timedelta(minutes=1)
 
 
-def note_health(
-    db: sqlite3.Connection, receiver: str, at: datetime, outcome: DeliveryOutcome, error: str | None
-) -> None:
+def note_health(db: Database, receiver: str, at: datetime, outcome: DeliveryOutcome, error: str | None) -> None:
     """Remember how an attempt that began ``at`` went, as part of the caller's transaction; success ends all failure."""
     if outcome == "delivered":
         db.execute("DELETE FROM receiver_health WHERE receiver = ?", [receiver])
         return
     db.execute(
         "INSERT INTO receiver_health VALUES (?, ?, ?, ?) ON CONFLICT (receiver)"
-        " DO UPDATE SET refused = MAX(refused, excluded.refused), error = excluded.error",
-        [receiver, to_us(at), outcome != "retry", error or outcome],
+        " DO UPDATE SET error = excluded.error, refused ="
+        " CASE WHEN receiver_health.refused > excluded.refused THEN receiver_health.refused ELSE excluded.refused END",
+        [receiver, to_us(at), int(outcome != "retry"), error or outcome],
     )
 
 
-def notification_health(db: sqlite3.Connection, receivers: Sequence[str], now: datetime) -> pa.Table:
+def notification_health(db: Database, receivers: Sequence[str], now: datetime) -> pa.Table:
     """The engine view of that name at ``now``: a row for each of ``receivers``, those that never failed included."""
     known = {
         row[0]: row[1:] for row in db.execute("SELECT receiver, failing_since, refused, error FROM receiver_health")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from alerts.store.database import from_set, from_us, from_us_or_none, to_us, to_us_or_none, transaction
+from alerts.store.database import Database, from_set, from_us, from_us_or_none, to_us, to_us_or_none, transaction
 from alerts.store.health import DeliveryOutcome, note_health
+from alerts.store.schema import upsert
 
 #: The oldest parcel of each of a receiver's groups, except some groups.
-_HEADS = (
-    "FROM outbox WHERE sequence IN"
-    " (SELECT MIN(sequence) FROM outbox WHERE receiver = ? AND group_key NOT IN ({}) GROUP BY group_key)"
-)
+_HEADS = "FROM outbox WHERE sequence IN (SELECT MIN(sequence) FROM outbox WHERE receiver = ? AND {} GROUP BY group_key)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class Parcel:
     firing: frozenset[str] = frozenset()
     resolved: frozenset[str] = frozenset()
 
-    def insert(self, db: sqlite3.Connection) -> None:
+    def insert(self, db: Database) -> None:
         """Put the parcel into the outbox, as part of the caller's transaction."""
         db.execute(
             "INSERT INTO outbox (id, receiver, group_key, status, alerts, data_as_of, body, created_at, next_at,"
@@ -81,7 +78,7 @@ class Attempt:
 class Outbox:
     """Takes parcels out of the store and records what became of them. One object belongs to one thread."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Database) -> None:
         self._db = connection
 
     def due(self, now: datetime, receiver: str, *, besides: Collection[str] = (), most: int = 100) -> list[Parcel]:
@@ -91,7 +88,7 @@ class Outbox:
         """
         rows = self._db.execute(
             f"SELECT id, receiver, group_key, status, alerts, body, created_at, data_as_of, attempts"
-            f" {_HEADS.format(_marks(besides))} AND next_at <= ? ORDER BY sequence LIMIT ?",
+            f" {_HEADS.format(_is_none_of('group_key', besides))} AND next_at <= ? ORDER BY sequence LIMIT ?",
             [receiver, *besides, to_us(now), most],
         )
         return [
@@ -101,14 +98,16 @@ class Outbox:
 
     def next_at(self, receiver: str, *, besides: Collection[str] = ()) -> datetime | None:
         """When the next of ``receiver``'s parcels falls due, those of the groups in ``besides`` left out."""
-        row = self._db.execute(f"SELECT MIN(next_at) {_HEADS.format(_marks(besides))}", [receiver, *besides]).fetchone()
+        row = self._db.execute(
+            f"SELECT MIN(next_at) {_HEADS.format(_is_none_of('group_key', besides))}", [receiver, *besides]
+        ).fetchone()
         return from_us_or_none(row[0])
 
     def orphans(self, receivers: Collection[str]) -> list[Parcel]:
         """The parcels for receivers that are none of ``receivers``."""
         rows = self._db.execute(
             "SELECT id, receiver, group_key, status, alerts, created_at, data_as_of, attempts FROM outbox"
-            f" WHERE receiver NOT IN ({_marks(receivers)}) ORDER BY sequence",
+            f" WHERE {_is_none_of('receiver', receivers)} ORDER BY sequence",
             [*receivers],
         ).fetchall()
         return [
@@ -169,11 +168,11 @@ class Outbox:
             return
         group = parcel.receiver, parcel.group_key
         if delivered:
-            self._db.execute("INSERT OR REPLACE INTO notified VALUES (?, ?, ?, ?, ?)", [*group, *said, to_us(now)])
+            self._db.execute(upsert("notified"), [*group, *said, to_us(now)])
         self._db.execute(
             "INSERT INTO settled (id, receiver, group_key, firing, resolved, at, delivered)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [parcel.id, *group, *said, to_us(now), delivered],
+            [parcel.id, *group, *said, to_us(now), int(delivered)],
         )
 
     def hasten(self, receiver: str, now: datetime) -> None:
@@ -186,12 +185,12 @@ class Outbox:
     def disable(self, receiver: str, url: str, now: datetime) -> None:
         """Remember that the receiver answered 410 Gone at ``url``; another url enables it again."""
         with transaction(self._db):
-            self._db.execute("INSERT OR REPLACE INTO disabled VALUES (?, ?, ?)", [receiver, url, to_us(now)])
+            self._db.execute(upsert("disabled"), [receiver, url, to_us(now)])
 
     def disabled(self) -> dict[str, str]:
         """The receivers that are gone, with the url that said so."""
         return dict(self._db.execute("SELECT receiver, url FROM disabled").fetchall())
 
 
-def _marks(values: Collection[str]) -> str:
-    return ", ".join("?" * len(values))
+def _is_none_of(column: str, values: Collection[str]) -> str:
+    return f"{column} NOT IN ({', '.join('?' * len(values))})" if values else "TRUE"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +17,7 @@ from alerts.notify.plan import Decision, Entry, Group
 from alerts.notify.told import Settled, Told
 from alerts.state import Tracked, Transition
 from alerts.store.database import (
+    Database,
     from_set,
     from_us,
     from_us_or_none,
@@ -29,6 +29,7 @@ from alerts.store.database import (
 )
 from alerts.store.health import notification_health
 from alerts.store.outbox import Parcel
+from alerts.store.schema import upsert
 from alerts.store.translate import note_clock
 from lake.clock import ZERO
 
@@ -50,7 +51,7 @@ class Resolved:
 class States:
     """Reads and writes what rules remember. One object belongs to one thread."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Database) -> None:
         self._db = connection
         self._settled = 0
 
@@ -147,9 +148,9 @@ class States:
                     for one in memories[key].alerts.values()
                     if one.kept_since is not None or one.alert.state is not AlertState.FIRING
                 ]
-                self._db.executemany(_WRITE_ALERT, (_alert_row(one, None) for one in tracked))
+                self._db.executemany(upsert("alerts"), (_alert_row(one, None) for one in tracked))
             self._db.executemany(
-                "INSERT OR REPLACE INTO rules VALUES (?, ?, ?)",
+                upsert("rules"),
                 [(*key, to_us(memory.evaluated_to)) for key, memory in memories.items() if memory.evaluated_to],
             )
             for gone in forgotten:
@@ -201,15 +202,15 @@ class States:
                 alert.fingerprint,
                 to_json(alert.labels),
                 to_json(alert.annotations),
-                transition.from_state,
-                transition.to_state,
+                transition.from_state.value,
+                transition.to_state.value,
                 alert.value,
                 transition.reason,
             ],
         )
 
     def _write_alert(self, tracked: Tracked, resolved_at: datetime | None) -> None:
-        self._db.execute(_WRITE_ALERT, _alert_row(tracked, resolved_at))
+        self._db.execute(upsert("alerts"), _alert_row(tracked, resolved_at))
 
     def _write_decisions(self, now: datetime, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
@@ -220,8 +221,8 @@ class States:
                     to_us(now),
                     decision.receiver,
                     decision.group_key,
-                    decision.send,
-                    decision.reason,
+                    int(decision.send),
+                    str(decision.reason),
                     len(decision.firing),
                     len(decision.resolved),
                     to_json(dict(islice(decision.muted.items(), MUTED_KEPT))) if decision.muted else None,
@@ -229,7 +230,7 @@ class States:
             )
             if decision.entry is not None and not decision.send:
                 self._db.execute(
-                    "INSERT OR REPLACE INTO notified VALUES (?, ?, ?, ?, ?)",
+                    upsert("notified"),
                     [
                         decision.receiver,
                         decision.group_key,
@@ -241,9 +242,6 @@ class States:
         self._db.execute("DELETE FROM decisions WHERE id <= (SELECT MAX(id) FROM decisions) - ?", [DECISIONS_KEPT])
 
 
-_WRITE_ALERT = "INSERT OR REPLACE INTO alerts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-
-
 def _alert_row(tracked: Tracked, resolved_at: datetime | None) -> list[Any]:
     alert = tracked.alert
     return [
@@ -253,7 +251,7 @@ def _alert_row(tracked: Tracked, resolved_at: datetime | None) -> list[Any]:
         to_json(alert.labels),
         to_json(alert.annotations),
         alert.value,
-        alert.state,
+        alert.state.value,
         to_us(alert.active_since),
         to_us_or_none(alert.fired_at),
         to_us_or_none(tracked.kept_since),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import datetime, timedelta
 
-from alerts.store.database import from_us, to_us, transaction
+from alerts.store.database import Database, from_us, to_us, transaction
+from alerts.store.schema import upsert
 from lake.clock import ZERO
 
 #: All that durations are reckoned from.
@@ -23,13 +23,13 @@ _INSTANTS = {
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def note_clock(db: sqlite3.Connection, now: datetime, ahead: timedelta) -> None:
+def note_clock(db: Database, now: datetime, ahead: timedelta) -> None:
     """Remember where the clock and the wall clock stand, as part of the caller's transaction."""
     values = [("clock_at", str(to_us(now))), ("clock_ahead", str(ahead // _MICROSECOND))]
-    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values)
+    db.executemany(upsert("meta"), values)
 
 
-def translate(db: sqlite3.Connection, now: datetime) -> timedelta:
+def translate(db: Database, now: datetime) -> timedelta:
     """Move what the store remembers to a clock that shows ``now``; returns by how much it was moved.
 
     The last process's clock and the wall clock had come apart by as much as the wall clock was set meanwhile. If it was
@@ -44,8 +44,8 @@ def translate(db: sqlite3.Connection, now: datetime) -> timedelta:
         )
         if by:
             for table, columns in _INSTANTS.items():
-                moved = ", ".join(f"{column} = {column} + :by" for column in columns)
-                db.execute(f"UPDATE {table} SET {moved}", {"by": by // _MICROSECOND})
+                moved = ", ".join(f"{column} = {column} + ?" for column in columns)
+                db.execute(f"UPDATE {table} SET {moved}", [by // _MICROSECOND] * len(columns))
         note_clock(db, now, ZERO)
     return by
 

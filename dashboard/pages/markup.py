@@ -70,7 +70,7 @@ def banner(title: str, reason: str, *, quiet: bool) -> str:
     sign = "◆" if quiet else "▲"
     return (
         f'<div class="sj"><div class="sj-banner{" quiet" if quiet else ""}" role="{"status" if quiet else "alert"}">'
-        f"<strong>{sign} {escape(title)}</strong>{_code(reason)}</div></div>"
+        f"<strong>{sign} {escape(title)}</strong>{code(reason)}</div></div>"
     )
 
 
@@ -80,8 +80,7 @@ def alerts(cards: Sequence[AlertCard]) -> str:
 
 
 def _alert(card: AlertCard) -> str:
-    rank = severity_rank(card.severity)
-    loud = "act" if rank <= severity_rank("error") else "watch" if rank <= severity_rank("ticket") else ""
+    loud = loudness(card)
     tag = f"▲ {card.severity}" if card.firing else "pending"
     what = card.summary or card.title
     return (
@@ -90,6 +89,11 @@ def _alert(card: AlertCard) -> str:
         f'<span class="what">{escape(what)}</span></div>'
         f'<p class="dim">{escape(f"{card.title} {card.since} · {card.about} · value then {card.value}")}</p></li>'
     )
+
+
+def loudness(card: AlertCard) -> str:
+    rank = severity_rank(card.severity)
+    return "act" if rank <= severity_rank("error") else "watch" if rank <= severity_rank("ticket") else ""
 
 
 def verdict(card: QueueCard) -> str:
@@ -105,7 +109,7 @@ def _verdict(card: QueueCard) -> str:
 def queue(card: QueueCard) -> str:
     """A queue's sentence and figures."""
     return (
-        f'<div class="sj"><p class="sj-sentence">{escape(card.predicate)}</p>{_facts(card.facts, card.unknown)}</div>'
+        f'<div class="sj"><p class="sj-sentence">{escape(card.predicate)}</p>{facts_of(card.facts, card.unknown)}</div>'
     )
 
 
@@ -121,32 +125,32 @@ def queues(cards: Sequence[QueueCard], caption: str, trends: Mapping[QueueKey, T
 
 def _queue_row(card: QueueCard, trend: Trend | None) -> str:
     pictures = {"Backlog": spark.backlog(trend), "In → out": spark.flow(trend)}
-    cells = "".join(_cell(cell, pictures.get(name, "")) for name, cell in zip(COLUMNS, card.cells, strict=True))
+    cells = "".join(cell(text, pictures.get(name, "")) for name, text in zip(COLUMNS, card.cells, strict=True))
     hour = spark.strip(trend.strip, trend.said) if trend is not None and trend.strip else ""
-    return f'<tr><th scope="row">{_queue_link(card.name)}</th><td>{_verdict(card)}</td><td>{hour}</td>{cells}</tr>'
+    return f'<tr><th scope="row">{queue_link(card.name)}</th><td>{_verdict(card)}</td><td>{hour}</td>{cells}</tr>'
 
 
-def _queue_link(name: str) -> str:
+def queue_link(name: str) -> str:
     return f'<a href="queue?queue={quote(name, safe="")}" target="_self">{escape(name, NAME)}</a>'
 
 
-def _cell(text: str, picture: str = "") -> str:
+def cell(text: str, picture: str = "") -> str:
     unknown = ' class="unknown"' if text == UNKNOWN else ""
     return f"<td{unknown}>{picture}{escape(text)}</td>"
 
 
 def facts(items: Iterable[Fact]) -> str:
     """A row of figures with their labels and notes."""
-    return f'<div class="sj">{_facts(items)}</div>'
+    return f'<div class="sj">{facts_of(items)}</div>'
 
 
-def _facts(items: Iterable[Fact], because: str = "") -> str:
+def facts_of(items: Iterable[Fact], because: str = "") -> str:
     """What is known, as figures; what is not stays small, all in one line that says why."""
     items = list(items)
     known = "".join(_fact(item) for item in items if item.value != UNKNOWN)
     missing = ", ".join(item.label[:1].lower() + item.label[1:] for item in items if item.value == UNKNOWN)
     why = f" – {because}" if because else ""
-    unknown = f'<p class="dim sj-unknown">{_code(f"Unknown: {missing}{why}.")}</p>' if missing else ""
+    unknown = f'<p class="dim sj-unknown">{code(f"Unknown: {missing}{why}.")}</p>' if missing else ""
     return (f'<dl class="sj-facts">{known}</dl>' if known else "") + unknown
 
 
@@ -218,10 +222,10 @@ def section(title: str, conclusion: str = "") -> str:
 
 def note(text: str) -> str:
     """A quiet remark."""
-    return f'<div class="sj"><p class="dim">{_code(text)}</p></div>'
+    return f'<div class="sj"><p class="dim">{code(text)}</p></div>'
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Escaped text in which `backticks` set a command apart."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))

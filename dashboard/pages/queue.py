@@ -11,10 +11,10 @@ import streamlit as st
 
 from dashboard import figures
 from dashboard.figures import Line
-from dashboard.pages import frame, markup
+from dashboard.pages import details, frame, markup
 from dashboard.pages.charts import CHART, age_lines, highest, reference
 from dashboard.repository import Repository
-from dashboard.services import series, story
+from dashboard.services import series, story, why
 from dashboard.services.alerting import Happening, alert_cards, happenings
 from dashboard.services.keys import QueueKey, Row, concerns, resolve, short_names
 from dashboard.services.overview import queue_cards
@@ -55,11 +55,14 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     st.html(markup.note(frame.as_of_line(fresh, now)))
     if alerts:
         st.html(markup.section("Alerts") + markup.alerts(alerts))
+    because = st.container(key="why")
     _tenants(lake, chosen, total, estimated=bool(row["estimated"]))
     about = [entry for entry in transitions if concerns(entry["labels"], chosen)]
     done = [entry for entry in lake.actions() if concerns(entry, chosen)]
     marks = happenings(about, done, now, limit=60)
     if total is not None:
+        with because:
+            _why(lake, chosen)
         since, until = lake.history_bounds(chosen)
         _charts(History(lake, chosen, Span.ending(until, stretch), since, marks))
     else:
@@ -119,6 +122,16 @@ class History:
     span: Span
     since: datetime
     marks: tuple[Happening, ...]
+
+
+def _why(lake: Repository, key: QueueKey) -> None:
+    """The rise of the wait in its parts; nothing where it has not risen, or nobody knows."""
+    told = lake.why(key)
+    if told is None or told.rise is None or not told.rise.parts:
+        return
+    st.html(markup.section("Why it waits", why.headline(told)) + details.parts(why.lines(told), why.notes(told)))
+    with st.expander("The SQL behind it"):
+        st.code("\n".join(f"-- {name}{text}" for name, text in told.sql.items()), language="sql")
 
 
 def _charts(past: History) -> None:

@@ -14,7 +14,11 @@ from dashboard.services.say import UNKNOWN, ago, clock, decimal, duration, rate
 SEVERITIES = ("critical", "page", "error", "warning", "ticket", "info", "none")
 #: An alert that always fires, so that its silence is noticed outside; here it only shows that rules run.
 WATCHDOG = "watchdog"
-_OUTCOMES = {"applied": "", "dry_run": " (dry run: nothing was changed)"}
+_OUTCOMES = {
+    "applied": "",
+    "dry_run": " (dry run: nothing was changed)",
+    "proposed": " (proposed: it waits for approval)",
+}
 _NOT_SHOWN = ("alertname", "severity", "broker", "queue", "subscriber", "tenant")
 
 
@@ -64,22 +68,29 @@ def alert_cards(
 
     ``states`` are rows of ``alert_states``; ``changes`` (``alert_transitions``) give since when it fires.
     """
-    began: dict[str, datetime] = {}
-    for row in sorted(changes, key=lambda row: row["at"]):
-        if row["to_state"] == AlertState.FIRING and row["from_state"] != AlertState.KEEP_FIRING:
-            began[row["fingerprint"]] = row["at"]
+    began = firing_since(changes)
     ranked = []
     for row in states:
         state = AlertState(row["state"])
         if state is AlertState.INACTIVE or is_watchdog(row):
             continue
         since = (began.get(row["fingerprint"]) if state.is_firing else None) or row["since"]
-        card = _alert_card(row, state, since, keys, now)
+        card = alert_card(row, state, since, keys, now)
         ranked.append((not card.firing, severity_rank(card.severity), since, card.title, card))
     return tuple(entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1]))
 
 
-def _alert_card(row: Row, state: AlertState, since: datetime, keys: Sequence[QueueKey], now: datetime) -> AlertCard:
+def firing_since(changes: Iterable[Row]) -> dict[str, datetime]:
+    """Since when each alert that ever fired does, or did when it last fired, by its fingerprint."""
+    return {
+        row["fingerprint"]: row["at"]
+        for row in sorted(changes, key=lambda row: row["at"])
+        if row["to_state"] == AlertState.FIRING and row["from_state"] != AlertState.KEEP_FIRING
+    }
+
+
+def alert_card(row: Row, state: AlertState, since: datetime, keys: Sequence[QueueKey], now: datetime) -> AlertCard:
+    """A row of ``alert_states``, which is in ``state`` ``since`` then, of whichever of ``keys`` it is about."""
     labels, notes = row["labels"], row.get("annotations") or {}
     where = [f"{name} {labels[name]}" for name in ("broker", "queue", "subscriber", "tenant") if labels.get(name)]
     rest = [f"{name} {value}" for name, value in sorted(labels.items()) if name not in _NOT_SHOWN and value]
@@ -156,9 +167,7 @@ def _action_happenings(actions: Iterable[Row], now: datetime) -> Iterable[Happen
             continue
         last[subject] = decided
         limit = "no limit" if row["after"] is None else rate(row["after"])
-        trial = {"applied": "", "dry_run": " (dry run: nothing was changed)"}.get(
-            row["outcome"], f" ({row['outcome']})"
-        )
+        trial = _OUTCOMES.get(row["outcome"], f" ({row['outcome']})")
         yield Happening(
             row["at"],
             f"{clock(row['at'], now, seconds=True)} UTC",

@@ -37,6 +37,11 @@ class Follower:
         """Up to which version of the table changes were told; None before the first look."""
         return self._version
 
+    def files(self) -> list[Path]:
+        """The files that hold the table as of :attr:`version`. Raises LakeError."""
+        known = self._version
+        return [] if known is None or known < 0 else [Path(path) for path in self._snapshot.files_at(known)]
+
     def forget(self) -> None:
         """Begin again with the whole table."""
         self._version = None

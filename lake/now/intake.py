@@ -33,7 +33,10 @@ class Intake(ABC):
 
     What comes for a second that cannot be taken back any more raises TooLate or, where the fold is ``patient``, is told
     of the first second that can be: the levels are right at once, while judgements over the time between (who was
-    noisy, since when a queue is in its mode) and history wait for the past to be folded anew.
+    noisy, since when a queue is in its mode) and history wait for the queue's past to be folded anew. ``late`` has the
+    queues of which that is so, each with the first second that cannot be taken back of which something was told.
+
+    A fold of ``only`` one queue, or one that has ``left_out`` some, is asked for rows of those alone that are its own.
     """
 
     def __init__(self, consumers: Consumers) -> None:
@@ -43,7 +46,9 @@ class Intake(ABC):
         self.floor = -NONE  # no row may come for this second or before
         self.mixed = False  # a row by the second stands where partials were rolled up
         self.patient = False
-        self.late_second: int | None = None  # the first of those that cannot be taken back of which something was told
+        self.late: dict[str, int] = {}
+        self.only: str | None = None
+        self.left_out: set[str] = set()
         self._pending: dict[int, Step] = {}
         self.readings = Readings()
         self._samples: dict[int, list[Array]] = {}
@@ -111,7 +116,8 @@ class Intake(ABC):
         self.state.told[key[rows]] = True
         seconds = lived.second[rows]
         level_width = np.where(seconds <= self.hours_until, HOUR, np.where(seconds <= self.minutes_until, MINUTE, 1))
-        self.mixed = self.mixed or bool(np.any(lived.width[rows] < level_width))
+        # What comes late is folded again where it stands; what stands so in the tables is not, when they are rolled up.
+        self.mixed = self.mixed or bool(np.any((lived.width[rows] < level_width) & (seconds > self.floor)))
         starts = first_seconds(seconds, lived.width[rows])
         np.minimum.at(self.state.first_second, self.state.consumer_of[key[rows]], starts)
         counts, work = lived.counts[rows], lived.work[rows]
@@ -131,7 +137,7 @@ class Intake(ABC):
         for begin, end in bounds:
             at = order[begin:end]
             second = int(seconds[at[0]])
-            step = self._step(second)
+            step = self._step(second, key[rows[at]])
             step.add(key[rows[at]].astype(np.int32), counts[at], work[at], wide[at], told[at])
             low, high = np.searchsorted(cell_second, [second, second + 1])
             of_step = cell_order[low:high]
@@ -148,7 +154,8 @@ class Intake(ABC):
         for begin, end in _bounds(lived.second[row[order]]):
             at = order[begin:end]
             codes = bucket_codes(key[row[at]], lived.processing_bucket[at])
-            self._step(int(lived.second[row[at[0]]])).bucket_chunks.append(summed(codes, lived.processing_count[at]))
+            step = self._step(int(lived.second[row[at[0]]]), key[row[at]])
+            step.bucket_chunks.append(summed(codes, lived.processing_count[at]))
 
     def add_pauses(self, edges: Mapping[tuple[int, Name], tuple[int, int]]) -> None:
         """By second and key: how many more of its messages wait for a retry, and are put off, from then on."""
@@ -164,7 +171,7 @@ class Intake(ABC):
             keys = np.array([key for key, _, _ in changes], np.int32)
             no = np.zeros(len(changes), bool)
             order = np.argsort(keys, kind="stable")
-            self._step(second).add(keys[order], counts[order], np.zeros(len(changes)), no, no)
+            self._step(second, keys).add(keys[order], counts[order], np.zeros(len(changes)), no, no)
 
     def level_second(self, second: int) -> int:
         """The last second of the bucket that holds ``second``, where partials were rolled up."""
@@ -187,7 +194,11 @@ class Intake(ABC):
         for until, length in ((self.minutes_until, MINUTE), (self.hours_until, HOUR)):
             seconds = np.where(seconds <= until, seconds // length * length + length - 1, seconds)
         if int(seconds.min()) <= self.floor:
-            self._note_late(int(seconds.min()))
+            late = seconds <= self.floor
+            self._note_late(int(seconds.min()), samples["consumer"][late])
+            for serves in np.unique(samples["dead_letter_for"][late]).tolist():
+                for queue in (self.readings.words.texts[serves] or "").split(","):
+                    self._note(queue, int(seconds.min()))
             samples, seconds = samples[seconds > self.floor], seconds[seconds > self.floor]
             if len(samples) == 0:
                 return
@@ -202,14 +213,39 @@ class Intake(ABC):
             self._ahead, self._forgot_ahead = self._ahead[len(self._ahead) // 2 :], True
         self._ahead_told = len(self._ahead)
 
-    def _note_late(self, second: int) -> None:
+    @property
+    def due(self) -> bool:
+        """Whether there are steps that are not taken yet."""
+        return bool(self._pending or self._samples)
+
+    def expect(self, second: int) -> None:
+        """Take a step in ``second``, after all those taken, even if nothing comes for it: windows end there, too."""
+        self._pending.setdefault(second, Step(second))
+
+    def _note_late(self, second: int, consumers: Array) -> None:
         if not self.patient:
             raise TooLate
-        self.late_second = second if self.late_second is None else min(second, self.late_second)
+        for consumer in np.unique(consumers).tolist():
+            self._note(self.state.consumers[consumer][0], second)
 
-    def _step(self, second: int) -> Step:
+    def _note(self, queue: str, second: int) -> None:
+        if queue and self.is_own(queue):
+            self.late[queue] = min(second, self.late.get(queue, second))
+
+    def is_own(self, queue: str) -> bool:
+        """Whether rows about ``queue`` are to be told by this fold."""
+        return queue not in self.left_out and self.only in (None, queue)
+
+    def own(self) -> Array:
+        """Of each consumer whether rows about it are to be told by this fold."""
+        consumers = self.state.consumers
+        if self.only is None and not self.left_out:
+            return np.ones(len(consumers), bool)
+        return np.array([self.is_own(queue) for queue, _ in consumers], bool)
+
+    def _step(self, second: int, keys: Array) -> Step:
         if second <= self.floor:
-            self._note_late(second)
+            self._note_late(second, self.state.consumer_of[keys])
             second = self.floor + 1
         self._take_back(second)
         if (step := self._pending.get(second)) is None:

@@ -52,9 +52,10 @@ class Outcome:
         self._window_seconds = compiled(FORMULAS["window_seconds"].replace("$window", str(fold.window)))
         state = fold.state
         count = len(state.names)
-        #: The fold's number of each key and of its consumer, for the rows about tenants.
-        self.keys = np.flatnonzero(state.told[:count])
+        self._own = fold.own()
         self._consumers = state.consumer_of[:count]
+        #: The fold's number of each key and of its consumer, for the rows about tenants.
+        self.keys = np.flatnonzero(state.told[:count] & self._own[self._consumers])
         self.consumers = self._consumers[self.keys]
         self._tenants = state.tenants(slice(0, count))
         verdicts, _ = state.judged(
@@ -73,7 +74,7 @@ class Outcome:
         """The fold's number of the consumer that each row about queues is about."""
         told = self.fold.readings.sampled[: len(self.fold.state.consumers)].copy()
         told[self.consumers] = True
-        return np.flatnonzero(told)
+        return np.flatnonzero(told & self._own)
 
     @cached_property
     def tenant_columns(self) -> Columns:

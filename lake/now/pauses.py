@@ -5,11 +5,14 @@ The counterpart of the stage `stage_pauses`: a pause lasts from the failure unti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lake.now.lived import Name
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.now.lived import Name, by_broker
 from lake.tables import FINISHING_TYPES
 
 #: How many seconds marks may come out of order; ended pauses are remembered for that long.
@@ -88,6 +91,10 @@ class Pauses:
             message.enders.append(mark)
         return edges
 
+    def leave(self, queue: str) -> None:
+        """Let go of all messages of ``queue``."""
+        self._messages = {key: message for key, message in self._messages.items() if key[0] != queue}
+
     def forget(self, now: int) -> None:
         """Let go of messages without an open pause that were last heard of long before second ``now``."""
         if now - self._pruned_at > REMEMBERED // 10:
@@ -108,3 +115,18 @@ def _put(edges: Edges, pause: Mark, until: int | None, sign: int) -> None:
             waiting, delayed = edges.get(key, (0, 0))
             failed = pause.event_type == "failed"
             edges[key] = (waiting + step, delayed) if failed else (waiting, delayed + step)
+
+
+def marks_of(rows: pa.Table) -> Iterator[tuple[str, list[Mark]]]:
+    """Marks that can begin or end a pause, by broker."""
+    rows = rows.filter(pc.invert(first_attempts(rows)))
+    for broker, mine in by_broker(rows):
+        columns: list[Any] = [mine.column(name).to_pylist() for name in COLUMNS[1:-1]]
+        seconds = (mine.column("occurred_at").cast(pa.int64()).to_numpy() // 1_000_000).tolist()
+        yield broker, [Mark(*row) for row in zip(*columns, seconds, strict=True)]
+
+
+def first_attempts(rows: pa.Table) -> pa.ChunkedArray:
+    """Of each of ``rows`` of marks whether it is a message's first attempt."""
+    first = pc.and_(pc.equal(rows.column("event_type"), "received"), pc.equal(rows.column("attempt"), 1))
+    return pc.fill_null(first, False)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lake.definitions import Definitions
 from lake.now import lived
 from lake.now.ages import COLUMNS as AGE_COLUMNS
 from lake.now.ages import Ages
+from lake.now.apart import Apart, Aparts, rows_about, samples_about, step_now
 from lake.now.fold import LONGEST, Fold
 from lake.now.follow import Change, Follower
 from lake.now.intake import TooLate
 from lake.now.lived import Consumers, ConsumersChanged, by_broker, levels_of
 from lake.now.pauses import COLUMNS as MARK_COLUMNS
-from lake.now.pauses import Mark, Pauses
+from lake.now.pauses import Mark, Pauses, first_attempts, marks_of
 from lake.now.samples import Samples
 from lake.now.totals import Totals
+from lake.now.units import row_group, units, unix_micros
 from lake.snapshot import Snapshot, read_file
 from lake.tables import TABLES
 
@@ -33,10 +33,6 @@ FED = ("partials", "marks", "queue_samples")  # in this order: a batch's marks a
 #: When each of their rows is of.
 _TIMES = {"partials": "bucket_start", "marks": "occurred_at", "queue_samples": "sampled_at"}
 _CLOCK = (*lived.LEVELS, "newest_occurred_at")
-#: Rows that are taken in at once.
-_AT_ONCE = 1 << 16
-#: Read as numbers and the few texts that they stand for.
-_REPEATING = ("broker", "queue", "subscriber")
 _WHO = ("broker", "queue", "subscriber", *lived.COUNTED)
 
 
@@ -51,6 +47,12 @@ class Watcher(Protocol):
 
     def passed(self, broker: str, fold: Fold, second: int) -> None:
         """``fold`` has taken in everything up to ``second``, in which something changed; maybe once more."""
+
+    def correcting(self, broker: str, fold: Fold, second: int) -> None:
+        """``fold``, of one queue alone, is about to fold its past anew: from ``second`` on it is told otherwise."""
+
+    def corrected(self, broker: str, fold: Fold) -> None:
+        """It has come to data time."""
 
 
 class Present:
@@ -73,6 +75,7 @@ class Present:
         self.folds: dict[str, Fold] = {}
         self._begun = False
         self._pauses: dict[str, Pauses] = {}
+        self.apart = Aparts()
         self.totals = Totals()
         self._ages: Ages | None = None
         self._first_receipts = False
@@ -87,9 +90,10 @@ class Present:
         return {name: version for name, version in versions if version is not None and version >= 0}
 
     @property
-    def late(self) -> bool:
-        """Whether something came too late to be told where it belongs: the past has to be folded anew."""
-        return any(fold.late_second is not None for fold in self.folds.values())
+    def late(self) -> dict[tuple[str, str], int]:
+        """By (broker, queue) the first second of which something came too late to be told where it belongs."""
+        folds = [*self.folds.items(), *self.apart.folds()]
+        return {(broker, queue): second for broker, fold in folds for queue, second in fold.late.items()}
 
     def refresh(self, *, patient: bool = False, watcher: Watcher | None = None) -> bool:
         """Take in what was committed since; whether there was anything. Raises LakeError.
@@ -101,10 +105,10 @@ class Present:
         changes = {name: follower.changes() for name, follower in self._followers.items()}
         if self._begun and not any(changes.values()) and (patient or not self.late):
             return False
-        for fold in self.folds.values():
+        for fold in (*self.folds.values(), *(fold for _, fold in self.apart.folds())):
             fold.patient = patient
         try:
-            anew = not self._begun or (self.late and not patient)
+            anew = not self._begun or (bool(self.late) and not patient)
             if anew or any(change.anew for each in changes.values() for change in each):
                 raise TooLate
             self._take_in(changes)
@@ -133,8 +137,8 @@ class Present:
             return None
         if self._ages is None:
             ages = Ages()
-            for path, group, _ in sorted(_units(self.totals.files()), key=lambda unit: unit[2]):
-                for rows in _row_group(path, group, AGE_COLUMNS):
+            for path, group, _ in sorted(units(self.totals.files()), key=lambda unit: unit[2]):
+                for rows in row_group(path, group, AGE_COLUMNS):
                     ages.add(rows)
             self._ages = ages
         return None if self._ages.ambiguous else self._ages
@@ -174,24 +178,32 @@ class Present:
                 edges += self._read_marks(path)
         for broker, as_of_us in reached.items():
             self.folds[broker].reach(as_of_us)
+            self.apart.reach(broker, as_of_us)
         for rows in came:
             if self._ages is not None:
                 self._ages.add(rows)
             for broker, mine in by_broker(rows):
                 if pc.max(mine.column("bucket_seconds")).as_py() > 1:
                     raise TooLate
-                self.folds[broker].add(lived.read(mine))
+                for fold, its in self.apart.rows(broker, self.folds[broker], mine):
+                    fold.add(lived.read(its))
         for broker, marks in edges:
             if broker not in self.folds:
                 raise TooLate
-            self.folds[broker].add_pauses(self._pauses[broker].add(marks))
+            whole = Apart(self.folds[broker], self._pauses[broker])
+            for part, its_marks in self.apart.marks(broker, whole, marks):
+                part.fold.add_pauses(part.pauses.add(its_marks))
         for rows in samples:
             self._add_samples(rows)
         if self.samples.doubtful({broker: fold.consumers for broker, fold in self.folds.items()}):
             raise ConsumersChanged
         for broker, fold in self.folds.items():
+            self.apart.step_now(broker, fold)
             self._advance(broker, fold, fold.now_second)
             self._pauses[broker].forget(fold.now_second)
+            for part in self.apart.of(broker).values():
+                self._advance(broker, part.fold, fold.now_second)
+                part.pauses.forget(fold.now_second)
         for broker, (minutes_until, hours_until) in rolled.items():
             fold = self.folds[broker]
             levels = max(minutes_until, fold.minutes_until), max(hours_until, fold.hours_until)
@@ -199,20 +211,22 @@ class Present:
                 fold.levels_moved(*levels)
                 if self._watcher is not None:  # judgements over the past are told more coarsely
                     self._watcher.passed(broker, fold, fold.now_second)
+            for queue in self.apart.levels_moved(broker, levels):
+                self._fold_apart(broker, queue, fold.now_second)
 
     def _read_marks(self, path: Path) -> list[tuple[str, list[Mark]]]:
         rows = read_file(path, MARK_COLUMNS)
         self._first_receipts = self._first_receipts or bool(
-            pc.any(pc.and_(_first_attempts(rows), pc.not_equal(rows.column("subscriber"), ""))).as_py()
+            pc.any(pc.and_(first_attempts(rows), pc.not_equal(rows.column("subscriber"), ""))).as_py()
         )
         return list(marks_of(rows))
 
     def _roll_ages(self, change: Change, moved: dict[str, tuple[int, int]]) -> None:
         if self._ages is None or not moved:
             return
-        for path, group, _ in _units(change.added):
+        for path, group, _ in units(change.added):
             wide = [rows.filter(pc.greater_equal(rows.column("bucket_seconds"), 60))
-                    for rows in _row_group(path, group, AGE_COLUMNS)]  # fmt: skip
+                    for rows in row_group(path, group, AGE_COLUMNS)]  # fmt: skip
             self._ages.roll(pa.concat_tables(wide))
         if any(self._ages.is_finer(broker, *levels) for broker, levels in moved.items()):
             raise TooLate
@@ -222,7 +236,7 @@ class Present:
         reached: dict[str, int] = {}
         for rows in came:
             for row in rows.group_by("broker").aggregate([("newest_occurred_at", "max")]).to_pylist():
-                micros = _micros(row["newest_occurred_at_max"])
+                micros = unix_micros(row["newest_occurred_at_max"])
                 known = self.folds.get(row["broker"])
                 if known is not None and not known.state.names:
                     raise TooLate  # its first events: until now samples were its clock
@@ -233,7 +247,7 @@ class Present:
                 known = self.folds.get(row["broker"])
                 as_of_us = reached.get(row["broker"], known.as_of_us if known else -1)
                 if row["broker"] not in told:
-                    newest = max(_micros(row["sampled_at_max"]), as_of_us)
+                    newest = max(unix_micros(row["sampled_at_max"]), as_of_us)
                     reached[row["broker"]] = as_of_us if known and known.state.names else newest
         return reached
 
@@ -242,6 +256,52 @@ class Present:
             raise ConsumersChanged  # samples are taken to be of other consumers than they were
         for broker, samples in self.samples.of_brokers(rows, self.folds):
             self.folds[broker].add_samples(samples)
+        for broker, fold, its in self.apart.samples(rows):
+            for _, samples in self.samples.of_brokers(its, {broker: fold}):
+                fold.add_samples(samples)
+
+    # -- a queue apart ----------------------------------------------------------------------------------------------
+
+    def correct(self, broker: str, queue: str, second: int, watcher: Watcher) -> None:
+        """Fold ``queue`` anew from its own rows, as of the last :meth:`refresh`, and apart from the others from now on.
+
+        ``watcher`` is shown what it passes from ``second`` on. Raises LakeError.
+        """
+        self._watcher = watcher
+        try:
+            self._fold_apart(broker, queue, second)
+        except TooLate:
+            watcher.anew({})
+            self._fold_anew()
+        except BaseException:
+            self.forget()
+            raise
+
+    def _fold_apart(self, broker: str, queue: str, second: int) -> None:
+        whole = self.folds[broker]
+        part = Apart.of(whole, queue, Fold(whole.window, self._definitions.target_seconds, whole.consumers))
+        if self._watcher is not None:
+            self._watcher.correcting(broker, part.fold, second)
+        files = {name: follower.files() for name, follower in self._followers.items()}
+        for path in files["marks"]:
+            rows = rows_about(queue, broker, read_file(path, MARK_COLUMNS))
+            for _, marks in marks_of(rows):
+                part.fold.add_pauses(part.pauses.add(marks))
+        for path in files["queue_samples"]:
+            rows = samples_about(queue, broker, self.samples.read(path))
+            for _, samples in self.samples.of_brokers(rows, {broker: part.fold}):
+                part.fold.add_samples(samples)
+        for path, group, starts in sorted(units(files["partials"]), key=lambda unit: unit[2]):
+            self._advance(broker, part.fold, min(whole.now_second, starts - 1))
+            for rows in row_group(path, group, lived.COLUMNS):
+                if (its := rows_about(queue, broker, rows)).num_rows:
+                    part.fold.add(lived.read(its))
+        step_now(part.fold)
+        self._advance(broker, part.fold, whole.now_second)
+        self._pauses[broker].leave(queue)
+        self.apart.put(broker, queue, part, whole)
+        if self._watcher is not None:
+            self._watcher.corrected(broker, part.fold)
 
     # -- from the start ---------------------------------------------------------------------------------------------
 
@@ -253,7 +313,7 @@ class Present:
         self.forget()
         changes = {name: follower.changes() for name, follower in self._followers.items()}
         files = {name: [path for change in each for path in change.added] for name, each in changes.items()}
-        units = sorted(_units(files["partials"]), key=lambda unit: unit[2])
+        ordered = sorted(units(files["partials"]), key=lambda unit: unit[2])
         samples = [self.samples.read(path) for path in files["queue_samples"]]
         self._survey(files["partials"], samples)
         for path in files["marks"]:
@@ -264,14 +324,14 @@ class Present:
             self.samples.note(rows)
         for rows in samples:
             self._add_samples(rows)
-        for place, (path, group, _) in enumerate(units):
-            for rows in _row_group(path, group, lived.COLUMNS):
+        for place, (path, group, _) in enumerate(ordered):
+            for rows in row_group(path, group, lived.COLUMNS):
                 self.totals.put(path, rows)
                 for broker, mine in by_broker(rows):
                     self.folds[broker].add(lived.read(mine))
-            if place + 1 < len(units):
+            if place + 1 < len(ordered):
                 for broker, fold in self.folds.items():
-                    self._advance(broker, fold, min(fold.now_second, units[place + 1][2] - 1))
+                    self._advance(broker, fold, min(fold.now_second, ordered[place + 1][2] - 1))
         for broker, fold in self.folds.items():
             self._advance(broker, fold, fold.now_second)
             self._pauses[broker].forget(fold.now_second)
@@ -285,9 +345,9 @@ class Present:
         levels: dict[str, tuple[int, int]] = {}
         seen: dict[str, Consumers] = {}
         columns = (*_CLOCK, *_WHO[1:])
-        for rows in (rows for path, group, _ in _units(files) for rows in _row_group(path, group, columns)):
+        for rows in (rows for path, group, _ in units(files) for rows in row_group(path, group, columns)):
             for row in rows.group_by("broker").aggregate([("newest_occurred_at", "max")]).to_pylist():
-                clocks[row["broker"]] = max(clocks.get(row["broker"], -1), _micros(row["newest_occurred_at_max"]))
+                clocks[row["broker"]] = max(clocks.get(row["broker"], -1), unix_micros(row["newest_occurred_at_max"]))
             for broker, reached in levels_of(rows).items():
                 known = levels.get(broker, (-1, -1))
                 levels[broker] = max(known[0], reached[0]), max(known[1], reached[1])
@@ -298,7 +358,7 @@ class Present:
         sampled: dict[str, int] = {}
         for rows in samples:
             for row in rows.group_by("broker").aggregate([("sampled_at", "max")]).to_pylist():
-                sampled[row["broker"]] = max(sampled.get(row["broker"], -1), _micros(row["sampled_at_max"]))
+                sampled[row["broker"]] = max(sampled.get(row["broker"], -1), unix_micros(row["sampled_at_max"]))
         window, target = self._definitions.window_seconds, self._definitions.target_seconds
         for broker in {**sampled, **clocks}:
             fold = self.folds[broker] = Fold(window, target, seen.get(broker, Consumers()))
@@ -316,47 +376,6 @@ def _oldest(changes: Mapping[str, list[Change]]) -> dict[str, int]:
                 rows = read_file(path, ("broker", time)).group_by("broker").aggregate([(time, "min")])
                 firsts = (rows.column(column).to_pylist() for column in ("broker", f"{time}_min"))
                 for broker, first in zip(*firsts, strict=True):
-                    second = _micros(first) // 1_000_000
+                    second = unix_micros(first) // 1_000_000
                     found[broker] = min(second, found.get(broker, second))
     return found
-
-
-def marks_of(rows: pa.Table) -> Iterator[tuple[str, list[Mark]]]:
-    """Marks that can begin or end a pause, by broker."""
-    rows = rows.filter(pc.invert(_first_attempts(rows)))
-    for broker, mine in by_broker(rows):
-        columns: list[Any] = [mine.column(name).to_pylist() for name in MARK_COLUMNS[1:-1]]
-        seconds = (mine.column("occurred_at").cast(pa.int64()).to_numpy() // 1_000_000).tolist()
-        yield broker, [Mark(*row) for row in zip(*columns, seconds, strict=True)]
-
-
-def _first_attempts(rows: pa.Table) -> pa.ChunkedArray:
-    first = pc.and_(pc.equal(rows.column("event_type"), "received"), pc.equal(rows.column("attempt"), 1))
-    return pc.fill_null(first, False)
-
-
-def _units(files: list[Path]) -> Iterator[tuple[Path, int, int]]:
-    """(file, row group, a second that none of its rows is before), for all ``files``."""
-    for path in files:
-        with pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            column = names.index("bucket_start")
-            leaf = next(
-                place for place in range(file.metadata.num_columns)
-                if file.metadata.schema.column(place).path == names[column]
-            )  # fmt: skip
-            for group in range(file.metadata.num_row_groups):
-                statistics = file.metadata.row_group(group).column(leaf).statistics
-                known = statistics is not None and statistics.has_min_max
-                yield path, group, _micros(statistics.min) // 1_000_000 if known else -(1 << 62)
-
-
-def _row_group(path: Path, group: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
-    """The rows of a row group, some at a time: a compacted file holds a million in one."""
-    with pq.ParquetFile(path, pre_buffer=False, read_dictionary=_REPEATING) as file:
-        for batch in file.iter_batches(_AT_ONCE, row_groups=[group], columns=list(columns), use_threads=False):
-            yield pa.Table.from_batches([batch])
-
-
-def _micros(moment: Any) -> int:
-    return int(np.datetime64(moment.replace(tzinfo=None), "us").astype(np.int64))

@@ -99,6 +99,14 @@ class State:
 
         return self._numbers.find(numbers[which], tenants, new)
 
+    def key_of(self, name: Name) -> int | None:
+        """The number of a key, if it has one."""
+        return self._keys.get(name)
+
+    def consumer_of_name(self, name: tuple[str, str]) -> int | None:
+        """The number of a consumer, if it has one."""
+        return self._consumers.get(name)
+
     def tenant_names(self) -> pa.Array:
         """The tenant of each key."""
         known = len(self._tenant_names)

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 
+from lake.lean import NoPandas
 from lake.worker.limits import live_as_long_as
-
-
-class _Refuse(MetaPathFinder):
-    """Finds that pandas is not installed: pyarrow looks for it, and it takes a second and 50 MB."""
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is kept out of this process", name=fullname)
-        return None
 
 
 def main() -> None:
@@ -26,7 +15,7 @@ def main() -> None:
     reads, writes = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # what a library prints is no frame
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    sys.meta_path.insert(0, _Refuse())
+    sys.meta_path.insert(0, NoPandas())
     from lake.worker.serve import serve
 
     serve(reads, writes)

@@ -16,14 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from lake.errors import SojournError
+from lake.lean import THREADS
 from lake.worker.wire import Wire
 
 #: A worker that has not loaded its modules by then never will; generous, for a machine that does much else.
 START_SECONDS = 120.0
 #: The only variables of ours that a worker sees: where libraries lie, nothing of what is secret.
 _PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-#: Libraries that make a thread for each core at import; a worker runs one statement at a time.
-_SINGLE = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "TOKIO_WORKER_THREADS", "RAYON_NUM_THREADS")
 
 
 class Process:
@@ -36,7 +35,12 @@ class Process:
             [sys.executable, "-P", "-m", "lake.worker", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"PYTHONPATH": paths, "LC_ALL": "C.UTF-8", **dict.fromkeys(_SINGLE, "1"), **environment},
+            env={
+                "PYTHONPATH": paths,
+                "LC_ALL": "C.UTF-8",
+                **dict.fromkeys((*THREADS, "RAYON_NUM_THREADS"), "1"),
+                **environment,
+            },
             cwd="/",
             bufsize=0,
             start_new_session=True,

@@ -88,7 +88,7 @@ class Worker:
         The process keeps the tables: the same ones cost nothing the next time.
         Raises UserError where it cannot be run, Overrun where it goes beyond its limits.
         """
-        return self._run({"do": "over", "sql": sql}, tables)
+        return self._run({"do": "over", "sql": sql, "over": [*tables]}, tables)
 
     def token(self, *tables: str) -> tuple[int, ...]:
         """The versions of ``tables``, as :meth:`lake.reader.Reader.token`."""

@@ -18,7 +18,7 @@ from lake.visible import visible
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part, settings_of
 from sojourn.cli.sql import Format
 
-app = typer.Typer(no_args_is_help=True, help="What was decided and why; take it back, or stop deciding.")
+app = typer.Typer(no_args_is_help=True, help="What was decided and why; approve it, take it back, or stop deciding.")
 
 _COLUMNS = "at, decision, outcome, queue, tenant, before, after, valid_until, rule, policy, reason, action_id"
 UrlOption = Annotated[
@@ -37,6 +37,18 @@ def list_(
     _, root = existing(config, lake)
     rows = part("lake.reader").Reader(root).query(f"SELECT {_COLUMNS} FROM actions ORDER BY at DESC LIMIT {last}")
     part("sojourn.cli.rows").write(format, rows.schema, rows.to_batches(), sys.stdout)
+
+
+@app.command()
+def approve(
+    action_id: Annotated[str, typer.Argument(help="The proposal, as `actions list` names it.")],
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+    url: UrlOption = None,
+) -> None:
+    """Put in force what a policy in `approve` mode proposes, until it is released or revoked."""
+    ask(config, lake, url, f"/v1/actions/{urllib.parse.quote(action_id, safe='')}/approve")
+    typer.echo(f"approved: {visible(action_id)}")
 
 
 @app.command()

@@ -26,8 +26,8 @@ def explain(
     """Show an alert's way to each receiver, every decision with its reason."""
     settings, root = existing(config, lake)
     section = settings.section("alert", part("alerts.settings").AlertSettings)
-    store = root / "state" / "alerts.sqlite"
-    for line in part("alerts.explain").explain(store, section, fingerprint, datetime.now(UTC)):
+    store, now = section.store_of(root), datetime.now(UTC)
+    for line in part("alerts.explain").explain(store, section, fingerprint, now):
         typer.echo(visible(line))
 
 
@@ -80,6 +80,7 @@ def journal(
     lake: LakeOption = None,
 ) -> None:
     """Show who silenced, acknowledged or sent what."""
-    _, root = existing(config, lake)
-    for line in part("alerts.explain").journal(root / "state" / "alerts.sqlite", last):
+    settings, root = existing(config, lake)
+    store = settings.section("alert", part("alerts.settings").AlertSettings).store_of(root)
+    for line in part("alerts.explain").journal(store, last):
         typer.echo(visible(line))

@@ -11,7 +11,22 @@ from typer.exceptions import TyperException
 
 from lake.errors import SojournError
 from lake.visible import visible
-from sojourn.cli import actions, alerts, connect, demo, doctor, lab, limits, maintain, parts, replay, rules, sql, up
+from sojourn.cli import (
+    actions,
+    alerts,
+    connect,
+    demo,
+    doctor,
+    lab,
+    limits,
+    maintain,
+    parts,
+    replay,
+    rules,
+    sql,
+    up,
+    why,
+)
 
 app = typer.Typer(
     name="sojourn",
@@ -29,6 +44,7 @@ app.command("alert")(parts.alert)
 app.command("dashboard")(parts.dashboard)
 app.command("replay")(replay.replay)
 app.command("sql")(sql.sql)
+app.command("why")(why.why)
 app.command("connect")(connect.connect)
 app.command("maintain")(maintain.maintain)
 app.add_typer(rules.app, name="rules")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from lake.errors import UserError
 from sojourn.cli import logs
 from sojourn.cli.options import ConfigOption, LakeOption, opened, part, stopping
 
@@ -35,13 +36,18 @@ def analyze(
     rebuild_state: Annotated[
         bool, typer.Option("--rebuild-state", help="Tell finished state anew from gold's partials, and end.")
     ] = False,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="BROKER/QUEUE", help="With --rebuild-state: of this queue alone.")
+    ] = None,
 ) -> None:
     """Turn records into metrics with Spark."""
     logs.start()
     settings, root = opened(config, lake)
+    if queue is not None and not rebuild_state:
+        raise UserError("--queue says of which queue finished state is told anew", "add --rebuild-state")
     if rebuild_state:
-        rows = part("spark_analytics.run").rebuild_state(root)
-        typer.echo(f"finished state is told anew: {rows:,} rows", err=True)
+        rows = part("spark_analytics.run").rebuild_state(root, queue)
+        typer.echo(f"finished state{f' of {queue}' if queue else ''} is told anew: {rows:,} rows", err=True)
         return
     section = settings.section("analyze", part("spark_analytics.settings").AnalyzeSettings)
     run = part("spark_analytics.run").run
@@ -52,6 +58,7 @@ def analyze(
 def alert(config: ConfigOption = None, lake: LakeOption = None, once: OnceOption = False) -> None:
     """Evaluate rules, send webhooks, decide and serve limits."""
     logs.start()
+    part("lake.lean").load_arrow_alone()
     run = part("alerts.run").run
     settings, root = opened(config, lake)
     section = settings.section("alert", part("alerts.settings").AlertSettings)

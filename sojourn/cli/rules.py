@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +12,7 @@ import typer
 
 from lake.errors import UserError
 from lake.visible import visible
+from sojourn.cli.instants import instant
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part, settings_of
 
 app = typer.Typer(no_args_is_help=True, help="Check rule files, run their unit tests, run them over history.")
@@ -27,7 +28,9 @@ def check(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOp
     rules = part("alerts.check").check(
         paths, builtin=not files and settings.builtin, actions=[policy.name for policy in settings.control.policies]
     )
-    part("alerts.control.intervals").check_intervals(rules, settings)
+    intervals = part("alerts.control.intervals")
+    # Some files alone say nothing of what other files' rules signal.
+    (intervals.check_intervals if files else intervals.check_policies)(rules, settings)
     typer.echo(f"{len(rules)} rules, all valid")
     if lake is not None:
         _, root = existing(config, lake)
@@ -91,8 +94,8 @@ def backtest(
         raise UserError(f"there is no rule {unknown[0]}", f"there are {', '.join(sorted(rule.name for rule in rules))}")
     chosen = [rule for rule in rules if not names or rule.name in names]
     durations = part("alerts.durations")
-    until = _instant(end) if end is not None else part("alerts.backtest.run").newest(root)
-    since = until - length if (length := _length(begin, durations)) is not None else _instant(begin)
+    until = instant(end) if end is not None else part("alerts.backtest.run").newest(root)
+    since = until - length if (length := _length(begin, durations)) is not None else instant(begin)
     try:
         between = durations.parse_duration(step)
     except ValueError as error:
@@ -145,11 +148,3 @@ def _length(text: str, durations: ModuleType) -> timedelta | None:
         return length
     except ValueError:
         return None
-
-
-def _instant(text: str) -> datetime:
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise UserError(f"{text!r} is no instant", "write 2026-11-23T05:00 (UTC), or 7d before --to") from None
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)

@@ -43,7 +43,7 @@ allow_private = true # the receiver runs on this machine
 [[alert.control.policies]]
 name = {policy}
 kind = "aimd"
-dry_run = false # the default only decides and writes down what it would do
+mode = "auto" # the default only decides and writes down what it would do
 floor = 5.0
 cooldown_seconds = 12.0 # longer than the window: judge a limit by what came after it
 lease_seconds = 30.0

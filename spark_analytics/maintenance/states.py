@@ -1,8 +1,8 @@
 """Finished state gets coarser with age: a row a key and second, then one a minute, then one an hour.
 
-Each keeps the newest row that its key had in it; what a later epoch told again goes. The epoch that is being written is
-left alone: readers follow it. Of every epoch `queue_state` keeps a row of its first second: it supersedes others from
-there on.
+Each keeps the newest row that its key had in it; what a later epoch or a correction told again goes. The epoch that is
+being written is left alone: readers follow it. Of every epoch `queue_state` keeps a row of its first second, and one of
+every correction: they supersede others from there on.
 """
 
 from __future__ import annotations
@@ -77,11 +77,18 @@ def _between(begins: int, width: int) -> tuple[tuple[str, str, Value], ...]:
 
 
 class Epochs:
-    """When the epochs of finished state begin, and from when on later ones supersede them, broker by broker."""
+    """When the epochs of finished state begin, and from when on later ones supersede them, broker by broker; and from
+    when on corrections supersede what was told of a queue."""
 
     def __init__(self, lake: Lake) -> None:
-        told = lake.read(QUEUE_STATE.name, columns=["broker", "epoch", "second"]).group_by(["broker", "epoch"])
+        rows = lake.read(QUEUE_STATE.name, columns=["broker", "queue", "epoch", "revision", "second", "corrects"])
+        told = rows.filter(pc.is_null(rows.column("corrects"))).group_by(["broker", "epoch"])
         firsts = told.aggregate([("second", "min")]).sort_by([("epoch", "descending")])
+        corrected = rows.filter(pc.is_valid(rows.column("corrects"))).group_by(["broker", "queue", "revision"])
+        self._corrected: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for row in corrected.aggregate([("corrects", "min")]).to_pylist():
+            since = self._corrected.setdefault((row["broker"], row["queue"]), [])
+            since.append((row["revision"], row["corrects_min"]))
         self._begins: dict[tuple[str, int], int] = {}
         self._superseded: dict[tuple[str, int], int] = {}
         least: dict[str, int] = {}
@@ -94,11 +101,19 @@ class Epochs:
                 least[broker] = min(first, least.get(broker, first))
 
     def of(self, rows: pa.Table) -> tuple[Array, Array]:
-        """Of each of ``rows`` the first second of its epoch, and that from which a later epoch supersedes it."""
+        """Of each of ``rows`` the first second of its epoch, and that from which later rows supersede it."""
         places = list(zip(*(rows.column(name).to_pylist() for name in ("broker", "epoch")), strict=True))
         never = np.iinfo(np.int64).max
         begins = np.array([self._begins.get(place, -1) for place in places], np.int64)
-        return begins, np.array([self._superseded.get(place, never) for place in places], np.int64)
+        until = np.array([self._superseded.get(place, never) for place in places], np.int64)
+        revisions = rows.column("revision").to_numpy()
+        corrected = self._corrected if "corrects" in rows.column_names else {}  # of ages nothing is corrected
+        for (broker, queue), corrections in corrected.items():
+            its = pc.and_(pc.equal(rows.column("broker"), broker), pc.equal(rows.column("queue"), queue))
+            mine = np.flatnonzero(its.to_numpy(zero_copy_only=False))
+            for revision, second in corrections if len(mine) else ():
+                until[mine] = np.where(revisions[mine] < revision, np.minimum(until[mine], second), until[mine])
+        return begins, until
 
 
 def thinned(
@@ -124,7 +139,8 @@ def thinned(
     if epochs is not None:
         firsts, superseded_from = epochs.of(rows)
         gone = gone | (seconds >= superseded_from)
-        first = begins & (seconds == firsts)
+        if begins:
+            first = (seconds == firsts) | pc.is_valid(rows.column("corrects")).to_numpy()
     order = order[~gone[order]]
     keyed = rows.select(names).take(pa.array(order))
     keyed = keyed.append_column("window", pa.array(windows[order])).append_column(
@@ -135,7 +151,15 @@ def thinned(
 
 
 def _one_each(rows: pa.Table, which: Array) -> Array:
-    """The first of the rows ``which`` of each broker and epoch."""
-    named = rows.select(["broker", "epoch"]).take(pa.array(which)).append_column("row", pa.array(which))
-    found: Array = named.group_by(["broker", "epoch"]).aggregate([("row", "min")]).column("row_min").to_numpy()
-    return found
+    """The first of the rows ``which`` of each broker and epoch, and of each correction of a queue."""
+    named = rows.select(["broker", "epoch", "queue", "revision", "corrects"]).take(pa.array(which))
+    named = named.append_column("row", pa.array(which))
+    correction = pc.is_valid(named.column("corrects"))
+    found = [
+        part.group_by(by).aggregate([("row", "min")]).column("row_min").to_numpy()
+        for part, by in (
+            (named.filter(pc.invert(correction)), ["broker", "epoch"]),
+            (named.filter(correction), ["broker", "queue", "revision"]),
+        )
+    ]
+    return np.concatenate(found)

@@ -43,5 +43,7 @@ class Differ:
         at = numbers[mask]
         self._seen[at] = True
         for name in self._columns:
+            kind = np.result_type(self._last[name], columns[name])  # what nobody has is a number of another kind
+            self._last[name] = self._last[name].astype(kind, copy=False)
             self._last[name][at] = columns[name][mask]
         return mask

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.now.fold import Fold
 from lake.now.levels import Array
 from lake.now.present import Present
 from lake.tables import TIMESTAMP
+from spark_analytics.state.seconds import Part
 
 _RENAMED = {
     "in_flight": "events_in_flight",
@@ -18,47 +23,62 @@ _RENAMED = {
 
 
 class Numbers:
-    """Gives each thing of an epoch the next free number."""
+    """Gives each thing of an epoch the next free number; ``found`` is what number a fold itself has for a name.
 
-    def __init__(self) -> None:
-        self._of: dict[str, Array] = {}
+    A queue that is folded apart keeps its numbers, and those of its tenants.
+    """
+
+    def __init__(self, named: Callable[[Fold], Sequence[Any]], found: Callable[[Fold, Any], int | None]) -> None:
+        self._named, self._found = named, found
+        self._of: dict[tuple[str, Fold], Array] = {}
         self._next = 0
 
     def __len__(self) -> int:
         return self._next
 
-    def of(self, broker: str, own: Array) -> Array:
-        """The numbers of the things that ``broker``'s fold has as ``own``."""
-        numbers = self._of.get(broker, np.zeros(0, np.int64))
+    def of(self, broker: str, fold: Fold, own: Array) -> Array:
+        """The numbers of the things that ``fold``, of ``broker`` or a queue of it, has as ``own``."""
+        numbers = self._of.get((broker, fold), np.zeros(0, np.int64))
         if (most := int(own.max(initial=-1))) >= len(numbers):
             numbers = np.concatenate((numbers, np.full(max(1024, most + 1), -1, np.int64)))
         new = np.unique(own[numbers[own] < 0])
+        if fold.only is not None:
+            numbers[new] = [self._before(broker, fold, number) for number in new.tolist()]
+            new = new[numbers[new] < 0]
         numbers[new] = self._next + np.arange(len(new))
         self._next += len(new)
-        self._of[broker] = numbers
-        found: Array = numbers[own]
-        return found
+        self._of[broker, fold] = numbers
+        of_own: Array = numbers[own]
+        return of_own
+
+    def _before(self, broker: str, fold: Fold, own: int) -> int:
+        """The number that another fold of ``broker`` has given to what ``fold`` has as ``own``; −1: none."""
+        name = self._named(fold)[own]
+        for (its_broker, other), numbers in self._of.items():
+            if its_broker == broker and other is not fold:
+                known = self._found(other, name)
+                if known is not None and known < len(numbers) and numbers[known] >= 0:
+                    return int(numbers[known])
+        return -1
 
 
-def tenants(tables: list[pa.Table], keys: Numbers, queue_keys: Numbers) -> pa.Table | None:
+def tenants(parts: list[Part], keys: Numbers, queue_keys: Numbers) -> pa.Table | None:
     """The rows of tenants as :class:`spark_analytics.state.seconds.Seconds` has them, all together."""
     numbered = []
-    for table in tables:
-        broker = table.column("broker")[0].as_py()
-        table = table.append_column("key", pa.array(keys.of(broker, table.column("number").to_numpy())))
-        queues = queue_keys.of(broker, table.column("consumer").to_numpy())
+    for broker, fold, table in parts:
+        table = table.append_column("key", pa.array(keys.of(broker, fold, table.column("number").to_numpy())))
+        queues = queue_keys.of(broker, fold, table.column("consumer").to_numpy())
         numbered.append(table.append_column("queue_key", pa.array(queues)))
     return _together(numbered, {"bucket": "processing_bucket"})
 
 
-def queues(tables: list[pa.Table], keys: Numbers, present: Present) -> pa.Table | None:
+def queues(parts: list[Part], keys: Numbers, present: Present) -> pa.Table | None:
     """The rows of queues and consumers as :class:`spark_analytics.state.seconds.Seconds` has them, all together."""
     numbered = []
-    for table in tables:
-        broker = table.column("broker")[0].as_py()
-        table = table.append_column("key", pa.array(keys.of(broker, table.column("number").to_numpy())))
-        fold = present.folds[broker]
-        event_us = fold.as_of_us if fold.state.names else None
+    for broker, fold, table in parts:
+        table = table.append_column("key", pa.array(keys.of(broker, fold, table.column("number").to_numpy())))
+        whole = present.folds[broker]
+        event_us = whole.as_of_us if whole.state.names else None
         for name, micros in (
             ("newest_event_at", event_us),
             ("newest_sample_at", present.samples.newest_us.get(broker)),

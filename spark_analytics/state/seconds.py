@@ -3,11 +3,14 @@
 A row late by less than can be taken back takes a fold back to its second: what was told of that second and later ones
 is told again. A key that was told of there is in the first of them, whether or not it differs from the second before,
 and in each in which it stood: the newest row of a key and second counts.
+
+What is told of seconds before an epoch's first is a correction: it says from which second on nothing counts any more
+that was told of the queue before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -56,6 +59,14 @@ class Second(NamedTuple):
     queues: Rows
 
 
+class Part(NamedTuple):
+    """The rows that a fold told."""
+
+    broker: str
+    fold: Fold
+    rows: pa.Table
+
+
 class Told(NamedTuple):
     """Of which tenants, and which consumers, rows were told in a second."""
 
@@ -69,10 +80,14 @@ class Told(NamedTuple):
 
 @dataclass
 class _Broker:
-    """What was told of one broker."""
+    """What was told of one broker, or of a queue apart."""
 
+    broker: str
     fold: Fold
-    first: int  # of the seconds of which rows were told: all there are
+    first: int  # second of the epoch: what is told of those before is a correction
+    since: int  # that of which all there is was told, and what changed in those after it
+    corrects: int | None = None  # from which second on, while such rows wait
+    correcting: int | None = None  # before which nothing is told, while all of the past is passed through once more
     tenants: Differ = field(default_factory=lambda: Differ(_TENANTS))
     queues: Differ = field(default_factory=lambda: Differ(_QUEUES))
     told: dict[int, Told] = field(default_factory=dict)  # by second, as far back as it can be taken back
@@ -83,7 +98,7 @@ class _Broker:
 
     def begin(self, second: int) -> None:
         """Have rows of all there is in ``second``."""
-        self.first = second
+        self.since = second
         self.tenants, self.queues = Differ(_TENANTS), Differ(_QUEUES)
 
     def again(self, second: int) -> Told:
@@ -92,16 +107,24 @@ class _Broker:
         back = [each for each in self.told if each >= second]
         for each in back:
             self.stale[each] = self.told.pop(each).and_of(self.stale.get(each, _NOTHING))
+        if back and (self.fold.only is not None or self.fold.left_out):  # not each of these seconds comes again
+            for each in back:
+                self.have_told(self.fold.now_second, self.stale[each])
         mine = self.stale.pop(second, _NOTHING)
         if back:
             for later in self.stale.values():
                 mine = mine.and_of(later)
         return mine
 
+    def have_told(self, second: int, what: Told) -> None:
+        """Have rows of ``what`` in ``second``, whether or not they differ."""
+        self.stale[second] = what.and_of(self.stale.get(second, _NOTHING))
+
     def forget(self) -> None:
         """Let go of what cannot be taken back any more."""
-        for second in [second for second in self.told if second <= self.fold.floor]:
-            del self.told[second]
+        for known in (self.told, self.stale):
+            for second in [second for second in known if second <= self.fold.floor]:
+                del known[second]
 
 
 _NOTHING = Told(_NONE, _NONE)
@@ -117,31 +140,38 @@ class Seconds:
         self._told = told
         self._since: dict[str, int] = {}  # by broker: folds that begin anew are silent before it
         self._flush, self._ended = flush, ended
-        self._brokers: dict[str, _Broker] = {}
+        self._brokers: dict[Fold, _Broker] = {}
         self._waiting = 0
 
     def begin(self) -> None:
         """Tell every row there is, as if none had been told."""
-        self._told |= {broker: each.taken for broker, each in self._brokers.items() if each.taken >= 0}
+        for each in self._brokers.values():
+            if each.taken >= 0:
+                self._told[each.broker] = max(each.taken, self._told.get(each.broker, -1))
         self._since, self._brokers, self._waiting = {}, {}, 0
 
     def anew(self, oldest: dict[str, int]) -> None:
         """See :class:`lake.now.present.Watcher`."""
-        late = {broker: each.fold.late_second for broker, each in self._brokers.items()}
+        late = [(each.broker, second) for each in self._brokers.values() for second in each.fold.late.values()]
         self.begin()
-        for broker, second in self._told.items():
-            known = (second, late.get(broker), oldest.get(broker))
-            self._since[broker] = min(each for each in known if each is not None)
+        self._since = dict(self._told)
+        for broker, second in (*late, *oldest.items()):
+            if broker in self._since:
+                self._since[broker] = min(second, self._since[broker])
         self._ended()
 
     def passed(self, broker: str, fold: Fold, second: int) -> None:
         """See :class:`lake.now.present.Watcher`."""
-        if (known := self._brokers.get(broker)) is None:
+        if (known := self._brokers.get(fold)) is None:
             if second < self._since.get(broker, second):
                 return  # told of before
-            known = self._brokers[broker] = _Broker(fold, second)
-        if second < known.first:
+            known = self._brokers[fold] = _Broker(broker, fold, second, second)
+        if known.correcting is not None and second < known.correcting:
+            return
+        if second < known.since:
             known.begin(second)
+        if second < known.first:
+            known.corrects = second if known.corrects is None else min(second, known.corrects)
         again = known.again(second)
         outcome = Outcome(broker, fold, second)
         least = int(second == fold.now_second)  # its time is known by its rows
@@ -154,30 +184,59 @@ class Seconds:
         self._waiting += len(tenants.numbers) + len(queues.numbers)
         if self._waiting > MOST_WAITING:
             self._flush()
+            if second < known.first:  # what follows corrects later seconds
+                known.corrects = second + 1
 
-    def whole(self, folds: dict[str, Fold]) -> None:
-        """Have rows of all there is, where nothing changed too."""
-        for broker, fold in folds.items():
-            if broker not in self._brokers:
+    def correcting(self, broker: str, fold: Fold, second: int) -> None:
+        """See :class:`lake.now.present.Watcher`."""
+        self._brokers = {
+            each: known for each, known in self._brokers.items() if (known.broker, each.only) != (broker, fold.only)
+        }
+        self._brokers[fold] = _Broker(broker, fold, fold.now_second, second, corrects=second, correcting=second)
+
+    def corrected(self, broker: str, fold: Fold) -> None:
+        """See :class:`lake.now.present.Watcher`."""
+        known = self._brokers[fold]
+        known.correcting = None
+        self._tell_all(known)  # the newest of a key's rows counts, and one that was wrong may be as new as can be
+
+    def turned(self) -> None:
+        """An epoch begins, at one second for all there is."""
+        for known in self._brokers.values():
+            known.first = known.fold.now_second
+            self._tell_all(known)
+
+    def _tell_all(self, known: _Broker) -> None:
+        now = Outcome(known.broker, known.fold)
+        known.have_told(now.second, Told(now.keys, now.places))
+        self.passed(known.broker, known.fold, now.second)
+
+    def whole(self, folds: Iterable[tuple[str, Fold]]) -> None:
+        """Have rows of all there is, where nothing changed too; ``folds`` with their brokers."""
+        for broker, fold in folds:
+            if fold not in self._brokers:
                 self.passed(broker, fold, fold.now_second)
 
-    def take(self) -> tuple[list[pa.Table], list[pa.Table]]:
-        """The rows about tenants and those about queues since the last time: a table a broker, ordered by second.
+    def take(self) -> tuple[list[Part], list[Part]]:
+        """The rows about tenants and those about queues since the last time: a table a fold, ordered by second.
 
         ``number`` is the fold's own of what a row is about, ``consumer`` that of the consumer whose tenant it is.
         """
-        tenants: list[pa.Table] = []
-        queues: list[pa.Table] = []
-        for broker, known in self._brokers.items():
+        tenants: list[Part] = []
+        queues: list[Part] = []
+        for fold, known in self._brokers.items():
             of_tenants, of_queues = ([getattr(each, name) for each in known.rows] for name in ("tenants", "queues"))
             for rows_of, into, make in ((of_tenants, tenants, tenant_rows), (of_queues, queues, queue_rows)):
                 told: list[Rows] = [rows for rows in rows_of if len(rows.numbers)]
                 if told:
                     numbers = np.concatenate([rows.numbers for rows in told])
                     columns = {name: np.concatenate([rows.columns[name] for rows in told]) for name in told[0].columns}
-                    table = make(broker, known.fold, numbers, columns)
-                    into.append(table.append_column("number", pa.array(numbers)))
+                    table = make(known.broker, fold, numbers, columns)
+                    corrects = pa.array([known.corrects] * len(numbers), pa.int64())
+                    table = table.append_column("number", pa.array(numbers)).append_column("corrects", corrects)
+                    into.append(Part(known.broker, fold, table))
             known.rows.clear()
+            known.corrects = None
             known.taken = known.newest
         self._waiting = 0
         return tenants, queues

@@ -11,6 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from lake.definitions import Definitions
+from lake.errors import UserError
+from lake.now.fold import Fold
 from lake.now.present import FED, Present
 from lake.state.held import Held
 from lake.store import Lake
@@ -23,6 +25,8 @@ from spark_analytics.state.seconds import Seconds
 log = logging.getLogger(__name__)
 
 APP_ID = "sojourn-state"
+#: So many queues are folded apart at most; where what is late is about more, all are folded anew.
+MOST_APART = 16
 #: In this order: who has read a revision of the last one finds it in the others.
 TABLES_IN_ORDER = (AGE_STATE.name, TENANT_STATE.name, QUEUE_STATE.name)
 #: An epoch ends after so many revisions, or when it has so many rows for each key: a cold reader reads one epoch.
@@ -46,8 +50,8 @@ class Writer:
         self._present: Present | None = None
         self._finisher: Finisher | None = None
         self._revision = max((self._lake.committed(name, APP_ID) or 0 for name in TABLES_IN_ORDER), default=0)
-        self._ages_told = True
         self.rows = 0
+        self._ages_told = True
         self._seconds = Seconds({} if anew else _told_until(root), flush=self._flush, ended=self._end_epoch)
         self._end_epoch()
 
@@ -60,30 +64,53 @@ class Writer:
     @property
     def late(self) -> bool:
         """Whether something came too late to be told where it belongs: a step without patience puts it right."""
-        return self._present is not None and self._present.late
+        return self._present is not None and bool(self._present.late)
 
     def step(self, *, patient: bool = False) -> bool:
         """Commit what has changed since the last step; whether anything had. Raises LakeError, UserError.
 
-        A step without patience folds all of history anew where something came late by more than can be taken back.
+        A step without patience corrects what is told of queues for which something came late by more than can be taken
+        back.
         """
         present, finisher = self._up_to_date()
-        known = self._epoch is not None
-        if finisher.refresh():
-            self._begin()
-        before = self._revision
-        if not present.refresh(patient=patient, watcher=self._seconds) and known and self._epoch is not None:
+        turned, before = finisher.refresh(), self._revision
+        came = present.refresh(patient=True, watcher=self._seconds)
+        if not came and not turned and self._epoch is not None and (patient or not present.late):
             return False
+        if not patient and len(present.late) + len(present.apart) > MOST_APART:
+            present.refresh(watcher=self._seconds)  # so many are folded together
         told = present.ages() is not None
-        if self._epoch is not None and told != self._ages_told:
-            self._begin()
+        turned = turned or told != self._ages_told
         self._ages_told = told
-        if self._epoch is None:
-            self._seconds.whole(present.folds)
+        self._seconds.whole(self._folds(present))
         self._flush(with_ages=True)
-        if self._revisions >= MOST_REVISIONS or self._written > max(LEAST_ROWS, ROWS_A_KEY * self._keys()):
-            self._begin()
+        for (broker, queue), second in sorted({} if patient else present.late.items()):
+            self._correct(present, broker, queue, second)
+        if turned or self._revisions >= MOST_REVISIONS or self._written > max(LEAST_ROWS, ROWS_A_KEY * self._keys()):
+            self._end_epoch()
+            self._seconds.turned()
+            self._flush(with_ages=True)
         return self._revision != before
+
+    def rebuild(self, broker: str, queue: str) -> None:
+        """Tell every second of ``queue`` of ``broker`` anew. Raises LakeError, or UserError where there is none."""
+        self.step()
+        present, _ = self._up_to_date()
+        whole = present.folds.get(broker)
+        if whole is None or queue not in {name for name, _ in whole.state.consumers}:
+            raise UserError(
+                f"nothing is known of a queue {broker}/{queue}", "name it BROKER/QUEUE, as `queue_health` has them"
+            )
+        self.rows = 0
+        self._correct(present, broker, queue, 0)
+
+    def _correct(self, present: Present, broker: str, queue: str, second: int) -> None:
+        present.correct(broker, queue, second, self._seconds)
+        self._seconds.whole(self._folds(present))
+        self._flush()
+
+    def _folds(self, present: Present) -> list[tuple[str, Fold]]:
+        return [*present.folds.items(), *present.apart.folds()]
 
     def _up_to_date(self) -> tuple[Present, Finisher]:
         definitions = Definitions.load(self._lake.root)
@@ -102,7 +129,12 @@ class Writer:
 
     def _end_epoch(self) -> None:
         self._epoch: int | None = None
-        self._numbers = {name: raw.Numbers() for name in (TENANT_STATE.name, QUEUE_STATE.name)}
+        self._numbers = {
+            TENANT_STATE.name: raw.Numbers(lambda fold: fold.state.names, lambda fold, name: fold.state.key_of(name)),
+            QUEUE_STATE.name: raw.Numbers(
+                lambda fold: fold.state.consumers, lambda fold, name: fold.state.consumer_of_name(name)
+            ),
+        }
         self._ages = Differ(_AGES)
         self._written = self._revisions = 0
 
@@ -137,7 +169,8 @@ class Writer:
             finished = self._finisher.finished(name, raw_rows, self._epoch, self._revision)
             staged = self._lake.stage(name)
             staged.append(finished)
-            self._seen = self._present.seen
+            if not self._present.late:  # who takes over after a crash has to correct it
+                self._seen = self._present.seen
             positions = {f"{APP_ID}:{fed}": version for fed, version in self._seen.items()}
             self._lake.add(name, staged, app_id=APP_ID, version=self._revision, positions=positions)
             self._written += finished.num_rows

@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from alerts.store.database import Store
+from alerts.store.postgres import Postgres
 from tests.alerts.helpers import GoldLake, Received, WebhookReceiver
+from tests.support.postgresql import PostgresServer
 from tests.support.waiting import PATIENCE
 
 
@@ -58,6 +62,32 @@ def receivers() -> Iterator[Callable[..., WebhookReceiver]]:
 @pytest.fixture
 def receiver(receivers: Callable[..., WebhookReceiver]) -> WebhookReceiver:
     return receivers()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One PostgreSQL for all tests of a process; each has a schema of its own."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def schema(postgres: PostgresServer) -> str:
+    """The URL of a store with nothing in it."""
+    return postgres.make_schema(f"test_{uuid4().hex}")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A new store of either kind, in which this process may write."""
+    if request.param == "sqlite":
+        yield tmp_path / "alerts.sqlite"
+        return
+    server = Postgres(request.getfixturevalue("schema"))
+    server.make()
+    with server.lease.held(threading.Event()) as held:
+        assert held
+        yield server
 
 
 @pytest.fixture

@@ -414,10 +414,11 @@ def slots_of_a_sampled_queue_leak(s: Situation) -> None:
 
 @trouble("LowCoverage")
 def events_tell_of_half_of_what_is_there(s: Situation) -> None:
-    s.event("enqueued", 1, 1, enqueued=1)
-    s.event("received", 1, 2, enqueued=1, attempt=1)
-    s.event("enqueued", 2, 3, enqueued=3)
-    s.sampled(depth=2, in_flight=2)
+    for message in range(20):
+        s.event("enqueued", message, 1, enqueued=1)
+        if message < 10:
+            s.event("received", message, 2, enqueued=1, attempt=1)
+    s.sampled(depth=30, in_flight=10)
 
 
 @trouble("HalfInstrumented")

@@ -253,6 +253,23 @@ async def test_events_that_take_too_long_hold_back_no_page(
     assert "trace_url" not in alert["annotations"]
 
 
+def test_events_are_read_ahead_of_an_alert_that_is_about_to_fire(lake: Lake) -> None:
+    alert = replace(instance(63.0), state=AlertState.PENDING, fired_at=None)
+    evaluation = RuleEvaluation("Deep", "g", (), NOW, NOW, True, False, None, (alert,))
+    holds = {("g", "Deep"): timedelta(seconds=60)}
+    one = Exemplars(lake.root)
+    asked = []
+    one.reading = lambda: asked.append(1)  # type: ignore[method-assign,assignment]
+    one.expect([evaluation], holds, NOW + timedelta(seconds=50))
+    assert asked == []
+    one.expect([evaluation], holds, NOW + timedelta(seconds=56))
+    assert asked == [1]
+    firing = replace(evaluation, alerts=(instance(63.0),))
+    one.expect([firing], holds, NOW + timedelta(seconds=70))
+    assert asked == [1]
+    one.close()
+
+
 async def test_what_is_over_is_told_as_it_was_written(pages: Callable[[AlertInstance], Pages]) -> None:
     body = body_of(instance(63.0), over=NOW)
     assert await pages(instance(99.0)).refreshed(body) == body

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from alerts.routing.matchers import parse
 from alerts.routing.silence import EXPIRED_KEPT, Silence
 from alerts.store import Delivery, Outbox
 from alerts.store import given as module
-from alerts.store.database import connect
+from alerts.store.database import Store, connect
 from alerts.store.given import Author, Desk, ReceivedAlert, TooMany, Unknown
 from alerts.store.translate import note_clock, translate
 from tests.alerts.helpers import GoldLake
@@ -33,46 +32,41 @@ def sent(ends: timedelta = 5 * MINUTE, now: datetime = NOW, **labels: str) -> Re
     return ReceivedAlert({"alertname": "DiskFull", **labels}, {"summary": "full"}, "http://p", now, now + ends, now)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "alerts.sqlite"
-
-
-def test_what_was_given_survives_a_restart_and_says_who_gave_it(path: Path) -> None:
-    desk = Desk(path)
+def test_what_was_given_survives_a_restart_and_says_who_gave_it(store: Store) -> None:
+    desk = Desk(store)
     id = desk.silence(silence('queue=~"a.*"', "tenant!=b"), OPS, NOW, NOW)
     desk.acknowledge(Acknowledgement("f", "ann", "on it", NOW), "10.0.0.1", NOW)
     desk.receive([sent()], Author("prometheus", "10.0.0.2"), NOW, NOW)
     desk.receive([sent()], Author("prometheus", "10.0.0.2"), NOW, NOW)
     given = desk.given
     desk.close()
-    assert Desk(path).given == given
+    assert Desk(store).given == given
     assert [str(matcher) for matcher in given.silences[id].matchers] == ['queue=~"a.*"', 'tenant!="b"']
-    assert connect(path).execute("SELECT who, peer, what FROM journal ORDER BY id").fetchall() == [
+    assert connect(store).execute("SELECT who, peer, what FROM journal ORDER BY id").fetchall() == [
         ("ops", "127.0.0.1", "silence"),
         ("ann", "10.0.0.1", "acknowledge"),
         ("prometheus", "10.0.0.2", "alert"),
     ]
 
 
-def test_a_silence_is_ended_once_and_forgotten_after_days(path: Path) -> None:
-    desk = Desk(path)
+def test_a_silence_is_ended_once_and_forgotten_after_days(store: Store) -> None:
+    desk = Desk(store)
     id = desk.silence(silence("a=b"), OPS, NOW, NOW)
     desk.expire(id, OPS, NOW + MINUTE, NOW)
     desk.expire(id, OPS, NOW + 2 * MINUTE, NOW)
     assert desk.given.silences[id].ends_at == NOW + MINUTE
     later = NOW + EXPIRED_KEPT + 2 * MINUTE
     other = desk.silence(silence("a=b", now=later), OPS, later, later)
-    assert desk.given.silences.keys() == {other} == Desk(path).given.silences.keys()
+    assert desk.given.silences.keys() == {other} == Desk(store).given.silences.keys()
     for unknown in (lambda: desk.expire(id, OPS, NOW, NOW), lambda: desk.silence(silence("a=b", id=id), OPS, NOW, NOW)):
         with pytest.raises(Unknown):
             unknown()
 
 
-def test_what_is_kept_is_bounded_and_nothing_is_taken_by_halves(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_bounded_and_nothing_is_taken_by_halves(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_SILENCES", 1)
     monkeypatch.setattr(module, "MOST_RECEIVED", 2)
-    desk = Desk(path)
+    desk = Desk(store)
     desk.silence(silence("a=b"), OPS, NOW, NOW)
     with pytest.raises(TooMany):
         desk.silence(silence("a=c"), OPS, NOW, NOW)
@@ -82,11 +76,11 @@ def test_what_is_kept_is_bounded_and_nothing_is_taken_by_halves(path: Path, monk
     desk.receive([sent(n="1"), sent(n="2")], OPS, NOW, NOW)
     later = NOW + 21 * MINUTE
     desk.receive([sent(n="3", now=later)], OPS, later, later)
-    assert len(desk.given.received) == len(Desk(path).given.received) == 1
+    assert len(desk.given.received) == len(Desk(store).given.received) == 1
 
 
-def test_an_alert_that_is_repeated_fires_since_it_began(path: Path) -> None:
-    desk = Desk(path)
+def test_an_alert_that_is_repeated_fires_since_it_began(store: Store) -> None:
+    desk = Desk(store)
     for minute in (0, 1, 2):
         desk.receive([sent(now=NOW + minute * MINUTE)], OPS, NOW, NOW)
     (one,) = desk.given.received.values()
@@ -96,14 +90,14 @@ def test_an_alert_that_is_repeated_fires_since_it_began(path: Path) -> None:
     assert one.starts_at == NOW + HOUR, "another time that it fires"
 
 
-def test_setting_the_clock_neither_lengthens_nor_shortens_a_silence_across_a_restart(path: Path) -> None:
-    desk = Desk(path)
+def test_setting_the_clock_neither_lengthens_nor_shortens_a_silence_across_a_restart(store: Store) -> None:
+    desk = Desk(store)
     id = desk.silence(silence("a=b"), OPS, NOW, NOW)
     desk.close()
-    db = connect(path)
+    db = connect(store)
     note_clock(db, NOW + MINUTE, HOUR)
     translate(db, NOW + MINUTE + HOUR)
-    assert Desk(path).given.silences[id].ends_at == NOW + 2 * HOUR
+    assert Desk(store).given.silences[id].ends_at == NOW + 2 * HOUR
 
 
 class Told:

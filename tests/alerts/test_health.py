@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import sqlite3
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,31 +8,31 @@ import pytest
 from alerts.rules.expression import checked
 from alerts.rules.model import Rule
 from alerts.store import Delivery, Outbox, Parcel, connect
-from alerts.store.database import transaction
+from alerts.store.database import Database, Store, transaction
 from alerts.store.health import DeliveryOutcome, notification_health
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> sqlite3.Connection:
-    return connect(tmp_path / "alerts.sqlite")
+def db(store: Store) -> Database:
+    return connect(store)
 
 
-def attempt(db: sqlite3.Connection, outcome: DeliveryOutcome, error: str | None, at: datetime = NOW) -> None:
+def attempt(db: Database, outcome: DeliveryOutcome, error: str | None, at: datetime = NOW) -> None:
     parcel = Parcel(f"msg_{outcome}_{at}", "pager", "g", "firing", 1, "{}", at, None)
     with transaction(db):
         parcel.insert(db)
     Outbox(db).record(parcel, Delivery(at, outcome, None, error, None), at if outcome == "retry" else None, now=at)
 
 
-def health(db: sqlite3.Connection, now: datetime) -> dict[str, Any]:
+def health(db: Database, now: datetime) -> dict[str, Any]:
     well, pager = notification_health(db, ["other", "pager"], now).to_pylist()
     assert well == {"receiver": "other", "ok": True, "error": None, "failing_seconds": 0.0, "waiting": 0}
     return dict(pager)
 
 
-def test_a_refusal_is_seen_at_once_and_until_something_gets_through(db: sqlite3.Connection) -> None:
+def test_a_refusal_is_seen_at_once_and_until_something_gets_through(db: Database) -> None:
     attempt(db, "refused", "answered 403")
     attempt(db, "retry", "answered 500", NOW + timedelta(seconds=1))
     later = NOW + timedelta(seconds=5)
@@ -49,14 +47,14 @@ def test_a_refusal_is_seen_at_once_and_until_something_gets_through(db: sqlite3.
     assert health(db, later)["ok"]
 
 
-def test_what_is_tried_again_is_no_failure_before_a_minute_has_passed(db: sqlite3.Connection) -> None:
+def test_what_is_tried_again_is_no_failure_before_a_minute_has_passed(db: Database) -> None:
     attempt(db, "retry", "answered 500")
     attempt(db, "retry", "ConnectTimeout", NOW + timedelta(seconds=59))
     assert health(db, NOW + timedelta(seconds=59))["ok"]
     assert not health(db, NOW + timedelta(seconds=60))["ok"]
 
 
-def test_rules_may_ask_how_receivers_do(db: sqlite3.Connection) -> None:
+def test_rules_may_ask_how_receivers_do(db: Database) -> None:
     expr = "SELECT receiver, failing_seconds AS value FROM notification_health WHERE NOT ok"
     rule = Rule("g", "NotificationsFailing", expr, tables=checked(expr))
     assert rule.tables == {"notification_health"}

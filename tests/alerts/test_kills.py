@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from lake.files import write_atomically
@@ -40,6 +41,7 @@ class Fire:
     receivers: dict[str, WebhookReceiver]
     process: subprocess.Popen[str]
     world: dict[str, Any] = field(default_factory=lambda: {"ahead": 0, "stale": False, "failing": False, "rows": []})
+    url: str | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     kills: int = 0
     starts: int = 0
@@ -62,9 +64,12 @@ class Fire:
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         try:
+            if self.url is not None:
+                with psycopg.connect(self.url) as server:
+                    return server.execute(sql.encode()).fetchall()
             with closing(sqlite3.connect(f"file:{self.folder / 'alerts.sqlite'}?mode=ro", uri=True, timeout=30)) as db:
                 return db.execute(sql).fetchall()
-        except sqlite3.OperationalError:
+        except (sqlite3.OperationalError, psycopg.errors.UndefinedTable):
             return []  # it is not there yet, or its schema is not
 
     def firing(self) -> set[str]:
@@ -93,8 +98,11 @@ def _whole(receiver: WebhookReceiver) -> dict[str, Any]:
 
 
 @contextmanager
-def fire(folder: Path, receivers: Receivers) -> Iterator[Fire]:
+def fire(folder: Path, receivers: Receivers, url: str | None = None) -> Iterator[Fire]:
+    """An engine to be killed; with the ``url`` of a PostgreSQL a second one stands by."""
     folder.mkdir()
+    if url is not None:
+        (folder / "store").write_text(url)
     made = {name: receivers() for name in ("pager", "chat", "desk")}
     settings = {
         "builtin": False,
@@ -110,7 +118,7 @@ def fire(folder: Path, receivers: Receivers) -> Iterator[Fire]:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=Path(__file__).parents[2]
         )
         try:
-            yield Fire(folder, made, process)
+            yield Fire(folder, made, process, url=url)
         finally:
             assert process.stdin is not None
             process.stdin.close()
@@ -141,7 +149,8 @@ def undergo(fire: Fire, steps: list[set[str]], kills: int, seed: int) -> None:
             fire.tell("start")
 
     fire.feed(set())
-    fire.tell("start")
+    for _ in range(1 if fire.url is None else 2):
+        fire.tell("start")
     shooter = threading.Thread(target=shoot, daemon=True)
     shooter.start()
     number = 0
@@ -184,12 +193,14 @@ def kills(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--kills"))
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_kills_at_random_instants_lose_double_and_resolve_nothing(
-    tmp_path: Path, receivers: Receivers, kills: int
+    request: pytest.FixtureRequest, tmp_path: Path, receivers: Receivers, kills: int, kind: str
 ) -> None:
+    url = request.getfixturevalue("schema") if kind == "postgresql" else None
     assert {rule.name for rule in RULES} == {*MODES.values()}
     steps = script(max(12, kills), seed=13)
-    with fire(tmp_path / "shot", receivers) as shot:
+    with fire(tmp_path / "shot", receivers, url) as shot:
         undergo(shot, steps, kills, seed=kills)
         assert shot.kills == kills
         expected: Pages = Counter()

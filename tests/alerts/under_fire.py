@@ -1,7 +1,8 @@
 """The engine with its store and its sender, to be killed: forked, fed from a file, without anything that starts slowly.
 
 ``python -m tests.alerts.under_fire FOLDER`` reads lines: ``start`` forks a process that runs the engine over what
-``world.json`` says, ``kill`` ends it by SIGKILL. Each is answered by a line. Retries come within milliseconds.
+``world.json`` says, ``kill`` ends the oldest by SIGKILL. Each is answered by a line. Retries come within milliseconds.
+Where the file ``store`` names a PostgreSQL, several may run, of which one evaluates.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -28,6 +30,8 @@ from alerts.rules.expression import ENGINE_VIEWS
 from alerts.rules.model import Rule
 from alerts.settings import AlertSettings
 from alerts.store import States, connect
+from alerts.store.database import Store
+from alerts.store.postgres import Postgres
 from alerts.store.translate import translate
 from alerts.views_cache import ViewCache
 from lake.clock import ZERO, Clock
@@ -36,6 +40,8 @@ from lake.errors import UserError
 
 VIEW = "queue_health_now"
 _EXPR = f"SELECT broker, queue, depth AS value FROM {VIEW} WHERE mode = '{{mode}}'"
+#: So that take-overs cost a test little; whoever is slower than that loses its turn, and no page.
+LEASE_SECONDS = 0.5
 SHORT = timedelta(milliseconds=30)
 RULES = [
     Rule("g", "AtOnce", _EXPR.format(mode="once"), tables=frozenset({VIEW})),
@@ -96,12 +102,19 @@ def _soon(attempts: int, jitter: float, *_: timedelta) -> timedelta:
 
 
 def run(folder: Path) -> None:
-    """The alert process's loop, for ever."""
+    """The alert process, for ever."""
     retry.backoff = breaker.backoff = _soon
+    if not (folder / "store").exists():
+        _evaluate(folder, folder / "alerts.sqlite")
+        return
+    server = Postgres((folder / "store").read_text(), seconds=LEASE_SECONDS)
+    server.in_turn(lambda: _evaluate(folder, server), threading.Event())
+
+
+def _evaluate(folder: Path, store: Store) -> None:
     settings = AlertSettings.model_validate_json((folder / "settings.json").read_text())
     world = World(folder / "world.json")
     world.read()
-    store = folder / "alerts.sqlite"
     clock = Clock(world.wall)
     database = connect(store)
     translate(database, clock.now())
@@ -119,23 +132,24 @@ def run(folder: Path) -> None:
         "http://sojourn",
     )
     sender.start()
-    while sender.alive:
-        world.read()
-        engine.round(clock.now(), new_data=True, everything=True, ahead=clock.ahead)
-        time.sleep(0.003)
+    try:
+        while sender.alive:
+            world.read()
+            engine.round(clock.now(), new_data=True, everything=True, ahead=clock.ahead)
+            time.sleep(0.003)
+    finally:
+        sender.stop()
 
 
 def main(folder: Path) -> None:
     """Fork and kill as told; nothing is started here that a fork would lose."""
-    child = 0
+    children: list[int] = []
     for line in sys.stdin:
-        if child:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            child = 0
-        if line.strip() == "start":
-            child = os.fork()
-            if child == 0:
+        if line.strip() == "kill":
+            _end(children.pop(0))
+        else:
+            children.append(os.fork())
+            if children[-1] == 0:
                 os.close(0)
                 try:
                     run(folder)
@@ -143,9 +157,13 @@ def main(folder: Path) -> None:
                     traceback.print_exc()
                     os._exit(1)
         print("done", flush=True)
-    if child:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    for child in children:
+        _end(child)
+
+
+def _end(child: int) -> None:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
 
 if __name__ == "__main__":

@@ -219,7 +219,8 @@ def start(world: World, tmp_path: Path) -> Iterator[Callable[..., Loop]]:
     controls: list[Control] = []
 
     def make(*, max_waiters: int = 1000, token: str | None = None, **changes: Any) -> Loop:
-        settings = ControlSettings(policies=(PolicySettings(**POLICY | changes),), max_waiters=max_waiters)
+        wanted = {name: value for name, value in (POLICY | changes).items() if value is not None}
+        settings = ControlSettings(policies=(PolicySettings(**wanted),), max_waiters=max_waiters)
         clock = Clock(lambda: world.now, lambda: world.now.timestamp())
         control = build(settings, tmp_path / "lake", tmp_path / "state", token=token, clock=clock)
         controls.append(control)

@@ -81,7 +81,7 @@ def test_a_limit_of_a_dry_run_is_journaled_and_never_served(start: Start) -> Non
 
 
 def test_dry_run_is_the_default(start: Start) -> None:
-    assert PolicySettings(name="p").dry_run
+    assert PolicySettings(name="p").mode == "dry_run"
 
 
 @pytest.mark.parametrize(

@@ -12,19 +12,8 @@ from hypothesis import strategies as st
 
 from alerts.laws import aimd, inverse_backlog
 from alerts.laws.bounds import Bounds
-from alerts.laws.throttle import (
-    Alert,
-    Harm,
-    Kind,
-    Limit,
-    Observation,
-    Terms,
-    Verdict,
-    base_rate,
-    decide,
-    relief_rate,
-    untrusted,
-)
+from alerts.laws.observation import Observation
+from alerts.laws.throttle import Alert, Harm, Kind, Limit, Terms, Verdict, base_rate, decide, relief_rate, untrusted
 from alerts.laws.token_bucket import TokenBucket, full, take
 from sojourn.client.bucket import Bucket
 
@@ -232,6 +221,40 @@ def test_a_limit_that_is_used_up_rises_once_nobody_suffers_though_the_alert_last
     assert verdict.kind is Kind.RELAX and verdict.limit is not None and verdict.limit.rate == 15
     unused = decide(TERMS, replace(CALM, arrival_rate=2.0), IN_FORCE, Alert.ACTIVE, 106.0)
     assert (unused.kind, unused.code) == (Kind.RELEASE, "unused")
+
+
+def test_a_limit_leaves_no_server_idle_while_the_tenant_is_held_back() -> None:
+    idle = replace(CALM, arrival_rate=10.0, ready=3.0)
+    current, rates = IN_FORCE, []
+    for second in range(101, 109):  # within the cooldown of five seconds, too
+        verdict = decide(TERMS, replace(idle, arrival_rate=current.rate), current, Alert.ACTIVE, float(second))
+        assert verdict.limit is not None
+        current = verdict.limit
+        rates.append(current.rate)
+    assert rates == [10, 15, 15, 22.5, 22.5, 30.5, 30.5, 38.5], "a tenth of 80/s each two seconds, by half at most"
+    assert verdict.code == "idle" and "servers may idle" in verdict.reason
+    assert decide(TERMS, idle, IN_FORCE, Alert.GONE, 102.0).code == "idle"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ready": None},  # nothing tells whether servers idle
+        {"ready": 81.0},  # a second's work waits
+        {"arrival_rate": 7.0},  # nothing is held back
+        {"quiet_age_seconds": 11.0},  # somebody suffers
+    ],
+)
+def test_a_limit_does_not_rise_where_no_server_idles_for_it(changes: dict[str, Any]) -> None:
+    seen = replace(CALM, **{"arrival_rate": 10.0, "ready": 3.0} | changes)
+    assert decide(TERMS, seen, IN_FORCE, Alert.ACTIVE, 103.0).code == "cooldown"
+
+
+def test_a_rate_that_the_operator_set_is_kept_though_servers_idle() -> None:
+    idle = replace(CALM, arrival_rate=10.0, ready=0.0)
+    fixed = replace(TERMS, law="rate_limit", rate=10.0)
+    assert decide(fixed, idle, IN_FORCE, Alert.ACTIVE, 103.0).code == "cooldown"
+    assert decide(replace(fixed, law="aimd"), idle, IN_FORCE, Alert.ACTIVE, 103.0).code == "idle"
 
 
 def test_consumers_that_stop_lower_no_limit() -> None:

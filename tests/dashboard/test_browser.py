@@ -121,6 +121,25 @@ def shoot(page: Any, name: str, tmp_path: Path) -> None:
     assert path.stat().st_size > 10_000
 
 
+@pytest.mark.parametrize(
+    ("address", "heading"),
+    [
+        ("queue?queue=orders", "orders"),
+        ("alerts", "1 alert fires"),
+        ("actions", "1 limit is in force"),
+        ("pipeline", "What the pages say can be trusted"),
+    ],
+)
+def test_a_link_to_a_page_opens_that_page(
+    server: str, browser: Any, tmp_path: Path, address: str, heading: str
+) -> None:
+    page = opened(browser, f"{server}/{address}")
+    page.wait_for_function("text => document.querySelector('h1')?.innerText === text", arg=heading)
+    assert page.locator("[data-testid=stException]").count() == 0
+    shoot(page, address.partition("?")[0], tmp_path)
+    assert page.outside == [] and page.wrong == []
+
+
 def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, tmp_path: Path) -> None:
     page = opened(browser, server)
     said = page.inner_text("[data-testid=stApp]")
@@ -148,7 +167,7 @@ def test_a_queues_card_leads_to_its_page_with_four_charts(server: str, browser: 
     page.wait_for_url("**/queue?queue=orders")
     page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 4")
     assert page.inner_text("h1") == "orders"
-    assert page.locator("table tbody th").first.inner_text().startswith("acme-7")
+    assert page.locator("table:has(caption) tbody th").first.inner_text().startswith("acme-7")
     assert page.locator("[data-testid=stException]").count() == 0
     page.get_by_text("5 min", exact=True).click()
     page.wait_for_url("**range=5+min*")
@@ -181,10 +200,10 @@ def test_nobodys_name_becomes_a_link_a_picture_or_markup(hostile: str, browser: 
     links.filter(has_text="evil.example").first.click()
     page.wait_for_url("**/queue?queue=*")
     page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 4")
-    page.wait_for_selector("table tbody th")
+    page.wait_for_selector("table:has(caption) tbody th")
     shown = [name.replace("\u202e", "\\u202e") for name in NAMES]
     assert page.inner_text("h1") == QUEUE
-    tenants = page.locator("table tbody th").all_inner_texts()
+    tenants = page.locator("table:has(caption) tbody th").all_inner_texts()
     assert sorted(one.removesuffix(" ▲ noisy") for one in tenants) == sorted(shown)
     page.wait_for_selector(".legendtext")
     legend = " ".join(page.locator(".legendtext").all_text_contents())

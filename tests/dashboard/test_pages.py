@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from streamlit.testing.v1 import AppTest
 from collectors.receive.sampled import reported
 from dashboard.repository import BELIEVED_SECONDS
 from lake.store import Lake
-from lake.tables import EVENT_TYPES, GAPS
-from tests.dashboard.scene import write_samples, write_story
+from lake.tables import ACTIONS, DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
+from tests.dashboard.scene import actions_of, write_samples, write_story
 
-APP = str(Path(__file__).parents[2] / "dashboard" / "app.py")
+APP = str(Path(__file__).parents[2] / "dashboard" / "entry" / "app.py")
 #: Long enough that the story of last spring is not stale.
 AGES = 1e9
 
@@ -27,6 +27,39 @@ def queue_page() -> None:
     from dashboard.pages import queue
 
     queue.render()
+
+
+def alerts_page() -> None:
+    from dashboard.pages import alerts
+
+    alerts.render()
+
+
+def pipeline_page() -> None:
+    from dashboard.pages import pipeline
+
+    pipeline.render()
+
+
+def pipeline() -> AppTest:
+    return AppTest.from_function(pipeline_page, default_timeout=30).run()
+
+
+def actions_page() -> None:
+    from dashboard.pages import actions
+
+    actions.render()
+
+
+def actions() -> AppTest:
+    return AppTest.from_function(actions_page, default_timeout=30).run()
+
+
+def alerts(**params: str) -> AppTest:
+    app = AppTest.from_function(alerts_page, default_timeout=30)
+    for name, value in params.items():
+        app.query_params[name] = value
+    return app.run()
 
 
 def words(app: AppTest) -> str:
@@ -201,3 +234,95 @@ def test_counts_that_stand_for_traces_that_were_not_sampled_are_said_to_be_estim
     show(tmp_path, stale_after_seconds=AGES)
     assert "Estimates: sampled traces stand for those that were not" in words(queue(queue="orders"))
     assert "Estimates" not in words(queue(queue="emails"))
+
+
+def test_a_queue_says_why_it_waits_and_who_sends_more(story: Path, show: Callable[..., None]) -> None:
+    show(story, stale_after_seconds=AGES)
+    app = queue(queue="orders")
+    said = words(app)
+    assert re.search(r"Why it waits First attempts wait \d\d s, \d\d s longer than \d+ min", said)
+    assert re.search(r"arrivals \+\d\d s .{5,30}, acme-7 \d[\d.]*/s → \d\d[\d.]*/s", said)
+    assert "slots" in said and "service time" in said and "FROM partials" in app.code[0].value
+    assert "Why it waits" not in words(queue(queue="emails"))
+
+
+def test_an_alert_says_how_it_came_who_was_told_and_what_to_do(tmp_path: Path, show: Callable[..., None]) -> None:
+    end = datetime.now(UTC)
+    lake = write_story(tmp_path, end=end, seconds=90, noisy_from=30)
+    group = '{}:{broker="nats", queue="orders"}'
+    told = [
+        {
+            "delivery_id": "1",
+            "receiver": "oncall",
+            "group_key": group,
+            "attempt": 1,
+            "outcome": "retry",
+            "error": "HTTP 503",
+        },
+        {"delivery_id": "1", "receiver": "oncall", "group_key": group, "attempt": 2, "outcome": "delivered"},
+        {
+            "delivery_id": "2",
+            "receiver": "chat",
+            "group_key": '{}:{queue="emails"}',
+            "attempt": 1,
+            "outcome": "delivered",
+        },
+    ]
+    rows = [{"at": end, "status": "firing", "alerts": 1, "duration_seconds": 0.04, **row} for row in told]
+    lake.append("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES.schema))
+    show(tmp_path, stale_after_seconds=AGES)
+    app = alerts()
+    assert heading(app) == "1 alert fires"
+    said = words(app)
+    assert "TenantHoldsSharedQueue" in said and "Tenant acme-7 holds the shared queue orders" in said
+    assert "pending → firing, value 0.63" in said and "true for 10 s" in said
+    assert (
+        "oncall: firing failed, tried again in 40 ms" in said and "oncall: firing delivered in 40 ms, attempt 2" in said
+    )
+    assert "chat" not in said
+    assert "Watchdog" not in said
+    assert "sojourn alerts acknowledge" in said
+    assert "That alert is not here" in words(alerts(alert="<b>'; DROP"))
+
+
+def test_where_no_rule_ran_the_alerts_page_says_so(tmp_path: Path, show: Callable[..., None]) -> None:
+    write_samples(tmp_path, end=datetime.now(UTC))
+    show(tmp_path)
+    assert "No alert rule has been evaluated on this lake yet" in words(alerts())
+
+
+def test_the_pipeline_says_whether_the_pages_can_be_trusted(tmp_path: Path, show: Callable[..., None]) -> None:
+    end = datetime.now(UTC)
+    lake = write_story(tmp_path, end=end, seconds=90, noisy_from=30)
+    show(tmp_path, stale_after_seconds=AGES)
+    assert "can be trusted" in heading(pipeline())
+    refused = {"received_at": end, "source": "otlp", "reason": "no tenant", "raw": "{}", "count": 3}
+    rows = [{**refused, "ingested_at": end, "ingest_date": end.date()}]
+    lake.append("rejected_records", pa.Table.from_pylist(rows, schema=REJECTED_RECORDS.schema))
+    time.sleep(BELIEVED_SECONDS)
+    app = pipeline()
+    assert heading(app) == "Look at refused rows"
+    assert "3 of otlp: no tenant" in words(app)
+    show(tmp_path, stale_after_seconds=0.001)
+    assert heading(pipeline()) == "Do not trust what the pages say of now"
+
+
+def test_actions_tell_limits_proposals_dry_runs_and_the_journal(tmp_path: Path, show: Callable[..., None]) -> None:
+    end = datetime.now(UTC)
+    lake = write_story(tmp_path, end=end, seconds=90, noisy_from=30)
+    show(tmp_path, stale_after_seconds=AGES)
+    app = actions()
+    said = words(app)
+    assert heading(app) == "1 limit is in force"
+    assert "throttle acme-7 on orders: 15/s → 9.5/s, for " in said and "backlog 410" in said
+    assert "Waits for a yes" not in said
+    [row, _] = actions_of(end - timedelta(seconds=20), end)
+    others = [{"tenant": "birch", "outcome": "proposed", "action_id": "act-7"}, {"tenant": "elm", "outcome": "dry_run"}]
+    rows = [{**row, **other} for other in others]
+    lake.append("actions", pa.Table.from_pylist(rows, schema=ACTIONS.schema))
+    time.sleep(BELIEVED_SECONDS)
+    app = actions()
+    said = words(app)
+    assert heading(app) == "1 limit is in force, 1 waits for a yes"
+    assert "birch on orders: 15/s" in said and "sojourn actions approve act-7" in said
+    assert "Dry runs" in said and "elm on orders: 15/s" in said

@@ -1,4 +1,4 @@
-"""What a collecting process must not load: hundreds of megabytes that it never uses."""
+"""What a process that collects or alerts must not load: megabytes that it never uses."""
 
 from __future__ import annotations
 
@@ -27,3 +27,9 @@ def test_collecting_loads_neither_pandas_nor_duckdb_nor_spark(code: str) -> None
     there = loaded(code)
     assert "pyarrow" in there
     assert there.isdisjoint(HEAVY)
+
+
+def test_alerting_loads_neither_pandas_nor_spark() -> None:
+    there = loaded("from lake.lean import load_arrow_alone; load_arrow_alone(); import alerts.run")
+    assert {"pyarrow", "alerts"} <= there
+    assert there.isdisjoint({"pandas", "pyspark"})

@@ -15,15 +15,11 @@ from tests.lab.test_lab import document
 
 #: What is known to be worse: it comes off this list with the change that mends it.
 KNOWN = {
-    ("scale-out", "controlled"): ["less is completed"],
-    ("lone-key", "entitled"): ["less is completed"],
     # Forty names ask for as much as forty tenants: max-min shares give it to them.
     ("sybil", "entitled"): ["the quiet wait longer"],
     # Where all are alike, shares alone make some wait longer than others do.
     ("flash-crowd", "entitled"): ["the quiet wait longer"],
     ("retry-storm", "entitled"): ["the quiet wait longer"],
-    # Shares are of messages, not of the time that they take.
-    ("slow-tenant", "entitled"): ["the quiet wait longer"],
 }
 LONG = {"noisy-neighbour", "outage"}  # tried in test_lab
 

@@ -47,6 +47,5 @@ def test_no_thread_of_arrow_holds_an_object_of_python(table: DeltaTable) -> None
 def test_a_process_that_leaves_right_after_reading_leaves_well(table: DeltaTable) -> None:
     program = "from deltalake import DeltaTable; from lake.dataset import rows_of; rows_of(DeltaTable(sys.argv[1]))"
     command = [sys.executable, "-c", f"import sys; {program}", table.table_uri]
-    for _ in range(3):
-        several = [subprocess.Popen(command, cwd=HOME) for _ in range(6)]
-        assert [process.wait(timeout=100) for process in several] == [0] * 6
+    several = [subprocess.Popen(command, cwd=HOME) for _ in range(8)]
+    assert [process.wait(timeout=100) for process in several] == [0] * 8

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -323,3 +325,25 @@ def test_a_process_that_says_nonsense_is_the_statements_error_and_is_replaced(
         with pytest.raises(Overrun):
             worker.query("SELECT 1 AS n")
     assert one(worker.query("SELECT 2 AS n")) == 2
+
+
+def test_a_table_that_is_read_often_answers_alike_and_is_replaced_like_any() -> None:
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def made(first: int) -> pa.Table:
+        columns = {
+            "n": pa.array(range(first, first + 5)),
+            "s": pa.array(["a", None, 'b"', "a", ""]).dictionary_encode(),
+            "at": pa.array([day] * 5, pa.timestamp("us", "UTC")),
+            "d": pa.array([Decimal("1.5")] * 5, pa.decimal128(9, 2)),
+            "void": pa.nulls(5, pa.float64()),
+        }
+        return pa.table(columns)
+
+    with Worker(None, timeout_seconds=AMPLE) as worker:
+        for first in (0, 100, 200):
+            given = {"numbers": made(first), "others": made(first + 1)}
+            sql = "SELECT numbers.* FROM numbers JOIN others USING (n) WHERE n % 2 = 0 ORDER BY n"
+            answers = [worker.query_over(given, sql) for _ in range(20)]
+            assert all(one.equals(answers[0]) for one in answers)
+            assert answers[0].column("n").to_pylist() == [n for n in range(first + 1, first + 5) if n % 2 == 0]

@@ -137,20 +137,6 @@ def test_a_reader_that_follows_serves_what_history_comes_to(
     replayed(tmp_path, log if named else without_named_subscribers(log), seed=5, count=16, disorder=disorder)
 
 
-@pytest.fixture
-def folded_anew(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Grows with each time that the lake was read from its beginning."""
-    times: list[None] = []
-    whole = Present._fold_anew
-
-    def counted(self: Present) -> None:
-        times.append(None)
-        whole(self)
-
-    monkeypatch.setattr(Present, "_fold_anew", counted)
-    return times
-
-
 def test_commits_upkeep_and_a_little_disorder_cost_no_second_reading(tmp_path: Path, folded_anew: list[None]) -> None:
     events, samples = without_named_subscribers(generate(4, messages=200, seconds=500, burst=40))
     lake, reader = Lake(tmp_path), Reader(tmp_path)

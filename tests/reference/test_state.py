@@ -11,6 +11,7 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
+import lake.now.fold
 from lake.reader import Reader
 from lake.store import Lake
 from spark_analytics.state.writer import Writer
@@ -62,13 +63,16 @@ def plain(root: Path, view: str, columns: list[str]) -> list[Row]:
 
 
 def plain_history(root: Path, view: str, columns: list[str]) -> list[Row]:
-    """Every row of history, as anybody reads Delta tables: an epoch supersedes the others from its first second on."""
+    """Every row of history, as anybody reads Delta tables: an epoch supersedes the others from its first second on,
+    a correction what was told of its queue."""
     table, queues = (
         DeltaTable(str(root / "gold" / name)).to_pyarrow_table() for name in (TABLE_OF[view], "queue_state")
     )
     by = ", ".join(name for name in NAMES if name in table.column_names)
     rows = f"""
-    WITH begins AS (SELECT broker, epoch, MIN(second) AS first FROM queues GROUP BY broker, epoch),
+    WITH begins AS (
+      SELECT broker, epoch, MIN(second) AS first FROM queues WHERE corrects IS NULL GROUP BY broker, epoch
+    ),
     ends AS (
       SELECT broker, epoch, MIN(first) OVER (
         PARTITION BY broker ORDER BY epoch ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
@@ -76,7 +80,11 @@ def plain_history(root: Path, view: str, columns: list[str]) -> list[Row]:
       FROM begins
     )
     SELECT {", ".join(columns)} FROM rows JOIN ends USING (broker, epoch)
-    WHERE superseded_from IS NULL OR second < superseded_from
+    WHERE (superseded_from IS NULL OR second < superseded_from) AND NOT EXISTS (
+      SELECT 1 FROM queues AS later
+      WHERE later.broker = rows.broker AND later.queue = rows.queue
+        AND later.revision > rows.revision AND later.corrects <= rows.second
+    )
     QUALIFY ROW_NUMBER() OVER (PARTITION BY {by}, second ORDER BY epoch DESC, revision DESC) = 1
     """
     with duckdb.connect() as connection:
@@ -127,7 +135,7 @@ def replayed(
     """Commit ``log`` in batches, the writer after most of them, upkeep in between."""
     rng = random.Random(seed)
     events, samples = log
-    lake = Lake(root)
+    store = Lake(root)
     waiting = sorted(samples, key=lambda sample: sample["sampled_at"])
     writer = Writer(root)
     with Reader(root) as reader:
@@ -135,13 +143,13 @@ def replayed(
             until = max(event["occurred_at"] for event in batch)
             taken = [sample for sample in waiting if sample["sampled_at"] <= until]
             waiting = waiting[len(taken) :]
-            append(lake, batch, taken)
+            append(store, batch, taken)
             if rng.random() < 0.2:
-                lake.compact("partials")
+                store.compact("partials")
             if rng.random() < 0.2:
-                lake.compact("tenant_state")
+                store.compact("tenant_state")
             if rng.random() < 0.25 and rolled:
-                roll_up(lake, (newest(lake) - rng.choice((0, 61, 130, 400))) // 60 * 60, 60)
+                roll_up(store, (newest(store) - rng.choice((0, 61, 130, 400))) // 60 * 60, 60)
             if rng.random() < 0.1:
                 writer.close()
                 writer = Writer(root)
@@ -150,7 +158,7 @@ def replayed(
                 served(reader)
                 if rng.random() < 0.25:
                     compare(reader)
-        add_samples(lake, waiting) if waiting else None
+        add_samples(store, waiting) if waiting else None
         writer.step()
         compare(reader)
         with Reader(root) as cold:
@@ -173,14 +181,74 @@ def test_finished_state_tells_every_second_of_history(tmp_path: Path, disorder: 
     replayed(tmp_path, log, seed=6, count=16, disorder=disorder, rolled=False)
 
 
+@pytest.fixture
+def nothing_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake.now.fold, "LONGEST", 0)
+    monkeypatch.setattr(lake.now.fold, "UNDOABLE", 5)
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_what_cannot_be_taken_back_is_corrected(tmp_path: Path, nothing_is_taken_back: None, rolled: bool) -> None:
+    log = generate(23, messages=120, seconds=240, burst=30)
+    replayed(tmp_path, log, seed=7, count=8, disorder=100.0, rolled=rolled)
+
+
+def test_what_comes_very_late_is_told_anew_of_its_queue_alone(
+    tmp_path: Path, nothing_is_taken_back: None, folded_anew: list[None]
+) -> None:
+    events, samples = without_named_subscribers(generate(24, messages=160, seconds=240, burst=30))
+    events.sort(key=lambda event: event["occurred_at"])
+    middle = events[len(events) // 2]["occurred_at"]
+    queue = events[0]["broker"], events[0]["queue"]
+    late = [event for event in events if (event["broker"], event["queue"]) == queue and event["occurred_at"] < middle]
+    late = late[len(late) // 3 :]
+    store, writer = Lake(tmp_path), Writer(tmp_path)
+    store.create()
+    with Reader(tmp_path) as reader:
+        batches = list(batches_of([event for event in events if event not in late], random.Random(3), 6, 0.0))
+        for batch in batches[:4]:
+            append(store, batch, samples)
+            samples = []
+            writer.step()
+        for part in (late[::2], late[1::2]):  # the second time it stands apart
+            append(store, part, [])
+            writer.step(patient=True)
+            assert writer.late
+            before = told(tmp_path)
+            writer.step()
+            assert not writer.late
+            after = told(tmp_path)
+            assert [rows for rows in after if rows[1:3] != queue] == [rows for rows in before if rows[1:3] != queue]
+            assert {row[0] for row in after} == {row[0] for row in before}, "no epoch begins"
+            assert len(after) > len(before)
+            compare(reader)
+            compare_history(reader)
+        for batch in batches[4:]:
+            append(store, batch, [])
+            writer.step()
+            compare(reader)
+        compare_history(reader)
+    assert len(folded_anew) == 1
+    writer.close()
+
+
+def told(root: Path) -> list[tuple[Any, ...]]:
+    """Every row of finished state, by its epoch and whose it is."""
+    found: list[tuple[Any, ...]] = []
+    for name in ("tenant_state", "queue_state"):
+        for row in DeltaTable(str(root / "gold" / name)).to_pyarrow_table().to_pylist():
+            found.append((row["epoch"], row["broker"], row["queue"], repr(row)))
+    return sorted(found)
+
+
 def test_queues_that_are_sampled_alone_have_a_state(tmp_path: Path) -> None:
     _, samples = generate(6, messages=1, seconds=60)
     samples.sort(key=lambda sample: sample["sampled_at"])
-    lake, writer = Lake(tmp_path), Writer(tmp_path)
-    lake.create()
+    store, writer = Lake(tmp_path), Writer(tmp_path)
+    store.create()
     with Reader(tmp_path) as reader:
         for start in range(0, len(samples), 20):
-            add_samples(lake, samples[start : start + 20])
+            add_samples(store, samples[start : start + 20])
             writer.step()
             compare(reader)
     writer.close()

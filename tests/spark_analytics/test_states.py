@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lake.now.fold
+from lake.errors import UserError
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import QUEUE_STATE
@@ -95,25 +98,29 @@ def test_readers_notice_nothing_of_upkeep(tmp_path: Path, monkeypatch: pytest.Mo
     writer.close()
 
 
-@pytest.mark.parametrize("disorder", [0.0, 30.0])
+@pytest.mark.parametrize(("disorder", "taken_back"), [(0.0, 900), (30.0, 900), (60.0, 0)])
 def test_upkeep_leaves_each_second_of_history_as_it_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disorder: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disorder: float, taken_back: int
 ) -> None:
+    if taken_back == 0:  # what comes late is told by corrections
+        monkeypatch.setattr(lake.now.fold, "LONGEST", 0)
+        monkeypatch.setattr(lake.now.fold, "UNDOABLE", 5)
     monkeypatch.setattr("spark_analytics.state.writer.MOST_REVISIONS", 4)
     monkeypatch.setattr("spark_analytics.maintenance.states.MANY_FILES", 2)
     events, samples = without_named_subscribers(generate(5, messages=150, seconds=300, burst=30))
-    lake, writer = Lake(tmp_path), Writer(tmp_path)
+    store, writer = Lake(tmp_path), Writer(tmp_path)
     for batch in batches_of(events, random.Random(2), 20, disorder):
-        append(lake, batch, samples)
+        append(store, batch, samples)
         samples = []
         writer.step()
     writer.close()
     now = max(event["occurred_at"] for event in events)
     with Reader(tmp_path) as reader:
         compare_history(reader)
-        rows = {name: lake.ensure(name).to_pyarrow_table().num_rows for name in ("tenant_state", "queue_state")}
-        assert sum(thin(lake, name, RETENTION, now, thorough=True) for name in ("queue_state", "tenant_state"))
-        assert all(lake.ensure(name).to_pyarrow_table().num_rows < count for name, count in rows.items())
+        rows = {name: store.ensure(name).to_pyarrow_table() for name in ("tenant_state", "queue_state")}
+        assert disorder == 0 or pc.any(pc.is_valid(rows["queue_state"].column("corrects"))).as_py()
+        assert sum(thin(store, name, RETENTION, now, thorough=True) for name in ("queue_state", "tenant_state"))
+        assert all(store.ensure(name).to_pyarrow_table().num_rows < each.num_rows for name, each in rows.items())
         compare_history(reader)
 
 
@@ -138,6 +145,31 @@ def test_state_that_was_spoilt_is_told_anew(tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         compare(reader)
         compare_history(reader)
+
+
+def test_the_state_of_one_queue_is_told_anew(tmp_path: Path) -> None:
+    events, samples = without_named_subscribers(generate(7, messages=120, seconds=200, burst=30))
+    broker, queue = events[0]["broker"], events[0]["queue"]
+    lake = Lake(tmp_path)
+    lake.create()
+    append(lake, events, samples)
+    writer = Writer(tmp_path)
+    writer.step()
+    writer.close()
+    rows = lake.ensure("tenant_state").to_pyarrow_table()
+    its = pc.and_(pc.equal(rows.column("broker"), broker), pc.equal(rows.column("queue"), queue))
+    wrong = pc.if_else(its, 7, rows.column("backlog"))
+    place = rows.schema.get_field_index("backlog")
+    spoilt = rows.set_column(place, rows.schema.field("backlog"), wrong)
+    write_deltalake(lake.ensure("tenant_state"), spoilt, mode="overwrite")
+    with Reader(tmp_path) as reader, pytest.raises(AssertionError):
+        compare_history(reader)
+    assert 0 < rebuild_state(tmp_path, f"{broker}/{queue}") < len(rows)
+    with Reader(tmp_path) as reader:
+        compare(reader)
+        compare_history(reader)
+    with pytest.raises(UserError, match="nothing is known"):
+        rebuild_state(tmp_path, f"{broker}/nowhere")
 
 
 def _sorted(views: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:

@@ -1,0 +1,39 @@
+"""What a law is told of a queue and of one tenant in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A queue and one tenant of it, as the metrics show them. None is unknown, never zero.
+
+    ``backlog``, ``completion_rate`` and ``active_tenants`` are the whole queue's. ``arrival_rate`` is the tenant's over
+    the last seconds, ``others_rate`` that of all others together, ``finish_rate`` what consumers finished of the queue
+    in them. ``quiet_age_seconds`` is 0 where no quiet tenant waits. ``usual_rate`` and ``others_usual`` are the same
+    arrivals over the metrics' window, which is longer: what they were a while ago. ``ready`` of the backlog wait for a
+    consumer.
+    """
+
+    data_age_seconds: float | None
+    sample_age_seconds: float | None
+    depth: float | None
+    coverage: float | None
+    backlog: float
+    quiet_age_seconds: float
+    calm: bool
+    completion_rate: float
+    active_tenants: int
+    arrival_rate: float
+    others_rate: float
+    finish_rate: float
+    usual_rate: float | None = None
+    others_usual: float | None = None
+    ready: float | None = None
+
+    @property
+    def throughput(self) -> float:
+        """What consumers have shown they can finish of the queue, messages/s: over the window or over the last seconds,
+        whichever is more."""
+        return max(self.completion_rate, self.finish_rate)

@@ -1,0 +1,89 @@
+"""Alerts: what fires and fired, why, who was told. Bound to the address ``?alert=…``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import streamlit as st
+
+from dashboard.pages import details, frame, markup
+from dashboard.repository import Repository
+from dashboard.services.alerts import AlertLine, AlertStory, alert_lines, alert_story
+from dashboard.services.keys import QueueKey, Row, short_names
+
+#: Alerts in the table; beyond those they are only counted.
+LINES = 100
+#: For how long a resolved alert stays in the table, and deliveries are shown.
+DAY = timedelta(days=1)
+
+
+def page() -> Any:
+    """The page as the navigation knows it."""
+    return st.Page(render, title="Alerts", url_path="alerts", icon=":material/notifications:")
+
+
+def render() -> None:
+    """Show the page."""
+    frame.live(_body)
+
+
+def _body(lake: Repository, health: list[Row], now: datetime) -> None:
+    fresh = frame.age_of_data(lake, health, now)
+    names = short_names(QueueKey.of(row) for row in health)
+    states, changes = lake.alert_states(), lake.alert_transitions()
+    lines = alert_lines(states, changes, list(names), now, now - DAY)
+    st.html(markup.title(_headline(lines)))
+    st.html(markup.note(frame.as_of_line(fresh, now)))
+    if not lines:
+        ran = "" if changes else " No alert rule has been evaluated on this lake yet: is `sojourn alert` running?"
+        st.html(markup.note(f"No alert fires, none is pending, none was resolved in the last day.{ran}"))
+        return
+    chosen = _chosen(lines)
+    if chosen is not None:
+        state = next(row for row in states if row["fingerprint"] == chosen.fingerprint)
+        # By the whole hour: the same question for an hour, asked of the lake once.
+        since = (now - DAY).replace(minute=0, second=0, microsecond=0)
+        _story(alert_story(chosen, state, changes, lake.deliveries(since), now), names)
+    st.html(
+        markup.section(
+            "All alerts", "What fires, the loudest first; what is pending; what was resolved in the last day."
+        )
+    )
+    st.html(details.alert_table(lines[:LINES], chosen))
+    if len(lines) > LINES:
+        st.html(markup.note(f'{len(lines) - LINES:,} more: `sojourn sql "SELECT * FROM alert_states"` has them all.'))
+
+
+def _headline(lines: Sequence[AlertLine]) -> str:
+    firing = sum(line.card.firing for line in lines)
+    pending = sum(not line.card.firing and not line.resolved for line in lines)
+    said = "No alert fires" if not firing else f"{firing:,} alert{'s fire' if firing > 1 else ' fires'}"
+    return said + (f", {pending:,} pending" if pending else "")
+
+
+def _chosen(lines: Sequence[AlertLine]) -> AlertLine | None:
+    """The alert that the address names, else the first."""
+    asked = st.query_params.get("alert")
+    found = next((line for line in lines if asked and line.fingerprint == asked), None)
+    if asked and found is None:
+        st.html(
+            markup.banner("That alert is not here", "It was resolved more than a day ago, or never was.", quiet=True)
+        )
+    return found or lines[0]
+
+
+def _story(story: AlertStory, names: dict[QueueKey, str]) -> None:
+    st.html(details.alert_story(story, names.get(story.line.card.queue) if story.line.card.queue else None))
+    told, happened = st.columns(2, gap="large")
+    with happened:
+        st.html(markup.section("How it came") + details.steps(story.changes))
+    with told:
+        st.html(markup.section("Who was told"))
+        nobody = "No receiver was told of it in the last day. `sojourn alerts explain` says why."
+        st.html(details.steps(story.deliveries) if story.deliveries else markup.note(nobody))
+    if not story.line.resolved:
+        name = story.line.fingerprint
+        acknowledge, explain = f"`sojourn alerts acknowledge {name}`", f"`sojourn alerts explain {name}`"
+        st.html(markup.note(f"To look after it: {acknowledge}. Why it was told, or not: {explain}."))

@@ -1,0 +1,150 @@
+"""HTML of the pages that go into detail: alerts one by one, what policies decided, the pipeline, why messages wait.
+
+As everywhere, what comes from outside passes :func:`dashboard.pages.markup.escape`.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from urllib.parse import quote
+
+from dashboard.pages.markup import NAME, cell, code, escape, facts_of, loudness, queue_link
+from dashboard.services.actions import Entry, Standing
+from dashboard.services.alerting import AlertCard
+from dashboard.services.alerts import AlertLine, AlertStory, Step
+from dashboard.services.pipeline import Link
+from dashboard.services.why import Line
+
+
+def alert_table(lines: Sequence[AlertLine], chosen: AlertLine | None) -> str:
+    """Many alerts as a table; each name leads to the page about it."""
+    names = ("Alert", "State", "Since", "About")
+    head = "".join(f'<th scope="col" class="words">{name}</th>' for name in names)
+    rows = "".join(_alert_row(line, line is chosen) for line in lines)
+    return (
+        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _alert_row(line: AlertLine, chosen: bool) -> str:
+    card = line.card
+    name = f'<a href="alerts?alert={quote(line.fingerprint, safe="")}" target="_self">{escape(card.title, NAME)}</a>'
+    here = ' aria-current="true"' if chosen else ""
+    rest = ' class="rest"' if line.resolved else ""
+    state = "▽ resolved" if line.resolved else _alert_sign(card)
+    return (
+        f'<tr{here}{rest}><th scope="row">{name}</th><td class="words">{state}</td>'
+        f'<td class="words">{escape(card.since)}</td><td class="words">{escape(card.about)}</td></tr>'
+    )
+
+
+def _alert_sign(card: AlertCard) -> str:
+    tone = loudness(card) if card.firing else ""
+    return f'<span class="sj-tag {tone}">{escape(f"▲ {card.severity}" if card.firing else "pending")}</span>'
+
+
+def alert_story(story: AlertStory, queue: str | None) -> str:
+    """One alert: what it says, about whom, its figures, what else its rule notes, where its runbook is."""
+    card = story.line.card
+    state = "▽ resolved" if story.line.resolved else _alert_sign(card)
+    links = []
+    if story.runbook:
+        links.append(f'<a href="{html.escape(story.runbook)}" target="_blank" rel="noopener noreferrer">Runbook</a>')
+    if queue:
+        links.append(f"Queue {queue_link(queue)}")
+    notes = "".join(f"<dt>{escape(name, NAME)}</dt><dd>{escape(text)}</dd>" for name, text in story.notes)
+    return (
+        f'<div class="sj"><h2>{escape(card.title, NAME)}</h2><p>{state} '
+        f'<span class="dim">{escape(f"{card.since} · {card.about}")}</span></p>'
+        f'<p class="sj-sentence">{escape(card.summary)}</p>{facts_of(story.facts)}'
+        f"{f'<dl class=sj-notes>{notes}</dl>' if notes else ''}<p>{' · '.join(links)}</p></div>"
+    )
+
+
+def steps(found: Sequence[Step]) -> str:
+    """What happened one after the other, the newest first; what went wrong has a sign."""
+    items = "".join(
+        f'<li><span class="dim num">{escape(step.when)}</span> {"▲ " if step.bad else ""}'
+        f'<span class="lead">{escape(step.what)}</span><p class="dim">{escape(step.why)}</p></li>'
+        for step in found
+    )
+    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+
+
+def standings(found: Sequence[Standing]) -> str:
+    """Limits that nobody obeys: proposals, with the number by which they are approved, and dry runs."""
+    items = "".join(
+        f'<li><span class="lead">{escape(one.tenant, NAME)} on {escape(one.queue, NAME)}: {escape(one.limit)}</span>'
+        f'<p class="num">{escape(f"{one.policy}, {one.until}")}{_approval(one)}</p>'
+        f'<p class="dim">{escape(one.reason)}</p></li>'
+        for one in found
+    )
+    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+
+
+def _approval(one: Standing) -> str:
+    return f" · <code>sojourn actions approve {escape(one.action, NAME)}</code>" if one.proposed else ""
+
+
+def journal(entries: Sequence[Entry]) -> str:
+    """What policies decided, each with what it saw."""
+    items = "".join(
+        f'<li><span class="dim num">{escape(entry.when)}</span> {"▲" if entry.bad else "◆"} '
+        f'<span class="lead">{escape(entry.what)}</span> <span class="dim">{escape(entry.outcome)}</span>'
+        f'<p class="dim">{escape(f"{entry.policy}: {entry.reason}")}</p>'
+        f'<p class="dim num">{escape(entry.inputs)}</p></li>'
+        for entry in entries
+    )
+    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+
+
+def parts(lines: Sequence[Line], notes: Sequence[str]) -> str:
+    """A rise in its parts, each with a bar as long as its seconds are many."""
+    most = max((abs(line.seconds) for line in lines), default=0.0) or 1.0
+    rows = "".join(_part(line, abs(line.seconds) / most * 100) for line in lines)
+    said = "".join(f'<p class="dim">{escape(note)}</p>' for note in notes)
+    head = '<th scope="col">Cause</th><th scope="col">Wait</th><th scope="col" class="words">What changed</th>'
+    return (
+        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table>{said}</div>"
+    )
+
+
+def _part(line: Line, width: float) -> str:
+    tone = " act" if line.main else ""
+    bar = f'<span class="sj-bar{tone}" aria-hidden="true"><i style="width:{width:.0f}%"></i></span>'
+    return (
+        f'<tr><th scope="row">{escape(line.cause)}</th><td>{escape(line.words)}{bar}</td>'
+        f'<td class="words">{escape(line.because, 400)}</td></tr>'
+    )
+
+
+def links(chain: Sequence[Link]) -> str:
+    """The links of the pipeline, each with a sign and a word for how it is."""
+    rows = "".join(
+        f'<tr><th scope="row">{_link_sign(link)} {escape(link.name)}</th><td class="words">{escape(link.state)}</td>'
+        f'<td class="words">{code(link.note)}</td></tr>'
+        for link in chain
+    )
+    return f'<div class="sj sj-scroll"><table class="sj-table"><tbody>{rows}</tbody></table></div>'
+
+
+def _link_sign(link: Link) -> str:
+    if link.good is None:
+        return '<span class="sj-tag">– not there</span>'
+    return '<span class="sj-tag fine">✓ good</span>' if link.good else '<span class="sj-tag watch">◆ look</span>'
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts, the first of each row its heading."""
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    body = "".join(
+        f'<tr><th scope="row">{escape(first, NAME)}</th>{"".join(cell(text) for text in rest)}</tr>'
+        for first, *rest in rows
+    )
+    return (
+        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )

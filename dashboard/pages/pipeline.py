@@ -1,0 +1,44 @@
+"""The pipeline: can what the pages say be trusted, and if not, which link is weak."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import streamlit as st
+
+from dashboard.pages import details, frame, markup
+from dashboard.repository import Repository
+from dashboard.services import pipeline
+from dashboard.services.keys import QueueKey, Row, short_names
+
+
+def page() -> Any:
+    """The page as the navigation knows it."""
+    return st.Page(render, title="Pipeline", url_path="pipeline", icon=":material/verified:")
+
+
+def render() -> None:
+    """Show the page."""
+    frame.live(_body)
+
+
+def _body(lake: Repository, health: list[Row], now: datetime) -> None:
+    fresh = frame.age_of_data(lake, health, now)
+    since = (now - timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
+    limit = frame.settings().stale_after_seconds
+    refused, told = lake.refused(since), lake.deliveries(since)
+    chain = pipeline.links(fresh, lake.heartbeats(), lake.put_off(), refused, told, now, limit)
+    st.html(markup.title(pipeline.verdict(chain, fresh)))
+    st.html(markup.note(frame.as_of_line(fresh, now)))
+    st.html(markup.section("From broker to webhook") + details.links(chain))
+    st.html(
+        markup.section("Brokers", "How far their data reach, and how long before that they were last asked themselves.")
+        + details.table(("Broker", "Queues", "Newest data", "Newest reading"), pipeline.brokers(health, now))
+    )
+    off = pipeline.uncovered(health, short_names(QueueKey.of(row) for row in health))
+    said = "Events against the broker's own count. What is off is an estimate, and policies leave it alone."
+    st.html(markup.section("Coverage", said))
+    st.html(
+        details.table(("Queue", "Coverage"), off) if off else markup.note("Every queue that is known both ways agrees.")
+    )

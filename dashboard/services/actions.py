@@ -1,0 +1,98 @@
+"""What policies do, propose and would have done, and the journal of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from dashboard.services.keys import Row
+from dashboard.services.say import clock, duration, rate
+
+#: Rows of the journal that a page shows.
+LINES = 50
+_OVER = frozenset({"release", "revoke", "expire"})
+_OUTCOMES: Mapping[str, str] = {
+    "applied": "",
+    "proposed": "proposed",
+    "dry_run": "dry run",
+    "refused": "refused",
+    "failed": "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A limit that a policy proposes, or would have set: nobody obeys it."""
+
+    action: str
+    tenant: str
+    queue: str
+    limit: str
+    policy: str
+    until: str
+    reason: str
+    proposed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the journal. ``inputs``: what the decision saw, as it was written down."""
+
+    when: str
+    what: str
+    outcome: str
+    policy: str
+    reason: str
+    inputs: str
+    bad: bool
+
+
+def standings(decisions: Iterable[Row], now: datetime) -> tuple[Standing, ...]:
+    """What is proposed, and then what is on trial, at ``now``. ``decisions``: the newest row of each subject."""
+    found = [
+        Standing(
+            row["action_id"],
+            row["tenant"] or "all tenants",
+            row["queue"],
+            rate(row["after"]),
+            row["policy"],
+            f"until {clock(row['valid_until'], now, seconds=True)} UTC" if row["valid_until"] else "",
+            row["reason"],
+            row["outcome"] == "proposed",
+        )
+        for row in decisions
+        if row["outcome"] in ("proposed", "dry_run")
+        and row["decision"] not in _OVER
+        and (row["valid_until"] is None or row["valid_until"] > now)
+    ]
+    return tuple(sorted(found, key=lambda one: (not one.proposed, one.queue, one.tenant)))
+
+
+def journal(actions: Iterable[Row], now: datetime) -> tuple[Entry, ...]:
+    """What policies decided, the newest first."""
+    rows = sorted(actions, key=lambda row: row["at"], reverse=True)[:LINES]
+    return tuple(
+        Entry(
+            f"{clock(row['at'], now, seconds=True)} UTC",
+            f"{row['decision']} {row['tenant'] or 'all tenants'} on {row['queue']}{_step(row)}",
+            str(_OUTCOMES.get(row["outcome"], row["outcome"])),
+            f"{row['policy']}, by {row['rule']}",
+            row["reason"],
+            _inputs(row["inputs"]),
+            row["outcome"] in ("refused", "failed"),
+        )
+        for row in rows
+    )
+
+
+def _step(row: Row) -> str:
+    before, after = (rate(row[name]) if row[name] is not None else "no limit" for name in ("before", "after"))
+    if before == after:
+        return ""
+    lasts = row["valid_until"] - row["at"] if row["valid_until"] and row["after"] is not None else None
+    return f": {before} → {after}" + (f", for {duration(lasts.total_seconds())}" if lasts else "")
+
+
+def _inputs(inputs: Mapping[str, str] | None) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted((inputs or {}).items()))

@@ -1,0 +1,139 @@
+"""Whether what the pages say can be trusted: each link of the chain from broker to webhook, the weakest said first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dashboard.services.freshness import Freshness, Heartbeats, Level
+from dashboard.services.keys import QueueKey, Row
+from dashboard.services.overview import TRUSTED_COVERAGE
+from dashboard.services.say import ago, clock, count, listing, percent
+
+#: Queues and reasons that are named.
+NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link of the chain: what it is, its state in a word or two, what that means. ``good`` is None: not there."""
+
+    name: str
+    state: str
+    note: str
+    good: bool | None
+
+
+def links(
+    fresh: Freshness | None,
+    beats: Heartbeats,
+    gap: Row | None,
+    refused: Iterable[Row],
+    deliveries: Iterable[Row],
+    now: datetime,
+    limit: float,
+) -> tuple[Link, ...]:
+    """The links from collectors to receivers at ``now``; what wrote nothing for ``limit`` seconds is behind.
+
+    ``refused``: rows that collectors could not take, by source and reason; ``deliveries`` of the last day.
+    """
+    return (
+        _written(
+            "Events",
+            beats.events,
+            "sojourn collect",
+            now,
+            limit,
+            quiet=fresh is not None and fresh.level is Level.QUIET,
+        ),
+        _written("Readings of brokers", beats.samples, "sojourn collect", now, limit),
+        _metrics(beats, now),
+        _history(gap, now),
+        _refused(list(refused)),
+        _written("Rules", beats.alerts, "sojourn alert", now, None),
+        _told(list(deliveries), now),
+    )
+
+
+def verdict(found: Sequence[Link], fresh: Freshness | None) -> str:
+    """One sentence: whether the figures of now can be believed."""
+    weak = [link.name.lower() for link in found if link.good is False]
+    if fresh is None:
+        return "There is nothing to trust yet"
+    if fresh.level is Level.STALE:
+        return "Do not trust what the pages say of now"
+    return f"Look at {listing(weak)}" if weak else "What the pages say can be trusted"
+
+
+def brokers(health: Iterable[Row], now: datetime) -> list[tuple[str, str, str, str]]:
+    """(broker, queues, its newest data, its newest reading) of each broker."""
+    found: dict[str, list[Row]] = {}
+    for row in health:
+        found.setdefault(row["broker"], []).append(row)
+    rows = []
+    for broker, queues in sorted(found.items()):
+        as_of = max(row["as_of"] for row in queues)
+        stale = [row["staleness_seconds"] for row in queues if row["staleness_seconds"] is not None]
+        reading = "never" if not stale else f"{min(stale):,.1f} s before"
+        rows.append((broker, count(len(queues)), f"{clock(as_of, now, seconds=True)} UTC, {ago(as_of, now)}", reading))
+    return rows
+
+
+def uncovered(health: Iterable[Row], names: Mapping[QueueKey, str]) -> list[tuple[str, str]]:
+    """Queues of which events tell too little, or more than the broker counts, with their coverage; the worst first."""
+    off = [
+        (abs(row["coverage"] - 1), names[QueueKey.of(row)], percent(row["coverage"]))
+        for row in health
+        if row["coverage"] is not None and not TRUSTED_COVERAGE <= row["coverage"] <= 1 / TRUSTED_COVERAGE
+    ]
+    return [(name, share) for _, name, share in sorted(off, reverse=True)][:NAMED]
+
+
+def _written(
+    name: str, at: datetime | None, command: str, now: datetime, limit: float | None, *, quiet: bool = False
+) -> Link:
+    if at is None:
+        return Link(name, "never written", f"`{command}` writes them.", None)
+    late = limit is not None and (now - at).total_seconds() > limit and not quiet
+    return Link(name, f"last written {ago(at, now)}", f"Is `{command}` running?" if late else "", not late)
+
+
+def _metrics(beats: Heartbeats, now: datetime) -> Link:
+    if beats.metrics is None:
+        return Link("Metrics", "never written", "`sojourn analyze` works them out.", None)
+    behind = beats.events is not None and (beats.events - beats.metrics).total_seconds() > 5.0
+    return Link(
+        "Metrics", f"last written {ago(beats.metrics, now)}", "Behind the events." if behind else "", not behind
+    )
+
+
+def _history(gap: Row | None, now: datetime) -> Link:
+    if gap is None:
+        return Link("History", "complete", "", True)
+    many = "Events" if gap["events"] is None else f"{count(gap['events'])} events"
+    return Link(
+        "History", "incomplete", f"{many} from before {clock(gap['since'], now)} UTC are still being read.", False
+    )
+
+
+def _refused(rows: list[Row]) -> Link:
+    if not rows:
+        return Link("Refused rows", "none in the last day", "", True)
+    reasons = "; ".join(f"{count(row['rows'])} of {row['source']}: {row['reason']}" for row in rows[:3])
+    return Link(
+        "Refused rows", count(sum(row["rows"] for row in rows)), f"{reasons}. They are in `rejected_records`.", False
+    )
+
+
+def _told(rows: list[Row], now: datetime) -> Link:
+    """Receivers whose newest attempt failed are behind; what was delivered at last is not."""
+    if not rows:
+        return Link("Deliveries", "none in the last day", "", None)
+    newest: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda row: row["at"]):
+        newest[row["receiver"]] = row
+    failing = sorted(name for name, row in newest.items() if row["outcome"] != "delivered")
+    last = max((row["at"] for row in rows if row["outcome"] == "delivered"), default=None)
+    state = "nothing delivered" if last is None else f"last delivered {ago(last, now)}"
+    return Link("Deliveries", state, f"Not told: {listing(failing)}." if failing else "", not failing)

@@ -1,0 +1,103 @@
+"""Why a queue's messages wait, in words: for its page and for the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from dashboard.services.overview import TRUSTED_COVERAGE
+from dashboard.services.say import clock, decimal, duration, listing, messages, percent, rate
+from lake.why import Cause, Flow, Part, Told
+
+#: Tenants that are named for what they send.
+NAMED = 3
+#: A tenant sends more when it is this many times what it was, and this much of what all send more.
+_MORE, _MUCH = 1.5, 0.1
+
+
+def headline(told: Told) -> str:
+    """The wait now, what it was, and since when it rose."""
+    if told.rise is None:
+        return f"Why it waits cannot be said: {told.reason}."
+    rise = told.rise
+    if not rise.parts:
+        return f"First attempts wait {duration(rise.wait)}, hardly longer than before."
+    begun = datetime.fromtimestamp(rise.begun, UTC)
+    return (
+        f"First attempts wait {duration(rise.wait)}, {duration(rise.seconds)} longer than "
+        f"{duration(rise.end - rise.begun)} ago ({clock(begun, told.as_of, seconds=True)} UTC); "
+        f"{messages(told.ready)} wait."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One part of a rise: its cause, its seconds, what changed, and whether it is the main one."""
+
+    cause: str
+    seconds: float
+    because: str
+    main: bool
+
+    @property
+    def words(self) -> str:
+        """The seconds as people read them."""
+        return signed(self.seconds)
+
+
+def lines(told: Told) -> tuple[Line, ...]:
+    """The parts of the rise, the largest first, what is unknown last."""
+    if told.rise is None:
+        return ()
+    ordered = sorted(told.rise.parts, key=lambda part: (part.cause is Cause.UNKNOWN, -part.seconds))
+    return tuple(
+        Line(part.cause.value, part.seconds, _changed(part, told.tenants), place == 0)
+        for place, part in enumerate(ordered)
+    )
+
+
+def signed(seconds: float) -> str:
+    """``+24 s``, ``−3.1 s``."""
+    words = duration(abs(seconds)) if abs(seconds) >= 0.001 else "0 s"
+    return words if words == "0 s" else f"{'+' if seconds > 0 else '−'}{words}"
+
+
+def notes(told: Told) -> list[str]:
+    """What one must know before one believes it."""
+    found = []
+    if told.coverage is None:
+        found.append("Nobody knows which part of the queue the events tell of.")
+    elif not TRUSTED_COVERAGE <= told.coverage <= 1 / TRUSTED_COVERAGE:
+        found.append(f"Events tell of {percent(told.coverage)} of what the broker counts: a guide, not a measure.")
+    return found
+
+
+def _changed(part: Part, tenants: tuple[Flow, ...]) -> str:
+    if part.now is None:
+        return "another order than first in, first out; messages withheld or expired"
+    was, now = part.before, part.now
+    match part.cause:
+        case Cause.ARRIVALS:
+            if part.seconds < 0:
+                return f"{rate(now)} arrive, less than could be taken before"
+            return f"{rate(was)} → {rate(now)}{_who(tenants)}"
+        case Cause.SLOTS:
+            return f"{_from_to(decimal(was), decimal(now))} at work at once"
+        case Cause.SERVICE_TIME:
+            return f"{_from_to(duration(was), duration(now))} an attempt"
+        case _:
+            return f"{_from_to(percent(was), percent(now))} of all attempts are retries"
+
+
+def _from_to(was: str, now: str) -> str:
+    return now if was == now else f"{was} → {now}"
+
+
+def _who(tenants: tuple[Flow, ...]) -> str:
+    more = sum(max(0.0, each.since - each.before) for each in tenants)
+    louder = [
+        f"{each.tenant} {rate(each.before)} → {rate(each.since)}"
+        for each in tenants
+        if each.since > _MORE * each.before and each.since - each.before > _MUCH * more
+    ]
+    return f", {listing(louder[:NAMED])}" if louder else ""

@@ -1,0 +1,135 @@
+"""What the law of waiting asks of a lake: flows of one queue from its partials, and what waits there now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from lake.sql.parameters import literal
+from lake.why.law import Bin, Rise, explain
+
+#: How far back the beginning is looked for, and how finely (seconds).
+SPAN, STEP = 3600, 5
+
+#: The rows of a statement in Spark's dialect.
+Query = Callable[[str], Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """How many messages a second a tenant sent before and since the waiting began."""
+
+    tenant: str
+    before: float
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What can be said of a queue. ``reason``: why there is no rise to explain, in words; empty where there is one.
+
+    ``ready``: messages that wait now, ``coverage``: the part of them that events tell of; None is unknown. ``sql`` has
+    the statements behind each figure.
+    """
+
+    as_of: datetime
+    ready: int | None
+    coverage: float | None
+    rise: Rise | None
+    tenants: tuple[Flow, ...]
+    reason: str
+    sql: Mapping[str, str]
+
+
+def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: int = SPAN) -> Told | None:
+    """Why first attempts on the queue wait as they do, looking back ``span`` seconds; None where nobody knows it."""
+    who = f"broker = {literal(broker)} AND queue = {literal(queue)}"
+    mine = f"{who} AND COALESCE(subscriber, '') = {literal(subscriber)}"
+    sql = {"ready": _READY.format(mine=mine)}
+    rows = query(sql["ready"])
+    if not rows or rows[0]["as_of"] is None:
+        return None
+    [row] = rows
+    as_of = row["as_of"].astimezone(UTC)
+    end = int(as_of.timestamp()) + 1
+    theirs = f"{who} AND subscriber IN ('', {literal(subscriber)})"
+    sql["flows"] = _FLOWS.format(mine=theirs, own=literal(subscriber), start=_at(end - span), end=_at(end))
+    bins = _bins(query(sql["flows"]), end)
+    ready = row["ready"]
+    rise = None if ready is None or not bins else explain(bins, ready)
+    tenants: tuple[Flow, ...] = ()
+    if rise is not None:
+        sql["tenants"] = _TENANTS.format(
+            mine=theirs, start=_at(bins[0].end - bins[0].seconds), begun=_at(rise.begun), end=_at(end)
+        )
+        early, late = rise.begun - bins[0].end + bins[0].seconds, rise.end - rise.begun
+        tenants = tuple(
+            Flow(each["tenant"], each["before"] / early, each["since"] / late) for each in query(sql["tenants"])
+        )
+    return Told(as_of, ready, row["coverage"], rise, tenants, _reason(ready, bins, rise), sql)
+
+
+def _reason(ready: int | None, bins: list[Bin], rise: Rise | None) -> str:
+    if rise is not None:
+        return ""
+    if ready is None:
+        return "what waits is unknown: no events tell of this queue, or history is still being read"
+    if not any(each.starts for each in bins):
+        return "no first attempt began in this time"
+    if not any(each.starts for each in bins[-2:]):
+        return "it stands still: no first attempt began in the last seconds"
+    return "too little is known of before"
+
+
+def _bins(rows: Sequence[Mapping[str, Any]], end: int) -> list[Bin]:
+    """The flows in bins of one length, without holes: where nothing happened there is a bin of nothing."""
+    if not rows:
+        return []
+    step = max(STEP, *(row["coarsest"] for row in rows))
+    found: dict[int, dict[str, float]] = {}
+    for row in rows:
+        sums = found.setdefault((end - 1 - row["second"]) // step, dict.fromkeys(_SUMS, 0.0))
+        for name in _SUMS:
+            sums[name] += row[name] or 0.0
+    return [Bin(end - place * step, step, **found.get(place, {})) for place in range(max(found), -1, -1)]
+
+
+_SUMS = ("arrivals", "starts", "retries", "ended", "busy_seconds", "waited_seconds", "waited")
+_READY = """
+SELECT MAX(h.as_of) AS as_of, CAST(SUM(t.ready) AS BIGINT) AS ready, MAX(h.coverage) AS coverage
+FROM (SELECT * FROM queue_health_now WHERE {mine}) AS h
+LEFT JOIN (SELECT * FROM tenant_backlog_now WHERE {mine}) AS t ON TRUE
+"""
+_FLOWS = """
+SELECT
+  unix_micros(bucket_start) DIV 1000000 AS second,
+  MAX(bucket_seconds) AS coarsest,
+  CAST(SUM(enqueued) AS DOUBLE) AS arrivals,
+  CAST(SUM(CASE WHEN subscriber = {own} THEN started END) AS DOUBLE) AS starts,
+  CAST(SUM(CASE WHEN subscriber = {own} THEN retries END) AS DOUBLE) AS retries,
+  CAST(SUM(CASE WHEN subscriber = {own} THEN processing_count END) AS DOUBLE) AS ended,
+  SUM(CASE WHEN subscriber = {own} THEN processing_sum END) AS busy_seconds,
+  SUM(CASE WHEN subscriber = {own} THEN first_attempt_age_sum END) AS waited_seconds,
+  CAST(SUM(CASE WHEN subscriber = {own} THEN first_attempt_age_count END) AS DOUBLE) AS waited
+FROM partials
+WHERE {mine} AND bucket_start >= {start} AND bucket_start < {end}
+GROUP BY 1
+ORDER BY 1
+"""
+_TENANTS = """
+SELECT
+  tenant,
+  CAST(SUM(CASE WHEN bucket_start < {begun} THEN enqueued ELSE 0 END) AS DOUBLE) AS before,
+  CAST(SUM(CASE WHEN bucket_start >= {begun} THEN enqueued ELSE 0 END) AS DOUBLE) AS since
+FROM partials
+WHERE {mine} AND bucket_start >= {start} AND bucket_start < {end}
+GROUP BY tenant
+ORDER BY since DESC, tenant
+LIMIT 5
+"""
+
+
+def _at(second: int) -> str:
+    return literal(datetime.fromtimestamp(second, UTC))

@@ -1,0 +1,114 @@
+"""``sojourn why QUEUE``: what makes its messages wait, in parts that add up."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lake.errors import UserError
+from lake.visible import visible, visible_json, visible_lines
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part
+
+if TYPE_CHECKING:
+    from dashboard.services.keys import QueueKey
+    from lake.why import Told
+
+
+class Form(StrEnum):
+    """How to say it."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def why(
+    queue: Annotated[str, typer.Argument(help="The queue: its name, or broker/queue, or broker/queue/subscriber.")],
+    minutes: Annotated[int, typer.Option(min=2, help="How far back to look for when it began.")] = 60,
+    format: Annotated[Form, typer.Option("--format", help="Text for eyes, JSON for programs.")] = Form.TEXT,
+    sql: Annotated[bool, typer.Option("--sql", help="Show the statements behind the figures, too.")] = False,
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+) -> None:
+    """Say why first attempts on a queue wait longer than they did: how much by what, and who sends more."""
+    _, root = existing(config, lake)
+    keys, tell = part("dashboard.services.keys"), part("lake.why").tell
+    reader = part("lake.reader").Reader(root)
+
+    def query(statement: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = reader.query(statement).to_pylist()
+        return rows
+
+    rows = query("SELECT broker, queue, subscriber FROM queue_health_now")
+    names = keys.short_names(keys.QueueKey.of(row) for row in rows)
+    key = keys.resolve(queue, names)
+    if key is None:
+        known = ", ".join(sorted(names.values())[:10]) or "none has been seen yet"
+        raise UserError(f"no queue is called {queue!r}", f"there are: {known}")
+    told = tell(query, key.broker, key.queue, key.subscriber, span=minutes * 60)
+    if told is None:
+        raise UserError(f"nothing is known of {queue!r} any more", "try again")
+    if format is Form.JSON:
+        print(visible_json(json.dumps(as_json(key, told), ensure_ascii=False)))
+        return
+    _print(key, told)
+    if sql:
+        for name, text in told.sql.items():
+            print(f"\n-- {name}\n{visible_lines(text.strip())}")
+
+
+def as_json(key: QueueKey, told: Told) -> dict[str, Any]:
+    """Everything that is known, for programs: seconds, messages and messages a second; null is unknown."""
+    rise = told.rise
+    return {
+        "broker": key.broker,
+        "queue": key.queue,
+        "subscriber": key.subscriber or None,
+        "as_of": told.as_of.isoformat(),
+        "ready": told.ready,
+        "coverage": told.coverage,
+        "reason": told.reason or None,
+        "rise": None
+        if rise is None
+        else {
+            "begun": datetime.fromtimestamp(rise.begun, UTC).isoformat(),
+            "wait_before_seconds": rise.wait_before,
+            "wait_seconds": rise.wait,
+            "rise_seconds": rise.seconds,
+            "starts_per_second": rise.pace,
+            "parts": [
+                {"cause": each.cause.value, "seconds": each.seconds, "messages": each.messages}
+                | ({} if each.now is None else {"before": each.before, "now": each.now})
+                for each in rise.parts
+            ],
+        },
+        "tenants": [{"tenant": t.tenant, "before_per_second": t.before, "per_second": t.since} for t in told.tenants],
+        "sql": dict(told.sql),
+    }
+
+
+def _print(key: QueueKey, told: Told) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    words = part("dashboard.services.why")
+    print(f"{visible(key.full)}: {words.headline(told)}")
+    if told.rise is None or not told.rise.parts:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 2), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for line in words.lines(told):
+        table.add_row(Text(line.cause), Text(line.words), Text(visible(line.because, 400)))
+    text = io.StringIO()
+    Console(file=text, width=shutil.get_terminal_size().columns, no_color=True).print(table)
+    print("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
+    for note in words.notes(told):
+        print(visible(note))

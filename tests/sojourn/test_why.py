@@ -1,0 +1,44 @@
+"""``sojourn why``: for eyes, for programs, and for whoever mistypes a name."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.dashboard.scene import write_story
+from tests.sojourn.test_cli import is_one_clear_line, sojourn
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("why")
+    write_story(root, end=datetime(2026, 3, 1, 12, tzinfo=UTC))
+    return root
+
+
+def test_the_parts_are_told_with_what_changed(lake: Path) -> None:
+    run = sojourn("why", "orders", "--lake", str(lake), cwd=lake)
+    assert run.returncode == 0, run.stderr
+    first, *lines = run.stdout.splitlines()
+    assert first.startswith("nats/orders: First attempts wait ")
+    assert lines[0].split()[0] == "arrivals" and "acme-7" in lines[0]
+    assert lines[-1].strip().startswith(("unknown", "withheld"))
+
+
+def test_programs_get_parts_that_add_up_and_the_statements(lake: Path) -> None:
+    run = sojourn("why", "nats/orders", "--format", "json", "--lake", str(lake), cwd=lake)
+    told = json.loads(run.stdout)
+    rise = told["rise"]
+    assert sum(part["seconds"] for part in rise["parts"]) == pytest.approx(rise["rise_seconds"])
+    assert rise["wait_seconds"] - rise["wait_before_seconds"] == pytest.approx(rise["rise_seconds"])
+    again = sojourn(
+        "sql", "--engine", "reader", told["sql"]["tenants"], "--format", "json", "--lake", str(lake), cwd=lake
+    )
+    assert json.loads(again.stdout.splitlines()[0])["tenant"] == told["tenants"][0]["tenant"]
+
+
+def test_a_queue_that_nobody_knows_is_one_clear_line(lake: Path) -> None:
+    is_one_clear_line(sojourn("why", "order", "--lake", str(lake), cwd=lake), "'order'", "emails, orders")
