@@ -49,6 +49,10 @@ def _schema(*columns: tuple[Any, ...]) -> pa.Schema:
 REQUIRED = "required"  # marks a column that must be there
 
 EVENT_TYPES = ("enqueued", "received", "completed", "failed", "dead_lettered", "expired", "sidelined", "delayed")
+#: What every event of a message's life says: what happened, to whom, and when.
+OF_A_LIFE = (
+    "event_type", "broker", "queue", "subscriber", "tenant", "message_id", "attempt", "enqueued_at", "occurred_at",
+)  # fmt: skip
 #: A message with one of these is gone from the backlog for good.
 FINISHING_TYPES = ("completed", "dead_lettered", "expired", "sidelined")
 

@@ -18,7 +18,7 @@ from lake.clock import TOLERANCE, ZERO
 from lake.errors import SojournError, first_line
 from lake.reader import connect
 from lake.snapshot import Snapshot, read_file
-from lake.tables import MESSAGE_EVENTS
+from lake.tables import MESSAGE_EVENTS, OF_A_LIFE
 
 log = logging.getLogger(__name__)
 
@@ -32,18 +32,7 @@ GOOD_FOR = 5.0
 _MEMORY_MB = 500
 #: What a row takes in a file, where the log does not tell how many there are.
 _ROW_BYTES = 20
-_COLUMNS = (
-    "event_type",
-    "broker",
-    "queue",
-    "subscriber",
-    "tenant",
-    "message_id",
-    "attempt",
-    "enqueued_at",
-    "occurred_at",
-    "trace_id",
-)
+_COLUMNS = (*OF_A_LIFE, "trace_id")
 Key = tuple[str, str]
 
 #: Messages that nobody has taken yet, aged at their broker's newest event, beside first attempts, aged when they began.

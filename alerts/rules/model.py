@@ -47,20 +47,25 @@ ThresholdName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
 Threshold = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 
 
-class RuleEntry(BaseModel):
-    """One entry under ``rules:``."""
+class AlertingEntry(BaseModel):
+    """What an entry that alerts says, whatever it alerts of."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    alert: str = Field(min_length=1)
-    expr: str = Field(min_length=1)
-    thresholds: dict[ThresholdName, Threshold] = Field(default_factory=dict)
     hold: Duration = Field(default=timedelta(0), alias="for")
     keep_firing_for: Duration = timedelta(0)
     labels: dict[LabelName, Text] = Field(default_factory=dict)
     annotations: dict[LabelName, Text] = Field(default_factory=dict)
     no_data: NoData = NoData.KEEP
     actions: tuple[str, ...] = ()
+
+
+class RuleEntry(AlertingEntry):
+    """One entry under ``rules:``."""
+
+    alert: str = Field(min_length=1)
+    expr: str = Field(min_length=1)
+    thresholds: dict[ThresholdName, Threshold] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from alerts.durations import Duration, format_duration
-from alerts.rules.model import LabelName, NoData, RuleEntry, Text
+from alerts.rules.model import AlertingEntry, RuleEntry, Text
 from lake.histogram import BASE, BUCKETS_PER_OCTAVE, SMALLEST
 from lake.sql.dialect import text_literal
 
@@ -69,10 +69,8 @@ WINDOWS = (
 )
 
 
-class SloEntry(BaseModel):
+class SloEntry(AlertingEntry):
     """One entry under ``slos:``: ``objective`` of the attempts of ``kind`` wait at most ``within``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     slo: str = Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")
     objective: Annotated[float, BeforeValidator(_ratio), Field(gt=0, lt=1)]
@@ -83,12 +81,6 @@ class SloEntry(BaseModel):
     minimum: int = Field(default=100, ge=1)
     period: Duration = timedelta(days=30)
     windows: tuple[BurnWindow, ...] = WINDOWS
-    hold: Duration = Field(default=timedelta(0), alias="for")
-    keep_firing_for: Duration = timedelta(0)
-    labels: dict[LabelName, Text] = Field(default_factory=dict)
-    annotations: dict[LabelName, Text] = Field(default_factory=dict)
-    no_data: NoData = NoData.KEEP
-    actions: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _can_fire(self) -> Self:

@@ -31,20 +31,12 @@ from collectors.exposition import Exposition
 from collectors.samples import Sample, samples_table
 from collectors.selfmetrics import SelfMetrics
 from lake.store import Lake
+from tests.support.alerting import PROGRAM
 from tests.support.alertmanager import AlertmanagerServer
 from tests.support.prometheus import PrometheusServer
 
 QUEUES, PROBES = 1_000, 30
 PATIENCE_SECONDS = 60.0
-_PROGRAM = """
-import signal, sys, threading
-from pathlib import Path
-from alerts.run import run
-from alerts.settings import AlertSettings
-stop = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: stop.set())
-run(AlertSettings.model_validate_json(sys.argv[2]), Path(sys.argv[1]), stop, once=False)
-"""
 _RULES = """
 groups:
   - name: bench
@@ -164,7 +156,7 @@ def _alerts(folder: Path, root: Path, port: int) -> Iterator[None]:
             {"name": "hook", "url": f"http://127.0.0.1:{port}/", "allow_private": True, "send_resolved": False}
         ],
     }
-    command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, str(root), json.dumps(settings)]
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(root), json.dumps(settings)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with (folder / "alerts.log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)

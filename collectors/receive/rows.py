@@ -15,25 +15,10 @@ import pyarrow.compute as pc
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import Keys, made
 from collectors.records import stamp
-from lake.tables import MESSAGE_EVENTS
+from lake.tables import MESSAGE_EVENTS, OF_A_LIFE
 
 #: A row of a span begins with these columns; its context, letter and salt (:mod:`collectors.receive.identity`) follow.
-COLUMNS = (
-    "event_type",
-    "broker",
-    "queue",
-    "subscriber",
-    "tenant",
-    "message_id",
-    "attempt",
-    "enqueued_at",
-    "occurred_at",
-    "processing_seconds",
-    "priority",
-    "worker",
-    "reason",
-    "clock",
-)
+COLUMNS = (*OF_A_LIFE, "processing_seconds", "priority", "worker", "reason", "clock")
 #: A row of the client begins with the same columns; its trace id, event id and key follow.
 Row = tuple[Any, ...]
 _FIRST_EXTRA = len(COLUMNS)

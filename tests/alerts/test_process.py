@@ -18,19 +18,10 @@ import pytest
 
 from lake.reader import Reader
 from tests.alerts.helpers import SECRET, GoldLake, Received, WebhookReceiver
+from tests.support.alerting import PROGRAM
 from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = """
-import json, logging, signal, sys, threading
-from pathlib import Path
-from alerts.run import run
-from alerts.settings import AlertSettings
-logging.basicConfig(level="INFO")
-stop = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: stop.set())
-run(AlertSettings.model_validate_json(sys.argv[2]), Path(sys.argv[1]), stop, once=False)
-"""
 RULES = """
 groups:
   - name: tests
