@@ -16,7 +16,7 @@ import pyarrow as pa
 from alerts.evaluate import Freshness, Identities, Query, RuleMemory, evaluate, is_due, patience_with, reads_lake
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
-from alerts.notify.payload import MOST_ALERTS, MOST_FOR_ALERTMANAGER, alertmanager, encoded
+from alerts.notify.payload import MOST_ALERTS, MOST_FOR_ALERTMANAGER, alertmanager, encoded, to_receiver
 from alerts.notify.plan import Decision, Entry, Notice, Reason, merged, plan
 from alerts.overruns import Overruns
 from alerts.received import GROUP, next_end, step_received
@@ -362,7 +362,7 @@ class Engine:
         self._planned = True
         due = [d.due_at for d in decisions] + [next_change(tuple(given.silences.values()), now)]
         self._plan_due = min((at for at in due if at is not None), default=None)
-        written: dict[Any, dict[str, Any]] = {}
+        written: dict[Any, tuple[str, str]] = {}
         parcels = [self._parcel(decision, as_of, now, written) for decision in decisions if decision.send]
         said = {(d.receiver, d.group_key): (d.reason, d.muted) for d in decisions}
         news = [
@@ -387,21 +387,23 @@ class Engine:
         return firing + [Notice(gone.alert, gone.at, as_of) for gone in self._resolved.values()]
 
     def _parcel(
-        self, decision: Decision, as_of: datetime | None, now: datetime, written: dict[Any, dict[str, Any]]
+        self, decision: Decision, as_of: datetime | None, now: datetime, written: dict[Any, tuple[str, str]]
     ) -> Parcel:
         most, links = self._most_alerts[decision.receiver], self._settings.links
         # Several receivers are told the same.
         key = decision.group_key, most, *map(id, decision.firing), *map(id, decision.resolved)
         if key not in written:
-            written[key] = alertmanager(decision, self._external_url, self._ahead, most, links)
-        payload = {**written[key], "receiver": decision.receiver}
+            payload = alertmanager(decision, self._external_url, self._ahead, most, links)
+            del payload["receiver"]
+            written[key] = payload["status"], encoded(payload)
+        status, text = written[key]
         return Parcel(
             id=f"msg_{uuid4().hex}",
             receiver=decision.receiver,
             group_key=decision.group_key,
-            status=payload["status"],
+            status=status,
             alerts=len(decision.firing) + len(decision.resolved),
-            body=encoded(payload),
+            body=to_receiver(decision.receiver, text),
             created_at=now,
             data_as_of=as_of,
             firing=frozenset(notice.alert.fingerprint for notice in decision.firing),

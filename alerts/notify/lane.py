@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 #: Attempts that may be under way towards one receiver at a time.
 CONCURRENCY = 4
+#: Parcels that are read at a time: to find which are due takes as long for one as for all.
+AT_A_TIME = 500
 #: Attempts that have ended and are being written down, and those under way, together.
 UNRECORDED = 100
 #: The longest that a lane sleeps unless it is woken, and the shortest that it does while there is nothing to start.
@@ -128,7 +130,9 @@ class Lane:
             most = 1 if self._breaker.is_open else CONCURRENCY
             while self._attempting < most and len(self._under_way) < UNRECORDED:
                 if not self._ready:
-                    self._ready.extend(self._outbox.due(self._clock.now(), self._name, besides=self._under_way))
+                    self._ready.extend(
+                        self._outbox.due(self._clock.now(), self._name, besides=self._under_way, most=AT_A_TIME)
+                    )
                 if not self._ready:
                     next_at = self._outbox.next_at(self._name, besides=self._under_way)
                     return LONGEST_SLEEP if next_at is None else (next_at - self._clock.now()).total_seconds()

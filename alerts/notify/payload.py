@@ -77,6 +77,11 @@ def encoded(payload: Mapping[str, Any]) -> str:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
+def to_receiver(name: str, text: str) -> str:
+    """The encoded payload ``text``, which names no receiver, as the receiver called ``name`` gets it."""
+    return f'{{"receiver":{json.dumps(name, ensure_ascii=False)},{text[1:]}'
+
+
 def iso(at: datetime) -> str:
     """``at`` as RFC 3339 in UTC: ``2026-01-01T00:00:00.000000Z``."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -35,23 +35,32 @@ class Parcel:
 
     def insert(self, db: Database) -> None:
         """Put the parcel into the outbox, as part of the caller's transaction."""
-        db.execute(
-            "INSERT INTO outbox (id, receiver, group_key, status, alerts, data_as_of, body, created_at, next_at,"
-            " firing, resolved) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                self.id,
-                self.receiver,
-                self.group_key,
-                self.status,
-                self.alerts,
-                to_us_or_none(self.data_as_of),
-                self.body,
-                to_us(self.created_at),
-                to_us(self.created_at),
-                from_set(self.firing),
-                from_set(self.resolved),
-            ],
-        )
+        insert_all(db, [self])
+
+    def row(self) -> list[object]:
+        """What the outbox holds of it at first."""
+        return [
+            self.id,
+            self.receiver,
+            self.group_key,
+            self.status,
+            self.alerts,
+            to_us_or_none(self.data_as_of),
+            self.body,
+            to_us(self.created_at),
+            to_us(self.created_at),
+            from_set(self.firing),
+            from_set(self.resolved),
+        ]
+
+
+def insert_all(db: Database, parcels: Iterable[Parcel]) -> None:
+    """Put parcels into the outbox, in order, as part of the caller's transaction."""
+    db.executemany(
+        "INSERT INTO outbox (id, receiver, group_key, status, alerts, data_as_of, body, created_at, next_at,"
+        " firing, resolved) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (parcel.row() for parcel in parcels),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from alerts.store.database import (
     transaction,
 )
 from alerts.store.health import notification_health
-from alerts.store.outbox import Parcel
+from alerts.store.outbox import Parcel, insert_all
 from alerts.store.schema import upsert
 from alerts.store.translate import note_clock
 from lake.clock import ZERO
@@ -160,8 +160,7 @@ class States:
                     [gone.alert.group, gone.alert.rule, gone.alert.fingerprint],
                 )
             self._write_decisions(now + ahead, decisions)
-            for parcel in parcels:
-                parcel.insert(self._db)
+            insert_all(self._db, parcels)
             self._db.executemany("DELETE FROM notified WHERE receiver = ? AND group_key = ?", purged)
             self._db.execute("DELETE FROM settled WHERE number <= ?", [self._settled])
 
@@ -213,12 +212,13 @@ class States:
         self._db.execute(upsert("alerts"), _alert_row(tracked, resolved_at))
 
     def _write_decisions(self, now: datetime, decisions: Iterable[Decision]) -> None:
-        for decision in decisions:
-            self._db.execute(
-                "INSERT INTO decisions (at, receiver, group_key, sent, reason, firing, resolved, muted)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        decisions, at = list(decisions), to_us(now)
+        self._db.executemany(
+            "INSERT INTO decisions (at, receiver, group_key, sent, reason, firing, resolved, muted)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
                 [
-                    to_us(now),
+                    at,
                     decision.receiver,
                     decision.group_key,
                     int(decision.send),
@@ -226,8 +226,11 @@ class States:
                     len(decision.firing),
                     len(decision.resolved),
                     to_json(dict(islice(decision.muted.items(), MUTED_KEPT))) if decision.muted else None,
-                ],
-            )
+                ]
+                for decision in decisions
+            ),
+        )
+        for decision in decisions:
             if decision.entry is not None and not decision.send:
                 self._db.execute(
                     upsert("notified"),

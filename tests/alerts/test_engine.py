@@ -104,7 +104,7 @@ def test_a_failed_commit_leaves_neither_state_nor_message(gold: GoldLake, monkey
     def broken(*_: object) -> None:
         raise sqlite3.OperationalError("disk full")
 
-    monkeypatch.setattr("alerts.store.outbox.Parcel.insert", broken)
+    monkeypatch.setattr("alerts.store.outbox.Parcel.row", broken)
     with pytest.raises(sqlite3.OperationalError):
         world.round()
     assert world.parcels() == []
