@@ -155,7 +155,8 @@ class Queue:
             self.at(arrival.at, lambda: self._arrive_as(arrival))
 
     def _arrive_as(self, arrival: Arrival) -> None:
-        self._offer(Message(arrival.tenant, self.now, work=arrival.work))
+        offered = self.now if arrival.offered is None else arrival.offered
+        self._offer(Message(arrival.tenant, offered, work=arrival.work))
         self._next_of_trace()
 
     def _offer(self, message: Message) -> None:

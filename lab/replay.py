@@ -18,7 +18,7 @@ from lab.compare import Compared, compare
 from lab.incident import Incident, Wanted, read
 from lab.loop import Loop
 from lab.queue import Queue
-from lab.scenario import Scenario, Tenant, Variant
+from lab.scenario import Scenario, Tenant, Variant, shipped_terms
 from lab.stats import quantile
 from lab.table import aligned, said
 from lake.definitions import Definitions
@@ -30,6 +30,20 @@ REST = "(all others)"
 
 def scenario(incident: Incident, definitions: Definitions, terms: Terms, ways: Sequence[Variant]) -> Scenario:
     """``incident`` as the lab runs it: the tenants that the view calls noisy in it are reported apart."""
+    built = traced(incident, definitions, ways, terms)
+    queue = Queue(built, built.variants[0].servers, 0)
+    loop = Loop(queue, built, controlled=False)
+    loop.start()
+    queue.run()
+    noisy = {name for name, watch in loop.watches.items() if watch.named}
+    tenants = (replace(one, suspect=one.name in noisy, innocent=one.name not in noisy) for one in built.tenants)
+    return replace(built, tenants=tuple(tenants))
+
+
+def traced(
+    incident: Incident, definitions: Definitions, ways: Sequence[Variant], terms: Terms | None = None
+) -> Scenario:
+    """``incident`` as a scenario whose tenants are all alike."""
     sent: dict[str, int] = defaultdict(int)
     for arrival in incident.arrivals:
         sent[arrival.tenant] += 1
@@ -40,26 +54,18 @@ def scenario(incident: Incident, definitions: Definitions, terms: Terms, ways: S
     tenants = tuple(Tenant(name, ()) for name in sorted(named | ({REST} if len(named) < len(sent) else set())))
     first = incident.servers[0][1]
     changes = zip(incident.servers[1:], incident.servers, strict=False)
-    built = Scenario(
+    return Scenario(
         title="/".join(filter(None, incident.place)),
         duration=3 * incident.seconds,
         tenants=tenants,
         variants=tuple(replace(way, servers=first) for way in ways),
         service="exponential",
         service_mean=sum(sum(one.work) for one in trace) / len(trace),
-        terms=terms,
+        terms=terms or shipped_terms(),
         window_seconds=definitions.window_seconds,
         scaling=tuple((at, count - before) for (at, count), (_, before) in changes),
         trace=trace,
         done_by=incident.seconds,
-    )
-    queue = Queue(built, first, 0)
-    loop = Loop(queue, built, controlled=False)
-    loop.start()
-    queue.run()
-    noisy = {name for name, watch in loop.watches.items() if watch.named}
-    return replace(
-        built, tenants=tuple(replace(one, suspect=one.name in noisy, innocent=one.name not in noisy) for one in tenants)
     )
 
 

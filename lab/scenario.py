@@ -54,12 +54,13 @@ class Failing:
 class Arrival:
     """One message as it came, ``at`` seconds from the beginning, and how long each attempt at it took (seconds).
 
-    All attempts but the last failed.
+    All attempts but the last failed. Its producer had it at ``offered`` where that was earlier.
     """
 
     at: float
     tenant: str
     work: tuple[float, ...]
+    offered: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,11 @@ def _tenants(entry: Mapping[str, Any]) -> list[Tenant]:
         poison=float(entry.get("poison", 0.0)),
     )
     return [tenant] if count == 1 else [replace(tenant, name=f"{tenant.name}-{i}") for i in range(count)]
+
+
+def shipped_terms() -> Terms:
+    """The shipped policy's."""
+    return _terms({})
 
 
 def _terms(policy: Mapping[str, Any]) -> Terms:

@@ -409,14 +409,14 @@ ACTIONS = TableSpec(
         ("broker", pa.string(), REQUIRED),
         ("queue", pa.string(), REQUIRED),
         ("tenant", pa.string()),
-        ("decision", pa.string(), REQUIRED),  # throttle, approve, hold, relax, release, skip, revoke, expire
+        ("decision", pa.string(), REQUIRED),  # throttle, approve, hold, relax, release, skip, revoke, expire, receipt
         ("dry_run", pa.bool_(), REQUIRED),
         ("before", pa.float64()),  # messages/s; null = no limit
         ("after", pa.float64()),
         ("valid_until", TIMESTAMP),
         ("inputs", LABELS, REQUIRED),
         ("reason", pa.string(), REQUIRED),
-        ("outcome", pa.string(), REQUIRED),  # applied, proposed, dry_run, refused, failed
+        ("outcome", pa.string(), REQUIRED),  # applied, proposed, dry_run, refused, failed, told
     ),
 )
 

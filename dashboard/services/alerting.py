@@ -166,6 +166,10 @@ def _action_happenings(actions: Iterable[Row], now: datetime) -> Iterable[Happen
         if row["decision"] in ("hold", "skip") or last.get(subject) == decided:
             continue
         last[subject] = decided
+        if row["decision"] == "receipt":
+            at = f"{clock(row['at'], now, seconds=True)} UTC"
+            yield Happening(row["at"], at, f"receipt of {row['tenant']}'s limit", row["reason"], "action")
+            continue
         limit = "no limit" if row["after"] is None else rate(row["after"])
         trial = _OUTCOMES.get(row["outcome"], f" ({row['outcome']})")
         yield Happening(

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -61,6 +62,17 @@ def revoke(
     """Take an action back now; its policy leaves that tenant alone for a while."""
     ask(config, lake, url, f"/v1/actions/{urllib.parse.quote(action_id, safe='')}/revoke")
     typer.echo(f"revoked: {visible(action_id)}")
+
+
+@app.command()
+def receipt(
+    action_id: Annotated[str, typer.Argument(help="An action that has ended, as `actions list` names it.")],
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+) -> None:
+    """What it saved whom and cost whom: its messages run again, with and without it; kept in the journal."""
+    _, root = existing(config, lake)
+    typer.echo(visible(part("lab.receipt").main(root, action_id, datetime.now(UTC))))
 
 
 @app.command()

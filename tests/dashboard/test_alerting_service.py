@@ -83,3 +83,9 @@ def test_what_happened_leaves_out_pending_alerts_the_watchdog_and_repeated_decis
 def test_a_dry_run_says_that_nothing_was_changed() -> None:
     row = {**actions_of(TURNED, NOW)[0], "outcome": "dry_run", "dry_run": True}
     assert happenings([], [row], NOW)[0].what.endswith("(dry run: nothing was changed)")
+
+
+def test_a_receipt_is_shown_with_what_it_says() -> None:
+    row = {**actions_of(TURNED, NOW)[0], "decision": "receipt", "outcome": "told", "after": None, "reason": "saved 7"}
+    (event,) = happenings([], [row], NOW)
+    assert (event.what, event.why) == ("receipt of acme-7's limit", "saved 7")

@@ -1,0 +1,175 @@
+"""What an action saved whom and cost whom: its window's messages through the simulator, as they came and as they would.
+
+With the action is what the events tell. Without it the limited tenant's messages come when its producers had them. No
+event tells that: the tenant is taken to have gone on as it began, at the rate for which it was limited, until all that
+came is sent. All else – the others' messages, how long each took, how many were worked on at once – is the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lab.incident import Incident, read
+from lab.queue import Queue
+from lab.replay import traced
+from lab.scenario import Arrival, Scenario, Variant, resampled
+from lab.stats import Estimate, estimate, quantile, short
+from lake.dataset import rows_of
+from lake.definitions import Definitions
+from lake.errors import UserError
+from lake.store import Lake
+from lake.tables import ACTIONS
+
+#: What is run before an action and after it: the flood that it answers, and the way back (seconds).
+BEFORE, AFTER = 60.0, 60.0
+SEEDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One limit that was in force, from its first row in the journal to its last; ``rate`` is what the tenant sent."""
+
+    action_id: str
+    rule: str
+    policy: str
+    actuator: str
+    broker: str
+    queue: str
+    tenant: str
+    since: datetime
+    until: datetime
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Seconds of 99th percentiles at first attempts, time held back included: what the ``saved`` tenants waited less,
+    on average over them, and what the limited one waited more."""
+
+    tenant: str
+    saved_tenants: float
+    saved: Estimate
+    cost: Estimate
+
+    def __str__(self) -> str:
+        return (
+            f"saved {self.saved_tenants:.0f} tenants {_told(self.saved)} of p99, cost {self.tenant} {_told(self.cost)}"
+        )
+
+
+def action(rows: Iterable[Mapping[str, Any]], action_id: str) -> Action:
+    """The action of that name in the journal's ``rows``. UserError where there is none, or it has not ended."""
+    applied = (row for row in rows if row["action_id"] == action_id and row["outcome"] == "applied")
+    mine = sorted(applied, key=lambda row: row["at"])
+    began = next((row for row in mine if row["after"] is not None), None)
+    if began is None or began["tenant"] is None:
+        raise UserError(f"no action {action_id!r} limited a tenant", "see `sojourn actions list`")
+    ended = next((row for row in reversed(mine) if row["after"] is None and row["at"] > began["at"]), None)
+    if ended is None:
+        raise UserError(f"the action {action_id!r} has not ended", "ask again once it has, or revoke it")
+    sent = [dict(row["inputs"]).get("arrival_rate", "") for row in mine]
+    try:
+        rate = float(next(text for text in sent if text))
+    except (StopIteration, ValueError):
+        raise UserError(f"the journal does not say what {began['tenant']!r} sent", "nothing can be compared") from None
+    named = {name: began[name] for name in ("rule", "policy", "actuator", "broker", "queue", "tenant")}
+    return Action(action_id=action_id, since=began["at"], until=ended["at"], rate=rate, **named)
+
+
+def unheld(trace: Sequence[Arrival], tenant: str, since: float, rate: float) -> tuple[Arrival, ...]:
+    """``trace`` with the instants at which producers of ``tenant`` had what came from ``since`` on, at ``rate``/s."""
+    found, number = [], 0
+    for arrival in trace:
+        if arrival.tenant == tenant and arrival.at >= since:
+            number += 1
+            arrival = replace(arrival, offered=min(arrival.at, since + number / rate))
+        found.append(arrival)
+    return tuple(found)
+
+
+def without(trace: Sequence[Arrival]) -> tuple[Arrival, ...]:
+    """``trace`` as it would have come with nobody held back."""
+    moved = (one if one.offered is None else replace(one, at=one.offered) for one in trace)
+    return tuple(sorted(moved, key=lambda one: one.at))
+
+
+def compared(incident: Incident, definitions: Definitions, one: Action, since: float, seeds: Iterable[int]) -> Receipt:
+    """The receipt of ``one``, which began ``since`` seconds into ``incident``."""
+    scenario = traced(incident, definitions, (Variant("as it came", False, 1),))
+    scenario = replace(scenario, trace=unheld(scenario.trace, one.tenant, since, one.rate))
+    savings, helped, costs = [], [], []
+    for seed in seeds:
+        drawn = resampled(scenario, seed)
+        with_it = _waits(drawn, since, seed)
+        without_it = _waits(replace(drawn, trace=without(drawn.trace)), since, seed)
+        less = {
+            name: without_it[name] - wait for name, wait in with_it.items() if name != one.tenant and name in without_it
+        }
+        gained = [value for value in less.values() if value > scenario.service_mean]
+        helped.append(float(len(gained)))
+        savings.append(sum(gained) / len(gained) if gained else 0.0)
+        costs.append(with_it.get(one.tenant, 0.0) - without_it.get(one.tenant, 0.0))
+    return Receipt(one.tenant, sum(helped) / len(helped), estimate(savings), estimate(costs))
+
+
+def main(root: Path, action_id: str, now: datetime, *, seeds: int = SEEDS, keep: bool = True) -> str:
+    """The receipt of an action that has ended, put into the journal once if ``keep``. UserError."""
+    lake = Lake(root)
+    if not lake.exists("actions"):
+        raise UserError(f"the lake at {root} has no journal", "name another with --lake")
+    one = action(rows_of(lake.ensure("actions"), where=[("action_id", "=", action_id)]).to_pylist(), action_id)
+    begin, end = one.since - timedelta(seconds=BEFORE), one.until + timedelta(seconds=AFTER)
+    incident = read(root, begin, end, (one.broker, one.queue, None))
+    found = compared(incident, Definitions.load(root), one, BEFORE, range(seeds))
+    if keep:
+        row = _row(one, found, now)
+        lake.append("actions", pa.Table.from_pylist([row], schema=ACTIONS.schema), app_id=_app_id(one), version=1)
+    return str(found)
+
+
+def _app_id(one: Action) -> str:
+    return f"sojourn-receipt-{one.action_id}"
+
+
+def _row(one: Action, found: Receipt, now: datetime) -> dict[str, Any]:
+    figures = {"saved": found.saved, "cost": found.cost}
+    inputs = {f"{name}_{part}": f"{getattr(value, part):.6g}" for name, value in figures.items() for part in _PARTS}
+    names = ("action_id", "rule", "policy", "actuator", "broker", "queue", "tenant")
+    return {
+        "at": now,
+        "idempotency_key": _app_id(one),
+        **{name: getattr(one, name) for name in names},
+        "decision": "receipt",
+        "dry_run": False,
+        "before": None,
+        "after": None,
+        "valid_until": None,
+        "inputs": list((inputs | {"saved_tenants": f"{found.saved_tenants:.6g}"}).items()),
+        "reason": str(found),
+        "outcome": "told",
+    }
+
+
+_PARTS = ("mean", "half_width")
+
+
+def _waits(scenario: Scenario, since: float, seed: int) -> dict[str, float]:
+    queue = Queue(scenario, scenario.variants[0].servers, seed)
+    queue.run()
+    waits: dict[str, list[float]] = defaultdict(list)
+    for first in queue.first_attempts:
+        if first.at - first.total_age >= since:
+            waits[first.tenant].append(first.total_age)
+    return {name: quantile(ages, 0.99) for name, ages in waits.items()}
+
+
+def _told(found: Estimate) -> str:
+    low, high = found.mean - found.half_width, found.mean + found.half_width
+    return f"{short(found.mean)} s (95 %: {short(low)} to {short(high)} s)"

@@ -1,0 +1,104 @@
+"""What an action saved and cost: a window that was limited, run again as it came and as it would have come."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from lab.receipt import action, main, unheld, without
+from lab.scenario import Arrival
+from lake.errors import UserError
+from lake.store import Lake
+from lake.tables import ACTIONS
+from sojourn.cli.main import app
+from tests.lab.test_replay import START, arrivals, events, lake_of
+
+NOW = datetime(2026, 5, 2, tzinfo=UTC)
+#: The flood of test_replay comes from second 10 to 40; the limit holds from 14 on.
+SINCE, RATE = 14.0, 60.0
+
+
+def held(limit: float) -> list[tuple[float, str, list[float]]]:
+    """The same arrivals, of which the noisy tenant's are held back to ``limit``/s from :data:`SINCE` on."""
+    found, free = [], SINCE
+    for at, name, work in arrivals():
+        if name == "noisy" and at >= SINCE:
+            free = max(free + 1 / limit, at)
+            at = free
+        found.append((at, name, work))
+    return sorted(found)
+
+
+def row(decision: str, second: float, after: float | None, **changes: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "at": START + timedelta(seconds=second), "action_id": "a1", "idempotency_key": f"{decision}/{second}",
+        "rule": "NoisyTenant", "policy": "throttle-noisy", "actuator": "limits_api", "broker": "nats",
+        "queue": "orders", "tenant": "noisy", "decision": decision, "dry_run": False, "before": None, "after": after,
+        "valid_until": None, "inputs": [("arrival_rate", f"{RATE:g}")], "reason": "why", "outcome": "applied",
+    }  # fmt: skip
+    return base | changes
+
+
+JOURNAL = [row("throttle", SINCE, 15.0), row("hold", 40, 15.0), row("release", 120, None, inputs=[])]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = lake_of(tmp_path_factory.mktemp("lake"), events(held(15.0)))
+    Lake(root).append("actions", pa.Table.from_pylist(JOURNAL, schema=ACTIONS.schema))
+    return root
+
+
+def test_a_limit_that_helped_is_told_with_whom_it_cost_and_kept_in_the_journal_once(root: Path) -> None:
+    told = main(root, "a1", NOW, seeds=3)
+    assert told.startswith("saved 4 tenants ") and ", cost noisy " in told and "95 %: " in told
+    main(root, "a1", NOW + timedelta(hours=1), seeds=3)
+    (kept,) = [one for one in Lake(root).read("actions").to_pylist() if one["decision"] == "receipt"]
+    assert (kept["outcome"], kept["reason"], kept["at"]) == ("told", told, NOW)
+    figures = {name: float(value) for name, value in kept["inputs"]}
+    # Without it 80/s come upon 40/s of capacity for 26 s and more: half of that is what the quiet would have waited.
+    assert 10 < figures["saved_mean"] < 40 and figures["cost_mean"] > 10
+    assert figures["saved_half_width"] < figures["saved_mean"]
+
+
+def test_the_command_tells_it(root: Path) -> None:
+    done = CliRunner().invoke(app, ["actions", "receipt", "a1", "--lake", str(root)])
+    assert done.exit_code == 0, done.output
+    assert "saved 4 tenants" in done.output
+
+
+def test_what_was_held_back_comes_when_its_producer_had_it_and_nothing_else_moves() -> None:
+    trace = tuple(
+        Arrival(at, name, (0.1,)) for at, name in [(1, "n"), (5, "n"), (6, "q"), (7, "n"), (9, "n"), (9.2, "n")]
+    )
+    moved = unheld(trace, "n", 4.0, 1.0)
+    assert [one.offered for one in moved] == [None, 5, None, 6, 7, 8]
+    assert [(one.at, one.tenant) for one in without(moved)] == [
+        (1, "n"),
+        (5, "n"),
+        (6, "q"),
+        (6, "n"),
+        (7, "n"),
+        (8, "n"),
+    ]
+    later = unheld(trace, "n", 4.0, 0.1)
+    assert [one.offered for one in later if one.tenant == "n"] == [None, 5, 7, 9, 9.2], "never later than it came"
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([], "limited a tenant"),
+        ([row("throttle", 1, 5.0, outcome="dry_run")], "limited a tenant"),
+        ([row("throttle", 1, 5.0)], "has not ended"),
+        ([row("throttle", 1, 5.0, inputs=[]), row("release", 2, None, inputs=[])], "does not say what"),
+    ],
+)
+def test_an_action_without_a_receipt_says_why(rows: list[dict[str, Any]], reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        action(rows, "a1")
