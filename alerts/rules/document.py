@@ -38,8 +38,8 @@ What the shipped rules would have paged in {days} days of the lab's traffic – 
 share for a quarter of an hour (`noisy`), consumers that stood still for an hour (`outage`), a batch that was
 dead-lettered (`poison`). A page is true if it came meanwhile or within two hours, while what had piled up was worked
 off. At this step a `for` that is shorter holds nothing back, and what lies between two evaluations is not seen:
-evaluated as often as in service, rules may tell fewer short deviations (LowCoverage on queues that hold a message or
-two), and some that are missed here. `python -m benchmarks.alerts_parts.week` does it again and writes
+evaluated as often as in service, rules may tell fewer short deviations, and some that are missed here.
+`python -m benchmarks.alerts_parts.week` does it again and writes
 `alerts/rules/week.json`, of which this is made.
 
 **False critical pages: {critical}** ({calm} queues that nothing was ever wrong with, and the others' calm hours).
