@@ -85,7 +85,7 @@ def make_app(
         count = int(_number(request.query_params.get("limit"), 100, MAX_LISTED))
         entries = await run_in_threadpool(controller.recent, count)
         there = sorted(controller.standings.values(), key=lambda one: one.key)
-        standing = [_standing(one, controller, clock.ahead) for one in there]
+        standing = [_standing(one, clock.ahead) for one in there]
         return JSONResponse(
             {"paused": controller.paused, "standing": standing, "actions": [_entry(entry) for entry in entries]}
         )
@@ -165,9 +165,9 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return dataclasses.asdict(entry) | {"at": entry.at.isoformat(), "valid_until": until}
 
 
-def _standing(one: Standing, controller: Controller, ahead: timedelta) -> dict[str, Any]:
+def _standing(one: Standing, ahead: timedelta) -> dict[str, Any]:
     """``state``: whether it is ``in_force``, ``proposed`` or a ``shadow``, with what it would have done so far."""
-    state = "in_force" if not one.dry_run else "proposed" if controller.awaits_approval(one) else "shadow"
+    state = "in_force" if not one.dry_run else "proposed" if one.proposed else "shadow"
     return {
         "action_id": one.action_id,
         "state": state,

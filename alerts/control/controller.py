@@ -79,11 +79,6 @@ class Controller:
         with self._lock:
             return {key: self._with_shadow(item) for key, item in self._standings.items()}
 
-    def awaits_approval(self, standing: Standing) -> bool:
-        """Whether ``standing`` is a proposal, which :meth:`approve` puts in force."""
-        policy = self._policies.get(standing.key.policy)
-        return standing.dry_run and policy is not None and policy.mode == "approve"
-
     @property
     def paused(self) -> bool:
         """Whether the kill switch is set: a file of this name beside the state, so that it works by hand too."""
@@ -114,7 +109,7 @@ class Controller:
             if self.paused:
                 raise UserError("actions are paused", "resume them first")
             found = [item for item in self._standings.values() if item.action_id == action_id]
-            if not found or not self.awaits_approval(found[0]):
+            if not found or not found[0].proposed:
                 return False
             standing = self._with_shadow(found[0])
             key = standing.key
@@ -374,7 +369,9 @@ class Controller:
         return {
             key: item
             for key, item in self._standings.items()
-            if key.policy not in policies or policies[key.policy].mode == ("dry_run", "auto")[item.dry_run]
+            if key.policy not in policies
+            or policies[key.policy].mode == ("dry_run", "auto")[item.dry_run]
+            or (item.dry_run and item.proposed != (policies[key.policy].mode == "approve"))
         }
 
     def _newly_refused(self, key: Key, code: str, entry: Entry) -> list[Entry]:

@@ -70,7 +70,7 @@ def approved(policy: PolicySettings, standing: Standing, now: datetime) -> tuple
     limit = dataclasses.replace(
         standing.limit, changed_at=at, valid_until=at + policy.lease_seconds, watch=None, obeyed=None
     )
-    after = dataclasses.replace(standing, dry_run=False, limit=limit, shadow=None)
+    after = dataclasses.replace(standing, dry_run=False, limit=limit, shadow=None, proposed=False)
     inputs = {"group": standing.rule.group} | _shadow_inputs(standing.shadow)
     entry = _ending(after, "approve", "approved by the operator", now, inputs, None)
     entry = dataclasses.replace(entry, before=None, after=limit.rate, valid_until=after.valid_until, outcome="applied")
@@ -97,6 +97,7 @@ def standing_of(
         limit=limit,
         reason=entry.reason if changed or before is None else before.reason,
         shadow=shadow,
+        proposed=policy.mode == "approve" and not in_force(policy, before),
     )
 
 

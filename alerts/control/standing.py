@@ -43,7 +43,7 @@ class Standing:
     """A limit in force, or one that would be: in a ``dry_run``, or until an operator approves it.
 
     ``action_id`` names the whole intervention, from its throttle to its release: what an operator approves or revokes.
-    ``shadow`` is what it would have done so far, where it is not in force.
+    ``shadow`` is what it would have done so far, where it is not in force; ``proposed``: it waits for an operator.
     """
 
     key: Key
@@ -55,6 +55,7 @@ class Standing:
     limit: Limit
     reason: str
     shadow: Shadow | None = None
+    proposed: bool = False
 
     @property
     def valid_until(self) -> datetime:

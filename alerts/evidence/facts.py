@@ -127,6 +127,8 @@ def _action(one: Standing, ahead: timedelta) -> str:
     until = (one.valid_until + ahead).astimezone(UTC)
     whom = one.key.target.tenant or "the queue"
     rate = f"{one.limit.rate:.4g}/s by {one.key.policy}"
+    if one.proposed:
+        return f"{whom} would be limited to {rate} (proposed: sojourn actions approve {one.action_id})"
     if one.dry_run:
         return f"{whom} would be limited to {rate} (dry run)"
     return f"{whom} is limited to {rate}, until {until:%H:%M:%S} UTC unless renewed"

@@ -169,6 +169,9 @@ def test_a_page_says_who_waits_until_when_and_what_is_being_done() -> None:
     assert facts((standing(dry_run=True),)).of(LABELS, ZERO)["being_done"] == (
         "acme would be limited to 12.5/s by throttle-noisy (dry run)"
     )
+    assert facts((replace(standing(dry_run=True), proposed=True),)).of(LABELS, ZERO)["being_done"] == (
+        "acme would be limited to 12.5/s by throttle-noisy (proposed: sojourn actions approve a)"
+    )
     assert facts().of(LABELS, ZERO)["being_done"] == "nothing: no action is in force"
     assert facts(paused=True).of(LABELS, ZERO)["being_done"] == "nothing: actions are paused by an operator"
     one = facts((standing(),)).of({**LABELS, "tenant": "umbrella"}, ZERO)

@@ -131,6 +131,17 @@ def test_a_policy_that_came_to_act_by_itself_revokes_what_was_only_proposed(
     assert acting.served() == {"t0": 10.0}
 
 
+def test_what_was_tried_dry_is_no_proposal_once_the_policy_proposes(start: Start) -> None:
+    dry = start(dry_run=True)
+    dry.throttle("t0")
+    dry.control.close()
+    proposing = start(**APPROVE)
+    assert not proposing.control.controller.standings
+    proposing.throttle("t0")
+    (found,) = proposing.control.controller.standings.values()
+    assert found.proposed and proposing.control.controller.approve(found.action_id, proposing.world.now)
+
+
 @pytest.mark.parametrize(("mode", "outcome"), [("dry_run", "dry_run"), ("approve", "proposed")])
 def test_what_a_limit_would_have_done_is_told_at_its_end(start: Start, mode: str, outcome: str) -> None:
     loop = start(dry_run=None, mode=mode)
