@@ -15,6 +15,8 @@ from alerts.store.database import Store
 from lake.errors import SojournError
 
 _WAITING = "SELECT receiver, COUNT(*) FROM outbox GROUP BY receiver"
+#: The release of Alertmanager beside which our API is tested.
+SPOKEN = "0.25.0"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: A receiver and how an attempt towards it ended → how often.
 Attempts = Mapping[tuple[str, str], int]
@@ -24,7 +26,11 @@ def exposition(
     snapshot: Snapshot, attempts: Attempts, waiting: Mapping[str, int], receivers: Sequence[str], now: datetime
 ) -> str:
     """The metrics at ``now`` on the engine's clock. What is unknown has no sample."""
-    lines: list[str] = []
+    lines = [
+        "# HELP alertmanager_build_info The Alertmanager whose API this speaks; Karma asks before it reads any.",
+        "# TYPE alertmanager_build_info gauge",
+        f'alertmanager_build_info{{version="{SPOKEN}"}} 1',
+    ]
     for name, kind, help, samples in _families(snapshot, attempts, waiting, receivers, now):
         lines += [f"# HELP sojourn_alerts_{name} {help}", f"# TYPE sojourn_alerts_{name} {kind}"]
         lines += [f"sojourn_alerts_{name}{_labels(labels)} {value:.10g}" for labels, value in samples]

@@ -61,9 +61,8 @@ class Shown:
                     if not wanted.wants(alert.labels, status):
                         continue
                     labels = route.group_labels(alert.labels)
-                    group = found.setdefault(
-                        group_of(alert, receiver, route), {"labels": labels, "receiver": {"name": name}, "alerts": []}
-                    )
+                    shown = {"labels": labels, "routeLabels": {}, "receiver": {"name": name}, "alerts": []}
+                    group = found.setdefault(group_of(alert, receiver, route), shown)
                     group["alerts"].append(self._alert(alert, receivers, status))
         return sorted(found.values(), key=lambda group: (sorted(group["labels"].items()), group["receiver"]["name"]))
 
@@ -110,6 +109,7 @@ def silence_json(silence: Silence, now: datetime, ahead: timedelta) -> dict[str,
         "updatedAt": instant(silence.updated_at + ahead),
         "createdBy": silence.created_by,
         "comment": silence.comment,
+        "annotations": {},
     }
 
 

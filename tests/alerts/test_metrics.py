@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from alerts.engine import Snapshot
 from alerts.evaluate import Freshness
-from alerts.metrics import exposition, waiting_in
+from alerts.metrics import SPOKEN, exposition, waiting_in
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
 from alerts.notify.settings import ReceiverSettings
 from alerts.store import Parcel, connect
@@ -36,6 +36,7 @@ def told() -> str:
 
 def test_alerts_rules_and_deliveries_are_counted() -> None:
     lines = told().splitlines()
+    assert f'alertmanager_build_info{{version="{SPOKEN}"}} 1' in lines, "without it Karma does not attach"
     for line in (
         'sojourn_alerts_alerts{severity="odd \\"one\\"\\\\\\n",state="firing"} 2',
         'sojourn_alerts_rules{state="failing"} 1',

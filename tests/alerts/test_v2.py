@@ -291,6 +291,13 @@ def test_a_silence_may_be_changed_and_one_that_is_not_there_may_not(http: httpx.
         assert answer.status_code == 404
 
 
+def test_what_newer_releases_require_is_there(http: httpx.Client) -> None:
+    http.post("/api/v2/silences", json=silence()).raise_for_status()
+    assert [one["annotations"] for one in http.get("/api/v2/silences").json()] == [{}]
+    groups = http.get("/api/v2/alerts/groups").json()
+    assert groups and all(group["routeLabels"] == {} for group in groups)
+
+
 def test_an_alert_is_acknowledged_and_released_by_name(http: httpx.Client, path: Path) -> None:
     sent = {"fingerprint": DOWN.fingerprint, "createdBy": "ann", "comment": "on it"}
     assert http.post("/api/v2/acknowledgements", json=sent).status_code == 200
