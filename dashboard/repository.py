@@ -7,10 +7,9 @@ History is dearer than the present: it is asked for at a pace that leaves most o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -19,12 +18,12 @@ from typing import Any, cast
 import streamlit as st
 
 from dashboard import queries
+from dashboard.heartbeats import heartbeats
 from dashboard.services.freshness import Heartbeats
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.series import Span
 from dashboard.services.trends import Recent
 from lake.definitions import Definitions
-from lake.tables import TABLES
 from lake.why import Told, tell
 from lake.worker.worker import Worker
 
@@ -246,22 +245,4 @@ def _present(root: str, token: tuple[Any, ...]) -> dict[str, list[dict[str, Any]
 
 @st.cache_data(ttl=BELIEVED_SECONDS, max_entries=4, show_spinner=False)
 def _heartbeats(root: str) -> Heartbeats:
-    events = [at for name in ("message_events", "event_summaries") if (at := _last_commit(root, name)) is not None]
-    return Heartbeats(
-        events=max(events, default=None),
-        samples=_last_commit(root, "queue_samples"),
-        metrics=_last_commit(root, "partials"),
-        alerts=_last_commit(root, "alert_transitions"),
-    )
-
-
-def _last_commit(root: str, table: str) -> datetime | None:
-    """When ``table`` was last written to; None where it is not there, or was only made."""
-    try:
-        with os.scandir(Path(root, TABLES[table].path, "_delta_log")) as entries:
-            newest = max((e.name for e in entries if e.name.endswith(".json") and e.name[:20].isdigit()), default=None)
-        if newest is None or int(newest[:20]) == 0:
-            return None
-        return datetime.fromtimestamp(os.stat(Path(root, TABLES[table].path, "_delta_log", newest)).st_mtime, UTC)
-    except OSError:
-        return None
+    return heartbeats(Path(root))

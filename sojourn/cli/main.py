@@ -24,6 +24,7 @@ from sojourn.cli import (
     replay,
     rules,
     sql,
+    top,
     up,
     why,
 )
@@ -44,6 +45,7 @@ app.command("alert")(parts.alert)
 app.command("dashboard")(parts.dashboard)
 app.command("replay")(replay.replay)
 app.command("sql")(sql.sql)
+app.command("top")(top.top)
 app.command("why")(why.why)
 app.command("connect")(connect.connect)
 app.command("maintain")(maintain.maintain)

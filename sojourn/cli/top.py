@@ -1,0 +1,147 @@
+"""``sojourn top``: the overview in a terminal, for whoever has no browser at hand."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lake.errors import SojournError
+from lake.visible import visible
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part, stopping
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from dashboard.services.overview import QueueCard
+    from lake.reader import Reader
+
+#: Alerts, limits and characters of a name that one screen shows.
+ALERTS, LIMITS, NAME = 6, 4, 40
+#: From so many characters on there is room for all columns; below, for these.
+WIDE, NARROW = 130, ("Oldest, quiet", "Backlog", "In → out", "Drained")
+_SIGNS = {"needs you": "▲", "watch": "◆", "unknown": "?", "keeps up": "✓"}
+_STYLES = {"needs you": "bold red", "watch": "yellow", "keeps up": "green"}
+
+
+def top(
+    every: Annotated[float, typer.Option("--every", min=0.5, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print it and end.")] = False,
+    queues: Annotated[int, typer.Option("--queues", min=1, help="Queues in the table, the worst first.")] = 20,
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+) -> None:
+    """Watch the queues in a terminal: what is wrong, who is affected, whether it drains, what acts. Ctrl-C ends it."""
+    settings, root = existing(config, lake)
+    limit = settings.section("dashboard", part("dashboard.settings").DashboardSettings).stale_after_seconds
+    reader = part("lake.reader").Reader(root)
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if once or not sys.stdout.isatty():
+        console.print(screen(reader, root, datetime.now(UTC), limit, queues, console.width))
+        return
+    with stopping() as stop:
+        _watch(console, reader, root, limit, queues, every, stop)
+
+
+def _watch(
+    console: Any, reader: Reader, root: Path, limit: float, queues: int, every: float, stop: threading.Event
+) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while not stop.is_set():
+            try:
+                shown = screen(reader, root, datetime.now(UTC), limit, queues, console.width)
+            except SojournError as error:
+                shown = Text(f"the lake could not be read: {visible(str(error))}; trying again", style="bold red")
+            live.update(shown, refresh=True)
+            stop.wait(every)
+
+
+def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int, width: int) -> RenderableType:
+    """The lake at ``now`` as one screen, ``width`` characters wide; data older than ``limit`` seconds are called old.
+
+    Raises SojournError.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    asked, keys, alerting = (
+        part("dashboard.queries"),
+        part("dashboard.services.keys"),
+        part("dashboard.services.alerting"),
+    )
+    overview = part("dashboard.services.overview")
+
+    def query(sql: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = reader.query(sql).to_pylist(maps_as_pydicts="lossy")
+        return rows
+
+    health = query(asked.HEALTH)
+    if not health:
+        return Text(
+            f"No queue has been seen yet in the lake at {visible(str(root))}: `sojourn doctor` says what is wrong."
+        )
+    names = keys.short_names(keys.QueueKey.of(row) for row in health)
+    transitions = query(asked.alert_transitions(None))
+    alerts = alerting.alert_cards(query(asked.ALERT_STATES), transitions, list(names), now)
+    cards = overview.queue_cards(health, query(asked.TOTALS), query(asked.NOISY), alerts, now, names)
+    limits = alerting.limit_cards(query(asked.LIMITS), now)
+    lines = [
+        Text(visible(overview.headline(cards, alerts, rules_ran=bool(transitions))), style="bold"),
+        *_freshness(health, root, now, limit),
+        *(
+            Text(f"▲ {card.severity if card.firing else 'pending'}: {visible(card.summary or card.title)} {card.since}")
+            for card in alerts[:ALERTS]
+        ),
+        *(
+            Text(f"◆ {visible(card.tenant, NAME)} on {visible(card.queue, NAME)}: {card.limit}, {card.expires}")
+            for card in limits[:LIMITS]
+        ),
+    ]
+    more = len(cards) - queues
+    below = [Text(f"{more:,} more queues: --queues", style="dim")] if more > 0 else []
+    return Group(*lines, _table(cards[:queues], overview.COLUMNS, width), *below)
+
+
+def _freshness(health: list[dict[str, Any]], root: Path, now: datetime, limit: float) -> list[Any]:
+    from rich.text import Text
+
+    fresh, said = part("dashboard.services.freshness"), part("dashboard.services.say")
+    as_of: dict[str, datetime] = {}
+    for row in health:
+        as_of[row["broker"]] = max(row["as_of"], as_of.get(row["broker"], row["as_of"]))
+    found = fresh.freshness(as_of, part("dashboard.heartbeats").heartbeats(root), now, limit)
+    if found.level is fresh.Level.FRESH:
+        return [
+            Text(f"as of {said.clock(found.as_of, now, seconds=True)} UTC, {said.ago(found.as_of, now)}", style="dim")
+        ]
+    style = "bold red" if found.level is fresh.Level.STALE else "yellow"
+    return [Text(f"{visible(found.title)} {visible(found.reason)}", style=style)]
+
+
+def _table(cards: tuple[QueueCard, ...], columns: tuple[str, ...], width: int) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, expand=False)
+    table.add_column("Queue", overflow="ellipsis", max_width=NAME)
+    table.add_column("", no_wrap=True)
+    shown = [place for place, name in enumerate(columns) if width >= WIDE or name in NARROW]
+    for place in shown:
+        table.add_column(columns[place], justify="right", overflow="fold")
+    for card in cards:
+        word = card.verdict.word
+        style = "dim" if word == "keeps up" else ""
+        verdict = Text(f"{_SIGNS[word]} {word}", style=_STYLES.get(word, ""))
+        cells = (Text(visible(card.cells[place])) for place in shown)
+        table.add_row(Text(visible(card.name, NAME), style=style), verdict, *cells)
+    return table
