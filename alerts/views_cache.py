@@ -87,7 +87,8 @@ class ViewCache:
 
     def held(self, name: str) -> pa.Table | None:
         """What was last read of the view ``name``; may be asked from any thread."""
-        return self._held.get(name)
+        held = self._held.get(name)
+        return None if held is None else held.rows
 
     def outdate(self) -> None:
         """There is new data: what is held is no longer the newest."""

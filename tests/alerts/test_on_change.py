@@ -226,3 +226,12 @@ def test_every_function_that_gives_other_values_over_the_same_rows_is_known() ->
     allowed = judgement("duckdb").allowed
     assert {name.lower() for (name,) in named if name.lower() in allowed} <= UNSETTLED
     connection.close()
+
+
+def test_what_is_held_can_be_read_by_others() -> None:
+    rows = pa.table({"broker": ["nats"], "queue": ["orders"]})
+    cache = ViewCache(rule_worker().query, rule_worker(), rule_worker().query)
+    cache.put("queue_health_now", rows)
+    held = cache.held("queue_health_now")
+    assert held is not None and held.equals(rows), "a page's evidence is read from it"
+    assert cache.held("concurrency_now") is None
