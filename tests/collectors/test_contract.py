@@ -72,6 +72,12 @@ async def read_until_told(sampler: Sampler, place: Place) -> list[Sample]:
     raise AssertionError(f"{place.told} is not told by {samples}")
 
 
+def test_it_is_read_at_an_interval_of_its_own_where_one_is_set(chosen: CollectSettings, context: Context) -> None:
+    broker = chosen.brokers[0].model_copy(update={"sample_interval": 7.0})
+    (sampler,) = [one for one in factory(broker.kind)(broker, context) if isinstance(one, Sampler)]
+    assert sampler.interval == 7.0
+
+
 async def test_it_opens_steps_and_closes_again_and_again(sampler: Collector) -> None:
     for _ in range(2):
         await sampler.open()
