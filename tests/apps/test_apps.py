@@ -74,7 +74,8 @@ def rabbitmq(folder: Path) -> Iterator[World]:
 def sqs(folder: Path) -> Iterator[World]:
     """SQS: spans of boto3's instrumentation tell, the sampler beside them."""
     with ElasticMq(folder) as server:
-        broker = {"kind": "sqs", "endpoint": server.url, "region": "us-east-1", "list_interval": 1}
+        often = {"sample_interval": 0.2, "list_interval": 1}
+        broker = {"kind": "sqs", "endpoint": server.url, "region": "us-east-1", **often}
         yield World("sqs_app", server.url, broker, True, environment=AWS)
 
 
