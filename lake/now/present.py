@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -14,11 +15,12 @@ from lake.definitions import Definitions
 from lake.now import lived
 from lake.now.ages import COLUMNS as AGE_COLUMNS
 from lake.now.ages import Ages
-from lake.now.apart import Apart, Aparts, rows_about, samples_about, step_now
+from lake.now.apart import Apart, Aparts, step_now
 from lake.now.fold import LONGEST, Fold
 from lake.now.follow import Change, Follower
 from lake.now.intake import TooLate
 from lake.now.lived import Consumers, ConsumersChanged, by_broker, levels_of
+from lake.now.mending import Mending, folding
 from lake.now.pauses import COLUMNS as MARK_COLUMNS
 from lake.now.pauses import Mark, Pauses, first_attempts, marks_of
 from lake.now.samples import Samples
@@ -76,6 +78,7 @@ class Present:
         self._begun = False
         self._pauses: dict[str, Pauses] = {}
         self.apart = Aparts()
+        self._mending: dict[tuple[str, str], Mending] = {}
         self.totals = Totals()
         self._ages: Ages | None = None
         self._first_receipts = False
@@ -88,6 +91,11 @@ class Present:
         """The versions of the tables that the folds have come to."""
         versions = ((name, follower.version) for name, follower in self._followers.items())
         return {name: version for name, version in versions if version is not None and version >= 0}
+
+    @property
+    def mending(self) -> frozenset[tuple[str, str]]:
+        """The (broker, queue) that are being corrected."""
+        return frozenset(self._mending)
 
     @property
     def late(self) -> dict[tuple[str, str], int]:
@@ -176,6 +184,8 @@ class Present:
         for change in changes["marks"]:
             for path in [] if change.same_rows else change.added:
                 edges += self._read_marks(path)
+        for (broker, queue), mending in self._mending.items():
+            mending.put(broker, queue, came, edges, samples)
         for broker, as_of_us in reached.items():
             self.folds[broker].reach(as_of_us)
             self.apart.reach(broker, as_of_us)
@@ -212,7 +222,8 @@ class Present:
                 if self._watcher is not None:  # judgements over the past are told more coarsely
                     self._watcher.passed(broker, fold, fold.now_second)
             for queue in self.apart.levels_moved(broker, levels):
-                self._fold_apart(broker, queue, fold.now_second)
+                part = self.apart.of(broker)[queue]
+                part.fold.late[queue] = fold.now_second
 
     def _read_marks(self, path: Path) -> list[tuple[str, list[Mark]]]:
         rows = read_file(path, MARK_COLUMNS)
@@ -262,46 +273,65 @@ class Present:
 
     # -- a queue apart ----------------------------------------------------------------------------------------------
 
-    def correct(self, broker: str, queue: str, second: int, watcher: Watcher) -> None:
+    def correct(
+        self, broker: str, queue: str, second: int, watcher: Watcher, enough: Callable[[], bool] = lambda: False
+    ) -> bool:
         """Fold ``queue`` anew from its own rows, as of the last :meth:`refresh`, and apart from the others from now on.
 
-        ``watcher`` is shown what it passes from ``second`` on. Raises LakeError.
+        ``watcher`` is shown what it passes from ``second`` on. Once it is ``enough`` for now, the rest is left for the
+        next time; whether it was finished. Raises LakeError.
         """
         self._watcher = watcher
         try:
-            self._fold_apart(broker, queue, second)
+            mending = self._mending.get((broker, queue)) or self._begin_apart(broker, queue, second)
+            mending.read_on()
+            while not mending.read:
+                if enough():
+                    return False
+                mending.read_on()
+            self._end_apart(broker, queue, mending)
         except TooLate:
             watcher.anew({})
             self._fold_anew()
         except BaseException:
             self.forget()
             raise
+        return True
 
-    def _fold_apart(self, broker: str, queue: str, second: int) -> None:
+    def _begin_apart(self, broker: str, queue: str, second: int) -> Mending:
         whole = self.folds[broker]
         part = Apart.of(whole, queue, Fold(whole.window, self._definitions.target_seconds, whole.consumers))
         if self._watcher is not None:
             self._watcher.correcting(broker, part.fold, second)
         files = {name: follower.files() for name, follower in self._followers.items()}
-        for path in files["marks"]:
-            rows = rows_about(queue, broker, read_file(path, MARK_COLUMNS))
-            for _, marks in marks_of(rows):
-                part.fold.add_pauses(part.pauses.add(marks))
-        for path in files["queue_samples"]:
-            rows = samples_about(queue, broker, self.samples.read(path))
-            for _, samples in self.samples.of_brokers(rows, {broker: part.fold}):
-                part.fold.add_samples(samples)
-        for path, group, starts in sorted(units(files["partials"]), key=lambda unit: unit[2]):
-            self._advance(broker, part.fold, min(whole.now_second, starts - 1))
-            for rows in row_group(path, group, lived.COLUMNS):
-                if (its := rows_about(queue, broker, rows)).num_rows:
-                    part.fold.add(lived.read(its))
-        step_now(part.fold)
-        self._advance(broker, part.fold, whole.now_second)
+        advance = partial(self._advance, broker, part.fold)
+        work = folding(broker, queue, part, files, self.samples, advance)
+        self._mending[broker, queue] = Mending(part, work)
+        return self._mending[broker, queue]
+
+    def _end_apart(self, broker: str, queue: str, mending: Mending) -> None:
+        """Take in what came meanwhile."""
+        whole, fold = self.folds[broker], mending.part.fold
+        del self._mending[broker, queue]
+        fold.patient = True
+        fold.reach(whole.as_of_us)
+        for rows in mending.rows:
+            fold.add(lived.read(rows))
+        fold.add_pauses(mending.part.pauses.add(mending.marks))
+        for rows in mending.samples:
+            for _, samples in self.samples.of_brokers(rows, {broker: fold}):
+                fold.add_samples(samples)
+        step_now(fold)
+        self._advance(broker, fold, fold.now_second)
         self._pauses[broker].leave(queue)
-        self.apart.put(broker, queue, part, whole)
+        self.apart.put(broker, queue, mending.part, whole)
         if self._watcher is not None:
-            self._watcher.corrected(broker, part.fold)
+            self._watcher.corrected(broker, fold)
+        if (fold.minutes_until, fold.hours_until) != (whole.minutes_until, whole.hours_until):
+            try:
+                fold.levels_moved(whole.minutes_until, whole.hours_until)
+            except TooLate:
+                fold.late[queue] = fold.now_second  # once more, at leisure
 
     # -- from the start ---------------------------------------------------------------------------------------------
 

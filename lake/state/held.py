@@ -86,17 +86,17 @@ class Held:
         mine = np.flatnonzero((epochs == epoch) & (revisions <= revision) & (revisions > since))
         if len(mine) == 0:
             return False
-        seconds = rows.column("as_of").cast(pa.int64()).to_numpy()
-        mine = mine[np.lexsort((seconds[mine], revisions[mine]))]
+        seconds = _micros(rows)
+        mine = mine[np.lexsort((revisions[mine], seconds[mine]))]  # what corrects the past is no key's present
         fresh = rows.select(self._columns).take(pa.array(mine)).cast(self._schema)
         if epoch != self.epoch:
             self._rows, self._place = self._schema.empty_table(), np.zeros(0, np.int64)
-        self.epoch, self.revision = epoch, int(revisions[mine[-1]])
+        self.epoch, self.revision = epoch, int(revisions[mine].max())
         self._put(fresh)
         return True
 
     def _put(self, fresh: pa.Table) -> None:
-        """Replace the rows of the keys that ``fresh`` has, the later of several; new keys come last."""
+        """Replace the rows of the keys that ``fresh`` has, in order, by the last of several; new keys come last."""
         keys = fresh.column("key").to_numpy()
         known = len(self._place)
         if (most := int(keys.max())) >= known:
@@ -104,6 +104,10 @@ class Held:
             room[:known] = self._place
             self._place = room
         there = self._rows.num_rows
+        if there:  # rows of before what is held correct the past
+            held, came = (_micros(rows) for rows in (self._rows, fresh))
+            newer = (self._place[keys] < 0) | (came >= held[self._place[keys]])
+            fresh, keys = fresh.filter(pa.array(newer)), keys[newer]
         last = np.full(len(self._place), -1, np.int64)
         last[keys] = np.arange(len(keys)) + there  # of several rows of a key the last one counts
         at = np.arange(there)
@@ -113,6 +117,11 @@ class Held:
         self._place[new] = there + np.arange(len(new))
         both = pa.concat_tables([self._rows, fresh]).unify_dictionaries()
         self._rows = both.take(pa.array(np.concatenate((at, last[new])))).combine_chunks()
+
+
+def _micros(rows: pa.Table) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = rows.column("as_of").cast(pa.int64()).to_numpy()
+    return found
 
 
 def _held(field: pa.Field) -> pa.Field:

@@ -16,10 +16,11 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 #: A step is followed by a rest of so many times its length: what is finished must not starve what it is made of.
 PACE = 2.0
-#: What came too late is told of a later second until history is folded anew: after that long, and so many times what
-#: that took the last time.
+#: What came too late is told of a later second until its queue is folded anew: after that long, and so many times what
+#: that took the last time; for so long at a time, that live rows go on.
 PATIENCE_SECONDS = 60.0
 PATIENCE = 50.0
+MENDING_SECONDS = 0.2
 RETRY_SECONDS = 1.0
 GRACE_SECONDS = 3.0
 
@@ -31,7 +32,7 @@ class StateKeeper:
         self._root = root
         self._writer: Writer | None = None
         self._patient_until: float | None = None  # None: nothing came too late
-        self._anew_took = 0.0
+        self._mending_took = 0.0
         self._woken, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="state", daemon=True)
 
@@ -70,12 +71,14 @@ class StateKeeper:
             writer = self._writer = self._writer or Writer(self._root)
             started = time.monotonic()
             patient = self._patient_until is None or started < self._patient_until
-            writer.step(patient=patient)
+            writer.step(patient=patient, within=MENDING_SECONDS)
             ended = time.monotonic()
-            if not patient:
-                self._patient_until, self._anew_took = None, ended - started
+            self._mending_took += 0.0 if patient else ended - started
+            if not patient and not writer.mending:
+                self._patient_until = None
             if writer.late and self._patient_until is None:
-                self._patient_until = ended + max(PATIENCE_SECONDS, PATIENCE * self._anew_took)
+                self._patient_until = ended + max(PATIENCE_SECONDS, PATIENCE * self._mending_took)
+                self._mending_took = 0.0
             return True
         except Exception as error:
             if isinstance(error, SojournError):

@@ -184,27 +184,28 @@ class Seconds:
         self._waiting += len(tenants.numbers) + len(queues.numbers)
         if self._waiting > MOST_WAITING:
             self._flush()
-            if second < known.first:  # what follows corrects later seconds
+            if second < known.first or known.correcting is not None:  # what follows corrects later seconds
                 known.corrects = second + 1
 
     def correcting(self, broker: str, fold: Fold, second: int) -> None:
         """See :class:`lake.now.present.Watcher`."""
-        self._brokers = {
-            each: known for each, known in self._brokers.items() if (known.broker, each.only) != (broker, fold.only)
-        }
         self._brokers[fold] = _Broker(broker, fold, fold.now_second, second, corrects=second, correcting=second)
 
     def corrected(self, broker: str, fold: Fold) -> None:
         """See :class:`lake.now.present.Watcher`."""
         known = self._brokers[fold]
-        known.correcting = None
+        for other in [each for each in self._brokers if each.only == fold.only and each is not fold]:
+            if self._brokers[other].broker == broker:  # the queue was apart before
+                del self._brokers[other]
+        known.correcting, known.first = None, fold.now_second
         self._tell_all(known)  # the newest of a key's rows counts, and one that was wrong may be as new as can be
 
     def turned(self) -> None:
         """An epoch begins, at one second for all there is."""
         for known in self._brokers.values():
             known.first = known.fold.now_second
-            self._tell_all(known)
+            if known.correcting is None:  # otherwise it is not there yet
+                self._tell_all(known)
 
     def _tell_all(self, known: _Broker) -> None:
         now = Outcome(known.broker, known.fold)
@@ -225,6 +226,8 @@ class Seconds:
         tenants: list[Part] = []
         queues: list[Part] = []
         for fold, known in self._brokers.items():
+            if known.correcting is not None and self._waiting <= MOST_WAITING:
+                continue  # at once, when it is done
             of_tenants, of_queues = ([getattr(each, name) for each in known.rows] for name in ("tenants", "queues"))
             for rows_of, into, make in ((of_tenants, tenants, tenant_rows), (of_queues, queues, queue_rows)):
                 told: list[Rows] = [rows for rows in rows_of if len(rows.numbers)]
@@ -238,7 +241,8 @@ class Seconds:
             known.rows.clear()
             known.corrects = None
             known.taken = known.newest
-        self._waiting = 0
+        waiting = (each for known in self._brokers.values() for each in known.rows)
+        self._waiting = sum(len(each.tenants.numbers) + len(each.queues.numbers) for each in waiting)
         return tenants, queues
 
 

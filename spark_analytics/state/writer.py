@@ -6,6 +6,9 @@ What is written is a cache: lost or half written, the next writer begins a new e
 from __future__ import annotations
 
 import logging
+import math
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,11 +69,16 @@ class Writer:
         """Whether something came too late to be told where it belongs: a step without patience puts it right."""
         return self._present is not None and bool(self._present.late)
 
-    def step(self, *, patient: bool = False) -> bool:
+    @property
+    def mending(self) -> bool:
+        """Whether a step without patience had no time to finish what it began to correct: the next one goes on."""
+        return self._present is not None and bool(self._present.mending)
+
+    def step(self, *, patient: bool = False, within: float = math.inf) -> bool:
         """Commit what has changed since the last step; whether anything had. Raises LakeError, UserError.
 
-        A step without patience corrects what is told of queues for which something came late by more than can be taken
-        back.
+        A step without patience corrects, for about ``within`` seconds, what is told of queues for which something came
+        late by more than can be taken back.
         """
         present, finisher = self._up_to_date()
         turned, before = finisher.refresh(), self._revision
@@ -84,8 +92,11 @@ class Writer:
         self._ages_told = told
         self._seconds.whole(self._folds(present))
         self._flush(with_ages=True)
-        for (broker, queue), second in sorted({} if patient else present.late.items()):
-            self._correct(present, broker, queue, second)
+        until = time.monotonic() + within
+        while not patient and present.late:
+            (broker, queue), second = min(present.late.items(), key=lambda each: (each[0] not in present.mending, each))
+            if not self._correct(present, broker, queue, second, lambda: time.monotonic() > until):
+                break
         if turned or self._revisions >= MOST_REVISIONS or self._written > max(LEAST_ROWS, ROWS_A_KEY * self._keys()):
             self._end_epoch()
             self._seconds.turned()
@@ -102,12 +113,13 @@ class Writer:
                 f"nothing is known of a queue {broker}/{queue}", "name it BROKER/QUEUE, as `queue_health` has them"
             )
         self.rows = 0
-        self._correct(present, broker, queue, 0)
+        self._correct(present, broker, queue, 0, lambda: False)
 
-    def _correct(self, present: Present, broker: str, queue: str, second: int) -> None:
-        present.correct(broker, queue, second, self._seconds)
+    def _correct(self, present: Present, broker: str, queue: str, second: int, enough: Callable[[], bool]) -> bool:
+        done = present.correct(broker, queue, second, self._seconds, enough)
         self._seconds.whole(self._folds(present))
         self._flush()
+        return done
 
     def _folds(self, present: Present) -> list[tuple[str, Fold]]:
         return [*present.folds.items(), *present.apart.folds()]
