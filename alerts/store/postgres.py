@@ -148,8 +148,8 @@ class _Connection:
 
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> None:
         with self._told():
-            rows = [[_sayable(value) for value in row] for row in parameters]
-            self._connection.cursor().executemany(_translated(sql), rows)
+            if rows := [[_sayable(value) for value in row] for row in parameters]:
+                self._connection.cursor().executemany(_translated(sql), rows)
 
     def close(self) -> None:
         self._connection.close()

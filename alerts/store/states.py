@@ -139,8 +139,7 @@ class States:
         memories = memories or {}
         with transaction(self._db):
             note_clock(self._db, now, ahead)
-            for transition in transitions:
-                self._write_transition(now, now + ahead, data_as_of, transition, memories)
+            self._write_transitions(now, now + ahead, data_as_of, [*transitions], memories)
             for key in rewritten:
                 # Time without evaluations is kept of what pends or is kept firing; what fires stays as it is written.
                 tracked = [
@@ -153,12 +152,10 @@ class States:
                 upsert("rules"),
                 [(*key, to_us(memory.evaluated_to)) for key, memory in memories.items() if memory.evaluated_to],
             )
-            for gone in forgotten:
-                self._db.execute(
-                    "DELETE FROM alerts"
-                    " WHERE rule_group = ? AND rule = ? AND fingerprint = ? AND resolved_at IS NOT NULL",
-                    [gone.alert.group, gone.alert.rule, gone.alert.fingerprint],
-                )
+            self._db.executemany(
+                "DELETE FROM alerts WHERE rule_group = ? AND rule = ? AND fingerprint = ? AND resolved_at IS NOT NULL",
+                [(gone.alert.group, gone.alert.rule, gone.alert.fingerprint) for gone in forgotten],
+            )
             self._write_decisions(now + ahead, decisions)
             insert_all(self._db, parcels)
             self._db.executemany("DELETE FROM notified WHERE receiver = ? AND group_key = ?", purged)
@@ -169,47 +166,50 @@ class States:
         with transaction(self._db):
             self._db.execute("DELETE FROM rules WHERE rule_group = ? AND rule = ?", key)
 
-    def _write_transition(
+    def _write_transitions(
         self,
         now: datetime,
         shown: datetime,
         data_as_of: datetime | None,
-        transition: Transition,
+        transitions: Sequence[Transition],
         memories: Mapping[RuleKey, RuleMemory],
     ) -> None:
-        alert = transition.alert
-        if transition.to_state is AlertState.INACTIVE:
-            if transition.from_state.is_firing:
-                self._write_alert(Tracked(alert), now)
+        """Statements of a kind together: PostgreSQL answers thousands of rows at once, and one by one for seconds."""
+        alerts: dict[tuple[str, str, str], list[Any] | None] = {}  # as it is then; None: gone
+        for transition in transitions:
+            alert = transition.alert
+            key = alert.group, alert.rule, alert.fingerprint
+            if transition.to_state is AlertState.INACTIVE:
+                fired = transition.from_state.is_firing
+                alerts[key] = _alert_row(Tracked(alert), now) if fired else None
             else:
-                self._db.execute(
-                    "DELETE FROM alerts WHERE rule_group = ? AND rule = ? AND fingerprint = ?",
-                    [alert.group, alert.rule, alert.fingerprint],
-                )
-        else:
-            memory = memories.get((alert.group, alert.rule))
-            tracked = memory.alerts.get(alert.fingerprint) if memory else None
-            self._write_alert(tracked or Tracked(alert), None)
-        self._db.execute(
+                memory = memories.get((alert.group, alert.rule))
+                tracked = memory.alerts.get(alert.fingerprint) if memory else None
+                alerts[key] = _alert_row(tracked or Tracked(alert), None)
+        gone = [key for key, row in alerts.items() if row is None]
+        self._db.executemany("DELETE FROM alerts WHERE rule_group = ? AND rule = ? AND fingerprint = ?", gone)
+        self._db.executemany(upsert("alerts"), [row for row in alerts.values() if row is not None])
+        at, as_of = to_us(shown), to_us_or_none(data_as_of)
+        self._db.executemany(
             "INSERT INTO transitions (at, data_as_of, rule_group, rule, fingerprint, labels, annotations, from_state,"
             " to_state, value, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                to_us(shown),
-                to_us_or_none(data_as_of),
-                alert.group,
-                alert.rule,
-                alert.fingerprint,
-                to_json(alert.labels),
-                to_json(alert.annotations),
-                transition.from_state.value,
-                transition.to_state.value,
-                alert.value,
-                transition.reason,
-            ],
+            (
+                [
+                    at,
+                    as_of,
+                    one.alert.group,
+                    one.alert.rule,
+                    one.alert.fingerprint,
+                    to_json(one.alert.labels),
+                    to_json(one.alert.annotations),
+                    one.from_state.value,
+                    one.to_state.value,
+                    one.alert.value,
+                    one.reason,
+                ]
+                for one in transitions
+            ),
         )
-
-    def _write_alert(self, tracked: Tracked, resolved_at: datetime | None) -> None:
-        self._db.execute(upsert("alerts"), _alert_row(tracked, resolved_at))
 
     def _write_decisions(self, now: datetime, decisions: Iterable[Decision]) -> None:
         decisions, at = list(decisions), to_us(now)
