@@ -16,7 +16,8 @@ from alerts.control.board import Board, Congestion, Entitlement
 from alerts.control.observe import literal, of_queues, recent
 from alerts.control.settings import EntitlementSettings
 from alerts.control.standing import Entry
-from alerts.laws.entitlement import Habits, Seen, State, entitlements, step
+from alerts.laws.costs import Costs
+from alerts.laws.entitlement import Habits, State, entitlements, in_work, step
 from lake.clock import TOLERANCE, ZERO, age
 from lake.errors import SojournError
 
@@ -24,9 +25,12 @@ log = logging.getLogger(__name__)
 
 Query = Callable[[str], pa.Table]
 Place = tuple[str, str]  # broker, queue
+_BySubscriber = dict[str | None, dict[str, float]]  # then by tenant
 
 LOOK_EVERY = timedelta(seconds=1)
 RECENT_SECONDS = 2
+#: Nobody is entitled to fewer messages a second.
+LEAST = 1.0
 #: Tenants of a queue that are told what they are entitled to by name: those who send the most; the others are anybody.
 MOST_NAMED = 1_000
 #: A rate is told again once it differs by so much: more while nothing binds, when it may wait.
@@ -40,6 +44,9 @@ class _Queue:
     settings: list[EntitlementSettings]
     state: State = field(default_factory=State)
     habits: Habits = field(default_factory=Habits)
+    costs: Costs = field(default_factory=Costs)
+    #: What tenants are entitled to, in work as the law has it, and in messages as clients do.
+    shares: dict[str, float] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     told: dict[str, Entitlement] = field(default_factory=dict)
     congestion: Congestion | None = None
@@ -91,15 +98,22 @@ class Entitler:
             self._journal(rows)
         self._publish()
 
-    def _judge(self, place: Place, queue: _Queue, seen: Seen, now: datetime) -> None:
-        terms = queue.settings[0].terms()
-        queue.state, reason = step(terms, seen, queue.state, now.timestamp(), queue.rates)
+    def _judge(self, place: Place, queue: _Queue, one: Look, now: datetime) -> None:
+        terms, costs = queue.settings[0].terms(), queue.costs
+        known = costs.known
+        costs.look(one.work, one.finished)
+        if costs.known != known:  # from now on all is counted in seconds of work, what is remembered is in messages
+            queue.state, queue.habits, queue.shares = State(), Habits(), {}
+        seen = in_work(one.waiting, one.finished, one.arrivals, costs)
+        queue.state, reason = step(terms, seen, queue.state, now.timestamp(), queue.shares)
         queue.habits.look(seen.arrivals, congested=queue.state.congested)
-        queue.rates, anybody = entitlements(terms, seen, queue.state, queue.habits.usual)
-        queue.rates = _named(queue.rates, seen.arrivals) | {"*": anybody}
-        for one in queue.settings:
-            if one.rate is not None:
-                queue.rates[one.tenant] = one.rate
+        queue.shares, anybody = entitlements(terms, seen, queue.state, queue.habits.usual, 0.0)
+        queue.rates = {name: max(LEAST, share / costs.of(name)) for name, share in queue.shares.items()}
+        queue.rates = _named(queue.rates, one.arrivals) | {"*": max(LEAST, anybody / costs.mean)}
+        for setting in queue.settings:
+            if setting.rate is not None:
+                queue.rates[setting.tenant] = setting.rate
+                queue.shares[setting.tenant] = setting.rate * costs.of(setting.tenant)
         lease, before = timedelta(seconds=terms.lease_seconds), queue.congestion
         if not queue.state.congested:
             queue.congestion = None
@@ -131,47 +145,60 @@ class Entitler:
         self._board.publish_congestion(queue.congestion for queue in self._queues.values() if queue.congestion)
 
 
-def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta = ZERO) -> dict[Place, Seen]:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One queue as the views have it, by tenant: messages that wait, what was finished and came (messages a second),
+    and the seconds of work that went into it, a second."""
+
+    waiting: dict[str, float]
+    finished: dict[str, float]
+    arrivals: dict[str, float]
+    work: dict[str, float]
+
+
+def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta = ZERO) -> dict[Place, Look]:
     """What is seen of each of ``places`` on fresh data; of several subscribers, the one that is the furthest behind."""
     wanted = {place for place in places if literal(place[0]) is not None}
     only = of_queues({queue for _, queue in wanted})
-    as_of: dict[Place, datetime] = {}
-    waiting: dict[Place, float] = {}
+    newest: dict[str, datetime] = {}
+    waiting: dict[Place, _BySubscriber] = defaultdict(lambda: defaultdict(dict))
     for row in _rows(query, wanted, _WAITING.format(only=only)):
-        place = (row["broker"], row["queue"])
         if row["ready"] is not None and -TOLERANCE <= age(row["as_of"], now, ahead) <= MOST_OLD:
-            as_of[place] = max(as_of.get(place, row["as_of"]), row["as_of"])
-            waiting[place] = max(waiting.get(place, 0.0), float(row["ready"]))
+            newest[row["broker"]] = max(newest.get(row["broker"], row["as_of"]), row["as_of"])
+            waiting[row["broker"], row["queue"]][row["subscriber"]][row["tenant"]] = float(row["ready"])
     if not waiting:
         return {}
-    newest: dict[str, datetime] = {}
-    for (broker, _), instant in as_of.items():
-        newest[broker] = max(newest.get(broker, instant), instant)
     arrivals: dict[Place, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    finished: dict[Place, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    finished: dict[Place, _BySubscriber] = defaultdict(lambda: defaultdict(dict))
+    work: dict[Place, _BySubscriber] = defaultdict(lambda: defaultdict(dict))
     for row in _rows(query, wanted, _FLOWS.format(only=only, recent=recent(newest, RECENT_SECONDS))):
-        place = (row["broker"], row["queue"])
+        place, subscriber, tenant = (row["broker"], row["queue"]), row["subscriber"], row["tenant"]
         if row["enqueued"] > 0:
-            arrivals[place][row["tenant"]] += row["enqueued"] / RECENT_SECONDS
-        finished[place][row["subscriber"]] += row["finished"] / RECENT_SECONDS
-    return {
-        place: Seen(
-            waiting[place],
-            min((rate for rate in finished[place].values() if rate > 0), default=0.0),
+            arrivals[place][tenant] += row["enqueued"] / RECENT_SECONDS
+        finished[place][subscriber][tenant] = row["finished"] / RECENT_SECONDS
+        work[place][subscriber][tenant] = (row["work"] or 0.0) / RECENT_SECONDS
+    found = {}
+    for place, of_subscribers in waiting.items():
+        done = {name: sum(counts.values()) for name, counts in finished[place].items()}
+        slowest = min((name for name in done if done[name] > 0), key=lambda name: done[name], default=None)
+        found[place] = Look(
+            max(of_subscribers.values(), key=lambda counts: sum(counts.values())),
+            {} if slowest is None else finished[place][slowest],
             dict(arrivals[place]),
+            {} if slowest is None else work[place][slowest],
         )
-        for place in waiting
-    }
+    return found
 
 
 #: Older data says nothing of now.
 MOST_OLD = timedelta(seconds=15)
 _WAITING = """
-    SELECT broker, queue, subscriber, MAX(as_of) AS as_of, CAST(SUM(ready) AS DOUBLE) AS ready
-    FROM tenant_backlog_now {only} GROUP BY broker, queue, subscriber"""
+    SELECT broker, queue, subscriber, tenant, MAX(as_of) AS as_of, CAST(SUM(ready) AS DOUBLE) AS ready
+    FROM tenant_backlog_now {only} GROUP BY broker, queue, subscriber, tenant"""
 _FLOWS = """
     SELECT broker, queue, subscriber, tenant, CAST(SUM(enqueued) AS DOUBLE) AS enqueued,
-      CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished
+      CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished,
+      CAST(SUM(processing_sum) AS DOUBLE) AS work
     FROM partials {only} WHERE {recent} GROUP BY broker, queue, subscriber, tenant"""
 
 

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from alerts.laws.costs import Costs
+
 #: The relative width of the classes in which a tenant's past is counted, and how fast it is forgotten.
 CLASS_WIDTH, FORGOTTEN = 1.05, 0.9995
 #: Who sends this part of what it is entitled to may be held back.
@@ -65,11 +67,25 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A queue now: messages that wait and are not in flight, what was finished and what each tenant sent, a second."""
+    """A queue now: messages that wait and are not in flight, what was finished and what each tenant sent, a second.
+
+    All in messages, or all in seconds of work that they cost: see :func:`in_work`.
+    """
 
     waiting: float
     finish_rate: float
     arrivals: Mapping[str, float]
+
+
+def in_work(
+    waiting: Mapping[str, float], finished: Mapping[str, float], arrivals: Mapping[str, float], costs: Costs
+) -> Seen:
+    """A queue as its tenants have it (messages, messages a second), counted in seconds of work."""
+    return Seen(
+        sum(count * costs.of(name) for name, count in waiting.items()),
+        sum(rate * costs.of(name) for name, rate in finished.items()),
+        {name: rate * costs.of(name) for name, rate in arrivals.items()},
+    )
 
 
 @dataclass(frozen=True, slots=True)

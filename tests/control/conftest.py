@@ -68,7 +68,7 @@ _WORK = pa.schema(
 )
 _PARTIAL_COLUMNS = (
     *("broker", "queue", "subscriber", "tenant", "bucket_start"),
-    *("enqueued", "completed", "dead_lettered", "expired", "sidelined"),
+    *("enqueued", "completed", "dead_lettered", "expired", "sidelined", "processing_sum"),
 )
 _PARTIALS = pa.schema([PARTIALS.schema.field(name) for name in _PARTIAL_COLUMNS])
 
@@ -96,6 +96,7 @@ class World:
     consumers: int | None = 8
     service_seconds: float | None = 0.1
     usual_rate: float = 10.0  # of the others, over the window
+    work: dict[str, float] | None = None  # seconds for a message, by tenant; 0.1 of those not named
     lag: timedelta = timedelta(seconds=0.4)
     queries: int = 0
     fails: Exception | None = None
@@ -140,6 +141,7 @@ class World:
                 "broker": "nats", "queue": "orders", "subscriber": "", "tenant": f"t{i}",
                 "bucket_start": second - timedelta(seconds=back), "enqueued": self.noisy_rate if i == 0 else 10,
                 "completed": self.finished, "dead_lettered": 0, "expired": 0, "sidelined": 0,
+                "processing_sum": None if self.work is None else self.work.get(f"t{i}", 0.1) * self.finished,
             }
             for back in range(12)
             for i in range(8)

@@ -91,6 +91,25 @@ def test_rates_that_are_configured_count_and_others_are_learnt(start: Start) -> 
     assert 1 <= watched.entitled["*"] < 20 and watched.entitled["t1"] >= 5
 
 
+def test_a_share_is_of_the_consumers_time_where_it_is_known_what_work_takes(start: Start) -> None:
+    watched = start()
+    watched.world.work = {"t0": 2.0}  # 0.1 s for all others: 27 s of work a second, of which they need 7
+    watched.run(40)
+    assert watched.congested
+    assert watched.entitled["t0"] < 5, "half of the time drains what waits"
+    assert watched.entitled["t1"] >= 10, "who asks for little is not held back"
+
+
+def test_what_is_remembered_in_messages_is_not_taken_for_seconds_of_work(start: Start) -> None:
+    watched = start()
+    watched.run(3)
+    assert watched.congested
+    before = watched.entitled["t0"]
+    watched.world.work = {}
+    watched.run(3)
+    assert watched.entitled["t0"] == pytest.approx(before, rel=0.2), "all cost the same"
+
+
 @pytest.mark.parametrize(
     "change",
     [{"lag": timedelta(minutes=1)}, {"lag": timedelta(minutes=-1)}, {"fails": SojournError("no lake")}],

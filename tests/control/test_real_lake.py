@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from alerts.control import advisor
+from alerts.control import advisor, entitler
 from alerts.control import observe as observing
 from alerts.control.observe import observe
 from alerts.control.settings import CapacitySettings
@@ -110,6 +110,26 @@ def test_what_the_advisor_sees_is_what_is_in_the_lake(tmp_path: Path, queue: str
     assert (seen.arrival_rate, seen.finish_rate, seen.backlog) == pytest.approx((120, 40, 1600))
     assert seen.service_seconds == pytest.approx(0.1)
     assert (seen.consumers, seen.waiting) == (6, True)
+
+
+@pytest.mark.parametrize("queue", ["orders", QUOTED])
+def test_what_the_entitler_sees_is_what_is_in_the_lake(tmp_path: Path, queue: str) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    rows = [partial(f"t{i}", second, 30, 10, queue) for second in range(20) for i in range(4)]
+    lake.append("partials", pa.Table.from_pylist(rows, schema=PARTIALS.schema))
+    reader = Reader(tmp_path)
+
+    def query(sql: str) -> pa.Table:
+        check(sql, {*VIEWS, *TABLES})
+        return reader.query(sql)
+
+    places = [("nats", queue), ("nats", "elsewhere")]
+    found = entitler.look(query, places, START + timedelta(seconds=20.5))
+    assert set(found) == {("nats", queue)}
+    seen, names = found["nats", queue], [f"t{i}" for i in range(4)]
+    assert seen.arrivals == dict.fromkeys(names, 30.0) and seen.finished == dict.fromkeys(names, 10.0)
+    assert seen.work == pytest.approx(dict.fromkeys(names, 1.0)) and seen.waiting == dict.fromkeys(names, 400.0)
 
 
 @pytest.mark.parametrize(

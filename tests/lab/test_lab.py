@@ -201,6 +201,14 @@ def test_standing_entitlements_protect_the_quiet_sooner_than_limits_and_take_no_
         assert held.completed >= 0.97 * free.completed
 
 
+def test_entitlements_hold_back_whose_messages_are_costly() -> None:
+    slow = load("slow-tenant")
+    entitled = replace(FREE, name="entitled", entitled=True)
+    free, held = simulate(slow, 0, FREE), simulate(slow, 0, entitled)
+    assert held.quiet_p99 < 0.3 * free.quiet_p99
+    assert held.done >= free.done
+
+
 @pytest.mark.parametrize("big", [10, 42])
 def test_nobody_who_does_what_he_always_did_is_held_back(noisy: Scenario, big: float) -> None:
     """95 % busy, and one tenant large: that is no offence."""
