@@ -101,8 +101,8 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-def opened(browser: Any, url: str, *, scheme: str = "light", height: int = 1000) -> Any:
-    page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
+def opened(browser: Any, url: str, *, scheme: str = "light", width: int = 1440, height: int = 1000) -> Any:
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
     page.set_default_timeout(60_000)  # a busy machine is slow, not wrong
     page.outside = []
     page.wrong = []
@@ -138,6 +138,17 @@ def test_a_link_to_a_page_opens_that_page(
     assert page.locator("[data-testid=stException]").count() == 0
     shoot(page, address.partition("?")[0], tmp_path)
     assert page.outside == [] and page.wrong == []
+
+
+def test_on_a_phone_the_title_is_near_the_top_and_nothing_is_wider_than_the_screen(
+    server: str, browser: Any, tmp_path: Path
+) -> None:
+    page = opened(browser, server, width=390, height=844)
+    page.wait_for_selector("table .sj-strip i[title*=p99]")
+    assert page.locator("h1").first.bounding_box()["y"] < 844 / 6
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert not page.locator("[data-testid=stStatusWidget]").is_visible()
+    shoot(page, "phone", tmp_path)
 
 
 def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, tmp_path: Path) -> None:
