@@ -77,6 +77,7 @@ def test_help_names_every_command_and_imports_no_part(tmp_path: Path) -> None:
         (("collect", "-c", "nowhere.toml"), "there is no file nowhere.toml"),
         (("sql", "SELECT 1"), "there is no lake at"),
         (("replay", "nowhere.jsonl"), "there is no file nowhere.jsonl"),
+        (("analyze", "--queue", "nats/orders"), "add --rebuild-state"),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

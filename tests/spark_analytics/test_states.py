@@ -204,6 +204,30 @@ def test_a_writer_that_was_killed_half_way_is_followed_by_one_that_begins_anew(
     again.close()
 
 
+def test_whoever_takes_over_tells_what_was_late_and_not_corrected_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake.now.fold, "LONGEST", 0)
+    monkeypatch.setattr(lake.now.fold, "UNDOABLE", 5)
+    events, samples = without_named_subscribers(generate(12, messages=80, seconds=200, burst=30))
+    events.sort(key=lambda event: event["occurred_at"])
+    late = [event for event in events[20:60] if (event["broker"], event["queue"]) == ("nats", "orders")]
+    rest = [event for event in events if event not in late]
+    store, writer = Lake(tmp_path), Writer(tmp_path)
+    store.create()
+    for batch, more in ((rest[:-30], samples), (late, []), (rest[-30:], [])):
+        append(store, batch, more)
+        writer.step(patient=True)
+    assert writer.late
+    writer.close()
+    again = Writer(tmp_path)
+    again.step()
+    again.close()
+    with Reader(tmp_path) as reader:
+        compare(reader)
+        compare_history(reader)
+
+
 def _read(root: Path) -> dict[str, list[dict[str, Any]]]:
     with Reader(root) as reader:
         return served(reader)
