@@ -38,6 +38,7 @@ from collectors.kafka.wire.offsets import EARLIEST
 from collectors.kafka.wire.records import Stamp
 
 _WHO = "the sampler"
+_UNANSWERED = 7  # Kafka's REQUEST_TIMED_OUT
 _STATES = {
     ConsumerGroupState.STABLE: "Stable",
     ConsumerGroupState.EMPTY: "Empty",
@@ -67,9 +68,13 @@ class VendorCluster(Cluster):
     def open(self) -> None:
         """Connect, and learn of topics and leaders."""
         self.close()
-        self._client = self.ask(lambda: AdminClient(connection(self._broker), logger=UNHEARD))
+        self.renew()
         self.forget_leaders()
         self.refresh()
+
+    def renew(self) -> None:
+        """Take another client: one remembers a coordinator that died, and asks it again and again."""
+        self._client = self.ask(lambda: AdminClient(connection(self._broker), logger=UNHEARD))
 
     def close(self) -> None:
         """Disconnect."""
@@ -119,9 +124,11 @@ class VendorReader(ClusterReader):
         told = self._vendor.ask(
             lambda: self._vendor.admin.list_consumer_groups(request_timeout=timeout).result(2 * timeout)
         )
-        if told.errors and not told.valid:
-            raise explained(told.errors[0], self._broker, _WHO)
-        self._unlisted = f"some broker did not list its groups: {told.errors[0].args[0].str()}" if told.errors else ""
+        # What it says of its own errors notwithstanding, they are no exceptions.
+        errors = [one if isinstance(one, KafkaException) else KafkaException(one) for one in told.errors]
+        if errors and not told.valid:
+            raise explained(errors[0], self._broker, _WHO)
+        self._unlisted = f"some broker did not list its groups: {_words(errors[0])}" if errors else ""
         groups = {
             one.group_id: Listed(one.group_id, "consumer", _STATES.get(one.state, ""), "")
             for one in told.valid
@@ -170,15 +177,17 @@ class VendorReader(ClusterReader):
             try:
                 told = future.result(2 * timeout).topic_partitions
             except KafkaException as error:
-                found[name] = Committed(_code(error))
+                found[name] = Committed(_code(error) if _code(error) > 0 else _UNANSWERED)
             except TimeoutError:
-                found[name] = Committed(7)
+                found[name] = Committed(_UNANSWERED)
             else:
                 offsets: dict[str, dict[int, int]] = defaultdict(dict)
                 for one in told:
                     offsets[one.topic][one.partition] = max(-1, one.offset)
                 errors = {(one.topic, one.partition): one.error.code() for one in told if one.error is not None}
                 found[name] = Committed(0, offsets, errors)
+        if any(committed.error == _UNANSWERED for committed in found.values()):
+            self._vendor.renew()
         return found
 
     def _offsets(self, places: Iterable[Place], which: int, *, stable: bool = False) -> dict[Place, int | str]:
