@@ -9,7 +9,7 @@ import html
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from dashboard.pages.markup import NAME, cell, code, escape, facts_of, loudness, queue_link
+from dashboard.pages.markup import NAME, bar, cell, code, escape, facts_of, listed, loudness, queue_link, tabled
 from dashboard.services.actions import Entry, Standing
 from dashboard.services.alerting import AlertCard
 from dashboard.services.alerts import AlertLine, AlertStory, Step
@@ -21,11 +21,7 @@ def alert_table(lines: Sequence[AlertLine], chosen: AlertLine | None) -> str:
     """Many alerts as a table; each name leads to the page about it."""
     names = ("Alert", "State", "Since", "About")
     head = "".join(f'<th scope="col" class="words">{name}</th>' for name in names)
-    rows = "".join(_alert_row(line, line is chosen) for line in lines)
-    return (
-        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    return tabled(head, "".join(_alert_row(line, line is chosen) for line in lines))
 
 
 def _alert_row(line: AlertLine, chosen: bool) -> str:
@@ -70,7 +66,7 @@ def steps(found: Sequence[Step]) -> str:
         f'<span class="lead">{escape(step.what)}</span><p class="dim">{escape(step.why)}</p></li>'
         for step in found
     )
-    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+    return listed(items)
 
 
 def standings(found: Sequence[Standing]) -> str:
@@ -81,7 +77,7 @@ def standings(found: Sequence[Standing]) -> str:
         f'<p class="dim">{escape(one.reason)}</p></li>'
         for one in found
     )
-    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+    return listed(items)
 
 
 def _approval(one: Standing) -> str:
@@ -97,7 +93,7 @@ def journal(entries: Sequence[Entry]) -> str:
         f'<p class="dim num">{escape(entry.inputs)}</p></li>'
         for entry in entries
     )
-    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+    return listed(items)
 
 
 def parts(lines: Sequence[Line], notes: Sequence[str]) -> str:
@@ -106,17 +102,13 @@ def parts(lines: Sequence[Line], notes: Sequence[str]) -> str:
     rows = "".join(_part(line, abs(line.seconds) / most * 100) for line in lines)
     said = "".join(f'<p class="dim">{escape(note)}</p>' for note in notes)
     head = '<th scope="col">Cause</th><th scope="col">Wait</th><th scope="col" class="words">What changed</th>'
-    return (
-        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table>{said}</div>"
-    )
+    return tabled(head, rows) + f'<div class="sj">{said}</div>'
 
 
 def _part(line: Line, width: float) -> str:
-    tone = " act" if line.main else ""
-    bar = f'<span class="sj-bar{tone}" aria-hidden="true"><i style="width:{width:.0f}%"></i></span>'
+    seconds = escape(line.words) + bar(width, loud=line.main)
     return (
-        f'<tr><th scope="row">{escape(line.cause)}</th><td>{escape(line.words)}{bar}</td>'
+        f'<tr><th scope="row">{escape(line.cause)}</th><td>{seconds}</td>'
         f'<td class="words">{escape(line.because, 400)}</td></tr>'
     )
 
@@ -128,7 +120,8 @@ def links(chain: Sequence[Link]) -> str:
         f'<td class="words">{code(link.note)}</td></tr>'
         for link in chain
     )
-    return f'<div class="sj sj-scroll"><table class="sj-table"><tbody>{rows}</tbody></table></div>'
+    head = "".join(f'<th scope="col" class="words">{name}</th>' for name in ("Link", "State", "What it means"))
+    return tabled(head, rows)
 
 
 def _link_sign(link: Link) -> str:
@@ -144,7 +137,4 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         f'<tr><th scope="row">{escape(first, NAME)}</th>{"".join(cell(text) for text in rest)}</tr>'
         for first, *rest in rows
     )
-    return (
-        f'<div class="sj sj-scroll"><table class="sj-table"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return tabled(head, body)

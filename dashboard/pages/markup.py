@@ -92,6 +92,7 @@ def _alert(card: AlertCard) -> str:
 
 
 def loudness(card: AlertCard) -> str:
+    """How loud an alert of this severity looks."""
     rank = severity_rank(card.severity)
     return "act" if rank <= severity_rank("error") else "watch" if rank <= severity_rank("ticket") else ""
 
@@ -117,10 +118,7 @@ def queues(cards: Sequence[QueueCard], caption: str, trends: Mapping[QueueKey, T
     """Many queues as a table, each with its last hour; each name leads to its page."""
     head = "".join(f'<th scope="col">{name}</th>' for name in ("Queue", "", "Last hour", *COLUMNS))
     rows = "".join(_queue_row(card, (trends or {}).get(card.key)) for card in cards)
-    return (
-        f'<div class="sj sj-scroll"><table class="sj-table"><caption>{escape(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    return tabled(head, rows, caption)
 
 
 def _queue_row(card: QueueCard, trend: Trend | None) -> str:
@@ -130,11 +128,33 @@ def _queue_row(card: QueueCard, trend: Trend | None) -> str:
     return f'<tr><th scope="row">{queue_link(card.name)}</th><td>{_verdict(card)}</td><td>{hour}</td>{cells}</tr>'
 
 
+def tabled(head: str, rows: str, caption: str = "") -> str:
+    """A table of ``rows`` below ``head``, both HTML; a ``caption`` is text."""
+    above = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return (
+        f'<div class="sj sj-scroll"><table class="sj-table">{above}<thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def listed(items: str) -> str:
+    """A list of ``items``, which are HTML."""
+    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+
+
+def bar(percent: float, *, loud: bool = False) -> str:
+    """A bar, ``percent`` of its place long, beside the figure that says the same."""
+    tone = " act" if loud else ""
+    return f'<span class="sj-bar{tone}" aria-hidden="true"><i style="width:{percent:.0f}%"></i></span>'
+
+
 def queue_link(name: str) -> str:
+    """A queue's name, which leads to its page."""
     return f'<a href="queue?queue={quote(name, safe="")}" target="_self">{escape(name, NAME)}</a>'
 
 
 def cell(text: str, picture: str = "") -> str:
+    """A cell of a table; what is unknown looks it."""
     unknown = ' class="unknown"' if text == UNKNOWN else ""
     return f"<td{unknown}>{picture}{escape(text)}</td>"
 
@@ -167,7 +187,7 @@ def limits(cards: Sequence[LimitCard]) -> str:
         f'<p class="num">{escape(card.expires)}</p><p class="dim">{escape(card.reason)}</p></li>'
         for card in cards
     )
-    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+    return listed(items)
 
 
 def timeline(events: Sequence[Happening]) -> str:
@@ -177,24 +197,19 @@ def timeline(events: Sequence[Happening]) -> str:
         f'<span class="lead">{escape(event.what)}</span><p class="dim">{escape(event.why)}</p></li>'
         for event in events
     )
-    return f'<div class="sj"><ul class="sj-list">{items}</ul></div>'
+    return listed(items)
 
 
 def tenants(lines: Sequence[TenantLine], caption: str) -> str:
     """The tenants of a queue as a table that screen readers can walk."""
     columns = ("Tenant", "Backlog", "Share of backlog", "In flight", "Ready", "Oldest", "In → out", "Drained", "Limit")
     head = "".join(f'<th scope="col">{name}</th>' for name in columns)
-    return (
-        f'<div class="sj sj-scroll"><table class="sj-table"><caption>{escape(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(_tenant(line) for line in lines)}</tbody></table></div>"
-    )
+    return tabled(head, "".join(map(_tenant, lines)), caption)
 
 
 def _tenant(line: TenantLine) -> str:
     noisy = ' <span class="sj-tag act">▲ noisy</span>' if line.noisy else ""
     width = 0 if line.share is None else max(0.0, min(1.0, line.share)) * 100
-    tone = " act" if line.noisy else ""
-    bar = f'<span class="sj-bar{tone}" aria-hidden="true"><i style="width:{width:.0f}%"></i></span>'
     rest = ' class="rest"' if line.drained == "–" and line.limit == "–" and line.oldest == "–" else ""
     cells = (
         line.backlog,
@@ -207,7 +222,7 @@ def _tenant(line: TenantLine) -> str:
         line.limit,
     )
     shown = [escape(cell) for cell in cells]
-    shown[1] += bar
+    shown[1] += bar(width, loud=line.noisy)
     return (
         f'<tr{rest}><th scope="row">{escape(line.tenant, NAME)}{noisy}</th>'
         f"{''.join(f'<td>{cell}</td>' for cell in shown)}</tr>"

@@ -23,40 +23,17 @@ APP = str(Path(__file__).parents[2] / "dashboard" / "entry" / "app.py")
 AGES = 1e9
 
 
-def queue_page() -> None:
-    from dashboard.pages import queue
+def one_page() -> None:
+    import importlib
 
-    queue.render()
+    import streamlit as st
 
-
-def alerts_page() -> None:
-    from dashboard.pages import alerts
-
-    alerts.render()
+    importlib.import_module(f"dashboard.pages.{st.session_state['page']}").render()
 
 
-def pipeline_page() -> None:
-    from dashboard.pages import pipeline
-
-    pipeline.render()
-
-
-def pipeline() -> AppTest:
-    return AppTest.from_function(pipeline_page, default_timeout=30).run()
-
-
-def actions_page() -> None:
-    from dashboard.pages import actions
-
-    actions.render()
-
-
-def actions() -> AppTest:
-    return AppTest.from_function(actions_page, default_timeout=30).run()
-
-
-def alerts(**params: str) -> AppTest:
-    app = AppTest.from_function(alerts_page, default_timeout=30)
+def opened(page: str, **params: str) -> AppTest:
+    app = AppTest.from_function(one_page, default_timeout=30)
+    app.session_state["page"] = page
     for name, value in params.items():
         app.query_params[name] = value
     return app.run()
@@ -78,13 +55,6 @@ def heading(app: AppTest) -> str:
 
 def overview() -> AppTest:
     return AppTest.from_file(APP, default_timeout=30).run()
-
-
-def queue(**params: str) -> AppTest:
-    app = AppTest.from_function(queue_page, default_timeout=30)
-    for name, value in params.items():
-        app.query_params[name] = value
-    return app.run()
 
 
 def test_one_glance_tells_what_is_wrong_who_since_when_and_whether_it_drains(
@@ -114,7 +84,7 @@ def test_while_earlier_events_are_read_levels_are_unknown_and_the_page_says_why(
     row = {"gap_id": "a", "at": datetime.now(UTC), "open": True, "first_version": 1, "last_version": 9, "events": 5200}
     lake.append("gaps", pa.Table.from_pylist([row], GAPS.schema))
     show(tmp_path)
-    glance, page = words(overview()), words(queue(queue="orders"))
+    glance, page = words(overview()), words(opened("queue", queue="orders"))
     for said in (glance, page):
         assert "5,200 earlier events are still being read: backlogs are unknown until then." in said
         assert "arlier events are still being read, so backlog and drain are unknown; the broker counts" in said
@@ -158,14 +128,14 @@ def test_a_broken_lake_is_one_line_without_a_traceback(tmp_path: Path, show: Cal
 
 def test_a_queue_is_chosen_by_the_address(story: Path, show: Callable[..., None]) -> None:
     show(story, stale_after_seconds=AGES)
-    said = words(queue(queue="nats/emails"))
+    said = words(opened("queue", queue="nats/emails"))
     assert "emails" in said and "birch" in said and "acme-7" not in said
     assert "No alert fired and nothing acted on this queue." in said
 
 
 def test_the_queue_page_names_its_tenants_and_tells_each_charts_story(story: Path, show: Callable[..., None]) -> None:
     show(story, stale_after_seconds=AGES)
-    app = queue(queue="orders", range="5 min")
+    app = opened("queue", queue="orders", range="5 min")
     said = words(app)
     assert re.search(r"acme-7 ▲ noisy \d\d\d 6\d %", said)
     for chart in ("Backlog by tenant", "Age of first attempt", "Arrivals and departures", "Concurrency"):
@@ -179,14 +149,14 @@ def test_the_queue_page_names_its_tenants_and_tells_each_charts_story(story: Pat
 
 def test_a_queue_that_is_not_there_is_said_and_another_is_offered(story: Path, show: Callable[..., None]) -> None:
     show(story, stale_after_seconds=AGES)
-    app = queue(queue="ordres")
+    app = opened("queue", queue="ordres")
     assert "No queue is called 'ordres' here" in words(app)
     assert app.selectbox(key="queue").options == ["emails", "orders", "orders.dlq"]
 
 
 def test_a_queues_longer_name_leads_to_its_page_too(story: Path, show: Callable[..., None]) -> None:
     show(story, stale_after_seconds=AGES)
-    app = queue(queue="nats/orders")
+    app = opened("queue", queue="nats/orders")
     assert (heading(app), app.selectbox(key="queue").value) == ("orders", "orders")
 
 
@@ -194,7 +164,7 @@ def test_a_queue_without_events_says_unknown_and_draws_what_its_broker_counts(
     story: Path, show: Callable[..., None]
 ) -> None:
     show(story, stale_after_seconds=AGES)
-    app = queue(queue="orders.dlq")
+    app = opened("queue", queue="orders.dlq")
     said = words(app)
     assert "Unknown: no message event of this queue has been seen." in said
     assert "Unknown: oldest, quiet tenants, backlog, in → out, drained – no message event of this queue is seen" in said
@@ -232,18 +202,18 @@ def test_counts_that_stand_for_traces_that_were_not_sampled_are_said_to_be_estim
     at = pa.array([end], report.schema.field("sampled_at").type)
     lake.append("queue_samples", report.set_column(0, report.schema.field(0), at))
     show(tmp_path, stale_after_seconds=AGES)
-    assert "Estimates: sampled traces stand for those that were not" in words(queue(queue="orders"))
-    assert "Estimates" not in words(queue(queue="emails"))
+    assert "Estimates: sampled traces stand for those that were not" in words(opened("queue", queue="orders"))
+    assert "Estimates" not in words(opened("queue", queue="emails"))
 
 
 def test_a_queue_says_why_it_waits_and_who_sends_more(story: Path, show: Callable[..., None]) -> None:
     show(story, stale_after_seconds=AGES)
-    app = queue(queue="orders")
+    app = opened("queue", queue="orders")
     said = words(app)
     assert re.search(r"Why it waits First attempts wait \d\d s, \d\d s longer than \d+ min", said)
     assert re.search(r"arrivals \+\d\d s .{5,30}, acme-7 \d[\d.]*/s → \d\d[\d.]*/s", said)
     assert "slots" in said and "service time" in said and "FROM partials" in app.code[0].value
-    assert "Why it waits" not in words(queue(queue="emails"))
+    assert "Why it waits" not in words(opened("queue", queue="emails"))
 
 
 def test_an_alert_says_how_it_came_who_was_told_and_what_to_do(tmp_path: Path, show: Callable[..., None]) -> None:
@@ -271,7 +241,7 @@ def test_an_alert_says_how_it_came_who_was_told_and_what_to_do(tmp_path: Path, s
     rows = [{"at": end, "status": "firing", "alerts": 1, "duration_seconds": 0.04, **row} for row in told]
     lake.append("deliveries", pa.Table.from_pylist(rows, schema=DELIVERIES.schema))
     show(tmp_path, stale_after_seconds=AGES)
-    app = alerts()
+    app = opened("alerts")
     assert heading(app) == "1 alert fires"
     said = words(app)
     assert "TenantHoldsSharedQueue" in said and "Tenant acme-7 holds the shared queue orders" in said
@@ -282,36 +252,36 @@ def test_an_alert_says_how_it_came_who_was_told_and_what_to_do(tmp_path: Path, s
     assert "chat" not in said
     assert "Watchdog" not in said
     assert "sojourn alerts acknowledge" in said
-    assert "That alert is not here" in words(alerts(alert="<b>'; DROP"))
+    assert "That alert is not here" in words(opened("alerts", alert="<b>'; DROP"))
 
 
 def test_where_no_rule_ran_the_alerts_page_says_so(tmp_path: Path, show: Callable[..., None]) -> None:
     write_samples(tmp_path, end=datetime.now(UTC))
     show(tmp_path)
-    assert "No alert rule has been evaluated on this lake yet" in words(alerts())
+    assert "No alert rule has been evaluated on this lake yet" in words(opened("alerts"))
 
 
 def test_the_pipeline_says_whether_the_pages_can_be_trusted(tmp_path: Path, show: Callable[..., None]) -> None:
     end = datetime.now(UTC)
     lake = write_story(tmp_path, end=end, seconds=90, noisy_from=30)
     show(tmp_path, stale_after_seconds=AGES)
-    assert "can be trusted" in heading(pipeline())
+    assert "can be trusted" in heading(opened("pipeline"))
     refused = {"received_at": end, "source": "otlp", "reason": "no tenant", "raw": "{}", "count": 3}
     rows = [{**refused, "ingested_at": end, "ingest_date": end.date()}]
     lake.append("rejected_records", pa.Table.from_pylist(rows, schema=REJECTED_RECORDS.schema))
     time.sleep(BELIEVED_SECONDS)
-    app = pipeline()
+    app = opened("pipeline")
     assert heading(app) == "Look at refused rows"
     assert "3 of otlp: no tenant" in words(app)
     show(tmp_path, stale_after_seconds=0.001)
-    assert heading(pipeline()) == "Do not trust what the pages say of now"
+    assert heading(opened("pipeline")) == "Do not trust what the pages say of now"
 
 
 def test_actions_tell_limits_proposals_dry_runs_and_the_journal(tmp_path: Path, show: Callable[..., None]) -> None:
     end = datetime.now(UTC)
     lake = write_story(tmp_path, end=end, seconds=90, noisy_from=30)
     show(tmp_path, stale_after_seconds=AGES)
-    app = actions()
+    app = opened("actions")
     said = words(app)
     assert heading(app) == "1 limit is in force"
     assert "throttle acme-7 on orders: 15/s → 9.5/s, for " in said and "backlog 410" in said
@@ -321,7 +291,7 @@ def test_actions_tell_limits_proposals_dry_runs_and_the_journal(tmp_path: Path, 
     rows = [{**row, **other} for other in others]
     lake.append("actions", pa.Table.from_pylist(rows, schema=ACTIONS.schema))
     time.sleep(BELIEVED_SECONDS)
-    app = actions()
+    app = opened("actions")
     said = words(app)
     assert heading(app) == "1 limit is in force, 1 waits for a yes"
     assert "birch on orders: 15/s" in said and "sojourn actions approve act-7" in said
