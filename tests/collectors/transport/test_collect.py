@@ -6,7 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 from collectors.settings import CollectSettings
-from tests.collectors.kafka.test_tap import name, produce, tapping
+from tests.collectors.kafka.test_tap import name, produce
+from tests.collectors.support import running
 from tests.collectors.transport.making import sent, settings
 from tests.support.kafka import KafkaServer
 from tests.support.waiting import wait_until
@@ -29,12 +30,12 @@ def test_a_tap_goes_on_where_the_topics_say_that_it_was(kafka_server: KafkaServe
 
         wait_until(there, str(wanted), seconds=40)
 
-    with tapping(whole, tmp_path / "one"):
+    with running(whole, tmp_path / "one"):
         wait_until(lambda: _made(kafka_server, chosen.prefix), "the topics", seconds=40)
         told(enqueued=10)
     kafka_server.commit("g", topic, {0: 3, 1: 1})
     produce(kafka_server, topic, 4)
-    with tapping(whole, tmp_path / "two"):  # another machine: nothing on its disk
+    with running(whole, tmp_path / "two"):  # another machine: nothing on its disk
         told(enqueued=14, received=4, completed=4)
 
 
