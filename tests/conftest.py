@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +52,16 @@ _LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first."""
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+
+
+#: What the process that runs the tests was started with.
+_MAIN = sys.modules["__main__"]
+
+
+@pytest.fixture(autouse=True)
+def _main_is_ours() -> None:
+    """Streamlit's AppTest leaves its script in the place of ``__main__``: what a later test spawns would run it."""
+    sys.modules["__main__"] = _MAIN
 
 
 @pytest.fixture(autouse=True)

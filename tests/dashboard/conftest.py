@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,14 +25,6 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for commit in root.glob("*/*/_delta_log/*.json"):
         os.utime(commit, (STORY_END.timestamp(), STORY_END.timestamp()))
     return root
-
-
-@pytest.fixture(autouse=True)
-def main_stays() -> Iterator[None]:
-    """Streamlit's AppTest puts its script in the place of ``__main__``: what tests spawn later would run that."""
-    main = sys.modules["__main__"]
-    yield
-    sys.modules["__main__"] = main
 
 
 @pytest.fixture
