@@ -120,7 +120,7 @@ def _receiver(chance: random.Random, number: int) -> Sent:
     if chance.random() < 0.05:
         path = chance.choice(_PATHS)
     if chance.random() < 0.1:
-        body = gzip.compress(body if chance.random() < 0.7 else b"\0" * 3_000_000, 1)
+        body = gzip.compress(body if chance.random() < 0.7 else b"\0" * 3_000_000, 1, mtime=0)
         headers.append("Content-Encoding: gzip")
     return _framed(chance, "receiver", "POST", path, body, headers)
 
