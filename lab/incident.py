@@ -19,15 +19,13 @@ from lab.scenario import Arrival
 from lake.dataset import rows_of
 from lake.errors import UserError
 from lake.store import Lake
+from lake.tables import FINISHING_TYPES, OF_A_LIFE
 
 Place = tuple[str, str, str]  # broker, queue, subscriber; "" = the queue's only consumer
 Wanted = tuple[str | None, str | None, str | None]  # the same; None: where the most was finished
 
-_COLUMNS = (
-    *("event_type", "broker", "queue", "subscriber", "tenant", "message_id", "attempt"),
-    *("enqueued_at", "occurred_at", "processing_seconds"),
-)
-_ENDS = ("completed", "failed", "dead_lettered", "expired", "sidelined")
+_COLUMNS = (*OF_A_LIFE, "processing_seconds")
+_ENDS = (*FINISHING_TYPES, "failed")
 _BEGINS = ("received", "started")
 #: Seconds at the most that a replay may be long, and messages.
 LONGEST, MOST_MESSAGES = 6 * 3600.0, 2_000_000

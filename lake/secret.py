@@ -56,4 +56,9 @@ def bears(given: Sequence[str | bytes], token: str) -> bool:
     one = given[0] if len(given) == 1 else b""
     # Servers hand headers over as latin-1 (RFC 9110, 5.5), gRPC's clients may send what is not.
     sent = one if isinstance(one, bytes) else one.encode("latin-1", "replace")
-    return hmac.compare_digest(sent, f"Bearer {token}".encode())
+    return is_secret(sent, f"Bearer {token}")
+
+
+def is_secret(sent: bytes, secret: str) -> bool:
+    """Whether ``sent`` is ``secret``; it takes as long for a wrong one as for the right one."""
+    return hmac.compare_digest(sent, secret.encode())

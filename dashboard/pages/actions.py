@@ -12,6 +12,7 @@ from dashboard.repository import Repository
 from dashboard.services.actions import journal, standings
 from dashboard.services.alerting import limit_cards
 from dashboard.services.keys import Row
+from dashboard.services.series import on_the_hour
 
 _WEEK = timedelta(days=7)
 
@@ -29,7 +30,7 @@ def render() -> None:
 def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     fresh = frame.age_of_data(lake, health, now)
     limits = limit_cards(lake.limits(), now)
-    since = (now - _WEEK).replace(minute=0, second=0, microsecond=0)
+    since = on_the_hour(now, _WEEK)
     done, waiting = lake.actions(since), standings(lake.last_decisions(since), now)
     proposed, shadows = [one for one in waiting if one.proposed], [one for one in waiting if not one.proposed]
     st.html(markup.title(_headline(len(limits), len(proposed))))

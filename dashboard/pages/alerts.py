@@ -12,6 +12,7 @@ from dashboard.pages import details, frame, markup
 from dashboard.repository import Repository
 from dashboard.services.alerts import AlertLine, AlertStory, alert_lines, alert_story
 from dashboard.services.keys import QueueKey, Row, short_names
+from dashboard.services.series import on_the_hour
 
 #: Alerts in the table; beyond those they are only counted.
 LINES = 100
@@ -43,9 +44,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     chosen = _chosen(lines)
     if chosen is not None:
         state = next(row for row in states if row["fingerprint"] == chosen.fingerprint)
-        # By the whole hour: the same question for an hour, asked of the lake once.
-        since = (now - DAY).replace(minute=0, second=0, microsecond=0)
-        _story(alert_story(chosen, state, changes, lake.deliveries(since), now), names)
+        told = lake.deliveries(on_the_hour(now, DAY))
+        _story(alert_story(chosen, state, changes, told, now), names)
     st.html(
         markup.section(
             "All alerts", "What fires, the loudest first; what is pending; what was resolved in the last day."

@@ -13,7 +13,7 @@ import streamlit as st
 from dashboard.pages import markup
 from dashboard.repository import Repository
 from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
-from dashboard.services.freshness import Freshness, Level, freshness, incomplete
+from dashboard.services.freshness import Freshness, Level, freshness, incomplete, newest
 from dashboard.services.keys import Row
 from dashboard.services.say import ago, clock, duration
 from dashboard.settings import DashboardSettings
@@ -57,10 +57,7 @@ def _guarded(body: Callable[[Repository, list[Row], datetime], None]) -> None:
 
 def age_of_data(lake: Repository, health: list[Row], now: datetime) -> Freshness | None:
     """How fresh the rows are; shows the banner if they are not, and another if earlier events are still being read."""
-    as_of: dict[str, datetime] = {}
-    for row in health:
-        as_of[row["broker"]] = max(row["as_of"], as_of.get(row["broker"], row["as_of"]))
-    fresh = freshness(as_of, lake.heartbeats(), now, settings().stale_after_seconds)
+    fresh = freshness(newest(health), lake.heartbeats(), now, settings().stale_after_seconds)
     if fresh is not None and fresh.level is not Level.FRESH:
         st.html(markup.banner(fresh.title, fresh.reason, quiet=fresh.level is Level.QUIET))
     if (gap := lake.put_off()) is not None:

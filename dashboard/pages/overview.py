@@ -15,6 +15,7 @@ from dashboard.services.freshness import Level
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.overview import QueueCard, Verdict, headline, queue_cards
 from dashboard.services.say import clock
+from dashboard.services.series import on_the_hour
 from dashboard.services.trends import Trend, last_hour, trends
 
 #: Queues in trouble that get a card, and queues in the table; beyond those they are only counted.
@@ -132,7 +133,7 @@ def _acting(lake: Repository, now: datetime) -> None:
 
 
 def _happened(lake: Repository, transitions: list[Row], now: datetime) -> None:
-    since = (now - timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
+    since = on_the_hour(now, timedelta(days=1))
     recent = happenings((row for row in transitions if row["at"] >= since), lake.actions(since), now)
     quiet = (
         ""

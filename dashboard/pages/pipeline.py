@@ -11,6 +11,7 @@ from dashboard.pages import details, frame, markup
 from dashboard.repository import Repository
 from dashboard.services import pipeline
 from dashboard.services.keys import QueueKey, Row, short_names
+from dashboard.services.series import on_the_hour
 
 
 def page() -> Any:
@@ -25,7 +26,7 @@ def render() -> None:
 
 def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     fresh = frame.age_of_data(lake, health, now)
-    since = (now - timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
+    since = on_the_hour(now, timedelta(days=1))
     limit = frame.settings().stale_after_seconds
     refused, told = lake.refused(since), lake.deliveries(since)
     chain = pipeline.links(fresh, lake.heartbeats(), lake.put_off(), refused, told, now, limit)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
 from dashboard.services.keys import Row
 from dashboard.services.say import clock, count, duration
+
+#: Metrics that were written so many seconds before the newest events are behind them.
+BEHIND_SECONDS = 5.0
 
 
 class Level(Enum):
@@ -45,6 +48,14 @@ class Freshness:
     reason: str = ""
 
 
+def newest(health: Iterable[Row]) -> dict[str, datetime]:
+    """By broker how far its data reach: the newest ``as_of`` of its rows."""
+    as_of: dict[str, datetime] = {}
+    for row in health:
+        as_of[row["broker"]] = max(row["as_of"], as_of.get(row["broker"], row["as_of"]))
+    return as_of
+
+
 def freshness(
     as_of: Mapping[str, datetime], beats: Heartbeats, now: datetime, stale_after_seconds: float
 ) -> Freshness | None:
@@ -74,7 +85,7 @@ def _reason(broker: str, beats: Heartbeats, now: datetime, limit: float) -> tupl
             "Look at `sojourn collect`."
         )
     if beats.events is not None and (
-        beats.metrics is None or (beats.events - beats.metrics).total_seconds() > min(limit, 5.0)
+        beats.metrics is None or (beats.events - beats.metrics).total_seconds() > min(limit, BEHIND_SECONDS)
     ):
         behind = f", {duration(round((beats.events - beats.metrics).total_seconds()))} behind" if beats.metrics else ""
         return Level.STALE, f"Events arrive, but are not turned into metrics{behind}. Look at `sojourn analyze`."

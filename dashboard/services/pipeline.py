@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from dashboard.services.freshness import Freshness, Heartbeats, Level
+from dashboard.services.freshness import BEHIND_SECONDS, Freshness, Heartbeats, Level, newest
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.overview import TRUSTED_COVERAGE
 from dashboard.services.say import ago, clock, count, listing, percent
@@ -71,9 +71,9 @@ def brokers(health: Iterable[Row], now: datetime) -> list[tuple[str, str, str, s
     found: dict[str, list[Row]] = {}
     for row in health:
         found.setdefault(row["broker"], []).append(row)
-    rows = []
+    rows, reached = [], newest(row for queues in found.values() for row in queues)
     for broker, queues in sorted(found.items()):
-        as_of = max(row["as_of"] for row in queues)
+        as_of = reached[broker]
         stale = [row["staleness_seconds"] for row in queues if row["staleness_seconds"] is not None]
         reading = "never" if not stale else f"{min(stale):,.1f} s before"
         rows.append((broker, count(len(queues)), f"{clock(as_of, now, seconds=True)} UTC, {ago(as_of, now)}", reading))
@@ -102,7 +102,7 @@ def _written(
 def _metrics(beats: Heartbeats, now: datetime) -> Link:
     if beats.metrics is None:
         return Link("Metrics", "never written", "`sojourn analyze` works them out.", None)
-    behind = beats.events is not None and (beats.events - beats.metrics).total_seconds() > 5.0
+    behind = beats.events is not None and (beats.events - beats.metrics).total_seconds() > BEHIND_SECONDS
     return Link(
         "Metrics", f"last written {ago(beats.metrics, now)}", "Behind the events." if behind else "", not behind
     )

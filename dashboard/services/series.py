@@ -77,6 +77,11 @@ class Curve:
         return self.values[-1] if self.values else None
 
 
+def on_the_hour(now: datetime, span: timedelta) -> datetime:
+    """``span`` ago, on the whole hour: a question since then stays the same for an hour, and is asked once."""
+    return (now - span).replace(minute=0, second=0, microsecond=0)
+
+
 def levels(
     span: Span, changes: Iterable[Row], column: str, *, by: str | None = None, known_from: datetime | None = None
 ) -> tuple[Curve, ...]:

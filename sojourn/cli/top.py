@@ -115,10 +115,7 @@ def _freshness(health: list[dict[str, Any]], root: Path, now: datetime, limit: f
     from rich.text import Text
 
     fresh, said = part("dashboard.services.freshness"), part("dashboard.services.say")
-    as_of: dict[str, datetime] = {}
-    for row in health:
-        as_of[row["broker"]] = max(row["as_of"], as_of.get(row["broker"], row["as_of"]))
-    found = fresh.freshness(as_of, part("dashboard.heartbeats").heartbeats(root), now, limit)
+    found = fresh.freshness(fresh.newest(health), part("dashboard.heartbeats").heartbeats(root), now, limit)
     if found.level is fresh.Level.FRESH:
         return [
             Text(f"as of {said.clock(found.as_of, now, seconds=True)} UTC, {said.ago(found.as_of, now)}", style="dim")

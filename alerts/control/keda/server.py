@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import socket
 import threading
@@ -18,7 +17,7 @@ from alerts.control.advisor import Capacity
 from alerts.control.keda.answers import METRIC, Refused, activity, advised, metrics, spec
 from alerts.control.keda.messages import SERVICE, GetMetricsRequest, ScaledObjectRef
 from lake.errors import UserError
-from lake.secret import bears
+from lake.secret import bears, is_secret
 from lake.web.calls import Calls, Reading, TooManyCalls, options
 from lake.web.connections import Connection
 from lake.web.policy import Limits
@@ -176,7 +175,7 @@ class Service:
             raise Refused("INVALID_ARGUMENT", "a request is one message of externalscaler.proto") from None
         if self._token is not None and not brought:
             ref = request.scaledObjectRef if kind is GetMetricsRequest else request
-            if not hmac.compare_digest(ref.scalerMetadata.get("tokenFromEnv", "").encode(), self._token.encode()):
+            if not is_secret(ref.scalerMetadata.get("tokenFromEnv", "").encode(), self._token):
                 raise Refused("UNAUTHENTICATED", "the token is missing or wrong: metadata tokenFromEnv")
         connection.proven()
         return request
