@@ -124,14 +124,20 @@ def test_upkeep_leaves_each_second_of_history_as_it_is_told(
         compare_history(reader)
 
 
-def test_state_that_was_spoilt_is_told_anew(tmp_path: Path) -> None:
+def _finished(root: Path) -> tuple[Lake, list[dict[str, Any]]]:
+    """A lake with finished state, and the events it is of."""
     events, samples = without_named_subscribers(generate(7, messages=120, seconds=200, burst=30))
-    lake = Lake(tmp_path)
+    lake = Lake(root)
     lake.create()
     append(lake, events, samples)
-    writer = Writer(tmp_path)
+    writer = Writer(root)
     writer.step()
     writer.close()
+    return lake, events
+
+
+def test_state_that_was_spoilt_is_told_anew(tmp_path: Path) -> None:
+    lake, _ = _finished(tmp_path)
     rows = lake.ensure("tenant_state").to_pyarrow_table()
     wrong = rows.set_column(
         rows.schema.get_field_index("backlog"), rows.schema.field("backlog"), pa.array([7] * len(rows))
@@ -148,14 +154,8 @@ def test_state_that_was_spoilt_is_told_anew(tmp_path: Path) -> None:
 
 
 def test_the_state_of_one_queue_is_told_anew(tmp_path: Path) -> None:
-    events, samples = without_named_subscribers(generate(7, messages=120, seconds=200, burst=30))
+    lake, events = _finished(tmp_path)
     broker, queue = events[0]["broker"], events[0]["queue"]
-    lake = Lake(tmp_path)
-    lake.create()
-    append(lake, events, samples)
-    writer = Writer(tmp_path)
-    writer.step()
-    writer.close()
     rows = lake.ensure("tenant_state").to_pyarrow_table()
     its = pc.and_(pc.equal(rows.column("broker"), broker), pc.equal(rows.column("queue"), queue))
     wrong = pc.if_else(its, 7, rows.column("backlog"))
