@@ -29,6 +29,9 @@ class Sample:
     in_flight: int | None = None
     delayed: int | None = None
     oldest_age_seconds: float | None = None
+    retrying: int | None = None
+    oldest_first_attempt_age_seconds: float | None = None
+    oldest_in_flight_age_seconds: float | None = None
     consumers: int | None = None
     polls_total: int | None = None
     empty_polls_total: int | None = None
@@ -60,6 +63,13 @@ NO_LOG = {
     "unknown_partitions": "the queue has no partitions",
     "transactional_lag": _NO_TRANSACTIONS,
     "transactional_age_seconds": _NO_TRANSACTIONS,
+}
+_NO_ATTEMPTS = "this broker does not tell first attempts from repeated ones"
+#: What a store that keeps each message's attempts alone can tell.
+UNSPLIT = {
+    "retrying": _NO_ATTEMPTS,
+    "oldest_first_attempt_age_seconds": _NO_ATTEMPTS,
+    "oldest_in_flight_age_seconds": "when each attempt began is not told",
 }
 METRIC_NAMES = tuple(metric.name for metric in SAMPLE_METRICS)
 

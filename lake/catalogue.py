@@ -58,6 +58,12 @@ SAMPLE_METRICS: tuple[Metric, ...] = (
     _seconds(
         "oldest_age_seconds", "Age of the oldest message that is due and not acknowledged; `delayed` are left out"
     ),
+    _count("retrying", "Messages that failed and wait for another attempt; counted in `depth` and `delayed`, too"),
+    _seconds(
+        "oldest_first_attempt_age_seconds",
+        "Age of the oldest message that is due and was never attempted; retries are left out",
+    ),
+    _seconds("oldest_in_flight_age_seconds", "Time since the oldest attempt that has not ended began"),
     _count("consumers", "Consumers attached", "consumers"),
     _total("polls_total", "Polls made by consumers", "polls"),
     _total("empty_polls_total", "Polls that brought nothing, weighted by how long they waited", "polls"),

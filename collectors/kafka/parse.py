@@ -14,7 +14,7 @@ from collectors.kafka.reading import REBALANCING, SHARE, GroupReading, Head, Rea
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.status import Progress
 from collectors.kafka.tally import NOTHING_COMMITTED, Tally, oldest_transaction, reason, tally
-from collectors.samples import METRIC_NAMES, Sample
+from collectors.samples import METRIC_NAMES, UNSPLIT, Sample
 
 #: What Kafka does not tell of any topic or group, and why.
 UNTOLD = {
@@ -29,6 +29,7 @@ UNTOLD = {
     "visibility_timeout_seconds": "records are not leased to consumers",
     "consumer_utilisation_ratio": "Kafka does not measure it",
     "publish_latency_seconds": "not probed: a probe would add to the user's topics",
+    **UNSPLIT,
 }
 #: What is not told of share groups, for another reason.
 _OF_SHARES = {

@@ -10,7 +10,7 @@ from collectors.nats.attach import StreamFacts, subscriptions
 from collectors.nats.heads import Head, outstanding
 from collectors.nats.parse import microseconds
 from collectors.nats.settings import StreamSettings
-from collectors.samples import METRIC_NAMES, NO_LOG, Sample
+from collectors.samples import METRIC_NAMES, NO_LOG, UNSPLIT, Sample
 
 #: What JetStream does not tell of any queue, and why.
 _UNTOLD = {
@@ -26,6 +26,7 @@ _UNTOLD = {
     "status": "not judged",
     "lost_total": "JetStream does not count what its limits delete unread",
     **NO_LOG,
+    **UNSPLIT,
 }
 #: Told of consumers alone.
 _OF_A_CONSUMER = ("delivered_total", "in_flight_limit", "visibility_timeout_seconds", "retention_margin")

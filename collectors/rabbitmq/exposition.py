@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from collectors.rabbitmq.names import OURS, Key, queue_name
 from collectors.rabbitmq.parse import NO_TIMEOUT, PUSHED, UNLIMITED, Reading
-from collectors.samples import NO_LOG, Sample, unread
+from collectors.samples import NO_LOG, UNSPLIT, Sample, unread
 
 _METRICS = {
     "depth": "rabbitmq_detailed_queue_messages_ready",
@@ -45,6 +45,7 @@ _UNTOLD = {
     "status": "not judged",
     "lost_total": "RabbitMQ does not count what a length limit or an expiry drops",
     **NO_LOG,
+    **UNSPLIT,
 }
 
 

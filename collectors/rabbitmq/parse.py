@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collectors.rabbitmq.names import OURS, Key, queue_name
-from collectors.samples import NO_LOG, Sample, unread
+from collectors.samples import NO_LOG, UNSPLIT, Sample, unread
 
 PUSHED = "consumers are pushed to: RabbitMQ has no empty polls but of basic.get, which nobody used here"
 UNLIMITED = "a consumer takes all messages that there are, without a limit"
@@ -21,6 +21,7 @@ _UNTOLD = {
     "status": "not judged",
     "lost_total": "RabbitMQ does not count what a length limit or an expiry drops",
     **NO_LOG,
+    **UNSPLIT,
 }
 NO_TIMEOUT = "unacknowledged messages return when their consumer goes; the node's consumer_timeout is not told"
 _STREAM = "a stream keeps what was read: how much waits depends on each reader's offset, which is not told"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from collectors.samples import NO_LOG, Sample
+from collectors.samples import NO_LOG, UNSPLIT, Sample
 from collectors.sqs.answers import Refusal
 from collectors.sqs.cloudwatch import FIELDS, Told
 from collectors.sqs.settings import SqsBroker
@@ -42,6 +42,7 @@ _UNTOLD = {
     "status": "not judged",
     "lost_total": "SQS does not count what its retention deletes",
     **NO_LOG,
+    **UNSPLIT,
 }
 #: The Amazon SQS Developer Guide, on dead-letter queues: messages that SQS moves there are not counted as sent.
 _MOVED = "CloudWatch does not count the messages that SQS moves to a dead-letter queue"

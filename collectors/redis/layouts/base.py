@@ -7,7 +7,7 @@ from typing import Protocol
 
 from collectors.redis.resp import Answer, Command
 from collectors.redis.scan import Search
-from collectors.samples import NO_LOG, Sample
+from collectors.samples import NO_LOG, UNSPLIT, Sample
 
 #: Yields commands, is sent their answers (Refusals among them), and ends with what one queue's samples are. A Refusal
 #: that it raises means that the queue is there and could not be read; no samples mean that it is gone.
@@ -66,4 +66,5 @@ UNTOLD_ANYWHERE = {
     "status": "not judged",
     "lost_total": "Redis does not count what a producer trims or evicts",
     **NO_LOG,
+    **UNSPLIT,
 }
