@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lake.errors import SojournError, UserError
-
-
-class ConnectionLost(SojournError):
-    """The broker does not answer now; the collector is to be opened again after a pause."""
-
-
-class CredentialsRefused(UserError):
-    """The broker answers, but not to us."""
-
 
 class Collector(Protocol):
     """One collector of one broker, driven by :mod:`collectors.run`.

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.ahead import AheadFilter
-from collectors.base import Collector, ConnectionLost, CredentialsRefused
+from collectors.base import Collector
 from collectors.board import Board
 from collectors.context import Context
 from collectors.exposition import Exposition

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
 from collectors.cadence import Cadence
 from collectors.context import Context
 from collectors.isolate import append_rejected, append_sifted, sifted

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
-from collectors.broker import Settings, each_once
+from brokers.settings import Settings
+from collectors.broker import each_once
 from collectors.kafka.settings import KafkaBroker
 from collectors.nats.settings import NatsBroker
 from collectors.rabbitmq.settings import RabbitBroker

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.collecting.kafka_standin import standing_in
 from benchmarks.figures import Figure
-from collectors.kafka import link
+from brokers.kafka import link
+from brokers.kafka.wire.codec import Reader
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.source import KafkaSource
-from collectors.kafka.wire.codec import Reader
 from collectors.samples import Sample
 
 _TOPICS, _PARTITIONS, _BYTES = 600, 100, 1000

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from collectors.kafka.wire.cluster import API_VERSIONS, METADATA
-from collectors.kafka.wire.codec import END, Reader, array, blob, text, varint
+from brokers.kafka.wire.cluster import API_VERSIONS, METADATA
+from brokers.kafka.wire.codec import END, Reader, array, blob, text, varint
 from collectors.kafka.wire.groups import DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH
 from collectors.kafka.wire.offsets import EARLIEST, FETCH, LIST_OFFSETS
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.collecting.process import collecting, memory_mb
 from benchmarks.figures import Figure
-from collectors.nats.client import Client
+from brokers.nats.client import Client
 from collectors.nats.exchange import Exchange
 from collectors.nats.sampler import NatsSource
 from collectors.nats.settings import NatsBroker

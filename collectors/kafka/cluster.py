@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from collectors.base import ConnectionLost
-from collectors.kafka.link import Link
+from brokers.errors import ConnectionLost
+from brokers.kafka.link import Link
+from brokers.kafka.wire.cluster import Metadata, Node, metadata_request, read_metadata
+from brokers.kafka.wire.codec import Reader, Request
 from collectors.kafka.settings import KafkaBroker
-from collectors.kafka.wire.cluster import Metadata, Node, metadata_request, read_metadata
-from collectors.kafka.wire.codec import Reader, Request
 from collectors.kafka.wire.versions import Unspoken, missing
 from lake.errors import SojournError, UserError
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.kafka.settings import KafkaBroker
 from lake.errors import SojournError, UserError
 

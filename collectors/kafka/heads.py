@@ -11,12 +11,12 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
+from brokers.kafka.wire.codec import Reader
 from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.errors import MOVED, words
 from collectors.kafka.reading import Earlier, Found, Head, Place
 from collectors.kafka.rooms import Rooms
-from collectors.kafka.wire.codec import Reader
 from collectors.kafka.wire.offsets import Fetched, Want, fetch_request, read_fetch
 from collectors.kafka.wire.records import Stamp, stamp_at
 

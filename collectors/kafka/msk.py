@@ -15,8 +15,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
-from collectors.base import CredentialsRefused
-from collectors.kafka.settings import Aws
+from brokers.errors import CredentialsRefused
+from brokers.kafka.settings import Aws
 
 _SECONDS = 900
 

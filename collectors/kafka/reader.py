@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
+from brokers.kafka.wire.codec import Reader, Request
 from collectors.kafka.beginnings import Beginnings
 from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, UNKNOWN_TOPIC, UNSUPPORTED_VERSION, words
@@ -19,7 +20,6 @@ from collectors.kafka.heads import Heads
 from collectors.kafka.reading import REBALANCING, SHARE, Found, GroupReading, Head, Place, Reading, matches, wanted
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.transactions import Transactions
-from collectors.kafka.wire.codec import Reader, Request
 from collectors.kafka.wire.groups import (
     LIST_GROUPS,
     Committed,

@@ -25,6 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from brokers.kafka.wire.cluster import Metadata, Node, Topic
 from collectors.kafka.cluster import METADATA_SECONDS, Cluster
 from collectors.kafka.connection import UNHEARD, connection, explained, explaining
 from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, words
@@ -32,7 +33,6 @@ from collectors.kafka.heads import Heads, Search
 from collectors.kafka.reader import MEMBERS_SECONDS, NO_LEADER, ClusterReader
 from collectors.kafka.reading import GroupReading, Place, wanted
 from collectors.kafka.settings import KafkaBroker
-from collectors.kafka.wire.cluster import Metadata, Node, Topic
 from collectors.kafka.wire.groups import Committed, Listed, Members
 from collectors.kafka.wire.offsets import EARLIEST
 from collectors.kafka.wire.records import Stamp

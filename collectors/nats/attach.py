@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.nats.client import NO_CONSUMER, NO_MESSAGE, NO_STREAM, ApiError, Client
+from brokers.nats.client import NO_CONSUMER, NO_MESSAGE, NO_STREAM, ApiError, Client
 from collectors.nats.life import Subscription
 from collectors.nats.parse import (
     ADVISORY,

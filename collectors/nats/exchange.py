@@ -9,9 +9,9 @@ from typing import Any
 
 from nats.errors import Error
 
-from collectors.base import ConnectionLost
-from collectors.nats.client import ApiError, Client, no_jetstream
-from collectors.nats.wire import Frame
+from brokers.errors import ConnectionLost
+from brokers.nats.client import ApiError, Client, no_jetstream
+from brokers.nats.wire import Frame
 from lake.errors import UserError
 
 #: Requests under way at once. Measured over 10,000 consumer lists: 16, 64 and 256 differ by a tenth, 1024 is slower.

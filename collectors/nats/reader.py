@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from nats.errors import Error
 
-from collectors.base import ConnectionLost
-from collectors.nats.client import Client
-from collectors.nats.wire import Frame
+from brokers.errors import ConnectionLost
+from brokers.nats.client import Client
+from brokers.nats.wire import Frame
 from lake.errors import SojournError
 
 #: Messages asked for at once; the server sends them as they come.

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from brokers.nats.client import NO_STREAM, ApiError, Client
 from collectors.broker import matching
 from collectors.nats.attach import INNER
-from collectors.nats.client import NO_STREAM, ApiError, Client
 from collectors.nats.exchange import NO_LEADER, Exchange
 from collectors.nats.heads import Heads, request
 from collectors.nats.samples import samples, subject_samples

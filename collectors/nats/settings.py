@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator
 
-from collectors.broker import NetworkBroker, Settings, each_once, named, without_secrets
-from lake.secret import Secret
+from brokers.nats.settings import NatsServer
+from brokers.settings import Settings
+from collectors.broker import NetworkBroker, each_once, named
 
 
 class StreamSettings(Settings):
@@ -60,22 +61,10 @@ class TapSettings(Settings):
     max_unfinished: int = Field(default=4_000_000, ge=4096, description="unfinished messages remembered a stream")
 
 
-class NatsBroker(NetworkBroker):
+class NatsBroker(NatsServer, NetworkBroker):
     """One server or cluster. Tapping changes the configuration of the streams that are listed."""
 
-    default_port: ClassVar[int] = 4222
     kind: Literal["nats"] = "nats"
-    name: str = Field(default="nats", min_length=1)
-    url: str = "nats://127.0.0.1:4222"
-    servers: tuple[str, ...] = Field(
-        default=(), description="further servers of the cluster, nats://host:port, asked in turn where one is away"
-    )
-    domain: str | None = Field(
-        default=None, pattern=r"^[^\s.*>]+$", description="JetStream domain, where it is not the server's own"
-    )
-    token: Secret | None = None
-    nkey: Secret | None = Field(default=None, description="where the seed of a user's nkey (SU…) stands")
-    credentials: Secret | None = Field(default=None, description="where the content of a .creds file stands")
     streams: tuple[Annotated[StreamSettings, BeforeValidator(named)], ...] = Field(
         default=(), description="what to sample and tap; empty: sample every stream, tap none"
     )
@@ -83,30 +72,6 @@ class NatsBroker(NetworkBroker):
         default=(), description="patterns (*, ?) of streams whose messages wait though no consumer reads them: not logs"
     )
     tap: TapSettings = TapSettings()
-
-    @field_validator("servers")
-    @classmethod
-    def _without_secrets_either(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
-        for url in servers:
-            if not urlsplit(without_secrets(url)).hostname:
-                raise ValueError("a server is nats://host:port")
-        return servers
-
-    @model_validator(mode="after")
-    def _one_identity(self) -> NatsBroker:
-        if self.nkey is not None and self.credentials is not None:
-            raise ValueError("give either nkey or credentials, which hold one")
-        return self
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """Every server, the first first."""
-        return tuple(dict.fromkeys((self.url, *self.servers)))
-
-    @property
-    def api(self) -> str:
-        """What the subjects of JetStream's API begin with."""
-        return f"$JS.{self.domain}.API" if self.domain else "$JS.API"
 
     def addresses(self) -> list[tuple[str, int]]:
         """Where the servers are."""

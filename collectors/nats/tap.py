@@ -12,7 +12,8 @@ import logging
 import time
 from typing import Any
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
+from brokers.nats.client import Client
 from collectors.bronze import Bronze
 from collectors.buffer import Batch, Buffer, position_of
 from collectors.commits import Commits
@@ -26,7 +27,6 @@ from collectors.nats.attach import (
     ensure_tap,
     stream_facts,
 )
-from collectors.nats.client import Client
 from collectors.nats.memory import Memory, recall, state_table
 from collectors.nats.parse import Acknowledged, Advisory, Arrival, Malformed, microseconds, parse
 from collectors.nats.reader import Message, Reader

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from brokers.nats.client import Client
 from collectors.nats.attach import StreamFacts, first_look, subscriptions
-from collectors.nats.client import Client
 from collectors.nats.ledger import Ledger
 from collectors.nats.life import REMOVED, Lives
 from collectors.nats.memory import Memory, restore

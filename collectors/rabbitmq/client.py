@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import httpx
 from pydantic_core import from_json
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.rabbitmq.settings import RabbitBroker
 from collectors.rabbitmq.tokens import Bearer, Tokens
 from lake.errors import first_line

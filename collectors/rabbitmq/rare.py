@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.rabbitmq.client import Client
 from collectors.rabbitmq.names import Key, queue_name
 from collectors.rabbitmq.parse import Links, key_of

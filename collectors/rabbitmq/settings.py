@@ -7,7 +7,8 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import ClientCredentials, NetworkBroker, Settings, each_once, matching, without_secrets
+from brokers.settings import ClientCredentials, Settings, without_secrets
+from collectors.broker import NetworkBroker, each_once, matching
 from collectors.plumbing import is_plumbing
 from lake.secret import Secret
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.rabbitmq import exposition, parse
 from collectors.rabbitmq.client import Client
 from collectors.rabbitmq.parse import Links, Reading

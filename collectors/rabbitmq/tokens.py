@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 from pydantic_core import from_json
 
-from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.broker import ClientCredentials
+from brokers.errors import ConnectionLost, CredentialsRefused
+from brokers.settings import ClientCredentials
 from lake.errors import first_line
 
 #: A token is fetched anew when so much of its time is over; one that tells no time, after so many seconds.

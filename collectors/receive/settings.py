@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import Settings
+from brokers.settings import Settings
 from lake.secret import Secret
 from lake.web.address import is_loopback
 

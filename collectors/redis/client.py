@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.redis.resp import Answer, Command, NotRedis, Parser, Refusal, pack
+from brokers.errors import ConnectionLost, CredentialsRefused
+from brokers.redis.resp import Answer, Command, NotRedis, Parser, Refusal, pack
 from collectors.redis.settings import RedisBroker
 from lake.errors import SojournError, UserError
 from lake.secret import Secret

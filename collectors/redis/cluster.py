@@ -11,9 +11,9 @@ import time
 from binascii import crc_hqx
 from collections.abc import Sequence
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
+from brokers.redis.resp import Answer, Command, Refusal
 from collectors.redis.client import Address, Client, shown
-from collectors.redis.resp import Answer, Command, Refusal
 from collectors.redis.settings import RedisBroker
 
 log = logging.getLogger(__name__)

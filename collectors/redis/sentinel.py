@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
 from collectors.redis.client import Address, Client, Login, shown
 from collectors.redis.settings import RedisBroker, SentinelSettings
 from lake.errors import UserError

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
+from brokers.redis.resp import Answer, Command, Refusal
 from collectors.redis.client import Address, Client, shown
 from collectors.redis.cluster import Cluster
-from collectors.redis.resp import Answer, Command, Refusal
 from collectors.redis.sentinel import Sentinels
 from collectors.redis.settings import RedisBroker
 from lake.errors import SojournError

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import NetworkBroker, Settings, without_secrets
+from brokers.redis.settings import RedisServer
+from brokers.settings import Settings, without_secrets
+from collectors.broker import NetworkBroker
 from lake.secret import Secret
 
 
@@ -105,17 +107,10 @@ class SentinelSettings(Settings):
         return [(part.hostname or "", part.port or 26379) for part in parts]
 
 
-_SECURE = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}
-
-
-class RedisBroker(NetworkBroker):
+class RedisBroker(RedisServer, NetworkBroker):
     """One Redis or Valkey server, what Sentinels name, or a cluster. Where no layout is given, all are searched for."""
 
-    default_port: ClassVar[int] = 6379
     kind: Literal["redis"] = "redis"
-    name: str = Field(default="redis", min_length=1)
-    url: str = "redis://127.0.0.1:6379/0"
-    timeout: float = Field(default=3.0, gt=0, le=60, description="seconds in which the server must answer")
     discover_every: float = Field(default=2.0, ge=0, description="seconds from one search for new queues to the next")
     scan_budget: int = Field(
         default=20_000, ge=100, description="keys that a cycle's search may look at; a longer one goes on in the next"
@@ -131,33 +126,6 @@ class RedisBroker(NetworkBroker):
     celery: CeleryLayout | None = None
     rq: RqLayout | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _secure_by_address(cls, values: Any) -> Any:
-        """An address of rediss:// is TLS; files of it may be named without enabling it once more."""
-        if isinstance(values, dict) and _SECURE.get(urlsplit(str(values.get("url", ""))).scheme):
-            tls = values.get("tls", {})
-            return values | {"tls": {"enabled": True, **tls} if isinstance(tls, dict) else tls}
-        return values
-
-    @field_validator("url")
-    @classmethod
-    def _understood(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in _SECURE or not parts.hostname:
-            raise ValueError("an address is redis://host:port/database, with TLS rediss://; for Sentinels set sentinel")
-        if parts.path.strip("/") and not parts.path.strip("/").isdecimal():
-            raise ValueError("what follows the port is the number of the database")
-        if parts.query or parts.fragment:
-            raise ValueError("options are no part of the address: they have settings of their own")
-        return url
-
-    @model_validator(mode="after")
-    def _secure(self) -> RedisBroker:
-        if _SECURE[urlsplit(self.url).scheme] and not self.tls.enabled:
-            raise ValueError("the address asks for TLS, and tls.enabled is false")
-        return self
-
     def addresses(self) -> list[tuple[str, int]]:
         """Where ``url`` points, or the Sentinels."""
         return self.sentinel.hosts() if self.sentinel is not None else super().addresses()
@@ -167,8 +135,3 @@ class RedisBroker(NetworkBroker):
         layouts = {"celery": self.celery, "rq": self.rq}
         every = not any((self.dyno, self.streams, self.celery, self.rq))
         return frozenset({"redis", *(name for name, layout in layouts.items() if every or layout is not None)})
-
-    @property
-    def database(self) -> int:
-        """The number of the database, 0 unless ``url`` says another."""
-        return int(urlsplit(self.url).path.strip("/") or 0)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from brokers.redis.resp import Refusal
 from collectors.redis.layouts import chosen
 from collectors.redis.layouts.base import UNREADABLE, Layout, Preparing, Read, Reading
-from collectors.redis.resp import Refusal
 from collectors.redis.scan import Scanner
 from collectors.redis.server import Server
 from collectors.redis.settings import RedisBroker

@@ -10,7 +10,7 @@ from botocore.credentials import AssumeRoleCredentialFetcher, Credentials, Defer
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
-from collectors.base import CredentialsRefused
+from brokers.errors import CredentialsRefused
 from collectors.sqs.settings import SqsBroker
 from lake.secret import Secret
 

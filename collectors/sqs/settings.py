@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from collectors.broker import Broker, Settings, without_secrets
+from brokers.settings import Settings, without_secrets
+from collectors.broker import Broker
 from lake.secret import Secret
 
 

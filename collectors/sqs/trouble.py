@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.sqs.settings import SqsBroker
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
 from lake.errors import UserError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
 from collectors.kafka.connection import connection
 from collectors.transport import LakeBehind
 from collectors.transport.cluster import POSITIONS_CONFIG, Cluster, explained

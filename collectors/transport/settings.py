@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from collectors.kafka.settings import KafkaBroker, Security
+from brokers.kafka.settings import Security
+from collectors.kafka.settings import KafkaBroker
 
 
 class TransportSettings(Security):

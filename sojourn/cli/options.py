@@ -27,11 +27,12 @@ ConfigOption = Annotated[
     typer.Option("--config", "-c", envvar="SOJOURN_CONFIG", help="The settings file, sojourn.toml."),
 ]
 
-OUR_PACKAGES = ("sojourn", "dashboard", "alerts", "spark_analytics", "collectors", "lake", "lab")
+OUR_PACKAGES = ("sojourn", "dashboard", "alerts", "spark_analytics", "collectors", "brokers", "lake", "lab")
 #: Package → the extra that installs what it needs.
 EXTRAS = {
     "lake": "lake",
     "collectors": "collectors",
+    "brokers": "collectors",
     "spark_analytics": "analytics",
     "alerts": "alerts",
     "dashboard": "dashboard",

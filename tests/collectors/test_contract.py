@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.base import Collector, ConnectionLost
+from brokers.errors import ConnectionLost
+from collectors.base import Collector
 from collectors.board import Board
 from collectors.context import Context
 from collectors.registry import KINDS, factory

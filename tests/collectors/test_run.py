@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.run import collect, run
 from collectors.selfmetrics import SelfMetrics
 from collectors.settings import CollectSettings

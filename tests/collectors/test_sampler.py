@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
 from collectors.board import Board
 from collectors.context import Context
 from collectors.sampler import Sampler

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from collectors.broker import Settings, each_once, named
+from brokers.settings import Settings
+from collectors.broker import each_once, named
 
 
 class TapTopic(Settings):

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
+from brokers.kafka.wire.codec import END, Reader, Request, array, text
 from collectors.kafka.errors import NO_SUCH_GROUP
-from collectors.kafka.wire.codec import END, Reader, Request, array, text
 
 LIST_GROUPS, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE, OFFSET_FETCH = 16, 15, 69, 9
 _COMMITTED = struct.Struct(">iqiBhB")

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from collectors.kafka.wire.codec import END, Reader, Request, array, cut_off, text, varint
+from brokers.kafka.wire.codec import END, Reader, Request, array, cut_off, text, varint
 
 LIST_OFFSETS, FETCH = 2, 1
 LATEST, EARLIEST = -1, -2

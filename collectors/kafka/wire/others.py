@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from collectors.kafka.wire.codec import END, Reader, Request, array, text
+from brokers.kafka.wire.codec import END, Reader, Request, array, text
 from collectors.kafka.wire.groups import Committed, Members, topics_of
 
 SHARE_GROUP_DESCRIBE, STREAMS_GROUP_DESCRIBE, DESCRIBE_SHARE_GROUP_OFFSETS = 77, 89, 90

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from collectors.base import ConnectionLost
-from collectors.kafka.wire.codec import Reader
+from brokers.errors import ConnectionLost
+from brokers.kafka.wire.codec import Reader
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _COMPRESSION, _APPEND_TIME, _CONTROL = 0x07, 0x08, 0x20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from collectors.kafka.wire.cluster import METADATA
+from brokers.kafka.wire.cluster import METADATA
 from collectors.kafka.wire.groups import DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH
 from collectors.kafka.wire.offsets import FETCH, LIST_OFFSETS
 from lake.errors import UserError

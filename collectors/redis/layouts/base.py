@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Protocol
 
-from collectors.redis.resp import Answer, Command
+from brokers.redis.resp import Answer, Command
 from collectors.redis.scan import Search
 from collectors.samples import NO_LOG, UNSPLIT, Sample
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from brokers.redis.resp import Command, Refusal, checked
 from collectors.moments import moment
 from collectors.plumbing import is_plumbing
 from collectors.redis.layouts.base import UNREADABLE, UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
-from collectors.redis.resp import Command, Refusal, checked
 from collectors.redis.scan import Search
 from collectors.redis.settings import CeleryLayout
 from collectors.samples import Sample

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 
+from brokers.redis.resp import Command, checked
 from collectors.redis.layouts.base import UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
-from collectors.redis.resp import Command, checked
 from collectors.redis.scan import Search
 from collectors.redis.settings import DynoLayout
 from collectors.samples import Sample

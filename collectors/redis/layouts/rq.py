@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from brokers.redis.resp import Refusal, checked
 from collectors.moments import moment
 from collectors.redis.layouts.base import UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
-from collectors.redis.resp import Refusal, checked
 from collectors.redis.scan import Search
 from collectors.redis.settings import RqLayout
 from collectors.samples import Sample

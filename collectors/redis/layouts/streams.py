@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from brokers.redis.resp import Answer, Command, Refusal, checked
 from collectors.broker import matching
 from collectors.redis.layouts.base import UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
-from collectors.redis.resp import Answer, Command, Refusal, checked
 from collectors.redis.scan import Search
 from collectors.redis.settings import StreamLayout
 from collectors.samples import Sample

@@ -14,12 +14,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
+from brokers.kafka.link import Link
+from brokers.kafka.wire.cluster import metadata_request, read_metadata
+from brokers.kafka.wire.codec import Reader, Request
 from collectors.kafka.cluster import Cluster, Job
-from collectors.kafka.link import Link
 from collectors.kafka.reader import ClusterReader
 from collectors.kafka.settings import KafkaBroker
-from collectors.kafka.wire.cluster import metadata_request, read_metadata
-from collectors.kafka.wire.codec import Reader, Request
 from tests.support.kafka import KafkaServer
 from tests.support.waiting import wait_until
 

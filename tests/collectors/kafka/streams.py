@@ -7,9 +7,9 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from collectors.kafka.link import Link
-from collectors.kafka.wire.cluster import Node
-from collectors.kafka.wire.codec import END, Request, array, text
+from brokers.kafka.link import Link
+from brokers.kafka.wire.cluster import Node
+from brokers.kafka.wire.codec import END, Request, array, text
 from tests.collectors.kafka.reading import settings
 from tests.support.kafka import KafkaServer
 from tests.support.waiting import PATIENCE

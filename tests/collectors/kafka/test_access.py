@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.kafka.connection import connection
 from lake.errors import UserError
 from lake.secret import Secret

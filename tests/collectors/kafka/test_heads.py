@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokers.kafka.wire.codec import END, Reader, array, blob, text
 from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.heads import NOT_YET, Heads
 from collectors.kafka.reading import Earlier, Found, Head, Place
 from collectors.kafka.settings import KafkaBroker
-from collectors.kafka.wire.codec import END, Reader, array, blob, text
 from collectors.kafka.wire.records import Stamp
 from tests.collectors.kafka.test_wire import batch
 

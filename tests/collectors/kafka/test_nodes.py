@@ -11,10 +11,10 @@ from socket import SHUT_RDWR, create_server
 
 import pytest
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
+from brokers.kafka.wire.cluster import Metadata, Node, metadata_request
 from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.source import KafkaSource
-from collectors.kafka.wire.cluster import Metadata, Node, metadata_request
 from lake.errors import UserError
 from tests.collectors.kafka.reading import read_once, settings, using
 from tests.support.facts import proves

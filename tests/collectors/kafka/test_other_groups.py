@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import ShareConsumer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from collectors.base import ConnectionLost
-from collectors.kafka.wire.codec import END, Reader, array, text
+from brokers.errors import ConnectionLost
+from brokers.kafka.wire.codec import END, Reader, array, text
 from collectors.kafka.wire.groups import Committed, Members
 from collectors.kafka.wire.others import (
     read_share_members,

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
+from brokers.kafka.wire.codec import Reader
 from collectors.kafka.history import Judgement
 from collectors.kafka.parse import UNTOLD, samples
 from collectors.kafka.reader import ClusterReader
 from collectors.kafka.reading import GroupReading, Head, Reading
 from collectors.kafka.settings import KafkaBroker
-from collectors.kafka.wire.codec import Reader
 from collectors.kafka.wire.groups import Members, read_list_groups, read_offset_fetch
 from collectors.kafka.wire.offsets import read_fetch, read_list_offsets
 from collectors.kafka.wire.records import Stamp

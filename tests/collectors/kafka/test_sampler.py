@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
 from collectors.kafka.source import KafkaSource
 from tests.collectors.kafka.reading import by_name, read, read_once, settings, using
 from tests.support.facts import proves

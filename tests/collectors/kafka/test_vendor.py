@@ -19,12 +19,12 @@ import pytest
 from confluent_kafka import Consumer
 from pydantic import ValidationError
 
-from collectors.base import CredentialsRefused
+from brokers.errors import CredentialsRefused
+from brokers.kafka.settings import Aws
 from collectors.kafka.cluster import Cluster
 from collectors.kafka.connection import connection
 from collectors.kafka.msk import tokens
 from collectors.kafka.reader import ClusterReader
-from collectors.kafka.settings import Aws
 from collectors.kafka.source import KafkaSource
 from collectors.kafka.vendor import VendorReader
 from collectors.kafka.wire.versions import NEEDED, Unspoken, missing

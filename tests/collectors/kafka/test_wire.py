@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
+from brokers.kafka.link import Link
+from brokers.kafka.sasl import Refused, talk
+from brokers.kafka.wire.cluster import Node
+from brokers.kafka.wire.codec import Reader, text, varint
 from collectors.kafka.cluster import Cluster
 from collectors.kafka.heads import Heads, Search
-from collectors.kafka.link import Link
 from collectors.kafka.reading import Head
-from collectors.kafka.sasl import Refused, talk
 from collectors.kafka.settings import KafkaBroker
-from collectors.kafka.wire.cluster import Node
-from collectors.kafka.wire.codec import Reader, text, varint
 from collectors.kafka.wire.offsets import Fetched
 from collectors.kafka.wire.records import Stamp, stamp_at
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from collectors.base import ConnectionLost
-from collectors.nats.client import ApiError, Client
+from brokers.errors import ConnectionLost
+from brokers.nats.client import ApiError, Client
 from collectors.nats.exchange import Answer, Exchange
 from collectors.nats.sampler import NatsSource
 from collectors.nats.settings import NatsBroker

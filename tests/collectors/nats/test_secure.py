@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.nats import credentials
-from collectors.nats.client import Client
+from brokers.errors import ConnectionLost, CredentialsRefused
+from brokers.nats import credentials
+from brokers.nats.client import Client
 from collectors.nats.sampler import NatsSource
 from collectors.nats.settings import NatsBroker
 from lake.errors import UserError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.nats.wire import Frame, Frames
+from brokers.nats.wire import Frame, Frames
 
 
 class Library:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.rabbitmq.client import Client
 from collectors.rabbitmq.settings import RabbitBroker
 from collectors.rabbitmq.tokens import Bearer, Tokens

@@ -12,7 +12,7 @@ import pika
 import pytest
 from pydantic import ValidationError
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.rabbitmq import client as client_module
 from collectors.rabbitmq.settings import RabbitBroker
 from lake.errors import UserError

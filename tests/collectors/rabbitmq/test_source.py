@@ -10,7 +10,7 @@ from typing import Any
 import pika
 import pytest
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
 from collectors.rabbitmq.parse import NOT_COUNTED, PUSHED
 from tests.collectors.rabbitmq.conftest import Make
 from tests.collectors.rabbitmq.reading import opened, read, read_until

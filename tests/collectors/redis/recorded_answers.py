@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from brokers.redis.resp import Command, Refusal
 from collectors.redis.layouts.base import Layout
-from collectors.redis.resp import Command, Refusal
 from collectors.samples import Sample, unread
 
 HERE = Path(__file__).parent / "recorded"

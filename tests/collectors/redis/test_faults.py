@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.redis.client import Client
 from collectors.redis.layouts import streams
 from collectors.redis.settings import RedisBroker

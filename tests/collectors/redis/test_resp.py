@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.redis.resp import NotRedis, Parser, Refusal, checked, pack
+from brokers.redis.resp import NotRedis, Parser, Refusal, checked, pack
 from tests.support.redis import RedisServer
 
 ANSWERS = st.recursive(

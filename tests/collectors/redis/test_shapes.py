@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
 from collectors.redis.cluster import slot_of
 from collectors.redis.settings import RedisBroker
 from collectors.samples import was_read

@@ -13,7 +13,7 @@ import pytest
 from botocore.credentials import Credentials
 from pydantic import ValidationError
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.settings import CollectSettings
 from collectors.sqs.client import Channel, Unanswered, sqs
 from collectors.sqs.credentials import find

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.samples import was_read
 from collectors.sqs import client
 from collectors.sqs import source as sources

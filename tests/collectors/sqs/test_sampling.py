@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
 from collectors.board import Board
 from collectors.context import Context
 from collectors.registry import factory

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from collectors.base import ConnectionLost, CredentialsRefused
+from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.bronze import Bronze
 from collectors.isolate import Apart
 from collectors.receive.events import Sent

@@ -9,11 +9,11 @@ import time
 from collections import deque
 from contextlib import suppress
 
-from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.kafka.sasl import AUTHENTICATE, Refused, authenticate_request, read_authenticate, talk
-from collectors.kafka.settings import KafkaBroker
-from collectors.kafka.wire.cluster import Node, api_versions_request, read_api_versions
-from collectors.kafka.wire.codec import END, Reader, Request
+from brokers.errors import ConnectionLost, CredentialsRefused
+from brokers.kafka.sasl import AUTHENTICATE, Refused, authenticate_request, read_authenticate, talk
+from brokers.kafka.settings import KafkaCluster
+from brokers.kafka.wire.cluster import Node, api_versions_request, read_api_versions
+from brokers.kafka.wire.codec import END, Reader, Request
 from lake.errors import UserError
 
 _HANDSHAKE = 17
@@ -28,7 +28,7 @@ _OLD_HEADERS = {18, 17}
 class Link:
     """An open connection; whoever gets ConnectionLost from it closes it and opens another."""
 
-    def __init__(self, broker: KafkaBroker, node: Node, password: str | None) -> None:
+    def __init__(self, broker: KafkaCluster, node: Node, password: str | None) -> None:
         self._broker = broker
         self.where = f"{node.host}:{node.port}"
         self._number = 0

@@ -9,7 +9,7 @@ import secrets
 import struct
 from collections.abc import Generator
 
-from collectors.kafka.wire.codec import END, Reader, Request, blob
+from brokers.kafka.wire.codec import END, Reader, Request, blob
 
 #: SaslAuthenticate, whose versions 0 to 2 are spoken.
 AUTHENTICATE = 36

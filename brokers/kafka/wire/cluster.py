@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collectors.kafka.wire.codec import END, Reader, Request
+from brokers.kafka.wire.codec import END, Reader, Request
 
 API_VERSIONS, METADATA = 18, 3
 _PARTITION = struct.Struct(">hiii")

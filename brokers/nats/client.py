@@ -13,10 +13,10 @@ from nats.aio.client import Client as Connection
 from nats.aio.subscription import Subscription
 from nats.errors import AuthorizationError, Error, NoRespondersError
 
-from collectors.base import ConnectionLost, CredentialsRefused
-from collectors.nats import credentials
-from collectors.nats.settings import NatsBroker
-from collectors.nats.wire import Frame, Frames
+from brokers.errors import ConnectionLost, CredentialsRefused
+from brokers.nats import credentials
+from brokers.nats.settings import NatsServer
+from brokers.nats.wire import Frame, Frames
 from lake.errors import SojournError, UserError
 
 
@@ -32,7 +32,7 @@ class ApiError(ConnectionLost):
 NO_STREAM, NO_CONSUMER, NO_MESSAGE = 10059, 10014, 10037
 
 
-def no_jetstream(broker: NatsBroker) -> UserError:
+def no_jetstream(broker: NatsServer) -> UserError:
     """Nobody serves the API's subjects."""
     return UserError(
         f"broker {broker.name!r} at {broker.url} has no JetStream for this account"
@@ -50,7 +50,7 @@ class _OverTls(Connection):
         await super()._process_info(info, initial_connection=initial_connection)
 
 
-def _options(broker: NatsBroker) -> dict[str, Any]:
+def _options(broker: NatsServer) -> dict[str, Any]:
     """How to connect: encryption, and who we are. UserError where a file or secret cannot be used."""
     options: dict[str, Any] = {"tls": broker.tls.context()}
     if broker.user is not None:
@@ -74,7 +74,7 @@ def _options(broker: NatsBroker) -> dict[str, Any]:
 class Client:
     """One connection to one server. It does not mend itself: whoever uses it opens another."""
 
-    def __init__(self, broker: NatsBroker, purpose: str) -> None:
+    def __init__(self, broker: NatsServer, purpose: str) -> None:
         self.broker = broker
         self._purpose = purpose
         self._connection: Connection | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from collectors.base import ConnectionLost
+from brokers.errors import ConnectionLost
 
 Value = TypeVar("Value")
 

@@ -1,0 +1,1 @@
+"""Kafka: where it is, and connections that speak its protocol."""

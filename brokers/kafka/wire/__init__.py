@@ -1,0 +1,1 @@
+"""Kafka's primitive types, and the requests that every connection begins with."""

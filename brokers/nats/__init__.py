@@ -1,0 +1,1 @@
+"""NATS: where it is, and talking to it."""
