@@ -1,4 +1,4 @@
-"""Alerts: how soon many pages are delivered, what a round over many rules costs, how soon a restart stands.
+"""Alerts: how soon an event is a page, how soon many are delivered, what a round costs, how soon a restart stands.
 
 Prints one JSON object a line: {"figure", "value", "unit", "baseline"}. Run it by `make bench-alerts`.
 """
@@ -16,4 +16,4 @@ from lake.lean import load_arrow_alone
 load_arrow_alone()  # as the alert process does
 
 if __name__ == "__main__":
-    run_parts("benchmarks.alerts_parts", ("deliver", "rounds", "latency"), __doc__)
+    run_parts("benchmarks.alerts_parts", ("deliver", "rounds", "latency", "event"), __doc__)

@@ -36,7 +36,8 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How long those who have the time want to try."""
     parser.addoption("--crashes", type=int, default=4, help="SIGKILLs of the analytics under load, in the test of them")
-    parser.addoption("--kills", type=int, default=8, help="SIGKILLs of the alert engine, in the test of them")
+    parser.addoption("--kills", type=int, help="SIGKILLs of the alert engine, in the test of them: 8, or 200 if --deep")
+    parser.addoption("--deep", action="store_true", help="try for as long as what is promised was tried")
 
 
 #: Whose tests take minutes, most of them waiting: begun last, one of them would be what all of a run waits for.

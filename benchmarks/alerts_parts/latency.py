@@ -7,23 +7,14 @@ receiver of its own. Between samples lie random times, so that no rhythm helps a
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import signal
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-import httpx
-import numpy as np
-
+from benchmarks.alerts_parts.beside import alerts, figures, heard, hook, prometheus
 from benchmarks.alerts_parts.engine import receiver
 from benchmarks.figures import Figure
 from collectors.board import Board
@@ -31,9 +22,6 @@ from collectors.exposition import Exposition
 from collectors.samples import Sample, samples_table
 from collectors.selfmetrics import SelfMetrics
 from lake.store import Lake
-from tests.support.alerting import PROGRAM
-from tests.support.alertmanager import AlertmanagerServer
-from tests.support.prometheus import PrometheusServer
 
 QUEUES, PROBES = 1_000, 30
 PATIENCE_SECONDS = 60.0
@@ -51,13 +39,11 @@ def measure(scale: float) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder, ExitStack() as stack:
         ours, theirs = stack.enter_context(receiver()), stack.enter_context(receiver())
         source = _Source(Path(folder) / "lake", int(QUEUES * scale) or 1)
-        stack.enter_context(_prometheus(Path(folder), source.port, theirs))
-        stack.enter_context(_alerts(Path(folder), source.root, ours))
+        stack.enter_context(prometheus(Path(folder), source.port, theirs))
+        settings = {"builtin": False, "receivers": [hook(ours)]}
+        stack.enter_context(alerts(Path(folder), source.root, _RULES, settings))
         sent = source.probe(PROBES, (ours, theirs))
-        mine, other = (_latencies(port, sent) for port in (ours, theirs))
-    for name, q in (("p50", 0.5), ("p99", 0.99)):
-        yield Figure(f"sample_to_webhook_{name}_seconds", _quantile(mine, q), "s", _quantile(other, q))
-    yield Figure("sample_to_webhook_ratio", statistics.median(mine) / statistics.median(other), "ours ÷ theirs")
+        yield from figures("sample_to_webhook", sent, ours, theirs)
 
 
 class _Source:
@@ -86,9 +72,9 @@ class _Source:
             sent[queue] = time.time()
             self._show([queue])
             deadline = time.monotonic() + PATIENCE_SECONDS
-            while any(queue not in _heard(port) for port in receivers):
+            while any(queue not in heard(port) for port in receivers):
                 if time.monotonic() > deadline:
-                    raise SystemExit(f"{queue}: heard by {[queue in _heard(port) for port in receivers]}")
+                    raise SystemExit(f"{queue}: heard by {[queue in heard(port) for port in receivers]}")
                 time.sleep(0.05)
             time.sleep(chance.uniform(0.5, 2.0))
         return sent
@@ -99,69 +85,3 @@ class _Source:
         self._board.show("bench", "bench", everything)
         changed = [one for one in everything if one.queue in set(queues)]
         self._lake.append("queue_samples", samples_table(changed, "bench", "bench"))
-
-
-def _heard(port: int) -> dict[str, float]:
-    told: dict[str, float] = httpx.get(f"http://127.0.0.1:{port}/").json()["queues"]
-    return told
-
-
-def _latencies(port: int, sent: dict[str, float]) -> list[float]:
-    heard = _heard(port)
-    return [heard[queue] - at for queue, at in sent.items()]
-
-
-def _quantile(values: list[float], q: float) -> float:
-    return float(np.quantile(values, q))
-
-
-@contextmanager
-def _prometheus(folder: Path, metrics: int, port: int) -> Iterator[None]:
-    hook = {"url": f"http://127.0.0.1:{port}/", "send_resolved": False}
-    route = {"receiver": "hook", "group_by": ["queue"], "group_wait": "0s", "group_interval": "1s"}
-    them = AlertmanagerServer(
-        folder / "alertmanager", {"route": route, "receivers": [{"name": "hook", "webhook_configs": [hook]}]}
-    )
-    them.start()
-    rules = folder / "rules.yml"
-    rules.write_text(
-        json.dumps({"groups": [{"name": "bench", "rules": [{"alert": "Deep", "expr": "sojourn_queue_depth > 0"}]}]})
-    )
-    prometheus = PrometheusServer(
-        folder / "prometheus",
-        {
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": [str(rules)],
-            "scrape_configs": [{"job_name": "sojourn", "static_configs": [{"targets": [f"127.0.0.1:{metrics}"]}]}],
-            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{them.port}"]}]}]},
-        },
-    )
-    try:
-        prometheus.start()
-        yield
-    finally:
-        prometheus.stop()
-        them.stop()
-
-
-@contextmanager
-def _alerts(folder: Path, root: Path, port: int) -> Iterator[None]:
-    rules = folder / "sojourn.yml"
-    rules.write_text(_RULES)
-    settings: dict[str, Any] = {
-        "rules": [str(rules)],
-        "builtin": False,
-        "port": 0,
-        "receivers": [
-            {"name": "hook", "url": f"http://127.0.0.1:{port}/", "allow_private": True, "send_resolved": False}
-        ],
-    }
-    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(root), json.dumps(settings)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with (folder / "alerts.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)

@@ -190,7 +190,8 @@ def _trouble(fire: Fire, number: int, chance: random.Random) -> None:
 
 @pytest.fixture
 def kills(request: pytest.FixtureRequest) -> int:
-    return int(request.config.getoption("--kills"))
+    most = 200 if request.config.getoption("--deep") else 8
+    return int(request.config.getoption("--kills") or most)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
