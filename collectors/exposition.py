@@ -7,17 +7,20 @@ graph has a gap rather than a flat line. Text or OpenMetrics is negotiated by th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from collectors.board import Board
-from collectors.samples import Sample
+from collectors.samples import Sample, TenantShare
 from lake.catalogue import SAMPLE_METRICS
 
 PREFIX = "sojourn_queue_"
 LABELS = ("broker", "queue", "subscriber")
 TEXTS = tuple(metric.name for metric in SAMPLE_METRICS if metric.kind == "text")
+#: What is told of each tenant, too.
+SHARED = tuple(field.name for field in fields(TenantShare) if field.name != "tenant")
 _US = 1_000_000
 
 
@@ -51,6 +54,7 @@ class Exposition(Collector):
                     family.add_metric(key, float(value))
             if family.samples:
                 yield family
+        yield from _of_tenants(newest)
         yield from self._texts(newest)
 
     def _texts(self, newest: dict[tuple[str, str, str], Sample]) -> Iterator[Metric]:
@@ -64,6 +68,23 @@ class Exposition(Collector):
             if facts:
                 info.add_metric(key, facts)
         yield from (family for family in (info, sampled) if family.samples)
+
+
+def _of_tenants(newest: dict[tuple[str, str, str], Sample]) -> Iterator[Metric]:
+    """``sojourn_queue_tenant_<metric>``: for each tenant, where settings say how one is found."""
+    if not any(sample.tenants for sample in newest.values()):
+        return
+    for metric in SAMPLE_METRICS:
+        if metric.name not in SHARED:
+            continue
+        family = GaugeMetricFamily(f"{PREFIX}tenant_{metric.name}", metric.help, labels=(*LABELS, "tenant"))
+        for key, sample in newest.items():
+            for share in sample.tenants or ():
+                value = getattr(share, metric.name)
+                if value is not None:
+                    family.add_metric((*key, _printable(share.tenant)), float(value))
+        if family.samples:
+            yield family
 
 
 def _printable(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -14,12 +14,24 @@ from lake.tables import QUEUE_SAMPLES
 
 
 @dataclass(frozen=True, slots=True)
+class TenantShare:
+    """What one reading told of one tenant in a queue; None is unknown, for the reason that the queue's own is."""
+
+    tenant: str
+    depth: int | None = None
+    in_flight: int | None = None
+    delayed: int | None = None
+    oldest_age_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """What the broker said of one queue, or of one subscriber of it.
 
     ``sampled_at`` is in microseconds since 1970, on the broker's clock where it tells one. The other fields are the
     catalogue's (:data:`lake.catalogue.SAMPLE_METRICS`); None is unknown, and ``unavailable`` says why. It says as well
-    why those of ``unknown_partitions`` are unknown.
+    why those of ``unknown_partitions`` are unknown. ``tenants`` is None where no tenant is asked for; where one is and
+    not every message was looked into, ``unavailable`` has the reason under "tenants".
     """
 
     queue: str
@@ -55,6 +67,7 @@ class Sample:
     transactional_lag: int | None = None
     transactional_age_seconds: float | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    tenants: tuple[TenantShare, ...] | None = None
 
 
 _NO_TRANSACTIONS = "no transaction of this broker hides messages from readers"
@@ -98,6 +111,7 @@ def samples_table(samples: Sequence[Sample], broker: str, source: str) -> pa.Tab
     for name in ("queue", "sampled_at", "subscriber", *METRIC_NAMES):
         values = [getattr(sample, name) for sample in samples]
         columns[name] = pa.array(values, type=QUEUE_SAMPLES.schema.field(name).type)
+    columns["tenants"] = _tenants(samples)
     columns["unavailable"] = _reasons([sample.unavailable for sample in samples])
     columns["broker"] = pa.repeat(pa.scalar(broker), len(samples))
     return pa.table(columns | stamp(source, len(samples)))
@@ -109,3 +123,11 @@ def _reasons(maps: Sequence[Mapping[str, str]]) -> pa.Array:
     taken = [places.setdefault(tuple(reasons.items()), len(places)) for reasons in maps]
     distinct = pa.array([list(pairs) for pairs in places], type=QUEUE_SAMPLES.schema.field("unavailable").type)
     return distinct.take(pa.array(taken, type=pa.int64()))
+
+
+def _tenants(samples: Sequence[Sample]) -> pa.Array:
+    kind = QUEUE_SAMPLES.schema.field("tenants").type
+    if all(sample.tenants is None for sample in samples):
+        return pa.nulls(len(samples), kind)
+    shares = [None if sample.tenants is None else [asdict(share) for share in sample.tenants] for sample in samples]
+    return pa.array(shares, type=kind)

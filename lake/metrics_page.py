@@ -15,7 +15,10 @@ Texts are labels of `sojourn_queue_info`. Who asks for OpenMetrics gets it.
 ## Of each queue
 
 Labels: `broker`, `queue`, `subscriber` (empty where the queue has one consumer only). In `queue_samples` the column
-`unavailable` gives the reason for every null, and for every unknown partition.
+`unavailable` gives the reason for every null, and for every unknown partition. `tenants` lists depth, in flight,
+delayed and oldest age of each tenant where a broker's settings say how one is found
+([brokers/tenants.md](brokers/tenants.md));
+Prometheus gets them as `sojourn_queue_tenant_<metric>`.
 
 | column of `queue_samples` | Prometheus | kind | unit | meaning |
 |---|---|---|---|---|

@@ -20,6 +20,11 @@ HISTOGRAM = pa.list_(pa.struct([pa.field("index", pa.int32()), pa.field("count",
 #: ``second`` is null where the leaving message's enqueue time is unknown.
 BACKLOG_CELLS = pa.list_(pa.struct([pa.field("second", pa.int64()), pa.field("net", pa.int64())]))
 LABELS = pa.map_(pa.string(), pa.string())
+#: What one reading tells of each tenant in one queue; the counts mean what those of the whole queue do.
+TENANT_SHARES = pa.list_(
+    pa.struct({"tenant": pa.string(), "depth": pa.int64(), "in_flight": pa.int64(), "delayed": pa.int64(),
+               "oldest_age_seconds": pa.float64()})
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,8 @@ QUEUE_SAMPLES = TableSpec(
         ("unavailable", LABELS),
         # Set on the receiver's reports of events that sampled traces stood for, which tell no more: how many they were.
         ("estimated", pa.int64()),
+        # Null where no tenant is asked for, or not every message was looked into: `unavailable` then says so.
+        ("tenants", TENANT_SHARES),
         ("source", pa.string(), REQUIRED),
         ("ingested_at", TIMESTAMP, REQUIRED),
         ("ingest_date", pa.date32(), REQUIRED),

@@ -155,6 +155,10 @@ def _value(kind: pa.DataType) -> Any:
         return NOW.date()
     if pa.types.is_map(kind):
         return [("depth", "nobody told")]
+    if pa.types.is_list(kind):
+        return [_value(kind.value_type)]
+    if pa.types.is_struct(kind):
+        return {field.name: _value(field.type) for field in kind}
     if pa.types.is_string(kind):
         return "é" * 80
     return True if pa.types.is_boolean(kind) else 1.5 if pa.types.is_floating(kind) else 7
