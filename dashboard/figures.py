@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -104,6 +105,74 @@ def lines(
     if target is not None:
         _level(figure, *target)
     return figure
+
+
+#: Blue below the middle, orange above it, the further the stronger; faint ones let either ground through.
+_WARMTH = (
+    (0.0, 0.14, CALM[0]),
+    (0.49, 0.85, CALM[0]),
+    (0.51, 0.45, "#d9a03a"),
+    (0.75, 0.95, LOUD),
+    (1.0, 1.0, "#8f2f14"),
+)
+#: A heat map of waits reaches from so far below the target to so far above it, as powers of two.
+_OCTAVES = 4
+ROW_HEIGHT = 19
+
+
+def heat(
+    span: Span,
+    names: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    words: Sequence[Sequence[str]],
+    *,
+    target: float | None = None,
+) -> go.Figure:
+    """A line for each of ``names``, a cell for each bin: its value in warmth, its ``words`` where one points at it.
+
+    With a ``target`` warmth is how far a value is from it, one step a doubling; else it is a part of the largest.
+    """
+    top = max((value for line in values for value in line if value is not None), default=0.0) or 1.0
+    if target is None:
+        shown = [[None if value is None else math.log1p(value) / math.log1p(top) for value in line] for line in values]
+        ticks, low, high = ([0.0, 1.0], ["0", f"{top:,.0f}"]), 0.0, 1.0
+    else:
+        shown = [[None if value is None else _octaves(value, target) for value in line] for line in values]
+        low, high = -float(_OCTAVES), float(_OCTAVES)
+        ticks = ([low, 0.0, high], [f"≤ 1/{2**_OCTAVES}", "target", f"≥ {2**_OCTAVES}×"])
+    figure = _figure(span, "", ())
+    figure.add_trace(
+        go.Heatmap(
+            x=_times(span)[1:],
+            y=[f"{place} {_text(name, NAME)}" for place, name in enumerate(names)],
+            z=shown,
+            zmin=low,
+            zmax=high,
+            text=words,
+            colorscale=[[at, _tint(color, opacity)] for at, opacity, color in _WARMTH],
+            colorbar={"thickness": 10, "tickvals": ticks[0], "ticktext": ticks[1], "outlinewidth": 0, "len": 0.9},
+            hovertemplate="%{x|%H:%M} UTC, %{text}<extra></extra>",
+            hoverongaps=False,
+            xgap=1,
+            ygap=1,
+        )
+    )
+    figure.update_layout(height=ROW_HEIGHT * len(names) + 70, hovermode="closest", showlegend=False)
+    figure.update_yaxes(
+        autorange="reversed",
+        showgrid=False,
+        tickvals=list(range(len(names))),
+        ticktext=[_text(name, 28) for name in names],
+        rangemode="normal",
+        automargin=True,
+        nticks=len(names),
+    )
+    return figure
+
+
+def _octaves(value: float, target: float) -> float:
+    """How many doublings ``value`` is above (below: negative) the ``target``, within the map's bounds."""
+    return max(-_OCTAVES, min(_OCTAVES, math.log2(value / target))) if value > 0 else -_OCTAVES
 
 
 def _line(span: Span, line: Line, curve: Curve, unit: str) -> go.Scatter:

@@ -40,14 +40,14 @@ def noisy_since(rows: Iterable[Row]) -> str:
     """Since when each noisy tenant has been so: the first instant after it was last quiet."""
     queues = {QueueKey.of(row) for row in rows}
     tenants = sorted({row["tenant"] for row in rows})
-    where = " OR ".join(f"({_of(key)})" for key in sorted(queues))
+    where = " OR ".join(f"({of_queue(key)})" for key in sorted(queues))
     return f"""
     WITH runs AS (
       SELECT
         broker, queue, subscriber, tenant, as_of, noisy,
         MAX(CASE WHEN NOT noisy THEN as_of END) OVER (PARTITION BY broker, queue, subscriber, tenant) AS last_quiet
       FROM tenant_backlog
-      WHERE ({where}) AND tenant IN ({_any_of(tenants)})
+      WHERE ({where}) AND tenant IN ({any_of(tenants)})
     )
     SELECT broker, queue, subscriber, tenant, MIN(as_of) AS noisy_since
     FROM runs
@@ -59,7 +59,7 @@ def noisy_since(rows: Iterable[Row]) -> str:
 def tenants(key: QueueKey, top: int) -> str:
     """The tenants that matter most on one queue."""
     return f"""
-    SELECT * FROM tenant_backlog_now WHERE {_of(key)}
+    SELECT * FROM tenant_backlog_now WHERE {of_queue(key)}
     ORDER BY noisy DESC, backlog DESC, in_flight DESC, tenant LIMIT {int(top)}
     """
 
@@ -69,8 +69,8 @@ def bounds(key: QueueKey) -> str:
     return f"""
     SELECT MIN(as_of) AS first, MAX(as_of) AS last
     FROM (
-      SELECT MIN(as_of) AS as_of FROM tenant_backlog WHERE {_of(key)}
-      UNION ALL SELECT MAX(as_of) AS as_of FROM queue_health_now WHERE {_of(key)}
+      SELECT MIN(as_of) AS as_of FROM tenant_backlog WHERE {of_queue(key)}
+      UNION ALL SELECT MAX(as_of) AS as_of FROM queue_health_now WHERE {of_queue(key)}
     ) AS ends
     """
 
@@ -81,32 +81,32 @@ def concurrency_now(key: QueueKey) -> str:
     SELECT
       SUM(littles_law) AS littles_law, CAST(SUM(in_flight) AS BIGINT) AS in_flight,
       MAX(concurrency_limit) AS concurrency_limit
-    FROM concurrency_now WHERE {_of(key)}
+    FROM concurrency_now WHERE {of_queue(key)}
     """
 
 
 def alert_transitions(since: datetime | None) -> str:
     """The newest transitions of alerts, from ``since`` on."""
-    return f"SELECT * FROM alert_transitions WHERE {_from('at', since)} ORDER BY at DESC LIMIT {_MOST}"
+    return f"SELECT * FROM alert_transitions WHERE {since_of('at', since)} ORDER BY at DESC LIMIT {_MOST}"
 
 
 def deliveries(since: datetime) -> str:
     """The newest attempts to tell receivers, from ``since`` on."""
-    return f"SELECT * FROM deliveries WHERE {_from('at', since)} ORDER BY at DESC LIMIT {_MOST}"
+    return f"SELECT * FROM deliveries WHERE {since_of('at', since)} ORDER BY at DESC LIMIT {_MOST}"
 
 
 def refused(since: datetime) -> str:
     """What collectors could not take, from ``since`` on, by source and reason."""
     return f"""
     SELECT source, reason, CAST(SUM(count) AS BIGINT) AS rows FROM rejected_records
-    WHERE {_from("received_at", since)} GROUP BY source, reason ORDER BY rows DESC, source, reason LIMIT 20
+    WHERE {since_of("received_at", since)} GROUP BY source, reason ORDER BY rows DESC, source, reason LIMIT 20
     """
 
 
 def actions(since: datetime | None) -> str:
     """The newest rows of the journal of actions, from ``since`` on; those that held or skipped left out."""
     return f"""
-    SELECT * FROM actions WHERE {_from("at", since)} AND decision NOT IN ('hold', 'skip')
+    SELECT * FROM actions WHERE {since_of("at", since)} AND decision NOT IN ('hold', 'skip')
     ORDER BY at DESC LIMIT {_MOST}
     """
 
@@ -116,7 +116,7 @@ def last_decisions(since: datetime) -> str:
     return f"""
     SELECT * EXCEPT (age) FROM (
       SELECT *, ROW_NUMBER() OVER (PARTITION BY policy, broker, queue, tenant ORDER BY at DESC) AS age
-      FROM actions WHERE {_from("at", since)} AND decision <> 'skip'
+      FROM actions WHERE {since_of("at", since)} AND decision <> 'skip'
     ) AS ranked
     WHERE age = 1 ORDER BY at DESC LIMIT {_MOST}
     """
@@ -126,7 +126,7 @@ def backlog_changes(key: QueueKey, span: Span, top: int) -> str:
     """By how much each tenant's backlog changed in each bin; tenants beyond the ``top`` are summed as null."""
     return f"""
     WITH mine AS (
-      SELECT {_SECOND} AS at, as_of, tenant, backlog, noisy FROM tenant_backlog WHERE {_of(key)}
+      SELECT {SECOND} AS at, as_of, tenant, backlog, noisy FROM tenant_backlog WHERE {of_queue(key)}
     ),
     peaks AS (
       SELECT tenant, MAX(CASE WHEN at >= {span.start} THEN backlog ELSE 0 END) AS peak, MAX(backlog) AS highest
@@ -135,7 +135,7 @@ def backlog_changes(key: QueueKey, span: Span, top: int) -> str:
     named AS (SELECT tenant AS name FROM peaks ORDER BY peak DESC, highest DESC, tenant LIMIT {int(top)}),
     changes AS (
       SELECT
-        {_bin("at", span)} AS at, tenant,
+        {bin_of("at", span)} AS at, tenant,
         backlog - LAG(backlog, 1, 0) OVER (PARTITION BY tenant ORDER BY as_of) AS backlog
       FROM mine
     )
@@ -160,11 +160,11 @@ def backlogs_changes(keys: Sequence[QueueKey], span: Span) -> str:
     return f"""
     WITH changes AS (
       SELECT
-        {_KEY}, {_bin(_SECOND, span)} AS at,
-        backlog - LAG(backlog, 1, 0) OVER (PARTITION BY {_KEY}, tenant ORDER BY as_of) AS backlog
-      FROM tenant_backlog WHERE {_of_any(keys)}
+        {KEY}, {bin_of(SECOND, span)} AS at,
+        backlog - LAG(backlog, 1, 0) OVER (PARTITION BY {KEY}, tenant ORDER BY as_of) AS backlog
+      FROM tenant_backlog WHERE {of_any(keys)}
     )
-    SELECT {_KEY}, at, CAST(SUM(backlog) AS BIGINT) AS backlog FROM changes GROUP BY {_KEY}, at
+    SELECT {KEY}, at, CAST(SUM(backlog) AS BIGINT) AS backlog FROM changes GROUP BY {KEY}, at
     """
 
 
@@ -172,9 +172,9 @@ def depths(keys: Sequence[QueueKey], span: Span) -> str:
     """The broker's own count of each of ``keys`` at the end of each bin, and before the span."""
     return f"""
     WITH mine AS (
-      SELECT {_KEY}, {_bin(_SECOND, span)} AS at, as_of, depth FROM queue_health WHERE {_of_any(keys)}
+      SELECT {KEY}, {bin_of(SECOND, span)} AS at, as_of, depth FROM queue_health WHERE {of_any(keys)}
     )
-    SELECT {_KEY}, at, MAX_BY(depth, as_of) AS depth FROM mine GROUP BY {_KEY}, at
+    SELECT {KEY}, at, MAX_BY(depth, as_of) AS depth FROM mine GROUP BY {KEY}, at
     """
 
 
@@ -183,19 +183,19 @@ def first_attempt_tails(keys: Sequence[QueueKey], span: Span) -> str:
     second = "(unix_micros(bucket_start) DIV 1000000 + bucket_seconds)"
     return f"""
     WITH mine AS (
-      SELECT {_KEY}, {_bin(second, span)} AS at, cell.index AS bucket, cell.count AS n
+      SELECT {KEY}, {bin_of(second, span)} AS at, cell.index AS bucket, cell.count AS n
       FROM attempt_age LATERAL VIEW explode(histogram) x AS cell
-      WHERE ({_of_any(keys)}) AND kind = 'first_attempt' AND bucket_start >= {literal(span.instants[0])}
+      WHERE ({of_any(keys)}) AND kind = 'first_attempt' AND bucket_start >= {literal(span.instants[0])}
     ),
-    cells AS (SELECT {_KEY}, at, bucket, SUM(n) AS n FROM mine GROUP BY {_KEY}, at, bucket),
+    cells AS (SELECT {KEY}, at, bucket, SUM(n) AS n FROM mine GROUP BY {KEY}, at, bucket),
     ranked AS (
       SELECT
-        {_KEY}, at, bucket,
-        SUM(n) OVER (PARTITION BY {_KEY}, at ORDER BY bucket) AS seen, SUM(n) OVER (PARTITION BY {_KEY}, at) AS total
+        {KEY}, at, bucket,
+        SUM(n) OVER (PARTITION BY {KEY}, at ORDER BY bucket) AS seen, SUM(n) OVER (PARTITION BY {KEY}, at) AS total
       FROM cells
     )
-    SELECT {_KEY}, at, MIN(bucket) AS index, CAST(MAX(total) AS BIGINT) AS attempts
-    FROM ranked WHERE 100 * seen >= 99 * total GROUP BY {_KEY}, at
+    SELECT {KEY}, at, MIN(bucket) AS index, CAST(MAX(total) AS BIGINT) AS attempts
+    FROM ranked WHERE 100 * seen >= 99 * total GROUP BY {KEY}, at
     """
 
 
@@ -208,8 +208,8 @@ def health_history(key: QueueKey, span: Span) -> str:
     """The last state of the queue in each bin, and the last one before the span."""
     return f"""
     WITH mine AS (
-      SELECT {_bin(_SECOND, span)} AS at, as_of, in_flight, in_flight_limit, depth, dlq_depth
-      FROM queue_health WHERE {_of(key)}
+      SELECT {bin_of(SECOND, span)} AS at, as_of, in_flight, in_flight_limit, depth, dlq_depth
+      FROM queue_health WHERE {of_queue(key)}
     )
     SELECT
       at, MAX_BY(in_flight, as_of) AS in_flight, MAX_BY(in_flight_limit, as_of) AS in_flight_limit,
@@ -222,27 +222,29 @@ def once_noisy(key: QueueKey, span: Span) -> str:
     """The tenants that were noisy at some instant of the span."""
     return f"""
     SELECT tenant FROM tenant_backlog
-    WHERE {_of(key)} AND noisy AND as_of >= {literal(span.instants[0])}
+    WHERE {of_queue(key)} AND noisy AND as_of >= {literal(span.instants[0])}
     GROUP BY tenant ORDER BY tenant LIMIT {_MOST_NOISY}
     """
 
 
 def first_attempt_cells(key: QueueKey, span: Span, noisy: Sequence[str]) -> str:
     """AgeOfFirstAttempt's histogram cells in each bin, quiet and noisy tenants apart."""
-    who = f"CASE WHEN tenant IN ({_any_of(noisy)}) THEN 'noisy' ELSE 'quiet' END" if noisy else "'quiet'"
+    who = f"CASE WHEN tenant IN ({any_of(noisy)}) THEN 'noisy' ELSE 'quiet' END" if noisy else "'quiet'"
     second = "(unix_micros(bucket_start) DIV 1000000 + bucket_seconds)"
     return f"""
     WITH mine AS (
-      SELECT {_bin(second, span)} AS at, {who} AS who, cell.index AS bucket, cell.count AS n
+      SELECT {bin_of(second, span)} AS at, {who} AS who, cell.index AS bucket, cell.count AS n
       FROM attempt_age LATERAL VIEW explode(histogram) x AS cell
-      WHERE {_of(key)} AND kind = 'first_attempt' AND bucket_start >= {literal(span.instants[0])}
+      WHERE {of_queue(key)} AND kind = 'first_attempt' AND bucket_start >= {literal(span.instants[0])}
     )
     SELECT at, who, bucket AS index, CAST(SUM(n) AS BIGINT) AS count FROM mine GROUP BY at, who, bucket
     """
 
 
-_KEY = "broker, queue, subscriber"
-_SECOND = "(unix_micros(as_of) DIV 1000000)"
+#: What names a queue as one subscriber sees it.
+KEY = "broker, queue, subscriber"
+#: The unix second of a row of history.
+SECOND = "(unix_micros(as_of) DIV 1000000)"
 
 
 def _fading(view: str, columns: Sequence[str], keys: Sequence[QueueKey], span: Span, window: int) -> str:
@@ -252,39 +254,43 @@ def _fading(view: str, columns: Sequence[str], keys: Sequence[QueueKey], span: S
     return f"""
     WITH mine AS (
       SELECT
-        {_KEY}, {_SECOND} AS at,
-        LEAD({_SECOND}) OVER (PARTITION BY {_KEY}, tenant ORDER BY as_of) AS next_at, {", ".join(columns)}
-      FROM {view} WHERE ({_of_any(keys)}) AND as_of >= {literal(span.ago(span.end - span.start + window))}
+        {KEY}, {SECOND} AS at,
+        LEAD({SECOND}) OVER (PARTITION BY {KEY}, tenant ORDER BY as_of) AS next_at, {", ".join(columns)}
+      FROM {view} WHERE ({of_any(keys)}) AND as_of >= {literal(span.ago(span.end - span.start + window))}
     ),
     effects AS (
-      SELECT {_KEY}, at, {plus} FROM mine
+      SELECT {KEY}, at, {plus} FROM mine
       UNION ALL
-      SELECT {_KEY}, LEAST(COALESCE(next_at, at + {window}), at + {window}) AS at, {minus} FROM mine
+      SELECT {KEY}, LEAST(COALESCE(next_at, at + {window}), at + {window}) AS at, {minus} FROM mine
     ),
-    binned AS (SELECT {_KEY}, {_bin("at", span)} AS at, {", ".join(columns)} FROM effects WHERE at <= {span.end})
-    SELECT {_KEY}, at, {sums} FROM binned GROUP BY {_KEY}, at
+    binned AS (SELECT {KEY}, {bin_of("at", span)} AS at, {", ".join(columns)} FROM effects WHERE at <= {span.end})
+    SELECT {KEY}, at, {sums} FROM binned GROUP BY {KEY}, at
     """
 
 
-def _bin(second: str, span: Span) -> str:
+def bin_of(second: str, span: Span) -> str:
     """The unix second at which the bin that holds ``second`` ends; what was before the span is its start."""
     return f"({span.start} + (GREATEST({second} - {span.start}, 0) + {span.step - 1}) DIV {span.step} * {span.step})"
 
 
-def _of(key: QueueKey) -> str:
+def of_queue(key: QueueKey) -> str:
+    """The condition under which a row is about ``key``."""
     subscriber = f"subscriber = {literal(key.subscriber)}" if key.subscriber else "subscriber IS NULL"
     return f"broker = {literal(key.broker)} AND queue = {literal(key.queue)} AND {subscriber}"
 
 
-def _of_any(keys: Sequence[QueueKey]) -> str:
-    return " OR ".join(f"({_of(key)})" for key in sorted(keys)) or "FALSE"
+def of_any(keys: Sequence[QueueKey]) -> str:
+    """The condition under which a row is about one of ``keys``."""
+    return " OR ".join(f"({of_queue(key)})" for key in sorted(keys)) or "FALSE"
 
 
-def _from(column: str, since: datetime | None) -> str:
+def since_of(column: str, since: datetime | None) -> str:
+    """The condition under which ``column`` is not before ``since``."""
     return "TRUE" if since is None else f"{column} >= {literal(since)}"
 
 
-def _any_of(texts: Iterable[str]) -> str:
+def any_of(texts: Iterable[str]) -> str:
+    """``texts`` as a list of literals."""
     return ", ".join(map(literal, texts))
 
 

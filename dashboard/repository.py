@@ -154,6 +154,14 @@ class Repository:
         """Why first attempts wait longer than they did, looking back an hour."""
         return tell(self._past, key.broker, key.queue, key.subscriber)
 
+    def now(self, sql: str) -> list[Row]:
+        """The rows of one of :mod:`dashboard.questions` about the present."""
+        return self._rows(sql)
+
+    def past(self, sql: str) -> list[Row]:
+        """The rows of one of :mod:`dashboard.questions` about history, read at its pace."""
+        return self._past(sql)
+
     def heartbeats(self) -> Heartbeats:
         """When each link of the chain last wrote to the lake."""
         return _heartbeats(str(self.root))

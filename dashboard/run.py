@@ -5,7 +5,6 @@ Liveness: ``GET /_stcore/health`` answers 200 ``ok`` once the server listens.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -13,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dashboard.settings import DashboardSettings
-from dashboard.theme import options as theme_options
 from lake.errors import UserError
 
 HEALTH_PATH = "/_stcore/health"
@@ -33,13 +31,12 @@ def command(settings: DashboardSettings) -> list[str]:
 def environment(
     settings: DashboardSettings, lake_root: Path, inherited: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment to run :func:`command` in: the caller's own, with the lake, the settings and the theme."""
+    """The environment to run :func:`command` in: the caller's own, with the lake and the settings."""
     environ = dict(os.environ if inherited is None else inherited)
     package_parent = str(_PACKAGE.parent)
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != package_parent]
     return {
         **environ,
-        **{_variable(name): _text(value) for name, value in theme_options().items()},
         LAKE_VARIABLE: str(Path(lake_root).expanduser().absolute()),
         SETTINGS_VARIABLE: settings.model_dump_json(),
         "PYTHONPATH": os.pathsep.join([package_parent, *paths]),
@@ -87,13 +84,3 @@ def address(settings: DashboardSettings) -> str:
     """The address to open in a browser on this machine."""
     host = settings.host if settings.host not in ("0.0.0.0", "::", "") else "127.0.0.1"
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
-
-
-def _variable(option: str) -> str:
-    """Streamlit's name for an option as an environment variable: ``theme.dark.textColor`` → ``…DARK_TEXT_COLOR``."""
-    snake = "".join(f"_{letter}" if letter.isupper() else letter for letter in option.replace(".", "_"))
-    return f"STREAMLIT_{snake.upper()}"
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

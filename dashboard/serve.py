@@ -15,6 +15,7 @@ from streamlit.web.server.starlette import App
 from dashboard.rooted import Rooted
 from dashboard.run import SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
+from dashboard.theme import options as theme_options
 from lake.web.accept import use_all_files
 from lake.web.front import FrontDoor
 from lake.web.policy import Entrance, Limits, Policy
@@ -29,6 +30,7 @@ def options(settings: DashboardSettings) -> dict[str, object]:
     """What is asked of Streamlit. It stands here rather than in a file, so that no ``config.toml`` lying about can
     open the server up."""
     return {
+        **theme_options(),
         "server.address": settings.host,
         "server.port": settings.port,
         "server.headless": True,

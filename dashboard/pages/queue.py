@@ -11,12 +11,12 @@ import streamlit as st
 
 from dashboard import figures
 from dashboard.figures import Line
-from dashboard.pages import details, frame, markup
+from dashboard.pages import choose, details, frame, markup
 from dashboard.pages.charts import CHART, age_lines, highest, reference
 from dashboard.repository import Repository
 from dashboard.services import series, story, why
 from dashboard.services.alerting import Happening, alert_cards, happenings
-from dashboard.services.keys import QueueKey, Row, concerns, resolve, short_names
+from dashboard.services.keys import QueueKey, Row, concerns, short_names
 from dashboard.services.overview import queue_cards
 from dashboard.services.queue import tenant_lines
 from dashboard.services.series import Curve, Span
@@ -39,8 +39,8 @@ def render() -> None:
 def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     names = short_names(QueueKey.of(row) for row in health)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
-        chosen = _select_queue(names)
-        stretch = _select_range()
+        chosen = choose.queue(names)
+        stretch = choose.stretch()
     fresh = frame.age_of_data(lake, health, now)
     if chosen is None:
         return
@@ -69,34 +69,6 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         _depth(lake, chosen, Span.ending(row["as_of"], stretch), marks)
     st.html(markup.section("What happened"))
     st.html(markup.timeline(marks[:15]) if marks else markup.note("No alert fired and nothing acted on this queue."))
-
-
-def _select_queue(names: dict[QueueKey, str]) -> QueueKey | None:
-    asked = st.query_params.get("queue")
-    options = sorted(names.values())
-    found = resolve(asked, names) if asked else None
-    if found is not None and asked != names[found]:
-        st.session_state["queue"] = names[found]  # the box below has read the address already
-    if asked and found is None:
-        missing = f"No queue is called {asked!r} here."
-        st.html(markup.banner(missing, f"Choose one of these {len(options)}.", quiet=True))
-        del st.query_params["queue"]
-    by_name = {name: key for key, name in names.items()}
-    name = st.selectbox("Queue", options, key="queue", bind="query-params", width=420)
-    return by_name.get(name) if name else None
-
-
-def _select_range() -> str:
-    options = list(series.RANGES)
-    chosen = st.segmented_control(
-        "Range, up to the newest data",
-        options,
-        default=series.DEFAULT_RANGE,
-        key="range",
-        bind="query-params",
-        required=True,
-    )
-    return chosen or series.DEFAULT_RANGE
 
 
 def _tenants(lake: Repository, key: QueueKey, total: Row | None, *, estimated: bool) -> None:

@@ -125,6 +125,7 @@ def shoot(page: Any, name: str, tmp_path: Path) -> None:
     ("address", "heading"),
     [
         ("queue?queue=orders", "orders"),
+        ("tenants?queue=orders", "acme-7 is noisy on orders"),
         ("alerts", "1 alert fires"),
         ("actions", "1 limit is in force"),
         ("pipeline", "What the pages say can be trusted"),
@@ -155,6 +156,8 @@ def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, tmp_pa
     page = opened(browser, server)
     said = page.inner_text("[data-testid=stApp]")
     assert page.inner_text("h1") == "orders needs you"
+    ground = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+    assert page.evaluate(ground) == "rgb(252, 252, 251)"  # the theme's own, not Streamlit's
     assert re.search(r"Tenant acme-7 holds \d\d % of in flight since \d\d:\d\d; backlog 1,\d\d\d, growing", said)
     assert page.locator("[data-testid=stException]").count() == 0
     page.wait_for_selector(".js-plotly-plot .main-svg")

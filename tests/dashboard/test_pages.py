@@ -32,7 +32,7 @@ def one_page() -> None:
     importlib.import_module(f"dashboard.pages.{st.session_state['page']}").render()
 
 
-def opened(page: str, **params: str) -> AppTest:
+def opened(page: str, /, **params: str) -> AppTest:
     app = AppTest.from_function(one_page, default_timeout=30)
     app.session_state["page"] = page
     for name, value in params.items():

@@ -116,11 +116,10 @@ def test_the_command_takes_host_and_port_prints_its_address_and_refuses_to_be_op
     assert "no login" in opened.stderr and started[1].allowed_hosts == ("queues.example",)
 
 
-def test_the_environment_carries_the_lake_the_settings_and_the_theme() -> None:
+def test_the_environment_carries_the_lake_and_the_settings() -> None:
     environ = environment(DashboardSettings(refresh_seconds=1), LAKE, {"PYTHONPATH": "/theirs", "HOME": "/home"})
     assert environ[LAKE_VARIABLE] == "/somewhere/lake"
     assert DashboardSettings.model_validate_json(environ[SETTINGS_VARIABLE]).refresh_seconds == 1
-    assert environ["STREAMLIT_THEME_DARK_TEXT_COLOR"].startswith("#")
     assert environ["PYTHONPATH"].split(os.pathsep)[-1] == "/theirs"
     assert environ["HOME"] == "/home"
 

@@ -1,0 +1,71 @@
+"""What viewers choose by, each bound to the address so that a link shows the same: queue, range, page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from dashboard.pages import markup
+from dashboard.services import series
+from dashboard.services.keys import QueueKey, resolve
+
+#: The choice that is no one queue.
+ALL = "all queues"
+
+
+def queue(names: Mapping[QueueKey, str], *, all_of_them: bool = False) -> QueueKey | None:
+    """The queue that is looked at; None: none is chosen, or all of them."""
+    asked = st.query_params.get("queue")
+    options = sorted(names.values())
+    if all_of_them:
+        options.insert(0, ALL)
+    found = resolve(asked, names) if asked else None
+    if found is not None and asked != names[found]:
+        st.session_state["queue"] = names[found]  # the box below has read the address already
+    if asked and found is None and asked not in options:
+        missing = f"No queue is called {asked!r} here."
+        st.html(markup.banner(missing, f"Choose one of these {len(names)}.", quiet=True))
+        del st.query_params["queue"]
+    by_name = {name: key for key, name in names.items()}
+    name = st.selectbox("Queue", options, key="queue", bind="query-params", width=420)
+    return by_name.get(name) if name else None
+
+
+def stretch() -> str:
+    """The name of the range that is looked at."""
+    options = list(series.RANGES)
+    chosen = st.segmented_control(
+        "Range, up to the newest data",
+        options,
+        default=series.DEFAULT_RANGE,
+        key="range",
+        bind="query-params",
+        required=True,
+    )
+    return chosen or series.DEFAULT_RANGE
+
+
+def one_of(label: str, options: Mapping[str, str], key: str) -> str:
+    """One of ``options`` (what the address says → what viewers read), the first where nothing was chosen."""
+    first = next(iter(options))
+    chosen = st.segmented_control(
+        label,
+        list(options),
+        default=first,
+        format_func=options.__getitem__,
+        key=key,
+        bind="query-params",
+        required=True,
+    )
+    return chosen or first
+
+
+def page_of(items: int, rows: int) -> int:
+    """The number, from 1, of the page of ``rows`` out of ``items`` that is looked at; a widget where there are more."""
+    pages = max(1, -(-items // rows))
+    if pages == 1:
+        return 1
+    if (asked := st.query_params.get("page")) and not (asked.isdecimal() and 1 <= int(asked) <= pages):
+        del st.query_params["page"]
+    return int(st.pagination(pages, key="page", bind="query-params"))

@@ -1,0 +1,102 @@
+"""Tenants: who is noisy and who its victim, what each has and waits. Bound to ``?queue=…&find=…&order=…&page=…``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import streamlit as st
+
+from dashboard import figures
+from dashboard.pages import choose, frame, lists, markup
+from dashboard.pages.charts import CHART
+from dashboard.questions import tenants as questions
+from dashboard.questions.tenants import Wanted
+from dashboard.repository import Repository
+from dashboard.services import tenants
+from dashboard.services.keys import QueueKey, Row, short_names
+from dashboard.services.tenants import TenantRow
+from dashboard.services.trends import last_hour
+
+#: Tenants on one page.
+ROWS = 25
+_ORDERS = {
+    "harm": "noisy and victims first",
+    "wait": "longest wait",
+    "backlog": "backlog",
+    "work": "work",
+    "arrivals": "arrivals",
+}
+_HEATS = {"wait": "first attempts, p99", "backlog": "backlog"}
+
+
+def page() -> Any:
+    """The page as the navigation knows it."""
+    return st.Page(render, title="Tenants", url_path="tenants", icon=":material/group:")
+
+
+def render() -> None:
+    """Show the page."""
+    frame.live(_body)
+
+
+def _body(lake: Repository, health: list[Row], now: datetime) -> None:
+    names = short_names(QueueKey.of(row) for row in health)
+    top = st.container(gap="small")  # what is wrong stands above what is chosen by
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        queue = choose.queue(names, all_of_them=True)
+        find = st.text_input(
+            "Tenant",
+            key="find",
+            bind="query-params",
+            max_chars=120,
+            placeholder="part of a name",
+            width=260,
+            type="search",
+        )
+        order = choose.one_of("Order", _ORDERS, "order")
+    target = lake.definitions.target_seconds
+    wanted = Wanted(queue, (find or "").strip(), target)
+    (total,) = lake.now(questions.counted(wanted))
+    known = total["tenants"] or wanted.find
+    with top:
+        fresh = frame.age_of_data(lake, health, now)
+        said = tenants.headline(total, names[queue] if queue else None) if known else "No tenant is known here"
+        st.html(markup.title(said))
+        st.html(markup.note(frame.as_of_line(fresh, now)))
+    if not known:
+        st.html(markup.note("No message event has been seen; a tap, the receiver or `sojourn.Recorder` tells them."))
+        return
+    place = choose.page_of(total["tenants"], ROWS)
+    rows = lake.now(questions.ranked(wanted, order, ROWS, place))
+    if not rows:
+        st.html(markup.note("Nobody’s name holds these letters: shorten them, or choose all queues."))
+        return
+    pairs = [(QueueKey.of(row), row["tenant"]) for row in rows]
+    shown = tenants.tenant_rows(rows, lake.now(questions.ages(pairs)), lake.limits(), total["work"])
+    caption = (
+        f"{tenants.sentence(total)} A victim waits beyond the target of {target:g} s where somebody is noisy. "
+        "Work: attempts at work at once by Little’s law, and the part of all work."
+    )
+    several = queue is None and len(names) > 1
+    st.html(lists.tenants(shown, caption, names if several else None))
+    _heat(lake, shown, max(row["as_of"] for row in health), names if several else None)
+
+
+def _heat(lake: Repository, shown: Sequence[TenantRow], as_of: datetime, names: dict[QueueKey, str] | None) -> None:
+    span = last_hour(as_of)
+    what = choose.one_of("Last hour by the minute", _HEATS, "heat")
+    lines = [(row.key, row.tenant, f"{row.tenant} · {names[row.key]}" if names else row.tenant) for row in shown]
+    pairs = [(key, tenant) for key, tenant, _ in lines]
+    if what == "wait":
+        target = lake.definitions.target_seconds
+        heat = tenants.waits(span, lake.past(questions.waits(pairs, span)), lines)
+        figure = figures.heat(span, heat.names, heat.values, heat.words, target=target)
+        said = f"First attempts of each tenant, p99, against the target of {target:g} s; blank: none began."
+    else:
+        heat = tenants.backlogs(span, lake.past(questions.backlogs(pairs, span)), lines)
+        figure = figures.heat(span, heat.names, heat.values, heat.words)
+        said = "The backlog of each tenant at the end of each minute; blank: not known."
+    st.html(markup.section("Who waited when" if what == "wait" else "Whose backlog when", f"{span.words}. {said}"))
+    st.plotly_chart(figure, config=CHART, key=f"heat {what}", alt=said)

@@ -1,0 +1,87 @@
+"""What holds of each page whatever it is about: over no lake, an empty one, a broken one, and one of hostile names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from lake.store import Lake
+from tests.dashboard.scene import TENANTS, write_samples, write_story
+from tests.dashboard.test_browser import NAMES, QUEUE
+from tests.dashboard.test_pages import AGES, heading, opened, words
+
+PAGES = ("overview", "queue", "tenants", "alerts", "actions", "pipeline")
+#: For everything that any page reads from its address.
+NONSENSE = dict.fromkeys(
+    ("queue", "find", "order", "page", "range", "heat", "alert", "tenant", "slo"),
+    "'; DROP TABLE x; -- <script>alert(1)</script>",
+)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("hostile")
+    names = dict(zip(TENANTS, NAMES, strict=True))
+    write_story(root, end=datetime.now(UTC), seconds=60, noisy_from=20, queue=QUEUE, names=names)
+    return root
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("empty")
+    Lake(root).create()
+    return root
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("broken")
+    write_story(root, end=datetime.now(UTC), seconds=5, noisy_from=5)
+    for log in (root / "gold/partials/_delta_log").glob("*.json"):
+        log.write_text("not json")
+    return root
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sampled")
+    write_samples(root, end=datetime.now(UTC))
+    return root
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_lake_without_data_shows_the_first_steps(empty: Path, show: Callable[..., None], page: str) -> None:
+    for root in (empty / "nothing", empty):
+        show(root)
+        assert opened(page).title[0].value == "No queue has been seen yet"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_broken_table_is_one_line_without_a_traceback(broken: Path, show: Callable[..., None], page: str) -> None:
+    show(broken)
+    said = words(opened(page))
+    assert "The lake could not be read" in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_readings_alone_fill_what_they_can(sampled: Path, show: Callable[..., None], page: str) -> None:
+    show(sampled, stale_after_seconds=AGES)
+    app = opened(page)
+    assert heading(app) and "None" not in words(app)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_that_mean_harm_stay_text_and_nonsense_in_the_address_is_no_error(
+    hostile: Path, show: Callable[..., None], page: str
+) -> None:
+    show(hostile, stale_after_seconds=AGES)
+    for params in ({}, NONSENSE):
+        app = opened(page, **params)
+        assert not app.exception and heading(app)
+        html = " ".join(element.proto.body for element in app.get("html") if "<style>" not in element.proto.body)
+        for wrong in ("<script", "<img src=x", "<b>bold", 'href="http://evil', "\u202e"):
+            assert wrong not in html, (page, wrong)
+        assert "evil" not in " ".join(element.value for element in app.markdown)
