@@ -1,9 +1,13 @@
 """Start-time fair queueing: in which order a consumer takes what its tenants have waiting.
 
 Goyal, Vin, Cheng, "Start-time Fair Queueing: A Scheduling Algorithm for Integrated Services Packet Switching Networks",
-SIGCOMM 1996. A tenant's next message starts at max(virtual time, the tenant's last finish) and finishes its cost ÷
-weight later; the least start is served, and is the virtual time from then on. Whatever one tenant has waiting,
-another's message waits for about one message of each tenant that is busy.
+SIGCOMM 1996. A tenant's next message starts at max(virtual time − credit, the tenant's last finish) and finishes its
+cost ÷ weight later; the least start is served, and the virtual time is the greatest start served. Whatever one tenant
+has waiting, another's message waits for about one message of each tenant that is busy.
+
+The credit is of what a tenant left of its share a moment ago: messages come by chance, and a few at once are no excess.
+Linux' scheduler places sleepers so (I. Molnár, CFS, 2007: ``place_entity``); without it (0) the law is as published.
+Who was never seen has none.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ Item = TypeVar("Item")
 
 #: How much a new measurement counts in a tenant's mean cost, and in everybody's.
 SMOOTHING = 0.2
+#: A tenant's credit: so many messages of the mean cost, at weight 1.
+CREDIT = 10.0
 #: So many tenants more than at the last look are remembered before it is asked again who can be forgotten.
 _SLACK = 64
 
@@ -24,12 +30,12 @@ _SLACK = 64
 class _Tenant(Generic[Item]):
     __slots__ = ("cost", "finish", "items", "pending", "start", "weight")
 
-    def __init__(self, weight: float, cost: float) -> None:
+    def __init__(self, weight: float, cost: float, finish: float) -> None:
         self.items: deque[Item] = deque()
         self.weight = weight
         self.cost = cost  # the mean cost of its messages, as far as it is known
         self.start = 0.0  # of the message at the head
-        self.finish = 0.0  # of the message served last
+        self.finish = finish  # of the message served last
         self.pending = 0  # served, and not yet told what they cost
 
 
@@ -38,15 +44,21 @@ class FairOrder(Generic[Item]):
 
     ``weights`` are shares relative to 1, for tenants that have another. Costs are in any one unit, best in seconds of
     processing: a message is charged its tenant's mean cost when it is taken, and :meth:`done` corrects the charge when
-    the cost is known. Within a tenant the order of arrival is kept. Work-conserving: :meth:`take` has an item as long
+    the cost is known. ``credit`` is how many messages of mean cost a tenant that left its share unused may be served
+    before others, in a row. Within a tenant the order of arrival is kept. Work-conserving: :meth:`take` has an item as long
     as one waits.
 
     Raises ValueError for a weight or a cost that is not a number above 0.
     """
 
-    def __init__(self, weights: dict[str, float] | None = None, *, cost: float = 1.0) -> None:
+    def __init__(
+        self, weights: dict[str, float] | None = None, *, cost: float = 1.0, credit: float = CREDIT
+    ) -> None:
         self._weights = {tenant: _positive("weight", weight) for tenant, weight in (weights or {}).items()}
         self._mean_cost = _positive("cost", cost)  # what a new tenant's first message is thought to cost
+        if not (math.isfinite(credit) and credit >= 0):
+            raise ValueError(f"credit {credit} must be a number of messages, 0 or more")
+        self._credit = credit
         self._tenants: dict[str, _Tenant[Item]] = {}
         self._heads: list[tuple[float, int, str]] = []  # start, order of entry, tenant; some are out of date
         self._entries = 0
@@ -73,7 +85,9 @@ class FairOrder(Generic[Item]):
         """Let ``item`` of ``tenant`` wait for its turn."""
         known = self._tenants.get(tenant)
         if known is None:
-            known = self._tenants[tenant] = _Tenant(self._weights.get(tenant, 1.0), self._mean_cost)
+            known = self._tenants[tenant] = _Tenant(
+                self._weights.get(tenant, 1.0), self._mean_cost, self._virtual
+            )
             if len(self._tenants) > self._look_at:
                 self._forget_who_is_level()
         known.items.append(item)
@@ -117,23 +131,32 @@ class FairOrder(Generic[Item]):
             self._heads.clear()
 
     def _queue_head(self, tenant: str, known: _Tenant[Item]) -> None:
-        known.start = max(self._virtual, known.finish)
+        known.start = max(self._earliest, known.finish)
         self._entries += 1
         heapq.heappush(self._heads, (known.start, self._entries, tenant))
         if len(self._heads) > 4 * len(self._tenants) + _SLACK:
             self._heads = [head for head in self._heads if self._is_current(head)]
             heapq.heapify(self._heads)
 
+    @property
+    def _earliest(self) -> float:
+        """Before it no message starts: who took less than its share catches up so far, and no further."""
+        return self._virtual - self._credit * self._mean_cost
+
     def _is_current(self, head: tuple[float, int, str]) -> bool:
         known = self._tenants.get(head[2])
         return known is not None and bool(known.items) and known.start == head[0]
 
     def _forget_who_is_level(self) -> None:
-        """A tenant that has nothing here and is not ahead of the virtual time is like one that never came."""
+        """A tenant that has nothing here, and all the credit that there is, is as one that comes back.
+
+        It is told from one that never came only by its credit, which memory is not kept for.
+        """
+        earliest = self._earliest
         self._tenants = {
             tenant: known
             for tenant, known in self._tenants.items()
-            if known.items or known.pending or known.finish > self._virtual
+            if known.items or known.pending or known.finish > earliest
         }
         self._look_at = 2 * len(self._tenants) + _SLACK
 

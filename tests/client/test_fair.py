@@ -106,6 +106,30 @@ def test_who_slept_has_no_credit_for_it() -> None:
     assert served == {"busy": 50, "late": 50}
 
 
+def test_a_few_at_once_of_who_left_its_share_unused_go_first_and_no_more_than_its_credit() -> None:
+    order: FairOrder[int] = FairOrder(credit=10.0)
+    for number in range(1000):
+        order.put("busy", number)
+    for number in range(100):
+        for _ in range(3):
+            order.take()
+            order.done("busy", 1.0)
+        order.put("quiet", number)
+        assert order.take()[0] == "quiet"
+        order.done("quiet", 1.0)
+    for number in range(100):
+        order.put("quiet", number)
+    served = [order.take()[0] for _ in range(30)]
+    assert set(served[:8]) == {"quiet"}
+    assert Counter(served[11:]) == {"busy": 10, "quiet": 9} or Counter(served[11:]) == {"busy": 9, "quiet": 10}
+
+
+@pytest.mark.parametrize("credit", [math.nan, math.inf, -1.0])
+def test_a_credit_is_a_number_of_messages(credit: float) -> None:
+    with pytest.raises(ValueError, match="credit"):
+        FairOrder(credit=credit)
+
+
 def test_a_tenant_with_long_messages_gets_as_much_time_and_fewer_messages() -> None:
     order: FairOrder[int] = FairOrder()
     for number in range(5000):
