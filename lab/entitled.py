@@ -1,71 +1,63 @@
-"""Standing entitlements in the simulated world: the shipped law, and producers that hear of it a lag later."""
+"""Standing entitlements in the simulated world: the shipped steps, and producers that hear of it a lag later."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from alerts.laws import entitlement
-from alerts.laws.costs import Costs
-from alerts.laws.entitlement import Habits, Seen, State, Terms
+from alerts.laws.entitled_queue import EntitledQueue, Look
+from alerts.laws.entitlement import LOOK_SECONDS, Terms
 from lab.queue import Queue
 from lab.scenario import Scenario
 
-#: Arrivals and throughput are counted over so many whole seconds.
-RECENT_SECONDS = 2
+#: What a bucket holds when its queue becomes congested.
+FIRST_TOKENS = 1.0
 
 
 @dataclass(slots=True)
 class Entitled:
-    """Looks at ``queue`` once a second, and lets producers know what they are entitled to while it is congested."""
+    """Looks at ``queue`` as often as the law wants it; lets producers know what they may send while it is congested."""
 
     queue: Queue
     scenario: Scenario
-    terms: Terms = field(default_factory=Terms)
-    state: State = field(default_factory=State)
-    habits: Habits = field(default_factory=Habits)
-    costs: Costs = field(default_factory=Costs)
-    rates: dict[str, float] = field(default_factory=dict)
+    law: EntitledQueue = field(default_factory=lambda: EntitledQueue(Terms()))
     #: The seconds in which entitlements were binding.
     binding: list[float] = field(default_factory=list)
 
-    def look(self, now: float) -> None:
-        """One look at ``now``."""
-        seen, lag = self._seen(now), self.scenario.lag_seconds
-        before, (self.state, _) = self.state, entitlement.step(self.terms, seen, self.state, now, self.rates)
-        self.habits.look(seen.arrivals, congested=self.state.congested)
-        self.rates, _ = entitlement.entitlements(self.terms, seen, self.state, self.habits.usual, 0.0)
-        if self.state.congested:
+    def start(self) -> None:
+        """Begin to look."""
+        self.queue.at(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        now = self.queue.now
+        self.queue.at(now + LOOK_SECONDS, self._look)
+        lag, before = self.scenario.lag_seconds, self.law.state.congested
+        self.law.look(self._seen(now), now)
+        if self.law.state.congested:
             self.binding.append(now)
-            rates = {name: max(1.0, rate / self.costs.of(name)) for name, rate in self.rates.items()}
-            until = now + lag + self.terms.lease_seconds
+            rates, until = dict(self.law.rates), now + lag + self.law.terms.lease_seconds
             self.queue.at(now + lag, lambda: self._bind(rates, until))
-        elif before.congested:
+        elif before:
             self.queue.at(now + lag, self._let_go)
 
     def _bind(self, rates: dict[str, float], until: float) -> None:
         for name, rate in rates.items():
-            self.queue.limit(name, rate, until)
+            self.queue.limit(name, rate, until, first=FIRST_TOKENS)
 
     def _let_go(self) -> None:
         for name in self.queue.accounts:
             self.queue.release(name)
 
-    def _seen(self, now: float) -> Seen:
-        seconds = range(int(now) - RECENT_SECONDS, int(now))
-        accounts, last = self.queue.accounts, int(now) - 1
-        self.costs.look(
-            {name: account.processing.get(last, 0.0) for name, account in accounts.items()},
-            {name: account.completions.get(last, 0) for name, account in accounts.items()},
-        )
-        return entitlement.in_work(
+    def _seen(self, now: float) -> Look:
+        seconds, span = (int(now) - 1, int(now)), 1 + now % 1  # as the views have it: the newest second still fills
+        accounts = self.queue.accounts
+
+        def rate(of: dict[int, float] | dict[int, int]) -> float:
+            return sum(of.get(second, 0) for second in seconds) / span
+
+        arrivals = {name: rate(account.arrivals) for name, account in accounts.items()}
+        return Look(
             {name: account.ready for name, account in accounts.items()},
-            {
-                name: sum(account.completions.get(s, 0) for s in seconds) / RECENT_SECONDS
-                for name, account in accounts.items()
-            },
-            {
-                name: sum(account.arrivals.get(s, 0) for s in seconds) / RECENT_SECONDS
-                for name, account in accounts.items()
-            },
-            self.costs,
+            {name: rate(account.completions) for name, account in accounts.items()},
+            {name: found for name, found in arrivals.items() if found > 0},
+            {name: rate(account.processing) for name, account in accounts.items()},
         )

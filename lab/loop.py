@@ -55,6 +55,8 @@ class Loop:
         """Begin to look."""
         self.watches = {name: Watch() for name in self.queue.accounts}
         self.queue.at(1.0, self._tick)
+        if self.entitled is not None:
+            self.entitled.start()
 
     def _tick(self) -> None:
         now, accounts = self.queue.now, self.queue.accounts
@@ -66,8 +68,6 @@ class Loop:
         suspects = {tenant.name for tenant in self.scenario.tenants if tenant.suspect}
         self.quiet_ages.append((now, _oldest(accounts, now, leaving_out=suspects)))
         self.backlogs.append((now, self.queue.backlog))
-        if self.entitled is not None:
-            self.entitled.look(now)
         if self.controlled:
             limited = {name for name, watch in self.watches.items() if watch.firing or watch.limit is not None}
             for name in sorted(limited):

@@ -6,6 +6,7 @@ A discrete-event simulation: the heap holds what will happen, nothing happens in
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -105,11 +106,12 @@ class Queue:
             self.now, _, what = heapq.heappop(self._heap)
             what()
 
-    def limit(self, tenant: str, rate: float, valid_until: float) -> None:
-        """Put a limit in force at the tenant's producer, or other terms of it; it ends by itself at ``valid_until``."""
+    def limit(self, tenant: str, rate: float, valid_until: float, *, first: float = math.inf) -> None:
+        """Put a limit in force at the tenant's producer, or other terms of it; it ends by itself at ``valid_until``. A
+        bucket that is new holds ``first`` tokens, at most its burst."""
         bucket = TokenBucket(rate, max(1.0, rate))
         before = self._limits.get(tenant)
-        level = token_bucket.full(bucket, self.now)
+        level = Level(min(bucket.burst, first), self.now)
         if before is not None:
             kept = token_bucket.refill(before[0], before[1], self.now)
             level = Level(min(bucket.burst, kept.tokens), self.now)

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from alerts.control import entries
 from alerts.control.board import Board, Congestion, Entitlement
-from alerts.control.observe import literal, of_queues, recent
+from alerts.control.observe import literal, of_queues, since_second
 from alerts.control.settings import EntitlementSettings
 from alerts.control.standing import Entry
-from alerts.laws.costs import Costs
-from alerts.laws.entitlement import Habits, State, entitlements, in_work, step
+from alerts.laws.entitled_queue import EntitledQueue, Look
+from alerts.laws.entitlement import LOOK_SECONDS
 from lake.clock import TOLERANCE, ZERO, age
 from lake.errors import SojournError
 
@@ -27,10 +27,7 @@ Query = Callable[[str], pa.Table]
 Place = tuple[str, str]  # broker, queue
 _BySubscriber = dict[str | None, dict[str, float]]  # then by tenant
 
-LOOK_EVERY = timedelta(seconds=1)
-RECENT_SECONDS = 2
-#: Nobody is entitled to fewer messages a second.
-LEAST = 1.0
+LOOK_EVERY = timedelta(seconds=LOOK_SECONDS)
 #: Tenants of a queue that are told what they are entitled to by name: those who send the most; the others are anybody.
 MOST_NAMED = 1_000
 #: A rate is told again once it differs by so much: more while nothing binds, when it may wait.
@@ -41,12 +38,8 @@ TOLD_CONGESTED, TOLD_CALM = 0.03, 0.25
 class _Queue:
     """One queue with entitlements: what the law remembers of it, and what clients were told."""
 
-    settings: list[EntitlementSettings]
-    state: State = field(default_factory=State)
-    habits: Habits = field(default_factory=Habits)
-    costs: Costs = field(default_factory=Costs)
-    #: What tenants are entitled to, in work as the law has it, and in messages as clients do.
-    shares: dict[str, float] = field(default_factory=dict)
+    law: EntitledQueue
+    burst_seconds: float
     rates: dict[str, float] = field(default_factory=dict)
     told: dict[str, Entitlement] = field(default_factory=dict)
     congestion: Congestion | None = None
@@ -54,7 +47,7 @@ class _Queue:
 
 
 class Entitler:
-    """Looks at the queues that have entitlements once a second. :meth:`step` belongs to one thread.
+    """Looks at the queues that have entitlements twice a second. :meth:`step` belongs to one thread.
 
     ``journal`` takes rows; while ``paused`` says so, nothing binds.
     """
@@ -67,14 +60,18 @@ class Entitler:
         paused: Callable[[], bool],
     ) -> None:
         self._queues: dict[Place, _Queue] = {}
+        of_queues: dict[Place, list[EntitlementSettings]] = defaultdict(list)
         for one in settings:
-            self._queues.setdefault((one.broker, one.queue), _Queue([])).settings.append(one)
+            of_queues[one.broker, one.queue].append(one)
+        for place, ones in of_queues.items():
+            agreed = {one.tenant: one.rate for one in ones if one.rate is not None}
+            self._queues[place] = _Queue(EntitledQueue(ones[0].terms(), agreed), ones[0].burst_seconds)
         self._board, self._journal, self._paused = board, journal, paused
         self._looked_at: datetime | None = None
         self._publish()
 
     def step(self, now: datetime, query: Query, ahead: timedelta = ZERO) -> None:
-        """One look at ``now`` of the clock, at most one a second. What cannot be seen is left to its lease."""
+        """One look at ``now`` of the clock, at most two a second. What cannot be seen is left to its lease."""
         if not self._queues or (self._looked_at is not None and now - self._looked_at < LOOK_EVERY):
             return
         self._looked_at = now
@@ -87,11 +84,13 @@ class Entitler:
         for place, queue in self._queues.items():
             before = queue.congestion
             if self._paused():
-                queue.congestion, queue.state = None, State(queue.state.capacity)
+                queue.congestion = None
+                queue.law.let_go()
             elif place in looks:
                 self._judge(place, queue, looks[place], now)
             if queue.congestion is not None and queue.congestion.valid_until <= now:
-                queue.congestion, queue.state = None, State(queue.state.capacity)
+                queue.congestion = None
+                queue.law.let_go()
             if (before is None) != (queue.congestion is None):
                 rows.append(self._row(place, queue, before, now))
         if rows:
@@ -99,23 +98,11 @@ class Entitler:
         self._publish()
 
     def _judge(self, place: Place, queue: _Queue, one: Look, now: datetime) -> None:
-        terms, costs = queue.settings[0].terms(), queue.costs
-        known = costs.known
-        costs.look(one.work, one.finished)
-        if costs.known != known:  # from now on all is counted in seconds of work, what is remembered is in messages
-            queue.state, queue.habits, queue.shares = State(), Habits(), {}
-        seen = in_work(one.waiting, one.finished, one.arrivals, costs)
-        queue.state, reason = step(terms, seen, queue.state, now.timestamp(), queue.shares)
-        queue.habits.look(seen.arrivals, congested=queue.state.congested)
-        queue.shares, anybody = entitlements(terms, seen, queue.state, queue.habits.usual, 0.0)
-        queue.rates = {name: max(LEAST, share / costs.of(name)) for name, share in queue.shares.items()}
-        queue.rates = _named(queue.rates, one.arrivals) | {"*": max(LEAST, anybody / costs.mean)}
-        for setting in queue.settings:
-            if setting.rate is not None:
-                queue.rates[setting.tenant] = setting.rate
-                queue.shares[setting.tenant] = setting.rate * costs.of(setting.tenant)
-        lease, before = timedelta(seconds=terms.lease_seconds), queue.congestion
-        if not queue.state.congested:
+        law = queue.law
+        reason = law.look(one, now.timestamp())
+        queue.rates = {"*": law.anybody} | _named(law.rates, one.arrivals) | dict(law.agreed)
+        lease, before = timedelta(seconds=law.terms.lease_seconds), queue.congestion
+        if not law.state.congested:
             queue.congestion = None
         elif before is None or before.valid_until - now <= lease / 2:  # each renewal wakes every client
             queue.congestion = Congestion(*place, now + lease, reason)
@@ -133,7 +120,7 @@ class Entitler:
         told: list[Entitlement] = []
         for (broker, name), queue in self._queues.items():
             apart = TOLD_CONGESTED if queue.congestion is not None else TOLD_CALM
-            burst = queue.settings[0].burst_seconds
+            burst = queue.burst_seconds
             queue.told = {
                 tenant: known
                 if (known := queue.told.get(tenant)) is not None and abs(known.rate - rate) <= apart * known.rate
@@ -143,17 +130,6 @@ class Entitler:
             told += queue.told.values()
         self._board.publish_entitlements(told)
         self._board.publish_congestion(queue.congestion for queue in self._queues.values() if queue.congestion)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One queue as the views have it, by tenant: messages that wait, what was finished and came (messages a second),
-    and the seconds of work that went into it, a second."""
-
-    waiting: dict[str, float]
-    finished: dict[str, float]
-    arrivals: dict[str, float]
-    work: dict[str, float]
 
 
 def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta = ZERO) -> dict[Place, Look]:
@@ -171,12 +147,14 @@ def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta 
     arrivals: dict[Place, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     finished: dict[Place, _BySubscriber] = defaultdict(lambda: defaultdict(dict))
     work: dict[Place, _BySubscriber] = defaultdict(lambda: defaultdict(dict))
-    for row in _rows(query, wanted, _FLOWS.format(only=only, recent=recent(newest, RECENT_SECONDS))):
+    for row in _rows(query, wanted, _FLOWS.format(only=only, recent=since_second(newest, 1))):
         place, subscriber, tenant = (row["broker"], row["queue"]), row["subscriber"], row["tenant"]
+        # The second before the newest and what is there of it: half a second fresher than whole ones alone.
+        span = 1 + newest[row["broker"]].microsecond / 1e6
         if row["enqueued"] > 0:
-            arrivals[place][tenant] += row["enqueued"] / RECENT_SECONDS
-        finished[place][subscriber][tenant] = row["finished"] / RECENT_SECONDS
-        work[place][subscriber][tenant] = (row["work"] or 0.0) / RECENT_SECONDS
+            arrivals[place][tenant] += row["enqueued"] / span
+        finished[place][subscriber][tenant] = row["finished"] / span
+        work[place][subscriber][tenant] = (row["work"] or 0.0) / span
     found = {}
     for place, of_subscribers in waiting.items():
         done = {name: sum(counts.values()) for name, counts in finished[place].items()}

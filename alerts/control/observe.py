@@ -254,6 +254,15 @@ def recent(as_of: dict[str, datetime], recent_seconds: int) -> str:
     return " OR ".join(spans)
 
 
+def since_second(as_of: dict[str, datetime], seconds: int) -> str:
+    """The newest second of each broker, which is still filling, and so many whole ones before it."""
+    spans = []
+    for broker, newest in sorted(as_of.items()):
+        start = (int(newest.timestamp()) - seconds) * _MICROS
+        spans.append(f"(broker = {literal(broker)} AND bucket_start >= timestamp_micros({start}))")
+    return " OR ".join(spans)
+
+
 def literal(text: str) -> str | None:
     """``text`` as a literal of Spark's dialect; None where the gate before the lake would refuse it.
 

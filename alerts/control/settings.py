@@ -107,6 +107,9 @@ class PolicySettings(BaseModel):
         )
 
 
+_TERMS = entitlement.Terms()
+
+
 class EntitlementSettings(BaseModel):
     """What a tenant of a queue may send whatever the others do. It binds only while the queue is congested."""
 
@@ -121,8 +124,12 @@ class EntitlementSettings(BaseModel):
         description="messages/s; default: learnt – the max-min share, and at least the 99th percentile of its own past",
     )
     burst_seconds: float = Field(default=1.0, ge=0, le=60, description="burst = this × rate, at least one message")
-    enter_seconds: float = Field(default=0.5, gt=0, description="congested once messages wait longer than this")
-    exit_seconds: float = Field(default=0.2, ge=0, description="no longer, once they wait less and nobody is held back")
+    enter_seconds: float = Field(
+        default=_TERMS.enter_seconds, gt=0, description="congested once messages wait longer than this"
+    )
+    exit_seconds: float = Field(
+        default=_TERMS.exit_seconds, ge=0, description="no longer, once they wait less and nobody is held back"
+    )
     lease_seconds: float = Field(default=10.0, ge=1, le=600, description="the bit ends after this unless it is renewed")
 
     @model_validator(mode="after")

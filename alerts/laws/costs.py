@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 #: How fast what was seen is forgotten, a look; and average messages that each tenant is taken to have sent.
-FORGOTTEN, PRIOR = 0.97, 10.0
+FORGOTTEN, PRIOR = 0.985, 10.0
 
 
 class Costs:

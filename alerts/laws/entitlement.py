@@ -9,6 +9,8 @@ has it all the time, and all that must travel when a queue gets behind is one bi
 * A queue is congested once its messages are expected to wait longer than ``enter_seconds``, by Little's law, waiting ÷
   throughput; until they wait less than ``exit_seconds`` *and* nobody has used up what it is entitled to for
   ``calm_seconds``. Were the bit to end with the queue, a flood would come back in waves.
+* It protects somebody, or does not bind: somebody sends more than its share while another keeps clearly within its own.
+  Where all alike send too much, or all that waits came before, shares would make some wait longer than others.
 * It conserves work: while the wait is short and somebody is held back, shares are of more than the throughput seen, so
   that they grow until messages wait again; while it is long, of less, so that the backlog drains.
 """
@@ -20,33 +22,41 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from types import MappingProxyType
 
 from alerts.laws.costs import Costs
 
+#: So often a queue is looked at (seconds): what counts by looks below is meant for that.
+LOOK_SECONDS = 0.5
 #: The relative width of the classes in which a tenant's past is counted, and how fast it is forgotten.
-CLASS_WIDTH, FORGOTTEN = 1.05, 0.9995
+CLASS_WIDTH, FORGOTTEN = 1.05, 0.99975
 #: Who sends this part of what it is entitled to may be held back.
 USED_UP = 0.9
-#: How much of the throughput seen at one look is believed; a higher one is believed while nothing waits, and 0.5 % of
+#: Who sends at most this part of what those beyond their shares send on average keeps within its own, by more than
+#: chance.
+WITHIN = 0.5
+#: Who sends less than this part of what it may is no longer held back.
+LET_GO = 0.5
+#: How much of the throughput seen at one look is believed; a higher one is believed while nothing waits, and 0.25 % of
 #: what was once seen forgotten.
 SMOOTHING, FORGETTING = 0.2, 0.005
 #: The same of what was shown while messages wait, to which shares return once servers idle for them.
-SHOWING = 0.5
+SHOWING = 0.3
 #: Looks after which a tenant's past counts: before, its 99th percentile would be its highest rate.
-LEARNT_AFTER = 300
+LEARNT_AFTER = 600
 #: Looks that must stay calm before one is learnt from: a flood must not become its own entitlement.
-LEARNT_LATE = 10
+LEARNT_LATE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What the operator agreed to; times in seconds."""
 
-    enter_seconds: float = 0.5
-    exit_seconds: float = 0.2
+    enter_seconds: float = 0.3
+    exit_seconds: float = 0.15
     calm_seconds: float = 10.0
     lease_seconds: float = 10.0
-    drain_seconds: float = 5.0
+    drain_seconds: float = 3.0
     least_part: float = 0.5
     probing: float = 1.1
 
@@ -97,6 +107,8 @@ class State:
     shown: float = 0.0
     congested_since: float | None = None
     calm_since: float | None = None
+    #: Who sent more than its share, and sends all that it may since.
+    held: frozenset[str] = frozenset()
 
     @property
     def congested(self) -> bool:
@@ -194,8 +206,31 @@ def shares(capacity: float, demands: Mapping[str, float]) -> dict[str, float]:
     return {name: max(0.0, level(demand)) for name, demand in demands.items()}
 
 
-def step(terms: Terms, seen: Seen, state: State, now: float, in_force: Mapping[str, float]) -> tuple[State, str]:
-    """The state after a look at ``now``, and why; ``in_force`` is what each tenant is entitled to while congested."""
+def beyond(capacity: float, demands: Mapping[str, float]) -> frozenset[str]:
+    """Who asks for more than its share of ``capacity``."""
+    found = shares(capacity, demands)
+    return frozenset(name for name, rate in demands.items() if rate > found[name])
+
+
+def protects(capacity: float, held: frozenset[str], demands: Mapping[str, float]) -> bool:
+    """Whether somebody keeps clearly within its share, whom it helps that those ``held`` keep to theirs."""
+    if not held:
+        return False
+    found = shares(capacity, demands)
+    mean = sum(max(demands.get(name, 0.0), found.get(name, 0.0)) for name in held) / len(held)
+    return any(0 < rate <= WITHIN * mean for name, rate in demands.items() if name not in held)
+
+
+def step(
+    terms: Terms,
+    seen: Seen,
+    state: State,
+    now: float,
+    in_force: Mapping[str, float],
+    lately: Mapping[str, float] = MappingProxyType({}),
+) -> tuple[State, str]:
+    """The state after a look at ``now``, and why; ``in_force`` is what each tenant is entitled to while congested,
+    ``lately`` what each sent over a longer while."""
     capacity = _capacity(terms, seen, state)
     if capacity <= 0:
         return State(), "nothing was ever finished: consumers are at fault"
@@ -203,13 +238,20 @@ def step(terms: Terms, seen: Seen, state: State, now: float, in_force: Mapping[s
     if wait > terms.exit_seconds:
         state = replace(state, shown=state.shown + SHOWING * (seen.finish_rate - state.shown))
     state = replace(state, capacity=capacity)
+    demands = {name: max(seen.arrivals.get(name, 0.0), lately.get(name, 0.0)) for name in {*seen.arrivals, *lately}}
+    those = beyond(capacity, seen.arrivals)
     if not state.congested:
         if wait <= terms.enter_seconds:
             return state, f"messages wait {wait:.2f} s"
-        return replace(state, congested_since=now, calm_since=None), f"messages wait {wait:.2f} s, behind"
-    held = [name for name, rate in seen.arrivals.items() if rate >= USED_UP * in_force.get(name, math.inf)]
-    if wait > terms.exit_seconds or held:
-        who = f", {len(held)} tenants send all that they may" if held else ""
+        if not protects(capacity, those, demands):
+            return state, f"messages wait {wait:.2f} s, but nobody keeps others waiting who send less"
+        return replace(state, congested_since=now, calm_since=None, held=those), f"messages wait {wait:.2f} s, behind"
+    may = {name: in_force.get(name, math.inf) for name in seen.arrivals}
+    stay = {name for name in state.held if seen.arrivals.get(name, 0.0) >= LET_GO * may.get(name, 0.0)}
+    state = replace(state, held=those | stay)
+    used_up = [name for name in state.held if seen.arrivals.get(name, 0.0) >= USED_UP * may.get(name, math.inf)]
+    if protects(capacity, state.held, demands) and (wait > terms.exit_seconds or used_up):
+        who = f", {len(used_up)} tenants send all that they may" if used_up else ""
         return replace(state, calm_since=None), f"messages wait {wait:.2f} s{who}"
     calm_since = now if state.calm_since is None else state.calm_since
     if now - calm_since >= terms.calm_seconds:
@@ -226,9 +268,14 @@ def entitlements(
     """
     wait = seen.waiting / state.capacity if state.capacity > 0 else 0.0
     part = terms.part(wait)
-    rates = shares(part * state.capacity, seen.arrivals)
-    for name, rate in rates.items():
-        rates[name] = max(floor, rate, usual(name))
+    # What waits is drained at the cost of those who sent too much; all others keep their share of all.
+    drained, whole = (
+        shares(part * state.capacity, seen.arrivals),
+        shares(max(1.0, part) * state.capacity, seen.arrivals),
+    )
+    rates = {
+        name: max(floor, drained[name] if name in state.held else rate, usual(name)) for name, rate in whole.items()
+    }
     return rates, max(floor, share(part * state.capacity, seen.arrivals.values()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 
@@ -38,17 +39,20 @@ _LOCKS = tuple(threading.Lock() for _ in range(64))
 class Bucket:
     """A token bucket of ``rate`` messages/s and ``burst`` messages, in force until ``expires_at``.
 
-    All instants are seconds of one monotonic clock. Safe to use from several threads.
+    It is full at first, or holds ``tokens``. All instants are seconds of one monotonic clock. Safe to use from several
+    threads.
     """
 
     __slots__ = ("_at", "_granted", "_lock", "_tokens", "burst", "expires_at", "rate", "reason")
 
-    def __init__(self, rate: float, burst: float, expires_at: float, now: float, reason: str = "") -> None:
+    def __init__(
+        self, rate: float, burst: float, expires_at: float, now: float, reason: str = "", *, tokens: float = math.inf
+    ) -> None:
         self.rate = rate
         self.burst = burst
         self.expires_at = expires_at
         self.reason = reason
-        self._tokens = burst
+        self._tokens = min(tokens, burst)
         self._at = now
         self._granted: Decision | None = None
         self._lock = _LOCKS[id(self) // 64 % len(_LOCKS)]

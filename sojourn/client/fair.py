@@ -45,15 +45,13 @@ class FairOrder(Generic[Item]):
     ``weights`` are shares relative to 1, for tenants that have another. Costs are in any one unit, best in seconds of
     processing: a message is charged its tenant's mean cost when it is taken, and :meth:`done` corrects the charge when
     the cost is known. ``credit`` is how many messages of mean cost a tenant that left its share unused may be served
-    before others, in a row. Within a tenant the order of arrival is kept. Work-conserving: :meth:`take` has an item as long
-    as one waits.
+    before others, in a row. Within a tenant the order of arrival is kept. Work-conserving: :meth:`take` has an item as
+    long as one waits.
 
     Raises ValueError for a weight or a cost that is not a number above 0.
     """
 
-    def __init__(
-        self, weights: dict[str, float] | None = None, *, cost: float = 1.0, credit: float = CREDIT
-    ) -> None:
+    def __init__(self, weights: dict[str, float] | None = None, *, cost: float = 1.0, credit: float = CREDIT) -> None:
         self._weights = {tenant: _positive("weight", weight) for tenant, weight in (weights or {}).items()}
         self._mean_cost = _positive("cost", cost)  # what a new tenant's first message is thought to cost
         if not (math.isfinite(credit) and credit >= 0):
@@ -85,9 +83,7 @@ class FairOrder(Generic[Item]):
         """Let ``item`` of ``tenant`` wait for its turn."""
         known = self._tenants.get(tenant)
         if known is None:
-            known = self._tenants[tenant] = _Tenant(
-                self._weights.get(tenant, 1.0), self._mean_cost, self._virtual
-            )
+            known = self._tenants[tenant] = _Tenant(self._weights.get(tenant, 1.0), self._mean_cost, self._virtual)
             if len(self._tenants) > self._look_at:
                 self._forget_who_is_level()
         known.items.append(item)

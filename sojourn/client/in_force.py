@@ -10,6 +10,8 @@ from sojourn.client.wire import Scope, Update, WireLimit
 
 #: Tenants of a congested queue that have no entitlement of their own and are told apart; more of them share one bucket.
 MOST_STRANGERS = 10_000
+#: What a tenant may send at once when its queue becomes congested: who floods it has had more than a burst before.
+FIRST_TOKENS = 1.0
 #: The tenant whose entitlement is everybody's who has none, and the bucket of strangers beyond the bound.
 ANYBODY = "*"
 
@@ -37,7 +39,8 @@ class Congested:
                 return None
             if tenant not in self.terms and len(self.buckets) >= MOST_STRANGERS:
                 tenant = ANYBODY
-            bucket = self.buckets.setdefault(tenant, Bucket(*terms, self.expires_at, now, self.reason))
+            bucket = Bucket(*terms, self.expires_at, now, self.reason, tokens=FIRST_TOKENS)
+            bucket = self.buckets.setdefault(tenant, bucket)
         return bucket
 
     def follow(self, before: Congested, now: float) -> None:

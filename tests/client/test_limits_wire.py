@@ -228,7 +228,7 @@ def test_entitlements_bind_only_while_their_queue_is_congested(limits: sojourn.L
     assert all(limits.try_acquire("orders", "big") for _ in range(100)), "no congestion, no limit"
     limits.apply(Update(2, False, congested=[WireCongestion("nats", "orders", 5, "8 s behind")]))
     assert limits.congested() == {"orders": "8 s behind"}
-    for tenant, passed in (("big", 2), ("small", 1), ("other", 1)):
+    for tenant, passed in (("big", 1), ("small", 1), ("other", 1)):  # one at once: a flood had its burst before
         assert [bool(limits.try_acquire("orders", tenant)) for _ in range(3)].count(True) == passed
     assert all(limits.try_acquire("bills", "big") for _ in range(10))
     clock.now += 1

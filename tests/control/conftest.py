@@ -136,14 +136,16 @@ class World:
             for i in range(8)
         ]  # fmt: skip
         second = as_of.replace(microsecond=0)
+        parts = [as_of.microsecond / 1e6] + [1.0] * 11  # of each second, the newest first
         partials = [
             {
                 "broker": "nats", "queue": "orders", "subscriber": "", "tenant": f"t{i}",
-                "bucket_start": second - timedelta(seconds=back), "enqueued": self.noisy_rate if i == 0 else 10,
-                "completed": self.finished, "dead_lettered": 0, "expired": 0, "sidelined": 0,
-                "processing_sum": None if self.work is None else self.work.get(f"t{i}", 0.1) * self.finished,
+                "bucket_start": second - timedelta(seconds=back), "completed": round(self.finished * part),
+                "enqueued": round((self.noisy_rate if i == 0 else 10) * part),
+                "dead_lettered": 0, "expired": 0, "sidelined": 0,
+                "processing_sum": None if self.work is None else self.work.get(f"t{i}", 0.1) * self.finished * part,
             }
-            for back in range(12)
+            for back, part in enumerate(parts)
             for i in range(8)
         ]  # fmt: skip
         db = database()

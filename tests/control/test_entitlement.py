@@ -109,15 +109,27 @@ def test_whatever_comes_the_bit_ends_when_nothing_waits_and_nobody_is_held_back(
     assert not state.congested
 
 
+def test_it_binds_nobody_where_nobody_is_protected_by_it() -> None:
+    alike = {f"t{n}": 20.0 for n in range(6)}
+    for arrivals in ({"lone": 200.0}, alike, {"a": 60.0, "b": 80.0}, dict.fromkeys(alike, 10.0)):
+        state, reason = step(Terms(), Seen(500, 100, arrivals), State(100), 0, {})
+        assert not state.congested and "nobody" in reason
+    state, _ = step(Terms(), Seen(500, 100, alike | {"small": 2.0}), State(100), 0, {})
+    assert state.held == alike.keys(), "one that is far below the others' part is protected from all of them"
+    for now in range(1, 13):
+        state, reason = step(Terms(), Seen(500, 100, alike), state, now, {})
+    assert not state.congested, "it is gone"
+
+
 def test_a_flood_that_is_held_back_keeps_the_bit_and_is_let_go_once_it_ends() -> None:
     terms, state = Terms(calm_seconds=10), State()
-    state, _ = step(terms, Seen(100, 100, {"flood": 200.0}), state, 0, {})
+    state, _ = step(terms, Seen(100, 100, {"flood": 200.0, "quiet": 5.0}), state, 0, {})
     assert state.congested
     for now in range(1, 100):
-        state, reason = step(terms, Seen(0, 100, {"flood": 50.0}), state, now, {"flood": 50.0})
+        state, reason = step(terms, Seen(0, 100, {"flood": 50.0, "quiet": 5.0}), state, now, {"flood": 50.0})
         assert state.congested and "1 tenants send all that they may" in reason
     for now in range(100, 111):
-        state, _ = step(terms, Seen(0, 100, {"flood": 10.0}), state, now, {"flood": 50.0})
+        state, _ = step(terms, Seen(0, 100, {"flood": 10.0, "quiet": 5.0}), state, now, {"flood": 50.0})
     assert not state.congested
 
 
@@ -136,8 +148,12 @@ def test_nobody_is_held_below_an_equal_part_nor_below_its_own_past(seen: Seen, c
 def test_shares_grow_beyond_the_throughput_seen_while_little_waits_and_shrink_while_much_does() -> None:
     seen, state = Seen(0, 100, {"flood": 30.0, "quiet": 70.0}), State(100, congested_since=0)
     assert entitlements(Terms(), seen, state, unknown)[0]["flood"] == pytest.approx(110 / 2)
-    behind = replace(seen, waiting=70)
-    assert entitlements(Terms(), behind, state, unknown)[0]["flood"] == pytest.approx(90 / 2)
+    behind, part = replace(seen, waiting=70), Terms().part(0.7)
+    assert part < 0.9
+    held = replace(state, held=frozenset({"flood"}))
+    found, _ = entitlements(Terms(), behind, held, unknown)
+    assert found["flood"] == pytest.approx(part * 100 / 2)
+    assert found["quiet"] == pytest.approx(100 - 30), "what waits is not drained at the cost of who keeps to its share"
     small = Seen(0, 100, {"flood": 90.0, "quiet": 20.0})
     assert entitlements(Terms(), small, state, unknown)[0]["flood"] == pytest.approx(90)
 
@@ -159,10 +175,10 @@ def test_servers_that_idle_for_shares_get_back_to_what_they_showed() -> None:
     state, now = State(20), 0.0
     for finished in (64, 110, 118, 125):  # the flood waits, and is drained with less than what consumers can
         now += 1
-        state, _ = step(Terms(), Seen(240, finished, {"t0": 240}), state, now, {})
+        state, _ = step(Terms(), Seen(240, finished, {"t0": 240, "q": 1}), state, now, {})
     assert state.congested and state.capacity < 80
-    state, _ = step(Terms(), Seen(0, 70, {"t0": 67}), state, now + 1, {"t0": 67})
-    assert state.capacity == pytest.approx(110, rel=0.02), "not the 70/s that came and was finished"
+    state, _ = step(Terms(), Seen(0, 70, {"t0": 67, "q": 1}), state, now + 1, {"t0": 67})
+    assert state.capacity == pytest.approx(85, rel=0.02), "not the 70/s that came and was finished"
     assert state.congested
     calm, _ = step(Terms(), Seen(0, 70, {"t0": 70}), State(80), now, {})
     assert calm.capacity < 80, "while nothing binds it is what it was"

@@ -17,9 +17,6 @@ from tests.lab.test_lab import document
 KNOWN = {
     # Forty names ask for as much as forty tenants: max-min shares give it to them.
     ("sybil", "entitled"): ["the quiet wait longer"],
-    # Where all are alike, shares alone make some wait longer than others do (flash-crowd, too: seen over five seeds).
-    ("backlog-10x", "entitled"): ["the quiet wait longer"],
-    ("retry-storm", "entitled"): ["the quiet wait longer"],
 }
 LONG = {"noisy-neighbour", "outage"}  # tried in test_lab
 
