@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -10,7 +10,11 @@ from pydantic import Field, field_validator, model_validator
 from brokers.redis.settings import RedisServer
 from brokers.settings import Settings, without_secrets
 from collectors.broker import NetworkBroker
+from collectors.tenants import TenantRules, only
 from lake.secret import Secret
+
+#: Where a job that is a document, or its queue, names the tenant.
+DocumentTenant = Annotated[TenantRules, only("json", "queue")]
 
 
 class DynoLayout(Settings):
@@ -85,6 +89,20 @@ class RqLayout(Settings):
     read_at_most: int = Field(default=100, ge=1, le=10_000, description="jobs at work whose times are read")
 
 
+class SidekiqLayout(Settings):
+    """Sidekiq's lists, its shared sets, and what its processes report; versions 6 to 8."""
+
+    queues: tuple[str, ...] = Field(default=(), description="names of queues; empty: those that Sidekiq has registered")
+    namespace: str = Field(default="", description="what redis-namespace puts before each key, without the colon")
+    tenant: DocumentTenant = Field(default=(), description="json begins at the job: args[0].tenant, tenant_id")
+    read_at_most: int = Field(
+        default=100,
+        ge=1,
+        le=10_000,
+        description="waiting jobs of a queue that are looked into for tenants; ten times as many of schedule and retry",
+    )
+
+
 class SentinelSettings(Settings):
     """The Sentinels that know which server is the primary now; TLS is the broker's."""
 
@@ -125,13 +143,27 @@ class RedisBroker(RedisServer, NetworkBroker):
     streams: StreamLayout | None = None
     celery: CeleryLayout | None = None
     rq: RqLayout | None = None
+    sidekiq: SidekiqLayout | None = None
 
     def addresses(self) -> list[tuple[str, int]]:
         """Where ``url`` points, or the Sentinels."""
         return self.sentinel.hosts() if self.sentinel is not None else super().addresses()
 
+    def layouts(self) -> dict[str, Settings]:
+        """Name → settings of each layout that is configured; of every one, by its defaults, where none is."""
+        given = {name: layout for name in LAYOUTS if (layout := getattr(self, name)) is not None}
+        return given or {name: layout() for name, layout in LAYOUTS.items()}
+
     def systems(self) -> frozenset[str]:
         """Redis, and the frameworks whose queues are searched for there."""
-        layouts = {"celery": self.celery, "rq": self.rq}
-        every = not any((self.dyno, self.streams, self.celery, self.rq))
-        return frozenset({"redis", *(name for name, layout in layouts.items() if every or layout is not None)})
+        return frozenset({"redis", *self.layouts()} - {"dyno", "streams"})
+
+
+#: The layouts by the name of their setting; :mod:`collectors.redis.layouts` has the code of each.
+LAYOUTS: dict[str, type[Settings]] = {
+    "dyno": DynoLayout,
+    "streams": StreamLayout,
+    "celery": CeleryLayout,
+    "rq": RqLayout,
+    "sidekiq": SidekiqLayout,
+}

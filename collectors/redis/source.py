@@ -77,9 +77,12 @@ class RedisSource:
             await self._prepare(layout.prepare(self._server.now()))
         except (Refusal, *UNREADABLE) as error:
             why = str(error) if isinstance(error, Refusal) else f"what is kept cannot be read: {type(error).__name__}"
-            if getattr(self._broker, name) is None:
+            searched = getattr(self._broker, name) is None
+            if searched:
                 why += f" (name the layouts that this server holds, and {name} is left alone)"
             known = [queue for queue, _ in layout.queues()] or [name]
+            if known == [name] and searched and isinstance(error, Refusal) and error.code == "NODEDOWN":
+                return []  # nobody said that the library is used here: there is nothing to be unknown
             now = self._server.now()
             return [sample for queue in known for sample in self._remembered[name].unread(queue, queue, now, why)]
         queues = list(layout.queues())

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import pika
 
 from tests.collectors.support import connect, make_queue, publish
-from tests.support import elasticmq, kafka, nats, rabbitmq, redis
+from tests.support import elasticmq, kafka, nats, rabbitmq, redis, sidekiq
+from tests.support.waiting import wait_until
 
 #: Environment that the settings of these brokers refer to.
 PASSWORD = "SUITE_PASSWORD"
@@ -76,6 +77,22 @@ def redis_place(folder: Path) -> Place:
     )
 
 
+def sidekiq_place(folder: Path) -> Place:
+    """Queues of Sidekiq: one of which a job is at work, one on which nobody works, and dead jobs."""
+    server = redis.RedisServer(folder, "--appendonly", "yes", "--appendfsync", "always")
+    server.start()
+    jobs = [
+        {"class": "Work", "args": [{"tenant": tenant}, 600], "queue": "default"} for tenant in ("acme", "grove", "acme")
+    ]
+    sidekiq.push(server, {"class": "Broken", "args": [{}], "retry": 0}, *jobs, jobs[0] | {"queue": "mail"})
+    with sidekiq.sidekiq(server, "default", concurrency=1), server.client() as client:
+        wait_until(lambda: sum(client.hlen(one + b":workers") for one in client.smembers("processes")), "a job at work")
+    told: dict[tuple[str, str | None], dict[str, int]] = {("default", None): {"depth": 2}, ("mail", None): {"depth": 1}}
+    told["sidekiq.dead", None] = {"depth": 1}
+    broker = {"kind": "redis", "url": server.url, "sidekiq": {"tenant": "json:args[0].tenant"}}
+    return Place(server, broker, told)
+
+
 def kafka_place(folder: Path) -> Place:
     """Topics with groups that lag, and one that nobody reads."""
     server = kafka.KafkaServer(folder)
@@ -117,6 +134,7 @@ def sqs_place(folder: Path) -> Place:
 PLACES: dict[str, Callable[[Path], Place]] = {
     "nats": nats_place,
     "redis": redis_place,
+    "sidekiq": sidekiq_place,
     "rabbitmq": rabbitmq_place,
     "kafka": kafka_place,
     "sqs": sqs_place,

@@ -19,7 +19,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "tests" / "collectors" / "facts.json"
 PAGE = ROOT / "docs" / "brokers" / "README.md"
-KINDS = {"nats": "NATS JetStream", "redis": "Redis", "rabbitmq": "RabbitMQ", "kafka": "Kafka", "sqs": "SQS"}
+#: Rows of the table: kinds of brokers, and libraries that keep queues of their own on one; each is a place of the
+#: contract suite (tests/collectors/places.py) of that name. Beside each, its page.
+KINDS = {
+    "nats": ("NATS JetStream", "nats.md"),
+    "redis": ("Redis: dyno-queues, streams, Celery, RQ", "redis.md"),
+    "sidekiq": ("Sidekiq", "sidekiq.md"),
+    "rabbitmq": ("RabbitMQ", "rabbitmq.md"),
+    "kafka": ("Kafka", "kafka.md"),
+    "sqs": ("SQS", "sqs.md"),
+}
 #: Columns of the table → the columns of samples that the contract suite looks at; the others are told by tests alone.
 MEASURED = {"depth": "depth", "in flight": "in_flight", "age": "oldest_age_seconds", "consumers": "consumers"}
 COLUMNS = ("depth", "in flight", "age", "per tenant", "consumers", "dead letters", "auth", "cluster shapes")
@@ -97,15 +106,15 @@ _HEAD = """# Brokers
 
 What Sojourn knows of each kind of broker, as its tests found it on real servers: *known* is a number in samples, a
 reason in italics is what stands in place of one that a broker does not tell. The setting up, the rights and the limits
-are on the pages of [NATS](nats.md), [Redis](redis.md), [RabbitMQ](rabbitmq.md), [Kafka](kafka.md) and [SQS](sqs.md);
-what the rules, the metrics and the page make of trouble is on [that of faults](faults.md).
+are on the page of each; what the rules, the metrics and the page make of trouble is on [that of faults](faults.md), and
+how a tenant is found on [that of tenants](tenants.md).
 
-| | {kinds} |
+| | {columns} |
 |---|{lines}|
 """
 _TAIL = """
-Without a tap or spans no tenant is known: samples are of queues. *Not tried* is written for, and was never run against
-the real thing.
+Where no tenant is configured, and there is neither a tap nor spans, no tenant is known. *Not tried* is written for, and
+was never run against the real thing.
 
 Written by `python -m tests.support.facts` from `tests/collectors/facts.json`, in which
 `python -m pytest -p tests.support.facts --facts tests/collectors` notes what passed.
@@ -117,11 +126,11 @@ Written by `python -m tests.support.facts` from `tests/collectors/facts.json`, i
 
 def page(facts: list[Fact]) -> str:
     """docs/brokers/README.md."""
-    text = _HEAD.format(kinds=" | ".join(KINDS.values()), lines="---|" * (len(KINDS) - 1) + "---")
-    for column in COLUMNS:
-        text += f"| **{column}** | " + " | ".join(_cell(facts, kind, column) for kind in KINDS) + " |\n"
+    text = _HEAD.format(columns=" | ".join(COLUMNS), lines="|".join("---" for _ in COLUMNS))
+    for kind, (name, link) in KINDS.items():
+        text += f"| **[{name}]({link})** | " + " | ".join(_cell(facts, kind, column) for column in COLUMNS) + " |\n"
     text += _TAIL
-    for kind, name in KINDS.items():
+    for kind, (name, _) in KINDS.items():
         tests = dict[str, list[str]]()
         for fact in sorted(facts):
             if fact.kind == kind:
@@ -168,7 +177,9 @@ class _Noting:
 
     def pytest_sessionfinish(self) -> None:
         before = recorded() if FILE.exists() else []
-        kept = [fact for fact in before if fact.test not in self.passed and fact.test not in self.failed]
+        # The contract's test notes many kinds: what it said of those that were not run just now still holds.
+        ran = {(fact.kind, test) for test, facts in self.passed.items() for fact in facts}
+        kept = [fact for fact in before if (fact.kind, fact.test) not in ran and fact.test not in self.failed]
         new = [fact for test, facts in self.passed.items() if test not in self.failed for fact in facts]
         lines = ",\n".join(json.dumps(fact, ensure_ascii=False) for fact in sorted({*kept, *new}))
         FILE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from collectors.redis.layouts.base import Layout
 from collectors.redis.layouts.celery import Celery
 from collectors.redis.layouts.dyno import Dyno
 from collectors.redis.layouts.rq import Rq
+from collectors.redis.layouts.sidekiq import Sidekiq
 from collectors.redis.layouts.streams import Streams
-from collectors.redis.settings import CeleryLayout, DynoLayout, RedisBroker, RqLayout, StreamLayout
+from collectors.redis.settings import RedisBroker
+
+#: Name of a layout → what makes it of its settings (:data:`collectors.redis.settings.LAYOUTS`).
+MADE_BY: dict[str, Callable[[Any], Layout]] = {
+    "dyno": Dyno,
+    "streams": Streams,
+    "celery": Celery,
+    "rq": Rq,
+    "sidekiq": Sidekiq,
+}
 
 
 def chosen(broker: RedisBroker) -> dict[str, Layout]:
     """Name of a layout → the layout, for those that ``broker`` configures; all of them where it configures none."""
-    layouts: dict[str, Layout | None] = {
-        "dyno": Dyno(broker.dyno) if broker.dyno else None,
-        "streams": Streams(broker.streams) if broker.streams else None,
-        "celery": Celery(broker.celery) if broker.celery else None,
-        "rq": Rq(broker.rq) if broker.rq else None,
-    }
-    some = {name: layout for name, layout in layouts.items() if layout is not None}
-    return some or {
-        "dyno": Dyno(DynoLayout()),
-        "streams": Streams(StreamLayout()),
-        "celery": Celery(CeleryLayout()),
-        "rq": Rq(RqLayout()),
-    }
+    return {name: MADE_BY[name](settings) for name, settings in broker.layouts().items()}

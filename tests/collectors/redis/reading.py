@@ -25,7 +25,7 @@ def named(samples: Sequence[Sample]) -> Named:
     for sample in samples:
         assert (sample.queue, sample.subscriber) not in found, "told twice"
         unknown = {name for name in METRIC_NAMES if getattr(sample, name) is None} - {"dead_letter_for"}
-        assert set(sample.unavailable) - {"dead_letter_for"} == unknown
+        assert set(sample.unavailable) - {"dead_letter_for", "tenants"} == unknown, sample
         found[sample.queue, sample.subscriber] = sample
     return found
 
