@@ -175,6 +175,36 @@ def _octaves(value: float, target: float) -> float:
     return max(-_OCTAVES, min(_OCTAVES, math.log2(value / target))) if value > 0 else -_OCTAVES
 
 
+def bars(span: Span, drawn: tuple[Line, Curve]) -> go.Figure:
+    """A count for each bin as a bar; the curve has no value for the first, which holds what was before."""
+    line, curve = drawn
+    figure = _figure(span, "messages", ())
+    hover = "%{y:,.0f} messages"
+    figure.add_trace(
+        go.Bar(
+            x=_times(span)[1:], y=curve.values, name=_text(line.name), marker={"color": line.color}, hovertemplate=hover
+        )
+    )
+    figure.update_layout(bargap=0.1)
+    return figure
+
+
+def beside(figure: go.Figure, span: Span, drawn: tuple[Line, Curve]) -> None:
+    """Add a curve of another size, with an axis of its own at the right."""
+    line, curve = drawn
+    figure.add_trace(_line(span, line, curve, "messages").update(yaxis="y2"))
+    figure.update_layout(
+        yaxis2={
+            "overlaying": "y",
+            "side": "right",
+            "rangemode": "tozero",
+            "showgrid": False,
+            "nticks": 5,
+            "zeroline": False,
+        }
+    )
+
+
 def _line(span: Span, line: Line, curve: Curve, unit: str) -> go.Scatter:
     sparse = sum(value is not None for value in curve.values) < 2
     return go.Scatter(

@@ -204,6 +204,11 @@ def concurrency_changes(key: QueueKey, span: Span, window: int) -> str:
     return _fading("concurrency", ("littles_law",), [key], span, window)
 
 
+def concurrencies_changes(keys: Sequence[QueueKey], span: Span, window: int) -> str:
+    """The same of many queues."""
+    return _fading("concurrency", ("littles_law",), keys, span, window)
+
+
 def health_history(key: QueueKey, span: Span) -> str:
     """The last state of the queue in each bin, and the last one before the span."""
     return f"""

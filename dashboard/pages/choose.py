@@ -61,6 +61,14 @@ def one_of(label: str, options: Mapping[str, str], key: str) -> str:
     return chosen or first
 
 
+def text(label: str, key: str) -> str:
+    """Part of a name to look for; empty: all."""
+    found = st.text_input(
+        label, key=key, bind="query-params", max_chars=120, placeholder="part of a name", width=260, type="search"
+    )
+    return (found or "").strip()
+
+
 def page_of(items: int, rows: int) -> int:
     """The number, from 1, of the page of ``rows`` out of ``items`` that is looked at; a widget where there are more."""
     pages = max(1, -(-items // rows))

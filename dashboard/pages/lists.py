@@ -6,11 +6,17 @@ As everywhere, what comes from outside passes :func:`dashboard.pages.markup.esca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote
 
-from dashboard.pages.markup import NAME, bar, cell, escape, queue_link, tabled
+from dashboard.pages import spark
+from dashboard.pages.markup import NAME, bar, cell, escape, loudness, queue_link, tabled
+from dashboard.services import consumers as working
+from dashboard.services import dead_letters
+from dashboard.services.consumers import ConsumerRow
+from dashboard.services.dead_letters import DeadQueue
 from dashboard.services.keys import QueueKey
+from dashboard.services.series import Curve
 from dashboard.services.tenants import COLUMNS, PARTS, TenantRow
+from dashboard.services.trends import level_words
 
 
 def head(names: Sequence[str]) -> str:
@@ -23,12 +29,10 @@ def tag(sign: str, tone: str, word: str) -> str:
     return f'<span class="sj-tag {tone}">{sign} {escape(word)}</span>'
 
 
-def tenants(rows: Sequence[TenantRow], caption: str, names: Mapping[QueueKey, str] | None) -> str:
+def tenants(rows: Sequence[TenantRow], names: Mapping[QueueKey, str] | None) -> str:
     """Tenants as a table, with their queues where ``names`` has them."""
     return tabled(
-        head(("Tenant", "", *(["Queue"] if names else []), *COLUMNS)),
-        "".join(_tenant(row, names) for row in rows),
-        caption,
+        head(("Tenant", "", *(["Queue"] if names else []), *COLUMNS)), "".join(_tenant(row, names) for row in rows)
     )
 
 
@@ -41,6 +45,42 @@ def _tenant(row: TenantRow, names: Mapping[QueueKey, str] | None) -> str:
     return f'<tr><th scope="row">{escape(row.tenant, NAME)}</th>{part}{queue}{cells}</tr>'
 
 
-def tenants_link(queue: str, find: str = "") -> str:
-    """Where a queue's tenants are."""
-    return f"tenants?queue={quote(queue, safe='')}" + (f"&find={quote(find, safe='')}" if find else "")
+def consumers(
+    rows: Sequence[ConsumerRow],
+    names: Mapping[QueueKey, str],
+    hours: Mapping[QueueKey, Curve],
+    *,
+    judged: bool,
+) -> str:
+    """Consumers as a table, each with what rules say of it and its last hour; ``judged``: whether rules ran at all."""
+    columns = ("Queue", "", working.COLUMNS[0], "Last hour", *working.COLUMNS[1:])
+    return tabled(head(columns), "".join(_consumer(row, names, hours.get(row.key), judged) for row in rows))
+
+
+def _consumer(row: ConsumerRow, names: Mapping[QueueKey, str], hour: Curve | None, judged: bool) -> str:
+    if row.judged:
+        verdict = " ".join(tag("▲", loudness(card) or "watch", card.title) for card in row.judged)
+    else:
+        verdict = tag("✓", "fine", "no fault found") if judged else tag("–", "", "not judged")
+    count_of, work, used, *rest = row.cells
+    picture = spark.line(hour, level_words(hour, "at work")) if hour is not None else ""
+    leak = f"<br><span class=dim>{escape(row.leaked)}</span>" if row.leaked else ""
+    width = 0.0 if row.used is None else min(1.0, row.used) * 100
+    shown = bar(width, loud=width >= 80) if row.used is not None else ""
+    unknown = "" if row.used is not None else ' class="unknown"'
+    return (
+        f'<tr><th scope="row">{queue_link(names[row.key])}</th><td class="words">{verdict}</td>{cell(count_of)}'
+        f"<td>{picture}</td><td>{escape(work)}{leak}</td><td{unknown}>{escape(used)}{shown}</td>"
+        f"{''.join(map(cell, rest))}</tr>"
+    )
+
+
+def dead_queues(rows: Sequence[DeadQueue], names: Mapping[QueueKey, str]) -> str:
+    """Queues that dead-letter as a table, each with whether it goes on."""
+    return tabled(head(("Queue", "", *dead_letters.COLUMNS)), "".join(_dead(row, names) for row in rows))
+
+
+def _dead(row: DeadQueue, names: Mapping[QueueKey, str]) -> str:
+    state = tag("◆", "watch", "goes on") if row.going_on else tag("–", "", "none lately")
+    name = queue_link(names[row.key])
+    return f'<tr><th scope="row">{name}</th><td class="words">{state}</td>{"".join(map(cell, row.cells))}</tr>'

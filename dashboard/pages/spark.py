@@ -71,6 +71,11 @@ def flow(trend: Trend | None) -> str:
     return _picture(lines, f"{flow_words(trend)} (dashed)")
 
 
+def line(curve: Curve, said: str) -> str:
+    """One curve above its ground, told by ``said``."""
+    return _picture([(curve, CALM[0], "")], said, area=True)
+
+
 def _picture(lines: Sequence[tuple[Curve, str, str]], said: str, *, area: bool = False, css: str = "") -> str:
     most = max((value for curve, _, _ in lines for value in curve.values if value is not None), default=0.0)
     drawn = "".join(_line(curve, color, dash, most or 1.0, area=area) for curve, color, dash in lines)

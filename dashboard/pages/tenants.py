@@ -46,18 +46,10 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     top = st.container(gap="small")  # what is wrong stands above what is chosen by
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         queue = choose.queue(names, all_of_them=True)
-        find = st.text_input(
-            "Tenant",
-            key="find",
-            bind="query-params",
-            max_chars=120,
-            placeholder="part of a name",
-            width=260,
-            type="search",
-        )
+        find = choose.text("Tenant", "find")
         order = choose.one_of("Order", _ORDERS, "order")
     target = lake.definitions.target_seconds
-    wanted = Wanted(queue, (find or "").strip(), target)
+    wanted = Wanted(queue, find, target)
     (total,) = lake.now(questions.counted(wanted))
     known = total["tenants"] or wanted.find
     with top:
@@ -80,7 +72,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         "Work: attempts at work at once by Little’s law, and the part of all work."
     )
     several = queue is None and len(names) > 1
-    st.html(lists.tenants(shown, caption, names if several else None))
+    st.html(markup.note(caption) + lists.tenants(shown, names if several else None))
     _heat(lake, shown, max(row["as_of"] for row in health), names if several else None)
 
 

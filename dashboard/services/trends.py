@@ -59,8 +59,8 @@ def trends(span: Span, recent: Recent, as_of: Mapping[QueueKey, datetime], targe
     """The trend of each queue in ``as_of``, which says until when it is known; ``target`` is in seconds."""
     tails, backlogs, rates, states = map(_by_queue, (recent.tails, recent.backlogs, recent.rates, recent.states))
     return {
-        key: _trend(span, tails[key], backlogs[key], rates[key], states[key], until, target)
-        for key, until in as_of.items()
+        key: _trend(span, tails[key], backlogs[key], rates[key], states[key], known, target)
+        for key, known in as_of.items()
     }
 
 
@@ -70,21 +70,21 @@ def _trend(
     backlogs: Sequence[Row],
     rates: Sequence[Row],
     states: Sequence[Row],
-    until: datetime,
+    known: datetime,
     target: float,
 ) -> Trend:
     if not tails and not backlogs:
-        return Trend(depth=_until(span, series.last_values(span, states, "depth"), until))
+        return Trend(depth=until(span, series.last_values(span, states, "depth"), known))
     first = min((row["at"] for row in (*backlogs, *tails)), default=span.start)
     known_from = datetime.fromtimestamp(first, UTC)
     strip = tuple(_minute(span, second, tails, target) for second in span.seconds[1:])
     return Trend(
         strip=strip,
         said=_said(span, tails, target),
-        backlog=_until(span, series.level(span, backlogs, "backlog", known_from), until),
-        arrivals=_until(span, series.level(span, rates, "arrival_rate", known_from), until),
-        leavers=_until(span, series.level(span, rates, "completion_rate", known_from), until),
-        depth=_until(span, series.last_values(span, states, "depth"), until),
+        backlog=until(span, series.level(span, backlogs, "backlog", known_from), known),
+        arrivals=until(span, series.level(span, rates, "arrival_rate", known_from), known),
+        leavers=until(span, series.level(span, rates, "completion_rate", known_from), known),
+        depth=until(span, series.last_values(span, states, "depth"), known),
     )
 
 
@@ -137,11 +137,11 @@ def _most(curve: Curve) -> float | None:
     return max((value for value in curve.values if value is not None), default=None)
 
 
-def _until(span: Span, curve: Curve | None, until: datetime) -> Curve | None:
+def until(span: Span, curve: Curve | None, known: datetime) -> Curve | None:
     """``curve`` without what would only be its last value drawn on, past what is known."""
     if curve is None:
         return None
-    last = until.timestamp() + span.step
+    last = known.timestamp() + span.step
     return Curve(
         curve.name,
         tuple(value if second < last else None for second, value in zip(span.seconds, curve.values, strict=True)),

@@ -12,6 +12,7 @@ import pytest
 from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
 from tests.dashboard.scene import write_story
+from tests.dashboard.troubles import write_troubles
 
 #: Far from the present, so that what a page says of age can be told from what it says of the story.
 STORY_END = datetime(2026, 3, 1, 3, 7, 0, tzinfo=UTC)
@@ -24,6 +25,15 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_story(root, end=STORY_END)
     for commit in root.glob("*/*/_delta_log/*.json"):
         os.utime(commit, (STORY_END.timestamp(), STORY_END.timestamp()))
+    return root
+
+
+@pytest.fixture(scope="session")
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a lake with the story and, on another queue, consumers that hold too much and dead-letter."""
+    root = tmp_path_factory.mktemp("troubled")
+    write_story(root, end=STORY_END)
+    write_troubles(root, end=STORY_END)
     return root
 
 

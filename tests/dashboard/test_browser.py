@@ -18,6 +18,7 @@ import pytest
 from dashboard.run import HEALTH_PATH, address, claim_port, command, environment
 from dashboard.settings import DashboardSettings
 from tests.dashboard.scene import TENANTS, write_story
+from tests.dashboard.troubles import write_troubles
 
 pytestmark = pytest.mark.browser
 
@@ -44,7 +45,9 @@ SHOTS = os.environ.get("SOJOURN_SCREENSHOTS")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running dashboard over a lake whose story has just ended."""
     root = tmp_path_factory.mktemp("lake")
-    write_story(root, end=datetime.now(UTC))
+    end = datetime.now(UTC)
+    write_story(root, end=end)
+    write_troubles(root, end=end)
     yield from _served(root)
 
 
@@ -126,7 +129,9 @@ def shoot(page: Any, name: str, tmp_path: Path) -> None:
     [
         ("queue?queue=orders", "orders"),
         ("tenants?queue=orders", "acme-7 is noisy on orders"),
-        ("alerts", "1 alert fires"),
+        ("consumers", "Look at the consumers of invoices"),
+        ("dead-letters", "invoices dead-letters messages now"),
+        ("alerts", "2 alerts fire"),
         ("actions", "1 limit is in force"),
         ("pipeline", "What the pages say can be trusted"),
     ],
@@ -168,7 +173,7 @@ def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, tmp_pa
     heights = page.locator("table .sj-strip i[title*=p99]").evaluate_all("all => all.map(one => one.offsetHeight)")
     assert len(set(heights)) > 1  # told by height, not by colour alone
     page.wait_for_function("[...document.querySelectorAll('img.sj-spark')].every(one => one.naturalWidth > 0)")
-    assert page.locator("img.sj-spark").count() == 5
+    assert page.locator("img.sj-spark").count() == 9
     shoot(page, "overview", tmp_path)
     assert page.outside == []
     assert page.wrong == []
