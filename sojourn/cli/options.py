@@ -27,11 +27,22 @@ ConfigOption = Annotated[
     typer.Option("--config", "-c", envvar="SOJOURN_CONFIG", help="The settings file, sojourn.toml."),
 ]
 
-OUR_PACKAGES = ("sojourn", "dashboard", "alerts", "spark_analytics", "collectors", "brokers", "lake", "lab")
+OUR_PACKAGES = (
+    "sojourn",
+    "dashboard",
+    "alerts",
+    "spark_analytics",
+    "collectors",
+    "actuators",
+    "brokers",
+    "lake",
+    "lab",
+)
 #: Package → the extra that installs what it needs.
 EXTRAS = {
     "lake": "lake",
     "collectors": "collectors",
+    "actuators": "alerts",
     "brokers": "collectors",
     "spark_analytics": "analytics",
     "alerts": "alerts",

@@ -1,0 +1,1 @@
+"""RabbitMQ: where it is, and its management API."""

@@ -1,0 +1,226 @@
+"""What every actuator promises, on its real server: validate, apply, verify, revert, and the end of leases."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actuators.base import Actuator, Demand, Refused
+from actuators.leased import Leased
+from actuators.ledger import Ledger
+from actuators.registry import KINDS, _chosen, make
+from lake.errors import SojournError
+from tests.actuators.places import PASSWORD, PLACES, Place
+from tests.support.rabbitmq import RabbitServer
+from tests.support.waiting import wait_until
+
+UNTIL = (datetime.now(UTC) + timedelta(minutes=30)).replace(microsecond=0)
+DEMAND = Demand("mq", "orders", "t0", 20.0, 20.0, UNTIL, "t0 is noisy", "a1")
+OTHER = dataclasses.replace(DEMAND, rate=7.0, valid_until=UNTIL + timedelta(minutes=5), reason="mine", action_id="z9")
+LONG = 1800.0
+
+
+def test_the_suite_knows_every_kind() -> None:
+    assert PLACES.keys() == KINDS.keys()
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One kind's server for all of its tests."""
+    os.environ[PASSWORD] = RabbitServer.password
+    found = PLACES[request.param](tmp_path_factory.mktemp(request.param) / "server", OTHER)
+    yield found
+    if found.server is not None:
+        found.server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PASSWORD, RabbitServer.password)
+
+
+@dataclasses.dataclass
+class Applied:
+    """An actuator with a ledger whose clock the test sets."""
+
+    actuator: Actuator
+    leased: Leased
+    ledger: Ledger
+    clock: list[float]
+    where: str
+
+
+@pytest.fixture
+def start(place: Place, tmp_path: Path) -> Iterator[Callable[..., Applied]]:
+    """Sojourn's side; twice in one test is a restart."""
+    started: list[Applied] = []
+
+    def begin(**changes: Any) -> Applied:
+        settings = _chosen({"name": "one", **place.settings, **changes})
+        clock = [1000.0]
+        ledger = Ledger(tmp_path / "state", lambda: clock[0])
+        actuator = make(settings)
+        ledger.remember(settings)
+        started.append(Applied(actuator, Leased("one", actuator, ledger), ledger, clock, actuator.place(DEMAND)))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        for held in one.ledger.held():
+            one.leased.end(held.place)
+        one.ledger.close()
+
+
+def test_what_is_applied_stands_there_and_goes_again_with_what_was_before(place: Place, start: Any) -> None:
+    one = start()
+    assert one.actuator.read(one.where) == place.before
+    outcome = one.leased.apply(DEMAND, LONG)
+    assert (outcome.kind, outcome.before) == ("applied", place.before)
+    assert one.actuator.read(one.where) == one.actuator.value(DEMAND) == outcome.after
+    assert one.leased.end(one.where).kind == "reverted"
+    assert one.actuator.read(one.where) == place.before
+    assert one.ledger.held() == [] and one.leased.end(one.where) is None
+
+
+def test_what_is_renewed_or_changed_keeps_what_was_before_it(place: Place, start: Any) -> None:
+    one = start()
+    one.leased.apply(DEMAND, LONG)
+    later = dataclasses.replace(DEMAND, rate=30.0, valid_until=UNTIL + timedelta(minutes=1))
+    one.leased.apply(later, LONG)
+    assert one.actuator.read(one.where) == one.actuator.value(later)
+    one.leased.end(one.where)
+    assert one.actuator.read(one.where) == place.before
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_limit_of_nothing_or_less_is_refused_and_changes_nothing(place: Place, start: Any, rate: float) -> None:
+    one = start()
+    with pytest.raises(Refused, match="is none"):
+        one.leased.apply(dataclasses.replace(DEMAND, rate=rate), LONG)
+    assert one.actuator.read(one.where) == place.before and one.ledger.held() == []
+
+
+def test_a_change_that_is_refused_says_why_and_leaves_nothing_behind(place: Place, start: Any) -> None:
+    one = start(**place.refused)
+    with pytest.raises(SojournError) as raised:
+        one.leased.apply(DEMAND, LONG)
+    assert str(raised.value)
+    assert one.leased.reap() == ([], [])
+    assert one.ledger.held() == []
+
+
+def test_what_somebody_else_sets_meanwhile_is_not_overwritten(place: Place, start: Any) -> None:
+    one = start()
+    one.leased.apply(DEMAND, LONG)
+    place.meddle(one.actuator, one.where)
+    his = one.actuator.read(one.where)
+    assert his not in (None, place.before, one.actuator.value(DEMAND))
+    outcome = one.leased.end(one.where)
+    assert outcome.kind == "yielded" and "somebody else" in outcome.said
+    assert one.actuator.read(one.where) == his
+    one.actuator.write(one.where, place.before, 0.0)
+
+
+def test_a_limit_is_not_renewed_over_what_somebody_else_has_set(place: Place, start: Any) -> None:
+    one = start()
+    one.leased.apply(DEMAND, LONG)
+    place.meddle(one.actuator, one.where)
+    his = one.actuator.read(one.where)
+    with pytest.raises(Refused, match="somebody else"):
+        one.leased.apply(dataclasses.replace(DEMAND, rate=5.0, valid_until=UNTIL - timedelta(minutes=9)), LONG)
+    assert one.actuator.read(one.where) == his and one.ledger.held() == []
+    one.actuator.write(one.where, place.before, 0.0)
+
+
+def test_a_lease_that_is_over_is_ended_after_a_restart(place: Place, start: Any) -> None:
+    one = start()
+    one.leased.apply(DEMAND, LONG)
+    again = start()
+    assert again.leased.reap() == ([], [])
+    again.clock[0] += LONG + 1
+    (outcome,), failed = again.leased.reap()
+    assert failed == [] and outcome.kind == "reverted"
+    assert again.actuator.read(again.where) == place.before
+    (told,) = again.ledger.news("one")
+    assert (told.place, told.demand, told.kind) == (again.where, DEMAND, "reverted")
+    assert again.ledger.news("one") == [], "told once"
+
+
+def test_after_a_start_of_the_machine_nothing_of_the_time_before_holds(place: Place, start: Any) -> None:
+    one = start()
+    one.leased.apply(DEMAND, LONG)
+    ledger = Ledger(one.ledger.folder, lambda: 3.0, lambda: "another start")
+    (outcome,), _ = Leased("one", one.actuator, ledger).reap()
+    assert outcome.kind == "reverted" and one.actuator.read(one.where) == place.before
+    ledger.close()
+
+
+_CHILD = """
+import os, signal, sys
+from pathlib import Path
+from actuators import reaper
+from actuators.base import Demand
+from actuators.leased import Leased
+from actuators.ledger import Ledger
+from actuators.registry import make, parsed
+
+folder, settings, demand = Path(sys.argv[1]), parsed(sys.argv[2]), Demand.of(sys.argv[3])
+ledger = Ledger(folder)
+ledger.remember(settings)
+Leased(settings.name, make(settings), ledger).apply(demand, float(sys.argv[4]))
+reaper.ensure(folder)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_reaper_ends_what_its_lease_outlived_though_whoever_applied_it_was_killed(
+    place: Place, tmp_path: Path
+) -> None:
+    settings = _chosen({"name": "one", **place.settings})
+    demand = dataclasses.replace(DEMAND, valid_until=datetime.now(UTC) + timedelta(seconds=3))
+    arguments = [str(tmp_path / "state"), settings.model_dump_json(), demand.document(), "1"]
+    child = subprocess.run([sys.executable, "-c", _CHILD, *arguments], capture_output=True, text=True, timeout=120)
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    ledger, actuator = Ledger(tmp_path / "state"), make(settings)
+    where = actuator.place(demand)
+    wait_until(lambda: not ledger.held(), "the reaper to end it", seconds=30)
+    assert actuator.read(where) == place.before
+    ledger.close()
+
+
+def test_a_server_that_is_away_is_said_so_and_what_is_overdue_is_ended_once_it_is_back(
+    place: Place, start: Any
+) -> None:
+    if place.server is None:
+        pytest.skip("there is no server")
+    one = start()
+    one.leased.apply(DEMAND, 5.0)
+    place.server.stop()
+    one.clock[0] += 10
+    try:
+        outcomes, (failed,) = one.leased.reap()
+        assert outcomes == [] and one.where in failed
+        with pytest.raises(SojournError):
+            one.leased.apply(DEMAND, 5.0)
+        assert len(one.ledger.held()) == 1
+    finally:
+        place.server.start()
+    one.clock[0] += 10
+    wait_until(lambda: one.leased.reap() and not one.ledger.held(), "it to be ended", seconds=60)
+    assert one.actuator.read(one.where) == place.before
+
+
+def test_settings_go_to_the_reaper_and_come_back_without_secrets(place: Place) -> None:
+    settings = _chosen({"name": "one", **place.settings})
+    document = settings.model_dump_json()
+    assert _chosen(json.loads(document)) == settings
