@@ -108,6 +108,19 @@ class Leased:
         self._ledger.drop(held)
         return Outcome(kind, held.place, held.after, there if kind == "yielded" else held.before, said)
 
+    def look(self) -> None:
+        """Give up, and leave news of, what somebody else has changed; SojournError where the server fails."""
+        for held in self._ledger.held(self.name):
+            with self._ledger.alone(self.name):
+                now = self._ledger.get(self.name, held.place)
+                if now is None or now.pending:
+                    continue
+                there = self._actuator.read(held.place)
+                if there not in (now.after, now.previous) and not (there is None and self._actuator.ends_by_itself):
+                    self._ledger.drop(now)
+                    said = f"somebody else has set {held.place} to {_short(there)}: it is left as it is"
+                    self._ledger.tell(now, "yielded", said)
+
     def overdue(self) -> list[Held]:
         """What is held beyond its lease."""
         now = self._ledger.now()

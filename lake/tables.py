@@ -416,7 +416,7 @@ ACTIONS = TableSpec(
         ("broker", pa.string(), REQUIRED),
         ("queue", pa.string(), REQUIRED),
         ("tenant", pa.string()),
-        ("decision", pa.string(), REQUIRED),  # throttle, approve, hold, relax, release, skip, revoke, expire, receipt
+        ("decision", pa.string(), REQUIRED),  # throttle, approve, hold, relax, release, skip, revoke, expire, …
         ("dry_run", pa.bool_(), REQUIRED),
         ("before", pa.float64()),  # messages/s; null = no limit
         ("after", pa.float64()),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.applications import Starlette
 
-from alerts.control.actuators import ACTUATORS, load
+from actuators import reaper
+from actuators.ledger import Ledger
+from alerts.control.actuators import LIMITS_API, Enforcer
+from alerts.control.actuators.limits_api import LimitsApi
+from alerts.control.actuators.remote import Remote
 from alerts.control.advisor import Advisor
 from alerts.control.api import make_app
 from alerts.control.board import Board
@@ -33,6 +38,8 @@ class Control:
     token: str | None
     board: Board
     state: State
+    ledger: Ledger
+    remotes: Sequence[Remote]
 
     def wake(self) -> None:
         """Let go of all long polls; call it before stopping the server, which would wait for them."""
@@ -41,7 +48,10 @@ class Control:
     def close(self) -> None:
         """Stop; what is in force stays remembered, and its leases run on."""
         self.wake()
+        for remote in self.remotes:
+            remote.close()
         self.state.close()
+        self.ledger.close()
 
 
 def build(
@@ -60,15 +70,20 @@ def build(
     token = _token(settings) or token
     state = State(state_dir)
     board = Board(settings.max_waiters)
-    actuators = {name: load(name, board) for name in ACTUATORS}
+    clock = clock or Clock()
+    ledger = Ledger(state_dir)
+    remotes = [Remote(one, ledger, clock) for one in settings.actuators]
+    actuators: dict[str, Enforcer] = {LIMITS_API: LimitsApi(board)}
+    actuators |= {one.name: one for one in remotes}
+    if ledger.held():
+        reaper.ensure(state_dir)
     definitions = Definitions.load(lake_root)
     journal = Journal(state, lake_root)
-    clock = clock or Clock()
     controller = Controller(settings, definitions.target_seconds, state, journal, actuators, state_dir, clock)
     entitler = Entitler(settings.entitlements, board, controller.note, lambda: controller.paused)
     advisor = Advisor(settings.capacity, definitions.window_seconds)
     app = make_app(board, controller, clock, advisor)
-    return Control(controller, entitler, advisor, app, token, board, state)
+    return Control(controller, entitler, advisor, app, token, board, state, ledger, remotes)
 
 
 def _token(settings: ControlSettings) -> str | None:

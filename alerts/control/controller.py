@@ -14,12 +14,12 @@ from datetime import datetime
 from pathlib import Path
 
 from alerts.control import entries as rows
-from alerts.control.actuators import Actuator
+from alerts.control.actuators import Enforced, Enforcer, Told
 from alerts.control.candidates import Candidate, Evaluations, Unusable
 from alerts.control.journal import Journal
 from alerts.control.observe import Query, observe
 from alerts.control.settings import ControlSettings, PolicySettings
-from alerts.control.standing import Entry, Key, Standing, Target
+from alerts.control.standing import Entry, Key, Place, Standing, Target
 from alerts.control.state import State
 from alerts.control.translate import moved
 from alerts.laws import shadow as shadows
@@ -48,7 +48,7 @@ class Controller:
         target_seconds: float,
         state: State,
         journal: Journal,
-        actuators: Mapping[str, Actuator],
+        actuators: Mapping[str, Enforcer],
         folder: Path,
         clock: Clock,
     ) -> None:
@@ -66,6 +66,8 @@ class Controller:
         self._harm: dict[Key, Harm] = {}
         #: What limits that are not in force would have done; a standing keeps it from its last change.
         self._shadows: dict[Key, Shadow] = {}
+        #: Why each could not be put in force when it was tried last.
+        self._failing: dict[Key, str] = {}
         self._clock = clock
         self._ahead = ZERO  # of the clock, as the state knows it
         self._standings, self._blocked = self._restored(state)
@@ -114,9 +116,11 @@ class Controller:
             standing = self._with_shadow(found[0])
             key = standing.key
             after, entry = rows.approved(self._policies[key.policy], standing, now)
-            before, told = self._standings, [entry]
+            before = self._standings
             changed = _merged(before, {key: after})
-            if failed := self._enforce(changed).get(after.actuator):
+            enforced = self._enforce(changed)
+            told = [rows.with_facts(entry, enforced.facts(key.target, after.actuator))]
+            if failed := enforced.failure(key.target, after.actuator):
                 self._enforce(before)
                 self._state.commit({}, self._shown([rows.with_failure(entry, failed)]))
                 raise SojournError(failed)
@@ -296,12 +300,13 @@ class Controller:
             overruled = {key for key in changes if self.paused or self._standings.get(key) is not before.get(key)}
             changes = {key: change for key, change in changes.items() if key not in overruled}
             entries = [entry for entry in entries if rows.key_of(entry) not in overruled]
-            failed = self._enforce(_merged(self._standings, changes))
-            if failed:
-                changes = {
-                    k: change for k, change in changes.items() if self._policies[k.policy].actuator not in failed
-                }
-                entries = [rows.with_failure(entry, failed.get(entry.actuator)) for entry in entries]
+            enforced = self._enforce(_merged(self._standings, changes))
+            changes = {
+                key: change
+                for key, change in changes.items()
+                if enforced.failure(key.target, self._policies[key.policy].actuator) is None
+            }
+            entries = self._told_of([*entries, *self._news()], enforced)
             after = _merged(self._standings, changes)
             entries = rows.told_what_counts(entries, self._standings.values(), after.values())
             if changes or entries:
@@ -335,7 +340,7 @@ class Controller:
                 return
             gone: dict[Key, Standing | None] = dict.fromkeys(there)
             before, self._standings = self._standings, _merged(self._standings, gone)
-            failed = self._enforce(self._standings)
+            enforced = self._enforce(self._standings)
             dropped = [
                 rows.dropped(
                     self._with_shadow(item),
@@ -343,25 +348,49 @@ class Controller:
                     decision,
                     reason,
                     now,
-                    failed.get(item.actuator),
+                    enforced.failure(item.key.target, item.actuator),
                 )
                 for item in there.values()
             ]
+            dropped = [rows.with_facts(row, enforced.facts(rows.key_of(row).target, row.actuator)) for row in dropped]
             for key in there:
                 self._shadows.pop(key, None)
             dropped = rows.told_what_counts(dropped, before.values(), self._standings.values())
             self._state.commit(gone, self._shown(dropped), blocks)
 
-    def _enforce(self, standings: Mapping[Key, Standing]) -> dict[str, str]:
-        """Tell each actuator all that shall hold; which failed, and why."""
-        failed = {}
+    def _enforce(self, standings: Mapping[Key, Standing]) -> Enforced:
+        """Tell each actuator all that shall hold; what became of it."""
+        failed: dict[str, str] = {}
+        told: dict[Place, Told] = {}
         for name, actuator in self._actuators.items():
             try:
-                actuator.enforce([item for item in standings.values() if item.actuator == name and not item.dry_run])
+                mine = [item for item in standings.values() if item.actuator == name and not item.dry_run]
+                told |= {(target, name): one for target, one in actuator.enforce(mine).items()}
             except SojournError as error:
                 log.error("actuator %s failed: %s", name, error)
                 failed[name] = str(error)
-        return failed
+        return Enforced(failed, told)
+
+    def _told_of(self, entries: Sequence[Entry], enforced: Enforced) -> list[Entry]:
+        """``entries`` with what became of them; a failure that was told already is no news."""
+        told = []
+        for entry in entries:
+            key = rows.key_of(entry)
+            failure = enforced.failure(key.target, entry.actuator)
+            if failure is None:
+                self._failing.pop(key, None)
+                told.append(rows.with_facts(entry, enforced.facts(key.target, entry.actuator)))
+            elif entry.outcome != "applied":
+                told.append(entry)
+            elif self._failing.get(key) != failure:
+                self._failing[key] = failure
+                told.append(rows.with_failure(entry, failure))
+        return told
+
+    def _news(self) -> list[Entry]:
+        """Rows of what became of limits since, without our telling."""
+        now = self._clock.now()
+        return [rows.of_news(one, now) for actuator in self._actuators.values() for one in actuator.news()]
 
     def _outdated(self) -> dict[Key, Standing]:
         """Limits of policies that are no more, that came to be tried dry, or ceased to be."""
@@ -392,6 +421,7 @@ class Controller:
             current.add(key)
         self._refused = {key: code for key, code in self._refused.items() if key in current}
         self._harm = {key: harm for key, harm in self._harm.items() if key in current}
+        self._failing = {key: failure for key, failure in self._failing.items() if key in current}
         return entries
 
 

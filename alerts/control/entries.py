@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
+from actuators.ledger import News
 from alerts.control.board import Congestion
 from alerts.control.candidates import Candidate, Unusable
 from alerts.control.settings import PolicySettings
@@ -202,6 +203,39 @@ def with_failure(entry: Entry, failure: str | None) -> Entry:
     if failure is None or entry.outcome != "applied":
         return entry
     return dataclasses.replace(entry, outcome="failed", reason=f"{entry.reason}; {failure}")
+
+
+def with_facts(entry: Entry, facts: Mapping[str, str]) -> Entry:
+    """``entry`` with what its actuator says of the setting that it changed."""
+    if not facts or entry.outcome != "applied":
+        return entry
+    return dataclasses.replace(entry, inputs={**entry.inputs, **facts})
+
+
+def of_news(news: News, now: datetime) -> Entry:
+    """The row of a limit that ended, or was given up, without the controller's telling."""
+    demand, yielded = news.demand, news.kind == "yielded"
+    decision = "yield" if yielded else "expire"
+    key = Key("", Target(demand.broker, demand.queue, demand.tenant))
+    return Entry(
+        at=now,
+        action_id=demand.action_id,
+        idempotency_key=_idempotency_key(key, demand.action_id, decision, None, demand.valid_until),
+        rule="",
+        policy="",
+        actuator=news.actuator,
+        broker=demand.broker,
+        queue=demand.queue,
+        tenant=demand.tenant,
+        decision=decision,
+        dry_run=False,
+        before=demand.rate,
+        after=None,
+        valid_until=None,
+        inputs={"setting": news.place, "effect": news.said},
+        reason=news.said if yielded else f"ended by the reaper: {news.said}",
+        outcome="refused" if yielded else "applied",
+    )
 
 
 def told_what_counts(entries: Iterable[Entry], before: Iterable[Standing], after: Iterable[Standing]) -> list[Entry]:

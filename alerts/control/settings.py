@@ -6,6 +6,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from actuators.registry import AnySettings
+from alerts.control.actuators import LIMITS_API
 from alerts.control.flows import Place, cycle
 from alerts.laws import capacity, entitlement
 from alerts.laws.bounds import Bounds
@@ -23,7 +25,10 @@ class PolicySettings(BaseModel):
         description="`aimd` adapts the limit while the alert lasts, `rate_limit` keeps it, "
         "`inverse_backlog` lowers it in proportion to the quiet tenants' oldest age",
     )
-    actuator: Literal["limits_api"] = Field(default="limits_api", description="what puts a limit in force")
+    actuator: str = Field(
+        default=LIMITS_API,
+        description="what puts a limit in force: `limits_api`, which `sojourn.Limits` asks, or one of `actuators`",
+    )
     mode: Literal["dry_run", "approve", "auto"] = Field(
         default="dry_run",
         description="`dry_run` decides and journals, and puts nothing in force; `approve` proposes, and acts on what "
@@ -224,6 +229,9 @@ class ControlSettings(BaseModel):
     policies: tuple[PolicySettings, ...] = Field(
         default=(PolicySettings(name="throttle-noisy"),), description="the policies that rules may name"
     )
+    actuators: tuple[AnySettings, ...] = Field(
+        default=(), description="what else may put limits in force: mirrors of them, and settings of brokers"
+    )
     entitlements: tuple[EntitlementSettings, ...] = Field(
         default=(), description="what tenants may send whatever the others do; the first of a queue sets its times"
     )
@@ -252,6 +260,16 @@ class ControlSettings(BaseModel):
         if found is not None:
             way = " → ".join(f"{broker}/{queue}" for broker, queue in found)
             raise ValueError(f"backpressure would run in a circle: {way}; a limit in it would slow those who drain it")
+        return self
+
+    @model_validator(mode="after")
+    def _actuators_are_known(self) -> Self:
+        names = [LIMITS_API, *(one.name for one in self.actuators)]
+        if doubled := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two actuators are called {doubled[0]!r}")
+        for policy in self.policies:
+            if policy.actuator not in names:
+                raise ValueError(f"policy {policy.name}: there is no actuator {policy.actuator!r}")
         return self
 
     @model_validator(mode="after")

@@ -222,9 +222,11 @@ def start(world: World, tmp_path: Path) -> Iterator[Callable[..., Loop]]:
     """Starts a controller; twice in one test is a restart over the same state and lake."""
     controls: list[Control] = []
 
-    def make(*, max_waiters: int = 1000, token: str | None = None, **changes: Any) -> Loop:
+    def make(*, max_waiters: int = 1000, token: str | None = None, actuators: Any = (), **changes: Any) -> Loop:
         wanted = {name: value for name, value in (POLICY | changes).items() if value is not None}
-        settings = ControlSettings(policies=(PolicySettings(**wanted),), max_waiters=max_waiters)
+        settings = ControlSettings(
+            policies=(PolicySettings(**wanted),), max_waiters=max_waiters, actuators=tuple(actuators)
+        )
         clock = Clock(lambda: world.now, lambda: world.now.timestamp())
         control = build(settings, tmp_path / "lake", tmp_path / "state", token=token, clock=clock)
         controls.append(control)

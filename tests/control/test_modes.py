@@ -106,10 +106,10 @@ def test_an_approval_that_the_actuator_refuses_puts_nothing_in_force(
     loop = propose()
     enforce = LimitsApi.enforce
 
-    def refuse(self: LimitsApi, standings: Any) -> None:
+    def refuse(self: LimitsApi, standings: Any) -> Any:
         if standings:
             raise SojournError("the board is full")
-        enforce(self, standings)
+        return enforce(self, standings)
 
     monkeypatch.setattr(LimitsApi, "enforce", refuse)
     with pytest.raises(SojournError, match="board is full"):

@@ -1,26 +1,55 @@
-"""Actuators put limits in force. They are told all that shall hold, never a difference: telling twice is harmless."""
+"""Who puts limits in force: the limits API, and whatever actuators the settings name.
+
+Each is told all that shall hold, never a difference: telling twice is harmless.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Protocol, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from alerts.control.board import Board
-from alerts.control.standing import Standing
+from actuators.ledger import News
+from alerts.control.standing import Place, Standing, Target
 
-#: Name in the settings → where the actuator is.
-ACTUATORS: dict[str, str] = {"limits_api": "alerts.control.actuators.limits_api:LimitsApi"}
-
-
-class Actuator(Protocol):
-    """What applies limits somewhere."""
-
-    def enforce(self, standings: Sequence[Standing]) -> None:
-        """Make exactly ``standings`` hold, and nothing else of ours. Raises SojournError if that failed."""
+#: The actuator that is there without being named in the settings: what `sojourn.Limits` asks.
+LIMITS_API = "limits_api"
 
 
-def load(name: str, board: Board) -> Actuator:
-    """The actuator called ``name``."""
-    module, _, attribute = ACTUATORS[name].partition(":")
-    return cast(Actuator, getattr(import_module(module), attribute)(board))
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of one tenant's limit: why it is not in force, if it is not, and what the journal is to keep."""
+
+    error: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+class Enforcer(Protocol):
+    """What puts limits in force somewhere."""
+
+    def enforce(self, standings: Sequence[Standing]) -> Mapping[Target, Told]:
+        """Make exactly ``standings`` hold, and nothing else of ours. SojournError if that failed for all."""
+        ...
+
+    def news(self) -> Sequence[News]:
+        """What became of limits since, without anybody's telling; each is told once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """What all enforcers told at once; ``failed``: those that failed for all tenants."""
+
+    failed: Mapping[str, str]
+    told: Mapping[Place, Told]
+
+    def failure(self, target: Target, actuator: str) -> str | None:
+        """Why that limit is not in force; None where it is."""
+        return self.failed.get(actuator) or self._of(target, actuator).error
+
+    def facts(self, target: Target, actuator: str) -> Mapping[str, str]:
+        """What the journal is to keep of it."""
+        return self._of(target, actuator).facts
+
+    def _of(self, target: Target, actuator: str) -> Told:
+        return self.told.get((target, actuator), Told())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from actuators.ledger import News
+from alerts.control.actuators import Told
 from alerts.control.board import Board, ServedLimit
-from alerts.control.standing import Standing, strictest
+from alerts.control.standing import Standing, Target, strictest
 
 
 class LimitsApi:
@@ -14,9 +16,14 @@ class LimitsApi:
     def __init__(self, board: Board) -> None:
         self._board = board
 
-    def enforce(self, standings: Sequence[Standing]) -> None:
+    def enforce(self, standings: Sequence[Standing]) -> Mapping[Target, Told]:
         """Publish ``standings``; where several policies limit one tenant, the lowest rate counts."""
         self._board.publish(tuple(_served(standing) for standing in strictest(standings).values()))
+        return {}
+
+    def news(self) -> Sequence[News]:
+        """None: nobody else writes on the board."""
+        return ()
 
 
 def _served(standing: Standing) -> ServedLimit:

@@ -1,0 +1,189 @@
+"""Policies that act through other servers: what holds there, what the journal says, and what a bad server costs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from actuators.ledger import Ledger
+from alerts.control.settings import ControlSettings
+from tests.support.redis import RedisServer
+from tests.support.waiting import wait_until
+
+Start = Callable[..., Any]
+KEY = "sojourn:limit:nats:orders:t0"
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> Iterator[Any]:
+    with redis_server.client(decode_responses=True) as client:
+        client.flushall()
+        yield client
+
+
+def in_redis(server: RedisServer, **changes: Any) -> dict[str, Any]:
+    return {
+        "actuators": [{"kind": "redis_key", "name": "mirror", "url": server.url, **changes}],
+        "actuator": "mirror",
+        "lease_seconds": 600,
+    }
+
+
+def inputs(row: dict[str, Any]) -> dict[str, str]:
+    return dict(row["inputs"])
+
+
+def test_a_policy_holds_through_the_actuator_that_it_names_and_the_journal_has_its_effect(
+    start: Start, redis_server: RedisServer, client: Any
+) -> None:
+    loop = start(**in_redis(redis_server))
+    loop.throttle("t0")
+    assert json.loads(client.get(KEY))["rate"] == 10.0
+    assert 500 < client.ttl(KEY) <= 600
+    assert loop.served() == {}, "the limits API has what is for it alone"
+    (row,) = loop.journal()
+    told = inputs(row)
+    assert (row["outcome"], row["actuator"], told["setting"]) == ("applied", "mirror", KEY)
+    assert told["setting_before"] == "nothing" and '"rate": 10.0' in told["setting_after"]
+    loop.world.advance(1)
+    loop.control.controller.revoke(row["action_id"], loop.world.now)
+    assert client.get(KEY) is None
+    assert inputs(_last(loop))["effect"] == "nothing stands again"
+
+
+def _last(loop: Any) -> dict[str, Any]:
+    loop.control.controller._journal.flush()
+    return dict(loop.journal()[-1])
+
+
+def test_a_dry_run_touches_no_server(start: Start, redis_server: RedisServer, client: Any) -> None:
+    loop = start(**in_redis(redis_server), dry_run=True)
+    loop.throttle("t0")
+    assert loop.decisions() == ["throttle"] and client.keys() == []
+
+
+def test_a_limit_that_is_approved_is_put_in_force_there(start: Start, redis_server: RedisServer, client: Any) -> None:
+    loop = start(**in_redis(redis_server), dry_run=None, mode="approve")
+    loop.throttle("t0")
+    (found,) = loop.control.controller.standings.values()
+    assert client.keys() == []
+    assert loop.control.controller.approve(found.action_id, loop.world.now)
+    assert client.keys() == [KEY]
+
+
+def test_what_a_server_refuses_is_journaled_once_and_nothing_is_in_force(
+    start: Start, redis_server: RedisServer, client: Any, tmp_path: Path
+) -> None:
+    client.execute_command("ACL", "SETUSER", "reader", "on", "nopass", "~*", "+get", "+select")
+    (tmp_path / "any").write_text("any")
+    loop = start(**in_redis(redis_server, user="reader", password={"file": str(tmp_path / "any")}))
+    loop.throttle("t0")
+    loop.run(3, "t0")
+    (row,) = loop.journal()
+    assert row["outcome"] == "failed" and "NOPERM" in row["reason"]
+    assert loop.control.controller.standings == {}
+
+
+def test_what_somebody_else_sets_meanwhile_stays_and_the_journal_says_so(
+    start: Start, redis_server: RedisServer, client: Any
+) -> None:
+    loop = start(**in_redis(redis_server))
+    loop.throttle("t0")
+    client.set(KEY, "mine")
+    loop.world.advance(1)
+    loop.control.controller.pause(loop.world.now)
+    assert client.get(KEY) == "mine"
+    row = _last(loop)
+    assert row["decision"] == "revoke" and "somebody else has set it to mine" in inputs(row)["effect"]
+
+
+def test_after_a_restart_the_limit_holds_on_and_ends_with_what_ends_it(
+    start: Start, redis_server: RedisServer, client: Any
+) -> None:
+    loop = start(**in_redis(redis_server))
+    loop.throttle("t0")
+    loop.control.close()
+    again = start(**in_redis(redis_server))
+    assert json.loads(client.get(KEY))["rate"] == 10.0
+    again.control.controller.pause(again.world.now)
+    wait_until(lambda: client.get(KEY) is None, "the key to go")
+
+
+def test_what_an_actuator_held_that_the_settings_name_no_more_is_ended(
+    start: Start, world: Any, tmp_path: Path
+) -> None:
+    there = {"actuators": [{"kind": "file", "name": "paper", "path": str(tmp_path / "limits.json")}]}
+    loop = start(**there, actuator="paper", lease_seconds=2)
+    loop.throttle("t0")
+    assert json.loads((tmp_path / "limits.json").read_text())["limits"][0]["tenant"] == "t0"
+    loop.control.close()
+    start()
+    ledger = Ledger(tmp_path / "state")
+    wait_until(lambda: not ledger.held(), "the reaper to end it")
+    ledger.close()
+    assert json.loads((tmp_path / "limits.json").read_text()) == {"limits": []}
+
+
+@contextmanager
+def bad_server(answer: bytes | None) -> Iterator[str]:
+    """A server that accepts and answers ``answer`` to all that comes, or nothing at all; its address as Redis'."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    held = []
+
+    def work() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                held.append(connection)
+                if answer is not None:
+                    connection.recv(4096)
+                    connection.sendall(answer)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
+        for connection in held:
+            connection.close()
+
+
+@pytest.mark.parametrize(("answer", "said"), [(None, "no answer"), (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not Redis'")])
+def test_a_server_that_hangs_or_answers_nonsense_is_a_failure_and_holds_up_no_evaluation(
+    start: Start, answer: bytes | None, said: str
+) -> None:
+    with bad_server(answer) as url:
+        settings = {"actuators": [{"kind": "redis_key", "name": "mirror", "url": url, "timeout": 60}]}
+        loop = start(**settings, actuator="mirror", lease_seconds=600)
+        loop.throttle("t0")
+        (row,) = loop.journal()
+        assert row["outcome"] == "failed" and said in row["reason"]
+        assert loop.control.controller.standings == {}
+        loop.run(20, "t0")
+        assert len(loop.journal()) <= 2, "the same failure is no news"
+
+
+def test_policies_name_actuators_that_there_are() -> None:
+    with pytest.raises(ValidationError, match="no actuator 'mirror'"):
+        ControlSettings.model_validate({"policies": [{"name": "p", "actuator": "mirror"}]})
+    twice = [{"kind": "file", "name": "a", "path": "x"}, {"kind": "file", "name": "a", "path": "y"}]
+    with pytest.raises(ValidationError, match="two actuators are called 'a'"):
+        ControlSettings.model_validate({"actuators": twice})
+    with pytest.raises(ValidationError, match="none of file, redis_key"):
+        ControlSettings.model_validate({"actuators": [{"kind": "magic", "name": "a"}]})
+    with pytest.raises(ValidationError, match="bucket"):
+        ControlSettings.model_validate({"actuators": [{"kind": "nats_kv", "name": "a", "bucket": "a b"}]})
