@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.types as types
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from alerts.answer import Identities
 from alerts.durations import Duration, format_duration, parse_duration
-from alerts.evaluate import Freshness, Identities, RuleMemory, evaluate
+from alerts.evaluate import Freshness, RuleMemory, evaluate
 from alerts.memory import Memory
 from alerts.models import AlertInstance, AlertState
 from alerts.promtool import AlertRuleTest, ExpectedFiring, InputSeries, Series, differences, rows_at, series_of

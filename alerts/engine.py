@@ -13,7 +13,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from alerts.evaluate import Freshness, Identities, Query, RuleMemory, evaluate, is_due, patience_with, reads_lake
+from alerts.answer import Identities
+from alerts.columns import firing
+from alerts.evaluate import Freshness, Query, RuleMemory, evaluate, is_due, patience_with, reads_lake
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
 from alerts.notify.payload import MOST_ALERTS, MOST_FOR_ALERTMANAGER, alertmanager, encoded, to_receiver
@@ -60,7 +62,7 @@ class Snapshot:
 
     def firing(self, others: Iterable[AlertInstance] = ()) -> list[AlertInstance]:
         """What fires by rules, and those of ``others``: one alert a fingerprint."""
-        alerts = [alert for evaluation in self.evaluations for alert in evaluation.alerts if alert.state.is_firing]
+        alerts = [alert for evaluation in self.evaluations for alert in firing(evaluation.alerts)]
         return [notice.alert for notice in merged(Notice(alert) for alert in (*alerts, *others))]
 
 
@@ -318,8 +320,8 @@ class Engine:
         """Who looked after an alert that is over looks after it no more."""
         if self._desk is None or not self._given.acknowledgements:
             return
-        firing = {notice.alert.fingerprint for notice in self._notices(None) if notice.resolved_at is None}
-        over = self._given.acknowledgements.keys() - firing
+        known = {notice.alert.fingerprint for notice in self._notices(None) if notice.resolved_at is None}
+        over = self._given.acknowledgements.keys() - known
         self._desk.release(over, Author("sojourn", "resolved"), now + self._ahead)
 
     def _to_be_forgotten(self, now: datetime) -> list[Resolved]:
@@ -343,8 +345,8 @@ class Engine:
         expected = told.expected()
         notices = self._notices(as_of)
         given = self._given
-        firing = {notice.alert.fingerprint: notice.alert.labels for notice in notices if notice.resolved_at is None}
-        held = muting(firing, tuple(given.silences.values()), self._inhibitions, given.acknowledgements, now)
+        labels = {notice.alert.fingerprint: notice.alert.labels for notice in notices if notice.resolved_at is None}
+        held = muting(labels, tuple(given.silences.values()), self._inhibitions, given.acknowledgements, now)
         decisions = [
             # What is on its way says otherwise in the end: it is not overwritten.
             replace(d, entry=None) if not d.send and told.is_pending((d.receiver, d.group_key)) else d
@@ -378,13 +380,12 @@ class Engine:
         return news, parcels, purged
 
     def _notices(self, as_of: datetime | None) -> list[Notice]:
-        firing = [
-            Notice(tracked.alert, None, None if group == GROUP else as_of)
+        told = [
+            Notice(alert, None, None if group == GROUP else as_of)
             for (group, _), memory in self._memories.items()
-            for tracked in memory.alerts.values()
-            if tracked.alert.state.is_firing
+            for alert in firing(memory.instances)
         ]
-        return firing + [Notice(gone.alert, gone.at, as_of) for gone in self._resolved.values()]
+        return told + [Notice(gone.alert, gone.at, as_of) for gone in self._resolved.values()]
 
     def _parcel(
         self, decision: Decision, as_of: datetime | None, now: datetime, written: dict[Any, tuple[str, str]]

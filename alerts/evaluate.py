@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.types as types
 
+from alerts.answer import Answer, Identities
+from alerts.columns import Columns, Instances, advance
 from alerts.models import RuleEvaluation, fingerprint
-from alerts.rules.expression import ENGINE_VIEWS, VALUE
+from alerts.rules.expression import ENGINE_VIEWS
 from alerts.rules.model import NoData, Rule
-from alerts.state import NOTHING, Row, RuleError, Tracked, Transition, resume, step
+from alerts.state import Row, Tracked, Transition, pending_since, resume, step
 from lake.clock import ZERO
 from lake.errors import SojournError, first_line
 from lake.views import below
@@ -47,6 +46,11 @@ class RuleMemory:
     evaluated_to: datetime | None = None
     interrupted: bool = False  # read from the store, or met with stale data, and not evaluated since
 
+    @property
+    def instances(self) -> Instances:
+        """Its alerts, for readers."""
+        return Instances(self.alerts)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -58,26 +62,6 @@ class Outcome:
     rewritten: bool = False  # more of the memory changed than the transitions tell
 
 
-class Identities:
-    """Label sets seen before, with their fingerprints: computing one for each row and round would cost the most."""
-
-    MOST = 200_000
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str | None, ...], tuple[dict[str, str], str]] = {}
-
-    def of(self, names: Sequence[str], values: tuple[str | None, ...], rule: Rule) -> tuple[dict[str, str], str]:
-        """The labels of a row, and their fingerprint; null and empty columns are absent, the rule's labels win."""
-        if (known := self._known.get(values)) is not None:
-            return known
-        labels = {name: value for name, value in zip(names, values, strict=True) if value}
-        labels = {**labels, **rule.labels, "alertname": rule.name}
-        if len(self._known) >= self.MOST:
-            self._known.clear()
-        self._known[values] = labels, fingerprint(labels)
-        return self._known[values]
-
-
 def evaluate(
     rule: Rule, memory: RuleMemory, query: Query, freshness: Freshness, now: datetime, identities: Identities
 ) -> Outcome:
@@ -87,6 +71,7 @@ def evaluate(
     """
     data_rule = reads_lake(rule)
     stale = data_rule and freshness.stale
+    alerts: Mapping[str, Tracked]
     try:
         time = _evaluation_time(rule, memory, freshness, now) if data_rule and not stale else now
         if stale and rule.no_data is NoData.KEEP:
@@ -95,9 +80,8 @@ def evaluate(
             gap = time - memory.evaluated_to if memory.evaluated_to is not None else ZERO
             memory = replace(memory, alerts=_resumed(rule, memory.alerts, gap, told=stale), interrupted=False)
         if not stale:
-            rows = rows_of(query(rule.expr), rule, identities)
-            keep = not freshness.complete and reads_levels(rule)
-            alerts, transitions = step(memory.alerts, rows, rule, time, keep_firing=keep)
+            answer, keep = Answer(query(rule.expr)), not freshness.complete and reads_levels(rule)
+            alerts, transitions = advance(memory.alerts, answer, rule, identities, time, keep_firing=keep)
         elif rule.no_data is NoData.OK:
             alerts, transitions = step(memory.alerts, [], rule, time)
         else:
@@ -120,61 +104,6 @@ def reads_lake(rule: Rule) -> bool:
 def reads_levels(rule: Rule) -> bool:
     """Whether the rule looks at levels, which are unknown while history is incomplete."""
     return "stage_history" in below(rule.tables)[1]
-
-
-def rows_of(table: pa.Table, rule: Rule, identities: Identities) -> list[Row]:
-    """The alerts in ``table``: text columns are labels, ``value`` is the number, other columns feed the annotations."""
-    names = [column.lower() for column in table.column_names]
-    if VALUE not in names:
-        raise RuleError("the expression returned no column named value")
-    label_at = [i for i, field_ in enumerate(table.schema) if _is_text(field_.type) and names[i] != VALUE]
-    extra_at = [i for i in range(len(names)) if i not in label_at and names[i] != VALUE]
-    values = _numbers(table.column(names.index(VALUE)))
-    label_names = [names[i] for i in label_at]
-    labels = _transposed([table.column(i).to_pylist() for i in label_at], table.num_rows)
-    extras = _transposed([_plain(names[i], table.column(i)) for i in extra_at], table.num_rows)
-    extra_names = [names[i] for i in extra_at]
-    rows = []
-    for value, label_values, extra in zip(values, labels, extras, strict=True):
-        known, identity = identities.of(label_names, label_values, rule)
-        more = dict(zip(extra_names, extra, strict=True)) if extra else NOTHING
-        rows.append(Row(known, identity, value, more))
-    return rows
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(
-        types.is_string(type_)
-        or types.is_large_string(type_)
-        or types.is_string_view(type_)
-        or types.is_dictionary(type_)
-    )
-
-
-def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:
-    """What templates can reckon with: decimals, which SQL makes of literals and sums, as floats."""
-    try:
-        return list((column.cast(pa.float64()) if types.is_decimal(column.type) else column).to_pylist())
-    except (OverflowError, ValueError) as error:  # infinity, and other instants that no calendar has
-        raise RuleError(f"column {name} cannot be read: {error}") from error
-
-
-def _numbers(column: pa.ChunkedArray) -> list[float | None]:
-    if not is_number(column.type) and not types.is_null(column.type):
-        raise RuleError(f"value must be a number, but is {column.type}")
-    numbers = [None if value is None else float(value) for value in column.to_pylist()]
-    return [None if number is not None and math.isnan(number) else number for number in numbers]
-
-
-def is_number(type_: pa.DataType) -> bool:
-    """Whether a column of this type can be a ``value``."""
-    return any(one(type_) for one in (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean))
-
-
-def _transposed(columns: Sequence[Sequence[Any]], count: int) -> Iterable[tuple[Any, ...]]:
-    if not columns:
-        return [()] * count
-    return zip(*columns, strict=True)
 
 
 def _evaluation_time(rule: Rule, memory: RuleMemory, freshness: Freshness, now: datetime) -> datetime:
@@ -215,6 +144,8 @@ def _outcome(
     error: str | None = None,
     transitions: Iterable[Transition] = (),
 ) -> Outcome:
+    alerts = memory.alerts
+    since = alerts.pending_since if isinstance(alerts, Columns) else pending_since(alerts.values())
     evaluation = RuleEvaluation(
         rule=rule.name,
         group=rule.group,
@@ -224,7 +155,8 @@ def _outcome(
         ok=error is None,
         stale=stale,
         error=error,
-        alerts=tuple(tracked.alert for tracked in memory.alerts.values()),
+        alerts=memory.instances,
+        pending_since=since,
     )
     return Outcome(evaluation, memory, tuple(transitions))
 

@@ -9,6 +9,7 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
+from alerts.columns import unread
 from alerts.engine import Snapshot
 from alerts.models import AlertState
 from alerts.store.database import Store
@@ -47,7 +48,7 @@ def _families(
     states = Counter(
         (alert.labels.get("severity", ""), "firing" if alert.state.is_firing else "pending")
         for evaluation in evaluations
-        for alert in evaluation.alerts
+        for alert in unread(evaluation.alerts)
         if alert.state is not AlertState.INACTIVE
     )
     told = [

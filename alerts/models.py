@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -54,7 +54,8 @@ class RuleEvaluation:
 
     Nothing may act on an evaluation that is not ``ok`` (the query failed, ``error`` says how) or that is ``stale``
     (the data stopped); its ``alerts`` are then those known before. ``data_as_of`` is the newest event it saw,
-    ``evaluated_at`` the engine's clock, which nobody sets.
+    ``evaluated_at`` the engine's clock, which nobody sets. ``pending_since`` is no later than when the expression began
+    to match whichever of the pending will fire first; None = none pends.
     """
 
     rule: str
@@ -65,7 +66,8 @@ class RuleEvaluation:
     ok: bool
     stale: bool
     error: str | None
-    alerts: tuple[AlertInstance, ...]
+    alerts: Sequence[AlertInstance]
+    pending_since: datetime | None = None
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from alerts.answer import is_number
 from alerts.durations import Duration
-from alerts.evaluate import is_number
 from alerts.models import AlertInstance
 from alerts.rules.expression import schema_of
 from alerts.rules.model import Text

@@ -6,7 +6,7 @@ The semantics are Prometheus' (``rules/alerting.go``). Time is data time, handed
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -82,30 +82,37 @@ def step(
 
     Raises RuleError, and changes nothing, if two rows have the same labels or there are more than the rule's limit.
     """
-    if rule.limit and len(rows) > rule.limit:
-        raise RuleError(f"{len(rows)} alerts are more than the limit of {rule.limit}: its alerts are kept as they were")
+    check_limit(rule, len(rows))
     current: dict[str, Tracked] = {}
     transitions: list[Transition] = []
     for row in rows:
         if row.fingerprint in current:
-            raise RuleError(f"two rows have the same labels {dict(row.labels)}: the value is not a label")
+            raise twice(row)
         known = previous.get(row.fingerprint)
-        tracked, transition = _matched(known, row, rule, now) if known else _appeared(row, rule, now)
+        tracked, transition = matched(known, row, rule, now) if known else appeared(row, rule, now)
         current[row.fingerprint] = tracked
         if transition:
             transitions.append(transition)
     for fingerprint, known in previous.items():
         if fingerprint in current:
             continue
-        if keep_firing and known.alert.state.is_firing:
-            current[fingerprint] = known
-        else:
-            kept, transition = _unmatched(known, rule, now)
-            if kept:
-                current[fingerprint] = kept
-            if transition:
-                transitions.append(transition)
+        kept, transition = unmatched(known, rule, now, keep_firing=keep_firing)
+        if kept:
+            current[fingerprint] = kept
+        if transition:
+            transitions.append(transition)
     return current, transitions
+
+
+def check_limit(rule: Rule, rows: int) -> None:
+    """RuleError for more ``rows`` than the rule may return."""
+    if rule.limit and rows > rule.limit:
+        raise RuleError(f"{rows} alerts are more than the limit of {rule.limit}: its alerts are kept as they were")
+
+
+def twice(row: Row) -> RuleError:
+    """Another row had the labels of ``row``."""
+    return RuleError(f"two rows have the same labels {dict(row.labels)}: the value is not a label")
 
 
 def resume(previous: Alerts, gap: timedelta) -> dict[str, Tracked]:
@@ -125,7 +132,8 @@ def resume(previous: Alerts, gap: timedelta) -> dict[str, Tracked]:
     }
 
 
-def _appeared(row: Row, rule: Rule, now: datetime) -> tuple[Tracked, Transition]:
+def appeared(row: Row, rule: Rule, now: datetime) -> tuple[Tracked, Transition]:
+    """A new alert."""
     fires = rule.hold <= ZERO
     alert = AlertInstance(
         rule=rule.name,
@@ -143,7 +151,8 @@ def _appeared(row: Row, rule: Rule, now: datetime) -> tuple[Tracked, Transition]
     return Tracked(alert), Transition(alert, AlertState.INACTIVE, alert.state, reason)
 
 
-def _matched(known: Tracked, row: Row, rule: Rule, now: datetime) -> tuple[Tracked, Transition | None]:
+def matched(known: Tracked, row: Row, rule: Rule, now: datetime) -> tuple[Tracked, Transition | None]:
+    """A ``known`` alert whose ``row`` is still there, and what changed."""
     before = known.alert
     state, fired_at, reason = before.state, before.fired_at, ""
     if state is AlertState.PENDING and now - before.active_since - known.paused >= rule.hold:
@@ -164,6 +173,24 @@ def _matched(known: Tracked, row: Row, rule: Rule, now: datetime) -> tuple[Track
     )
     transition = Transition(alert, before.state, state, reason) if state is not before.state else None
     return Tracked(alert, None, known.paused), transition
+
+
+def unmatched(
+    known: Tracked, rule: Rule, now: datetime, *, keep_firing: bool = False
+) -> tuple[Tracked | None, Transition | None]:
+    """A ``known`` alert that has no row any more, None if it is gone, and what changed.
+
+    With ``keep_firing`` the lack of a row says nothing: what fires stays as it is.
+    """
+    if keep_firing and known.alert.state.is_firing:
+        return known, None
+    return _unmatched(known, rule, now)
+
+
+def pending_since(alerts: Iterable[Tracked]) -> datetime | None:
+    """Since when the one of ``alerts`` has matched that will be the first to fire, pauses taken out; None: no one."""
+    pending = (one for one in alerts if one.alert.state is AlertState.PENDING)
+    return min((one.alert.active_since + one.paused for one in pending), default=None)
 
 
 def _unmatched(known: Tracked, rule: Rule, now: datetime) -> tuple[Tracked | None, Transition | None]:

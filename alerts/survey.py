@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from alerts.answer import Answer, Identities
 from alerts.aside import RULE_SECONDS, rule_worker
-from alerts.evaluate import Identities, rows_of
 from alerts.freshness import FreshnessProbe
 from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.model import Rule
@@ -75,7 +75,7 @@ def _surveyed(rule: Rule, views: ViewCache, at: datetime, definitions: Definitio
     began = time.monotonic()
     try:
         table = views.query(bound(rule.expr, at, definitions))
-        rows = rows_of(table, rule, Identities())
+        rows = Answer(table).rows(rule, Identities())
     except SojournError as error:
         return Series(rule, seconds=time.monotonic() - began, problem=str(error), failed=True)
     counted = Series(rule, len(rows), _values(table, rows, rule), time.monotonic() - began)

@@ -12,8 +12,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from alerts.answer import Identities
 from alerts.backtest.history import DeadLetters, History, freshness_table, why_not
-from alerts.evaluate import Freshness, Identities, RuleMemory, evaluate
+from alerts.evaluate import Freshness, RuleMemory, evaluate
 from alerts.models import AlertState
 from alerts.rules.expression import bound
 from alerts.rules.model import Rule

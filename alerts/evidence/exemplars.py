@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from alerts.models import AlertState, RuleEvaluation
+from alerts.models import RuleEvaluation
 from lake.clock import TOLERANCE, ZERO
 from lake.errors import SojournError, first_line
 from lake.reader import connect
@@ -117,10 +117,9 @@ class Exemplars:
         in ``holds``, ends before a reading would be too old."""
         for evaluation in evaluations:
             fires_in = holds.get((evaluation.group, evaluation.rule), ZERO) - timedelta(seconds=GOOD_FOR)
-            for alert in evaluation.alerts:
-                if alert.state is AlertState.PENDING and now - alert.active_since >= fires_in:
-                    self.reading()
-                    return
+            if evaluation.pending_since is not None and now - evaluation.pending_since >= fires_in:
+                self.reading()
+                return
 
     def reading(self) -> Future[Reading]:
         """The newest reading, under way or done; never fails."""

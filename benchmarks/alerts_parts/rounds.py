@@ -26,18 +26,23 @@ HOLD = timedelta(days=1)
 
 
 def measure(scale: float) -> Iterator[Figure]:
-    """Seconds a round, the median of some, and the memory of the process, at 0.1 % and at 10 % of rows matching."""
+    """Seconds a round, the median of some, and the memory of the process, at 0.1 % and at 10 % of rows matching; the
+    latter again while in each round a hundredth of the alerts are others."""
     gc.set_threshold(*COLLECT_AFTER)
     rows = int(ROWS * scale)
-    for share, name in ((0.001, "rules_100x100k"), (0.1, "rules_100x100k_dense")):
-        wall, processor = _rounds(rows, share)
+    for share, moving, name in (
+        (0.001, 0.0, "rules_100x100k"),
+        (0.1, 0.0, "rules_100x100k_dense"),
+        (0.1, 0.01, "rules_100x100k_dense_moving"),
+    ):
+        wall, processor = _rounds(rows, share, moving)
         yield Figure(f"{name}_seconds", wall, "s")
         yield Figure(f"{name}_processor_seconds", processor, "s of processor, without the process for SQL")
         if share < 0.01:
             yield Figure("alerts_rss_mb", _rss_mb(), "MB")
 
 
-def _rounds(rows: int, share: float) -> tuple[float, float]:
+def _rounds(rows: int, share: float, moving: float = 0.0) -> tuple[float, float]:
     rules = [_rule(number, rows, share) for number in range(RULES)]
     names = view(rows, [0] * rows)
     held = [names]
@@ -47,7 +52,7 @@ def _rounds(rows: int, share: float) -> tuple[float, float]:
         settings = AlertSettings.model_validate({"builtin": False})
         one = engine(Path(folder) / "alerts.sqlite", rules, settings, lambda _: held[0], clock)
         for number in range((ROUNDS if share < 0.01 else 2) + 1):
-            held[0] = _changed(names, number)
+            held[0] = _changed(names, number, round(rows * share * moving))
             began, spent = time.monotonic(), time.process_time()
             one.round(clock.now(), new_data=True, everything=True)
             wall.append(time.monotonic() - began)
@@ -67,10 +72,13 @@ def _rule(number: int, rows: int, share: float) -> Rule:
     return Rule("bench", f"Rule{number}", expr, hold=HOLD, tables=frozenset({VIEW}))
 
 
-def _changed(names: pa.Table, number: int) -> pa.Table:
-    """The same queues with other ages, as each commit brings them."""
+def _changed(names: pa.Table, number: int, moved: int) -> pa.Table:
+    """The same queues with other ages, as each commit brings them, and so many ``moved`` into a rule's part and out."""
     rows = names.num_rows
-    for column, values in (("depth", np.arange(rows)), ("oldest_age_seconds", np.arange(rows) + number * 1.0)):
+    for column, values in (
+        ("depth", (np.arange(rows) + number * moved) % rows),
+        ("oldest_age_seconds", np.arange(rows) + number * 1.0),
+    ):
         place = names.schema.get_field_index(column)
         names = names.set_column(
             place, names.schema.field(place), pa.array(values).cast(names.schema.field(place).type)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.evaluate import Freshness, Identities, RuleMemory, evaluate, is_due
+from alerts.answer import Identities
+from alerts.evaluate import Freshness, RuleMemory, evaluate, is_due
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertState
 from alerts.rules.model import NoData, Rule

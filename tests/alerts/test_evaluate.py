@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from alerts.evaluate import Freshness, Identities, Outcome, RuleMemory, evaluate
+from alerts.answer import Identities
+from alerts.evaluate import Freshness, Outcome, RuleMemory, evaluate
 from alerts.models import AlertState
 from alerts.rules.model import NoData, Rule
 from lake.errors import UserError

@@ -258,7 +258,7 @@ async def test_events_that_take_too_long_hold_back_no_page(
 
 def test_events_are_read_ahead_of_an_alert_that_is_about_to_fire(lake: Lake) -> None:
     alert = replace(instance(63.0), state=AlertState.PENDING, fired_at=None)
-    evaluation = RuleEvaluation("Deep", "g", (), NOW, NOW, True, False, None, (alert,))
+    evaluation = RuleEvaluation("Deep", "g", (), NOW, NOW, True, False, None, (alert,), alert.active_since)
     holds = {("g", "Deep"): timedelta(seconds=60)}
     one = Exemplars(lake.root)
     asked = []
@@ -267,7 +267,7 @@ def test_events_are_read_ahead_of_an_alert_that_is_about_to_fire(lake: Lake) -> 
     assert asked == []
     one.expect([evaluation], holds, NOW + timedelta(seconds=56))
     assert asked == [1]
-    firing = replace(evaluation, alerts=(instance(63.0),))
+    firing = replace(evaluation, alerts=(instance(63.0),), pending_since=None)
     one.expect([firing], holds, NOW + timedelta(seconds=70))
     assert asked == [1]
     one.close()

@@ -13,9 +13,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from alerts.answer import Identities
 from alerts.aside import rule_worker
 from alerts.dependence import UNSETTLED, dependence
-from alerts.evaluate import Freshness, Identities, Outcome, Query, RuleMemory, evaluate
+from alerts.evaluate import Freshness, Outcome, Query, RuleMemory, evaluate
 from alerts.rules.expression import ENGINE_VIEWS, bound, checked, schema_of
 from alerts.rules.loader import load_rules
 from alerts.rules.model import Rule

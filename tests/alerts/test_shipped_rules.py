@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from alerts.evaluate import Freshness, Identities, RuleMemory, evaluate
+from alerts.answer import Identities
+from alerts.evaluate import Freshness, RuleMemory, evaluate
 from alerts.memory import Memory
 from alerts.rules.expression import bound
 from alerts.rules.loader import load_rules

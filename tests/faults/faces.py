@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from streamlit.testing.v1 import AppTest
 
-from alerts.evaluate import Freshness, Identities, RuleMemory, evaluate
+from alerts.answer import Identities
+from alerts.evaluate import Freshness, RuleMemory, evaluate
 from alerts.models import AlertInstance, fingerprint
 from alerts.rules.expression import bound
 from alerts.rules.loader import load_rules
