@@ -54,6 +54,14 @@ def thread_seconds(process: int) -> dict[str, float]:
     return found
 
 
+def memory_mb(pid: int, what: str = "VmRSS") -> float:
+    """``VmRSS`` or ``VmHWM`` (its largest value) of a process, in MB.
+
+    Of the largest, ``getrusage`` tells what whoever started the process held, if that was more."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(what)) / 1024
+
+
 def yardstick_seconds(rounds: int = 3) -> float:
     """Processor seconds that 10⁷ additions in a plain Python loop take here: the median of ``rounds``."""
     taken = []

@@ -27,7 +27,7 @@ from lake.now.serve import SERVED, Served
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
 from lake.state import STAGES, State
-from lake.state.stages import HELD
+from lake.state.stages import tables_of_stage
 from lake.tables import TABLES
 from lake.views import VIEWS, below, render
 from lake.views.catalogue import bucket_value_sql
@@ -87,6 +87,7 @@ class Reader:
         self._state: State | None = None  # made when first asked for: most commands never ask
         self._served: Served | None = None
         self._given: dict[str, int] = {}
+        self._there: frozenset[str] = frozenset()  # of finished state, and what of it has stages
         self._staged: frozenset[str] = frozenset()
 
     def __enter__(self) -> Reader:
@@ -147,7 +148,7 @@ class Reader:
             self._definitions = definitions
             self._kept.clear()
             self._served = self._state = None
-            self._staged = frozenset()
+            self._there = self._staged = frozenset()
             self._given.clear()
         given = self._serve(set(below(names, SERVED)[1]).intersection(SERVED))
         tables, views = below(names, given)
@@ -183,18 +184,19 @@ class Reader:
         if self._served is not None:
             self._served.close()  # until now there was none, and history was folded here
             self._served = None
-        rows = {name: state.table(name) for name in HELD}
-        if self._given.get(HELD[0]) != state.generation:
-            for name, table in rows.items():
-                if table is None:
-                    self._drop(name)
-                else:
-                    self._connection.register(name, table)  # in the place of what was registered before
-                self._given[name] = state.generation
-            there = frozenset(name for name, table in rows.items() if table is not None)
-            if there != self._staged:
-                self._stage(there)
-        return {name for name in names if all(rows[held] is not None for held in tables_of_stage(name))}
+        for held in sorted(frozenset().union(*map(tables_of_stage, names))):
+            if self._given.get(held) == state.generation:
+                continue
+            if (rows := state.table(held)) is None:
+                self._drop(held)
+                self._there -= {held}
+            else:
+                self._connection.register(held, rows)  # in the place of what was registered before
+                self._there |= {held}
+            self._given[held] = state.generation
+        if self._there != self._staged:
+            self._stage(self._there)
+        return {name for name in names if tables_of_stage(name) <= self._there}
 
     def _stage(self, there: frozenset[str]) -> None:
         """Views for the stages that rest on what is ``there`` of finished state."""
@@ -230,12 +232,6 @@ class Reader:
         for kind in ("TABLE", "VIEW"):
             with contextlib.suppress(duckdb.CatalogException):
                 self._connection.execute(f"DROP {kind} IF EXISTS {name}")
-
-
-@cache
-def tables_of_stage(name: str) -> frozenset[str]:
-    """What of finished state stage ``name`` rests on."""
-    return frozenset(tables_of(sqlglot.parse_one(render(STAGES[name], Definitions()), read="spark"))) & set(HELD)
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.figures import Figure, show
+from benchmarks.processor import memory_mb
 from lake.histogram import bucket_index
 from lake.reader import Reader
 from lake.store import Lake, conform
@@ -34,7 +34,7 @@ from lake.tables import BACKLOG_CELLS, HISTOGRAM, PARTIALS, TIMESTAMP
 KEYS, QUEUES, EVENTS, SECONDS, COMMITS = 100_000, 50, 10_000, 900, 12
 _PER_FILE = 30
 _BEGIN = 1_760_000_000
-_NOW_VIEWS = ("tenant_backlog_now", "concurrency_now", "queue_health_now", "attempt_age_now")
+NOW_VIEWS = ("tenant_backlog_now", "concurrency_now", "queue_health_now", "attempt_age_now")
 
 Numbers = npt.NDArray[np.int64]
 
@@ -131,9 +131,9 @@ def fill(lake: Lake, load: Load, seconds: int) -> int:
 
 def timed(lake: Lake, load: Load, second: int, reader: Reader) -> dict[str, list[float]]:
     """Seconds that each view took after each of COMMITS commits. Each is asked first after some of them."""
-    taken: dict[str, list[float]] = {view: [] for view in _NOW_VIEWS}
-    for number in range(COMMITS * len(_NOW_VIEWS)):
-        view = _NOW_VIEWS[number % len(_NOW_VIEWS)]
+    taken: dict[str, list[float]] = {view: [] for view in NOW_VIEWS}
+    for number in range(COMMITS * len(NOW_VIEWS)):
+        view = NOW_VIEWS[number % len(NOW_VIEWS)]
         lake.append("partials", load.partials(second + number))
         begun = time.perf_counter()
         rows = reader.query(f"SELECT * FROM {view}")
@@ -171,7 +171,7 @@ def measure(scale: float, *, skewed: bool = False, views: bool = False) -> Itera
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         )  # fmt: skip
         told = {name: float(value) for name, value in (line.split() for line in done.stdout.splitlines())}
-        medians = {view: told[view] for view in _NOW_VIEWS}
+        medians = {view: told[view] for view in NOW_VIEWS}
         baseline = plain(lake) * 1000
     if views:
         for view, value in medians.items():
@@ -184,12 +184,12 @@ def measure(scale: float, *, skewed: bool = False, views: bool = False) -> Itera
 def _follow(folder: str, second: int, *, skewed: bool) -> None:
     lake, load, reader = Lake(folder), Load(skewed=skewed), Reader(folder)
     begun = time.perf_counter()
-    for view in _NOW_VIEWS:
+    for view in NOW_VIEWS:
         reader.query(f"SELECT COUNT(*) FROM {view}")
     print("first", time.perf_counter() - begun)
     for view, taken in timed(lake, load, second, reader).items():
         print(view, 1000 * statistics.median(taken))
-    print("rss_mb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print("rss_mb", memory_mb(os.getpid(), "VmHWM"))
 
 
 def main() -> None:

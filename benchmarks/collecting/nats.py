@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.collecting.process import collecting, memory_mb
+from benchmarks.collecting.process import collecting
 from benchmarks.figures import Figure
+from benchmarks.processor import memory_mb
 from brokers.nats.client import Client
 from collectors.nats.exchange import Exchange
 from collectors.nats.sampler import NatsSource

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.collecting.process import collecting, memory_mb
+from benchmarks.collecting.process import collecting
 from benchmarks.figures import Figure
+from benchmarks.processor import memory_mb
 from tests.collectors.support import api, connect, make_consumer, make_stream
 from tests.support.nats import NatsServer
 from tests.support.waiting import wait_until

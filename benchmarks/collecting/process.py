@@ -31,12 +31,6 @@ def collecting(config: Path, lake: Path) -> Iterator[int]:
             process.wait()
 
 
-def memory_mb(pid: int, what: str = "VmRSS") -> float:
-    """``VmRSS`` or ``VmHWM`` (its largest value) of a process, in MB."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(what)) / 1024
-
-
 def samples_in(lake: Path) -> int:
     """The rows of ``queue_samples``; 0 before there is such a table."""
     there = (lake / "bronze" / "queue_samples" / "_delta_log").exists()

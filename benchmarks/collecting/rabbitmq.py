@@ -20,8 +20,9 @@ from typing import Any
 
 import httpx
 
-from benchmarks.collecting.process import collecting, memory_mb, samples_in
+from benchmarks.collecting.process import collecting, samples_in
 from benchmarks.figures import Figure
+from benchmarks.processor import memory_mb
 from collectors.rabbitmq import client as ours
 from collectors.rabbitmq.settings import RabbitBroker
 from collectors.rabbitmq.source import RabbitSource

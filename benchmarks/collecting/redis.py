@@ -16,8 +16,9 @@ from pathlib import Path
 import redis
 import redis.asyncio
 
-from benchmarks.collecting.process import collecting, memory_mb, samples_in
+from benchmarks.collecting.process import collecting, samples_in
 from benchmarks.figures import Figure
+from benchmarks.processor import memory_mb
 from collectors.redis.settings import RedisBroker
 from collectors.redis.source import RedisSource
 from tests.support.redis import RedisServer

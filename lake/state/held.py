@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -12,34 +13,54 @@ import pyarrow.compute as pc
 
 from lake.now.follow import Follower
 from lake.snapshot import Snapshot, read_file
+from lake.state.columns import column
 from lake.store import conform
 from lake.tables import TABLES
 
-#: Read as numbers and the few texts that they stand for: a hundred thousand rows name few queues.
-_REPEATING = ("broker", "queue", "subscriber", "kind", "drain_state", "mode", "status")
+#: What orders rows, read whatever else is wanted; of these, what is not held.
+_ORDER = ("epoch", "revision", "key", "as_of")
 _NOT_HELD = frozenset({"epoch", "revision"})
+#: After so many files at once Arrow is asked to give back what it has of them.
+MANY = 10
+#: Few texts for many rows.
+_REPEATED = frozenset({"broker", "queue", "subscriber", "kind", "drain_state", "mode", "status"})
+#: What a key stands for: no later row of it says otherwise.
+_OF_THE_KEY = frozenset({"key", "broker", "queue", "subscriber", "tenant", "kind"})
 
 
 class Held:
     """The rows of table ``name`` of the lake at ``root`` that are the newest of their keys in the newest epoch.
 
-    A cold reader reads the files of that epoch alone; a warm one what was committed since. Belongs to one thread.
+    ``columns``: those that are wanted; of others nothing is read. A cold reader reads the files of that epoch alone,
+    one at a time; a warm one what was committed since. Belongs to one thread.
     """
 
-    def __init__(self, name: str, root: Path) -> None:
-        self.spec = TABLES[name]
+    def __init__(self, name: str, root: Path, columns: Collection[str] | None = None) -> None:
         self.epoch = self.revision = -1
-        self._snapshot = Snapshot(self.spec, root)
+        schema = TABLES[name].schema
+        wanted = schema.names if columns is None else {*_ORDER, *columns}
+        self._schema = pa.schema([field for field in schema if field.name in wanted])
+        self._snapshot = Snapshot(TABLES[name], root)
         self._follower = Follower(self._snapshot)
-        self._ahead: list[pa.Table] = []  # of a revision that the caller has not asked for yet
-        self._columns = [field.name for field in self.spec.schema if field.name not in _NOT_HELD]
-        self._schema = pa.schema([_held(self.spec.schema.field(name)) for name in self._columns])
-        self._rows = self._schema.empty_table()
+        self._ahead: list[Path] = []  # with rows of a revision that the caller has not asked for yet
+        self._clear()
+
+    def _clear(self) -> None:
+        self._columns = {
+            field.name: column(field, repeated=field.name in _REPEATED, constant=field.name in _OF_THE_KEY)
+            for field in self._schema
+            if field.name not in _NOT_HELD
+        }
         self._place = np.zeros(0, np.int64)  # of each key: its row; −1: none
+        self._told = np.zeros((0, 2), np.int64)  # of each row: its time, in µs, and its revision
+        self._count = 0
+        self._rows: pa.Table | None = None
 
     @property
     def rows(self) -> pa.Table:
-        """The newest row of each key, in no order; repeated texts as dictionaries."""
+        """The newest row of each key, in no order, repeated texts as dictionaries; until the next :meth:`refresh`."""
+        if self._rows is None:
+            self._rows = pa.table({name: one.array(self._count) for name, one in self._columns.items()})
         return self._rows
 
     def refresh(self, epoch: int | None = None, revision: int | None = None) -> bool:
@@ -49,14 +70,17 @@ class Held:
         """
         for change in self._follower.changes():
             if change.anew:
-                self._ahead = []
-                files = self._files_since(epoch)
-            elif change.same_rows:
-                continue
-            else:
-                files = change.added
-            self._ahead += [self._read(path) for path in files]
-        return self._take_in(epoch, revision)
+                self._ahead = self._files_since(epoch)
+            elif not change.same_rows:
+                self._ahead += change.added
+        pending, self._ahead = self._ahead, []
+        until = None if epoch is None or revision is None else (epoch, revision)
+        changed = False
+        for path in pending:
+            changed |= self._take_in(path, until)
+        if len(pending) > MANY:
+            pa.default_memory_pool().release_unused()
+        return changed
 
     def _files_since(self, epoch: int | None) -> list[Path]:
         """The files with rows of ``epoch`` (default: the newest) or a later one, by the bounds that the log tells."""
@@ -70,64 +94,54 @@ class Held:
         mine = files.filter(pc.fill_null(pc.greater_equal(files.column("max.epoch"), least), True))
         return [self._snapshot.path / unquote(path) for path in mine.column("path").to_pylist()]
 
-    def _read(self, path: Path) -> pa.Table:
-        return conform(read_file(path), self.spec.schema)
+    def _take_in(self, path: Path, until: tuple[int, int] | None) -> bool:
+        """Hold what a file tells up to ``until``, an epoch and a revision; whether that is anything new.
 
-    def _take_in(self, epoch: int | None, revision: int | None) -> bool:
-        if not self._ahead:
-            return False
-        rows = pa.concat_tables(self._ahead)
+        Files may come in any order, and again.
+        """
+        rows = conform(read_file(path, self._schema.names), self._schema)
         epochs, revisions = (rows.column(name).to_numpy() for name in ("epoch", "revision"))
-        if epoch is None or revision is None:
-            epoch, revision = int(epochs.max(initial=self.epoch)), int(revisions.max(initial=self.revision))
-        later = (epochs > epoch) | ((epochs == epoch) & (revisions > revision))
-        self._ahead = [rows.filter(pa.array(later))] if later.any() else []
-        since = self.revision if epoch == self.epoch else -1
-        mine = np.flatnonzero((epochs == epoch) & (revisions <= revision) & (revisions > since))
-        if len(mine) == 0:
+        epoch, revision = until or (int(epochs.max(initial=self.epoch)), np.iinfo(np.int64).max)
+        if ((epochs > epoch) | ((epochs == epoch) & (revisions > revision))).any():
+            self._ahead.append(path)
+        mine = np.flatnonzero((epochs == epoch) & (revisions <= revision))
+        if len(mine) == 0 or epoch < self.epoch:
             return False
-        seconds = _micros(rows)
-        mine = mine[np.lexsort((revisions[mine], seconds[mine]))]  # what corrects the past is no key's present
-        fresh = rows.select(self._columns).take(pa.array(mine)).cast(self._schema)
-        if epoch != self.epoch:
-            self._rows, self._place = self._schema.empty_table(), np.zeros(0, np.int64)
-        self.epoch, self.revision = epoch, int(revisions[mine].max())
-        self._put(fresh)
-        return True
+        if epoch > self.epoch:
+            self._clear()
+            self.epoch, self.revision = epoch, -1
+        self.revision = max(self.revision, int(revisions[mine].max()))
+        times = rows.column("as_of").cast(pa.int64()).to_numpy()
+        mine = mine[np.lexsort((revisions[mine], times[mine]))]
+        return self._put(rows, mine, np.stack((times[mine], revisions[mine]), axis=1))
 
-    def _put(self, fresh: pa.Table) -> None:
-        """Replace the rows of the keys that ``fresh`` has, in order, by the last of several; new keys come last."""
-        keys = fresh.column("key").to_numpy()
-        known = len(self._place)
-        if (most := int(keys.max())) >= known:
-            room = np.full(max(2 * known, most + 1), -1, np.int64)
-            room[:known] = self._place
-            self._place = room
-        there = self._rows.num_rows
-        if there:  # rows of before what is held correct the past
-            held, came = (_micros(rows) for rows in (self._rows, fresh))
-            newer = (self._place[keys] < 0) | (came >= held[self._place[keys]])
-            fresh, keys = fresh.filter(pa.array(newer)), keys[newer]
+    def _put(self, rows: pa.Table, at: npt.NDArray[np.int64], told: npt.NDArray[np.int64]) -> bool:
+        """Hold those of the rows ``at``, in the order of ``told``, that are newer than what is held of their keys."""
+        keys = rows.column("key").to_numpy()[at]
+        if (most := int(keys.max())) >= (known := len(self._place)):
+            self._place = np.concatenate((self._place, np.full(max(known, most + 1 - known), -1, np.int64)))
         last = np.full(len(self._place), -1, np.int64)
-        last[keys] = np.arange(len(keys)) + there  # of several rows of a key the last one counts
-        at = np.arange(there)
-        old = self._rows.column("key").to_numpy()
-        at = np.where(last[old] >= 0, last[old], at) if there else at
-        new = np.unique(keys[self._place[keys] < 0])
-        self._place[new] = there + np.arange(len(new))
-        both = pa.concat_tables([self._rows, fresh]).unify_dictionaries()
-        self._rows = both.take(pa.array(np.concatenate((at, last[new])))).combine_chunks()
-
-
-def _micros(rows: pa.Table) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = rows.column("as_of").cast(pa.int64()).to_numpy()
-    return found
-
-
-def _held(field: pa.Field) -> pa.Field:
-    if field.name in _REPEATING:
-        return pa.field(field.name, pa.dictionary(pa.int32(), pa.string()))
-    return pa.field(field.name, field.type)
+        last[keys] = np.arange(len(keys))
+        newest = last[keys] == np.arange(len(keys))  # of several rows of a key the last one
+        held = self._place[keys]
+        if self._count:  # rows of before what is held correct the past, and are no key's present
+            before = self._told[held]
+            later = (told[:, 0] > before[:, 0]) | ((told[:, 0] == before[:, 0]) & (told[:, 1] > before[:, 1]))
+            newest &= (held < 0) | later
+        at, keys, told, held = at[newest], keys[newest], told[newest], held[newest]
+        if len(at) == 0:
+            return False
+        new = held < 0
+        self._place[keys[new]] = self._count + np.arange(int(new.sum()))
+        self._count += int(new.sum())
+        places = self._place[keys]
+        self._told = np.concatenate((self._told, np.zeros((self._count - len(self._told), 2), np.int64)))
+        self._told[places] = told
+        chosen = rows.take(pa.array(at))
+        for name, one in self._columns.items():
+            one.put(places, chosen.column(name).combine_chunks())
+        self._rows = None
+        return True
 
 
 def newest_by(groups: pa.ChunkedArray, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -6,8 +6,16 @@ each key. `queue_state_now` has one column more, `now_us`: its broker's data tim
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
+from typing import Any
 
+import sqlglot
+from sqlglot import exp
+
+from lake.definitions import Definitions
+from lake.select import tables_of
+from lake.views import render
 from lake.views.catalogue import complete
 from lake.views.model import View
 
@@ -28,3 +36,22 @@ STAGES: dict[str, View] = {
         _stage("stage_age_rows_now", "ages"),
     )
 }
+
+
+@cache
+def tables_of_stage(name: str) -> frozenset[str]:
+    """What of finished state stage ``name`` rests on."""
+    return frozenset(tables_of(_parsed(name))) & set(HELD)
+
+
+def columns_read(held: str) -> frozenset[str] | None:
+    """The columns, and maybe more, that stages read of ``held``; None: all."""
+    stages = [_parsed(name) for name in STAGES if held in tables_of_stage(name)]
+    if any(stage.find(exp.Star) for stage in stages):
+        return None
+    return frozenset(column.name for stage in stages for column in stage.find_all(exp.Column))
+
+
+@cache
+def _parsed(name: str) -> Any:
+    return sqlglot.parse_one(render(STAGES[name], Definitions()), read="spark")

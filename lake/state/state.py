@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lake.state.held import Held, newest_by
+from lake.state.stages import columns_read
 
 
 class State:
@@ -17,7 +18,7 @@ class State:
 
     def __init__(self, root: Path) -> None:
         self._tenants, self._queues, self._ages = (
-            Held(name, root) for name in ("tenant_state", "queue_state", "age_state")
+            Held(name, root, columns_read(f"{name}_now")) for name in ("tenant_state", "queue_state", "age_state")
         )
         self._clocked: pa.Table | None = None
         self.generation = 0
@@ -29,13 +30,9 @@ class State:
 
     def refresh(self) -> None:
         """Take in what was committed; :attr:`generation` changes if anything was. Raises LakeError."""
-        if not self._queues.refresh():
-            return
-        now = self._queues.epoch, self._queues.revision
-        self._tenants.refresh(*now)
-        self._ages.refresh(*now)
-        self._clocked = None
-        self.generation += 1
+        if self._queues.refresh():
+            self._clocked = None
+            self.generation += 1
 
     def table(self, name: str) -> pa.Table | None:
         """The rows of ``tenant_state_now``, ``queue_state_now`` or ``age_state_now``.
@@ -44,14 +41,17 @@ class State:
         """
         match name:
             case "tenant_state_now":
-                return self._of_epoch(self._tenants)
+                rows = self._reached(self._tenants)
+                return self._tenants.rows.slice(0, 0) if rows is None else rows
             case "age_state_now":
-                return self._ages.rows if self._ages.epoch == self._queues.epoch else None
+                return self._reached(self._ages)
             case _:
                 return self._with_clocks()
 
-    def _of_epoch(self, held: Held) -> pa.Table:
-        return held.rows if held.epoch == self._queues.epoch else held.rows.slice(0, 0)
+    def _reached(self, held: Held) -> pa.Table | None:
+        """What a table tells up to the instant of the queues; None where it tells nothing of their epoch."""
+        held.refresh(self._queues.epoch, self._queues.revision)
+        return held.rows if held.epoch == self._queues.epoch else None
 
     def _with_clocks(self) -> pa.Table:
         """The queues' rows with the data time of their broker, to which no row of it is later."""

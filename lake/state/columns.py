@@ -1,0 +1,134 @@
+"""Columns whose values are replaced in place: of a hundred thousand rows a commit changes a few.
+
+An Arrow table made of them costs no copy of numbers. It shows what came later, too: it holds until the next change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Places = npt.NDArray[np.int64]
+
+
+class Column(Protocol):
+    """One column of rows that have places 0, 1, 2 …"""
+
+    def put(self, places: Places, values: pa.Array) -> None:
+        """Have ``values`` at ``places``: those there already, and new ones that follow on one another."""
+
+    def array(self, count: int) -> pa.Array:
+        """The first ``count`` values."""
+
+
+def column(field: pa.Field, *, repeated: bool, constant: bool) -> Column:
+    """An empty column for ``field``: of few texts that are ``repeated``; ``constant``, where no row's value changes."""
+    if constant:
+        return Constant(pa.dictionary(pa.int32(), field.type) if repeated else field.type)
+    if repeated:
+        return Texts(field.type)
+    return Fixed(field.type) if pa.types.is_primitive(field.type) else Other(field.type)
+
+
+class Fixed:
+    """Values of a fixed width."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._width = np.dtype(np.bool_ if pa.types.is_boolean(kind) else f"i{kind.bit_width // 8}")
+        if pa.types.is_floating(kind):
+            self._width = np.dtype(kind.to_pandas_dtype())
+        self._values = np.zeros(0, self._width)
+        self._known = np.zeros(0, np.bool_)
+
+    def put(self, places: Places, values: pa.Array) -> None:
+        """See :class:`Column`."""
+        if (most := int(places.max(initial=-1))) >= len(self._values):
+            room = max(2 * len(self._values), most + 1)
+            self._values, self._known = (_grown(cells, room) for cells in (self._values, self._known))
+        self._known[places] = values.is_valid().to_numpy(zero_copy_only=False)
+        self._values[places] = _numbers(values, self._width)
+
+    def array(self, count: int) -> pa.Array:
+        """See :class:`Column`."""
+        known, values = self._known[:count], self._values[:count]
+        there = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+        data = np.packbits(values, bitorder="little") if self._width == np.bool_ else values
+        return pa.Array.from_buffers(self._kind, count, [there, pa.py_buffer(data)])
+
+
+class Texts:
+    """Few texts, many times."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._codes = Fixed(pa.int32())
+        self._code: dict[str, int] = {}
+
+    def put(self, places: Places, values: pa.Array) -> None:
+        """See :class:`Column`."""
+        coded = values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
+        codes = [self._code.setdefault(text, len(self._code)) for text in coded.dictionary.to_pylist()]
+        self._codes.put(places, pa.array(codes, pa.int32()).take(coded.indices))
+
+    def array(self, count: int) -> pa.Array:
+        """See :class:`Column`."""
+        return pa.DictionaryArray.from_arrays(self._codes.array(count), pa.array(list(self._code), self._kind))
+
+
+class Constant:
+    """What is said of a row once and for all."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._parts: list[pa.Array] = []
+        self._count = 0
+
+    def put(self, places: Places, values: pa.Array) -> None:
+        """See :class:`Column`: what is there stays."""
+        new = values.filter(pa.array(places >= self._count))
+        if len(new):
+            self._parts.append(new.cast(self._kind))
+            self._count += len(new)
+
+    def array(self, count: int) -> pa.Array:
+        """See :class:`Column`."""
+        if len(self._parts) != 1:
+            whole = pa.chunked_array(self._parts, self._kind).unify_dictionaries().combine_chunks()
+            self._parts = [whole]
+        return self._parts[0][:count]
+
+
+class Other:
+    """Values of any type: each change makes all of them anew."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._values = pa.array([], kind)
+
+    def put(self, places: Places, values: pa.Array) -> None:
+        """See :class:`Column`."""
+        there = len(self._values)
+        at = np.arange(max(there, int(places.max(initial=-1)) + 1))
+        at[places] = there + np.arange(len(places))
+        self._values = pa.concat_arrays([self._values, values]).take(pa.array(at))
+
+    def array(self, count: int) -> pa.Array:
+        """See :class:`Column`."""
+        return self._values[:count]
+
+
+def _grown(cells: npt.NDArray[Any], room: int) -> npt.NDArray[Any]:
+    grown = np.zeros(room, cells.dtype)
+    grown[: len(cells)] = cells
+    return grown
+
+
+def _numbers(values: pa.Array, width: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The values as the numbers that stand for them; whatever for a null."""
+    if width != np.bool_ and not pa.types.is_floating(values.type):
+        values = values.view(f"int{8 * width.itemsize}")
+    numbers: npt.NDArray[Any] = values.fill_null(False if width == np.bool_ else 0).to_numpy(zero_copy_only=False)
+    return numbers
