@@ -11,9 +11,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.parts import run_parts
-from lake.lean import load_arrow_alone
+from lake.lean import give_back_memory, load_arrow_alone
 
 load_arrow_alone()  # as the alert process does
+give_back_memory()
 
 if __name__ == "__main__":
     run_parts("benchmarks.alerts_parts", ("deliver", "rounds", "latency", "event"), __doc__)

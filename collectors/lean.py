@@ -9,14 +9,13 @@ import threading
 import time
 from pathlib import Path
 
-from lake.lean import load_arrow_alone
+from lake.lean import give_back_memory, load_arrow_alone
 
-#: glibc's mallopt parameters: heaps for threads (each keeps what it freed), and from how many bytes on memory is taken
-#: from and given back to the system by itself. Source: mallopt(3).
-_MALLOPT = {"ARENA_MAX": (-8, 1), "MMAP_THRESHOLD": (-3, 1 << 16), "TRIM_THRESHOLD": (-1, 1 << 16)}
+#: From how many bytes on what is freed goes back to the system at once.
+_GIVEN_BACK = 1 << 16
 #: The same where requests are taken in: what one batch of spans had is not given back, to be asked for by the next.
 #: That took the kernel 1.5 to 2.5 µs a span of some 18, and takes it 0.6 to 1.1; up to 50 MB are kept between batches.
-_TAKING_IN = {"MMAP_THRESHOLD": (-3, 4 << 20), "TRIM_THRESHOLD": (-1, 32 << 20)}
+_TAKING_IN, _KEPT = 4 << 20, 32 << 20
 #: The allocator inside deltalake, jemalloc: one heap, and what is freed goes back within a second. At once would be
 #: 17 MB less of 181 in a process that writes 10,000 samples a second, at 10 ms a commit. Source: jemalloc(3), TUNING.
 _JEMALLOC = "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0"
@@ -33,32 +32,27 @@ def spare_memory() -> None:
     heap, gives it back. Measured over 10,000 queues, with the writer's threads: 325 → 240 MB under a tap's full load.
     """
     os.environ.setdefault("_RJEM_MALLOC_CONF", _JEMALLOC)
-    _return_freed_memory()
+    _trim_now_and_then()
     # Records are many small objects that live for a moment, and none in circles. Python would search them for
     # circles at each 700: that took 7 % of a receiver's time.
     gc.set_threshold(100_000, 20, 50)
     load_arrow_alone()
+    give_back_memory(_GIVEN_BACK)
     import pyarrow as pa
 
-    pa.set_memory_pool(pa.system_memory_pool())
     pa.set_cpu_count(1)
 
 
 def keep_some_memory() -> None:
     """Let this process keep some of what it freed, for good: for one that takes in requests, at their rate."""
-    library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):
-        for parameter, value in _TAKING_IN.values():
-            library.mallopt(parameter, value)
+    give_back_memory(_TAKING_IN, _KEPT)
 
 
-def _return_freed_memory() -> None:
+def _trim_now_and_then() -> None:
     """Where the C library is glibc: other systems manage by themselves."""
     library = ctypes.CDLL(None)
     if not hasattr(library, "malloc_trim"):
         return
-    for parameter, value in _MALLOPT.values():
-        library.mallopt(parameter, value)
 
     def trim() -> None:
         while True:

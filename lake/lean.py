@@ -1,7 +1,9 @@
-"""What a process need not load, it does not: pandas, and a thread of some library's for each core."""
+"""What a process need not load, it does not: pandas, and a thread of some library's for each core; and it gives back
+what it freed."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +12,12 @@ from importlib.machinery import ModuleSpec
 
 #: Libraries that make a thread for each core at import or first use.
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "TOKIO_WORKER_THREADS")
+#: glibc's mallopt parameters: heaps for threads (each keeps what it freed), and from how many bytes on memory is taken
+#: from and given back to the system by itself. Source: mallopt(3).
+_ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1
+#: What a process that reads has freed goes back from so many bytes on: 597 → 421 MB after every view over 100,000
+#: tenants, in as much processor time. From 64 KB on it is 20 MB less still, and 4 % slower.
+READING_BYTES = 1 << 20
 
 
 class NoPandas(MetaPathFinder):
@@ -37,3 +45,19 @@ def load_arrow_alone() -> None:
             pa.array([0])
         finally:
             sys.meta_path.remove(refuse)
+
+
+def give_back_memory(least: int = READING_BYTES, kept: int | None = None) -> None:
+    """Have this process give back what it frees of ``least`` bytes or more, and keep ``kept`` (default: as many) at the
+    end of its heap, from now on.
+
+    Arrow's own allocator, and glibc's heaps for each thread, would hold it. After :func:`load_arrow_alone`.
+    """
+    import pyarrow as pa
+
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):  # where the C library is another one, the system manages by itself
+        library.mallopt(_ARENA_MAX, 1)
+        library.mallopt(_MMAP_THRESHOLD, least)
+        library.mallopt(_TRIM_THRESHOLD, least if kept is None else kept)
+    pa.set_memory_pool(pa.system_memory_pool())

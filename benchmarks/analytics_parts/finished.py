@@ -22,9 +22,9 @@ from pathlib import Path
 from benchmarks.analytics_parts.reader import NOW_VIEWS, Load, fill
 from benchmarks.figures import Figure, show
 from benchmarks.processor import memory_mb
-from lake.lean import load_arrow_alone
+from lake.lean import give_back_memory, load_arrow_alone
 
-load_arrow_alone()
+load_arrow_alone()  # as the alert process does
 
 from lake.reader import Reader  # noqa: E402 - after it, as in every process of ours that reads
 from lake.store import Lake  # noqa: E402
@@ -106,6 +106,7 @@ def _told(text: str) -> dict[str, float]:
 
 def _ask(folder: str) -> None:
     """The first question of a process that has loaded its libraries."""
+    give_back_memory()
     wall, processor = time.perf_counter(), time.process_time()
     rows = Reader(folder).query("SELECT * FROM tenant_backlog_now")
     print("wall", 1000 * (time.perf_counter() - wall))
@@ -115,6 +116,7 @@ def _ask(folder: str) -> None:
 
 
 def _follow(folder: str) -> None:
+    give_back_memory()
     reader = Reader(folder)
     taken: dict[str, list[float]] = {view: [] for view in NOW_VIEWS}
     for view in NOW_VIEWS:

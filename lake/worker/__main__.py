@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from lake.lean import NoPandas
+from lake.lean import NoPandas, give_back_memory
 from lake.worker.limits import live_as_long_as
 
 
@@ -18,6 +18,7 @@ def main() -> None:
     sys.meta_path.insert(0, NoPandas())
     from lake.worker.serve import serve
 
+    give_back_memory()
     serve(reads, writes)
     os._exit(0)  # at once: there is nothing to save
 

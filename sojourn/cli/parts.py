@@ -58,7 +58,9 @@ def analyze(
 def alert(config: ConfigOption = None, lake: LakeOption = None, once: OnceOption = False) -> None:
     """Evaluate rules, send webhooks, decide and serve limits."""
     logs.start()
-    part("lake.lean").load_arrow_alone()
+    lean = part("lake.lean")
+    lean.load_arrow_alone()
+    lean.give_back_memory()
     run = part("alerts.run").run
     settings, root = opened(config, lake)
     section = settings.section("alert", part("alerts.settings").AlertSettings)
