@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from dashboard.settings import DashboardSettings
 from lake.errors import UserError
@@ -17,6 +19,7 @@ from lake.errors import UserError
 HEALTH_PATH = "/_stcore/health"
 LAKE_VARIABLE = "SOJOURN_LAKE"
 SETTINGS_VARIABLE = "SOJOURN_DASHBOARD_SETTINGS"
+OBJECTIVES_VARIABLE = "SOJOURN_DASHBOARD_OBJECTIVES"
 
 _PACKAGE = Path(__file__).parent
 
@@ -29,9 +32,13 @@ def command(settings: DashboardSettings) -> list[str]:
 
 
 def environment(
-    settings: DashboardSettings, lake_root: Path, inherited: Mapping[str, str] | None = None
+    settings: DashboardSettings,
+    lake_root: Path,
+    inherited: Mapping[str, str] | None = None,
+    objectives: Sequence[BaseModel] = (),
 ) -> dict[str, str]:
-    """The environment to run :func:`command` in: the caller's own, with the lake and the settings."""
+    """The environment to run :func:`command` in: the caller's own, with the lake, the settings and the objectives
+    (:class:`alerts.rules.slo.SloEntry`) that the rules declare."""
     environ = dict(os.environ if inherited is None else inherited)
     package_parent = str(_PACKAGE.parent)
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != package_parent]
@@ -39,6 +46,7 @@ def environment(
         **environ,
         LAKE_VARIABLE: str(Path(lake_root).expanduser().absolute()),
         SETTINGS_VARIABLE: settings.model_dump_json(),
+        OBJECTIVES_VARIABLE: f"[{','.join(one.model_dump_json(by_alias=True) for one in objectives)}]",
         "PYTHONPATH": os.pathsep.join([package_parent, *paths]),
     }
 

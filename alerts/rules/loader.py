@@ -93,6 +93,12 @@ def load_file(path: Path, actions: Collection[str] | None = None, changes: Chang
     return rules
 
 
+def load_objectives(paths: Sequence[Path]) -> tuple[SloEntry, ...]:
+    """The objectives of all files in ``paths``, as they stand there. UserError for a file that cannot be read."""
+    files = [_validated(read(path), RuleFile, {(): RuleFile}) for path in rule_files(paths)]
+    return tuple(slo for file in files for group in file.groups for slo in group.slos)
+
+
 def validated(path: Path, model: type[M], levels: Mapping[tuple[str, ...], type[BaseModel]]) -> M:
     """The YAML file at ``path`` as a ``model``; ``levels``: which model stands at which keys, to name the nearest."""
     return _validated(read(path), model, levels)

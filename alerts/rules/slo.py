@@ -154,16 +154,8 @@ def expression(slo: SloEntry, severity: str, windows: list[BurnWindow]) -> str:
 
     A critical one leaves out queues whose events do not add up with the broker's own count.
     """
-    keys = [*_QUEUE, *(["tenant"] if slo.per == "tenant" else [])]
+    keys = _keys(slo)
     lengths = sorted({_seconds(length) for window in windows for length in (window.long, window.short)})
-    late = f"aggregate(filter(histogram, cell -> cell.index >= {boundary(slo.within.total_seconds())}), "
-    late += "CAST(0 AS BIGINT), (so_far, cell) -> so_far + cell.count)"
-    wanted = "".join(f"\n    AND {name} = {text_literal(value)}" for name, value in sorted(slo.match.items()))
-    sums = ",\n    ".join(
-        f"SUM(CASE WHEN age_seconds < {length} THEN {what} ELSE 0 END) AS {name}_{length}"
-        for length in lengths
-        for what, name in (("late", "late"), ("attempts", "attempts"))
-    )
     fired = [_fired(window, slo) for window in windows]
     fastest = "\n  UNION ALL\n  ".join(
         f"SELECT {', '.join(keys)}, CAST(late_{_seconds(window.long)} AS DOUBLE) "
@@ -181,8 +173,65 @@ def expression(slo: SloEntry, severity: str, windows: list[BurnWindow]) -> str:
             "\nWHERE b.place = 1 AND (h.coverage IS NULL OR h.coverage BETWEEN 0.8 AND 1.25)"
         )
     named, period = ", ".join(f"b.{key}" for key in keys), _number(slo.period.total_seconds())
-    return f"""WITH counted AS (
-  SELECT {", ".join(keys)}, count AS attempts, {late} AS late,
+    return f"""WITH {_windows(slo, lengths)}, burning AS (
+  {fastest}
+), ranked AS (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY {", ".join(keys)} ORDER BY burn DESC, threshold DESC) AS place FROM burning
+)
+SELECT {named}, b.burn AS value, b.threshold, b.late, b.attempts, b.window_seconds, {period} / b.burn AS lasts_seconds
+FROM ranked AS b{trusted}"""
+
+
+def burned(slo: SloEntry) -> str:
+    """The SELECT of how fast each of whom ``slo`` is for burns the budget, whether it alerts or not.
+
+    For each of :func:`lengths_of`: ``attempts_N``, ``late_N`` and ``burn_N``, null where nothing was attempted.
+    ``severity``: of the loudest window that alerts by what :func:`expression` asks, else null.
+    """
+    lengths = lengths_of(slo)
+    burns = ", ".join(
+        f"attempts_{length}, late_{length}, "
+        f"late_{length} / NULLIF({_number(slo.budget)} * attempts_{length}, 0) AS burn_{length}"
+        for length in lengths
+    )
+    ranks = {severity: place for place, severity in enumerate(_NAMES)}
+    ordered = sorted(slo.windows, key=lambda window: ranks[window.severity])
+    cases = " ".join(f"WHEN {_fired(window, slo)} THEN {text_literal(window.severity)}" for window in ordered)
+    return f"""WITH {_windows(slo, lengths)}
+SELECT {", ".join(_keys(slo))}, {burns}, CASE {cases} END AS severity FROM windows"""
+
+
+def lengths_of(slo: SloEntry) -> list[int]:
+    """The lengths, in seconds, of all windows of ``slo`` and of its period, the shortest first."""
+    windows = {_seconds(length) for window in slo.windows for length in (window.long, window.short)}
+    return sorted(windows | {_seconds(slo.period)})
+
+
+def _keys(slo: SloEntry) -> list[Key]:
+    return [*_QUEUE, "tenant"] if slo.per == "tenant" else [*_QUEUE]
+
+
+def late_of(slo: SloEntry) -> str:
+    """The expression that counts, of a row of ``attempt_age``, the attempts that were late."""
+    return (
+        f"aggregate(filter(histogram, cell -> cell.index >= {boundary(slo.within.total_seconds())}), "
+        "CAST(0 AS BIGINT), (so_far, cell) -> so_far + cell.count)"
+    )
+
+
+def _windows(slo: SloEntry, lengths: list[int]) -> str:
+    """CTEs of which ``windows`` has, for each of whom ``slo`` is for, what was attempted and late in each length."""
+    keys, wanted = (
+        _keys(slo),
+        "".join(f"\n    AND {name} = {text_literal(value)}" for name, value in sorted(slo.match.items())),
+    )
+    sums = ",\n    ".join(
+        f"SUM(CASE WHEN age_seconds < {length} THEN {what} ELSE 0 END) AS {name}_{length}"
+        for length in lengths
+        for what, name in (("late", "late"), ("attempts", "attempts"))
+    )
+    return f"""counted AS (
+  SELECT {", ".join(keys)}, count AS attempts, {late_of(slo)} AS late,
     unix_seconds(:evaluation_time) - unix_seconds(bucket_start) AS age_seconds
   FROM attempt_age
   WHERE kind = {text_literal(slo.kind)}
@@ -191,13 +240,7 @@ def expression(slo: SloEntry, severity: str, windows: list[BurnWindow]) -> str:
   SELECT {", ".join(keys)},
     {sums}
   FROM counted GROUP BY {", ".join(keys)}
-), burning AS (
-  {fastest}
-), ranked AS (
-  SELECT *, ROW_NUMBER() OVER (PARTITION BY {", ".join(keys)} ORDER BY burn DESC, threshold DESC) AS place FROM burning
-)
-SELECT {named}, b.burn AS value, b.threshold, b.late, b.attempts, b.window_seconds, {period} / b.burn AS lasts_seconds
-FROM ranked AS b{trusted}"""
+)"""
 
 
 def _fired(window: BurnWindow, slo: SloEntry) -> str:

@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import streamlit as st
+from pydantic import TypeAdapter
 
+from alerts.rules.slo import SloEntry
 from dashboard.pages import markup
 from dashboard.repository import Repository
-from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
+from dashboard.run import LAKE_VARIABLE, OBJECTIVES_VARIABLE, SETTINGS_VARIABLE
 from dashboard.services.freshness import Freshness, Level, freshness, incomplete, newest
 from dashboard.services.keys import Row
 from dashboard.services.say import ago, clock, duration
@@ -21,11 +23,17 @@ from lake.errors import SojournError
 from lake.visible import visible
 
 log = logging.getLogger(__name__)
+_OBJECTIVES = TypeAdapter(tuple[SloEntry, ...])
 
 
 def settings() -> DashboardSettings:
     """The settings that the server was started with."""
     return DashboardSettings.model_validate_json(os.environ.get(SETTINGS_VARIABLE) or "{}")
+
+
+def objectives() -> tuple[SloEntry, ...]:
+    """The objectives that the alert process evaluates, as the server was told of them."""
+    return _OBJECTIVES.validate_json(os.environ.get(OBJECTIVES_VARIABLE) or "[]")
 
 
 def repository() -> Repository:

@@ -15,6 +15,7 @@ from dashboard.services.consumers import ConsumerRow
 from dashboard.services.dead_letters import DeadQueue
 from dashboard.services.keys import QueueKey
 from dashboard.services.series import Curve
+from dashboard.services.slo import Burn
 from dashboard.services.tenants import COLUMNS, PARTS, TenantRow
 from dashboard.services.trends import level_words
 
@@ -84,3 +85,27 @@ def _dead(row: DeadQueue, names: Mapping[QueueKey, str]) -> str:
     state = tag("◆", "watch", "goes on") if row.going_on else tag("–", "", "none lately")
     name = queue_link(names[row.key])
     return f'<tr><th scope="row">{name}</th><td class="words">{state}</td>{"".join(map(cell, row.cells))}</tr>'
+
+
+_BURNS = {"critical": ("▲", "act", "burns fast"), "warning": ("◆", "watch", "burns slowly"), "info": ("◆", "", "burns")}
+
+
+def burns(rows: Sequence[Burn], columns: Sequence[str], names: Mapping[QueueKey, str]) -> str:
+    """Whom an objective is for as a table, each with what is left of the budget."""
+    per_tenant = any(row.tenant is not None for row in rows)
+    first = ("Tenant", "Queue", "") if per_tenant else ("Queue", "")
+    return tabled(head((*first, *columns)), "".join(_burn(row, names) for row in rows))
+
+
+def _burn(row: Burn, names: Mapping[QueueKey, str]) -> str:
+    state = tag(*_BURNS[row.severity]) if row.severity else tag("✓", "fine", "keeps it")
+    if row.severity is None and row.left is not None and row.left <= 0:
+        state = tag("–", "", "spent")
+    queue = queue_link(names[row.key]) if row.key in names else escape(row.key.full, NAME)
+    who = f'<th scope="row">{queue}</th>'
+    if row.tenant is not None:
+        who = f'<th scope="row">{escape(row.tenant, NAME)}</th><td class="words">{queue}</td>'
+    left = 0.0 if row.left is None else max(0.0, min(1.0, row.left)) * 100
+    first, *rest = row.cells
+    budget = f"<td>{escape(first)}{bar(left, loud=left < 10)}</td>"
+    return f'<tr>{who}<td class="words">{state}</td>{budget}{"".join(map(cell, rest))}</tr>'

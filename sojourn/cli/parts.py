@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.errors import UserError
 from sojourn.cli import logs
 from sojourn.cli.options import ConfigOption, LakeOption, opened, part, stopping
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from sojourn.settings import Settings
 
 OnceOption = Annotated[bool, typer.Option("--once", help="Work through what is there, then end.")]
 
@@ -98,7 +104,20 @@ def dashboard(
     typer.echo(f"Dashboard at {run.address(section)}, Ctrl-C to stop")
     sys.stdout.flush()
     command = run.command(section)
-    env = {**os.environ, **run.environment(section, root)}
+    env = {**os.environ, **run.environment(section, root, objectives=_objectives(settings))}
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(f"{command[0]} is not there")
     os.execvpe(command[0], command, env)
+
+
+def _objectives(settings: Settings) -> Sequence[BaseModel]:
+    """The objectives of the alert process's rule files; none, and a word why, where they cannot be read here."""
+    if not settings.has("alert"):
+        return ()
+    try:
+        rules = settings.section("alert", part("alerts.settings").AlertSettings).rules
+        found: Sequence[BaseModel] = part("alerts.rules.loader").load_objectives(rules)
+    except UserError as error:
+        typer.echo(f"the page of objectives shows none of the rules': {error}", err=True)
+        return ()
+    return found

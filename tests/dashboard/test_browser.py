@@ -131,6 +131,7 @@ def shoot(page: Any, name: str, tmp_path: Path) -> None:
         ("tenants?queue=orders", "acme-7 is noisy on orders"),
         ("consumers", "Look at the consumers of invoices"),
         ("dead-letters", "invoices dead-letters messages now"),
+        ("slo", "All keep what is promised"),
         ("alerts", "2 alerts fire"),
         ("actions", "1 limit is in force"),
         ("pipeline", "What the pages say can be trusted"),

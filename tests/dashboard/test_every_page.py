@@ -13,10 +13,10 @@ from tests.dashboard.scene import TENANTS, write_samples, write_story
 from tests.dashboard.test_browser import NAMES, QUEUE
 from tests.dashboard.test_pages import AGES, heading, opened, words
 
-PAGES = ("overview", "queue", "tenants", "consumers", "dead_letters", "alerts", "actions", "pipeline")
+PAGES = ("overview", "queue", "tenants", "consumers", "dead_letters", "slo", "alerts", "actions", "pipeline")
 #: For everything that any page reads from its address.
 NONSENSE = dict.fromkeys(
-    ("queue", "find", "order", "page", "range", "heat", "alert", "tenant", "slo", "round"),
+    ("queue", "find", "order", "page", "range", "heat", "alert", "tenant", "slo", "round", "whose"),
     "'; DROP TABLE x; -- <script>alert(1)</script>",
 )
 
