@@ -19,6 +19,10 @@ _WAITING = "SELECT receiver, COUNT(*) FROM outbox GROUP BY receiver"
 #: The release of Alertmanager beside which our API is tested.
 SPOKEN = "0.25.0"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_EVALUATES = [
+    "# HELP sojourn_alerts_evaluates Whether this process evaluates rules; of several over one store one does.",
+    "# TYPE sojourn_alerts_evaluates gauge",
+]
 #: A receiver and how an attempt towards it ended → how often.
 Attempts = Mapping[tuple[str, str], int]
 
@@ -32,10 +36,16 @@ def exposition(
         "# TYPE alertmanager_build_info gauge",
         f'alertmanager_build_info{{version="{SPOKEN}"}} 1',
     ]
+    lines += [*_EVALUATES, "sojourn_alerts_evaluates 1"]
     for name, kind, help, samples in _families(snapshot, attempts, waiting, receivers, now):
         lines += [f"# HELP sojourn_alerts_{name} {help}", f"# TYPE sojourn_alerts_{name} {kind}"]
         lines += [f"sojourn_alerts_{name}{_labels(labels)} {value:.10g}" for labels, value in samples]
     return "\n".join(lines) + "\n"
+
+
+def standing_by() -> str:
+    """The metrics of a process that does not evaluate."""
+    return "\n".join([*_EVALUATES, "sojourn_alerts_evaluates 0"]) + "\n"
 
 
 Family = tuple[str, str, str, list[tuple[dict[str, str], float]]]

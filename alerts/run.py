@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import alerts.control
@@ -29,6 +29,7 @@ from alerts.received import GROUP as RECEIVED
 from alerts.rules.loader import load_rules
 from alerts.rules.model import Rule
 from alerts.settings import AlertSettings
+from alerts.standby import Address
 from alerts.store import Desk, Exporter, States, connect
 from alerts.store.database import Store, StoreError
 from alerts.store.export import export_quietly
@@ -68,12 +69,18 @@ def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once
     lake = Lake(lake_root)
     lake.create()
     store = settings.store_of(lake_root)
+    address = Address(settings)
+
+    def evaluating() -> None:
+        _run(settings, rules, lake, store, address, stop, once=once)
+
     if not isinstance(store, Path):
-        store.in_turn(lambda: _run(settings, rules, lake, store, stop, once=once), stop, once=once)
+        with closing(address):
+            store.in_turn(evaluating, stop, once=once, standing_by=nullcontext if once else address.standing_by)
         return
     with only_one(lake.state_path("run", "alerts.lock"), "an alert process for this lake"):
         try:
-            _run(settings, rules, lake, store, stop, once=once)
+            evaluating()
         except sqlite3.Error as error:
             raise UserError(
                 f"{store} cannot be written: {error}", "free disk space or mend the file's permissions"
@@ -90,7 +97,14 @@ def _rules(settings: AlertSettings) -> Sequence[Rule]:
 
 
 def _run(
-    settings: AlertSettings, rules: Sequence[Rule], lake: Lake, store: Store, stop: threading.Event, *, once: bool
+    settings: AlertSettings,
+    rules: Sequence[Rule],
+    lake: Lake,
+    store: Store,
+    address: Address,
+    stop: threading.Event,
+    *,
+    once: bool,
 ) -> None:
     with ExitStack() as stack:
         database = connect(store)
@@ -114,7 +128,7 @@ def _run(
 
         app = application(lambda: engine.snapshot, api.app, control.app, clock, metrics)
         front = door(app, settings, token, control.token)
-        listener = listen(settings.host, settings.port, "set another port under [alert]; 0 takes any free one")
+        listener = address.listener()
         stack.callback(listener.close)
         url = url_of(listener)
         reader = Reader(lake.root)

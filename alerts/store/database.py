@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -60,7 +60,14 @@ class Server(Protocol):
     def connect(self, *, shared: bool) -> Database:
         """A connection to it."""
 
-    def in_turn(self, work: Callable[[], None], stop: threading.Event, *, once: bool = False) -> None:
+    def in_turn(
+        self,
+        work: Callable[[], None],
+        stop: threading.Event,
+        *,
+        once: bool = False,
+        standing_by: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         """Do ``work`` as long as this process is the one that evaluates."""
 
     def read(self) -> AbstractContextManager[Database]:

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from typing import Any, cast
 
@@ -59,26 +59,38 @@ class Postgres:
         with closing(_Connection(connection, None)) as database:
             yield cast(Database, database)
 
-    def in_turn(self, work: Callable[[], None], stop: threading.Event, *, once: bool = False) -> None:
+    def in_turn(
+        self,
+        work: Callable[[], None],
+        stop: threading.Event,
+        *,
+        once: bool = False,
+        standing_by: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         """Do ``work`` as long as this process evaluates, and stand by otherwise, until ``stop`` is set or it returns.
 
-        UserError if PostgreSQL cannot be used from the start.
+        Within ``standing_by`` it stands by. UserError if PostgreSQL cannot be used from the start.
         """
         reached = False
         while not stop.is_set():
-            try:
-                self.make()
-                reached = True
-                with self.lease.held(stop) as held:
-                    if held:
-                        log.info("this process evaluates from now on")
-                        work()
-                return
-            except StoreError as error:
-                if once or not reached:
-                    raise UserError(str(error), "see that PostgreSQL runs, and what its URL says") from error
-                log.error("%s: standing by", error)
-                stop.wait(_AGAIN)
+            with ExitStack() as meanwhile:
+                try:
+                    self.make()
+                    reached = True
+                    meanwhile.enter_context(standing_by())
+                    with self.lease.held(stop) as held:
+                        meanwhile.close()
+                        if held:
+                            log.info("this process evaluates from now on")
+                            work()
+                    return
+                except StoreError as error:
+                    if once or not reached:
+                        raise UserError(str(error), "see that PostgreSQL runs, and what its URL says") from error
+                    log.error("%s: standing by", error)
+                    meanwhile.close()
+                    with standing_by():
+                        stop.wait(_AGAIN)
 
     def make(self) -> None:
         """Make the tables, where they are not there yet. StoreError."""

@@ -9,16 +9,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 
 from alerts.settings import AlertSettings
+from alerts.standby import Address
 from alerts.store.database import StoreError, transaction
 from alerts.store.lease import LeaseLost
 from alerts.store.postgres import Postgres
 from lake.errors import UserError
+from lake.web.server import listen
 from tests.alerts.helpers import GoldLake, WebhookReceiver
 from tests.alerts.test_process import Processes, eventually, processes
+from tests.support.ports import free_ports
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import wait_until
 
@@ -152,9 +156,19 @@ def test_a_process_that_stands_by_goes_on_where_another_hangs_or_is_killed(
     monkeypatch.setenv("STORE_URL", schema)
     first = processes.start(receiver, store={"env": "STORE_URL"})
     address(gold.root)
-    second = processes.start(receiver, store={"env": "STORE_URL"})
+    [port] = free_ports(1)
+    second = processes.start(receiver, store={"env": "STORE_URL"}, port=port)
     log = gold.root.parent / "alerts.log"
     eventually(lambda: log.read_text().count("standing by: "), 1)
+
+    def asked(path: str) -> tuple[int, str]:
+        answer = httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60)
+        return answer.status_code, answer.text
+
+    elsewhere = 503, "standing by: another process evaluates"
+    assert asked("/-/healthy") == (200, "OK")
+    assert [asked(path) for path in ("/-/ready", "/api/v2/alerts", "/v1/limits")] == [elsewhere] * 3
+    assert "sojourn_alerts_evaluates 0" in asked("/metrics")[1].splitlines()
 
     def heard() -> list[str]:
         """By id: who stops before an attempt is written down makes it again."""
@@ -165,9 +179,25 @@ def test_a_process_that_stands_by_goes_on_where_another_hangs_or_is_killed(
     first.send_signal(signal.SIGSTOP)
     gold.partial(sidelined=1)
     eventually(heard, ["firing", "resolved"])
+    eventually(lambda: asked("/-/ready"), (200, "OK"))
+    assert "sojourn_alerts_evaluates 1" in asked("/metrics")[1].splitlines()
     first.send_signal(signal.SIGCONT)
     eventually(lambda: log.read_text().count("standing by: "), 2)
     second.kill()
     gold.partial(dead_lettered=1, tenant="other")
     eventually(heard, ["firing", "resolved", "firing"])
     assert not (gold.root / "state" / "alerts.sqlite").exists()
+
+
+def test_who_finds_its_address_taken_stands_by_all_the_same_and_evaluates_where_it_is_free_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with closing(listen("127.0.0.1", 0)) as taken:
+        settings = AlertSettings.model_validate({"port": taken.getsockname()[1]})
+        with closing(Address(settings)) as address:
+            with address.standing_by(), pytest.raises(UserError, match="cannot listen"):
+                address.listener()
+            assert "standing by without an answer" in caplog.text
+            taken.close()
+            with closing(address.listener()) as own:
+                assert own.getsockname()[1] == settings.port
