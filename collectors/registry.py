@@ -18,6 +18,7 @@ KINDS: dict[str, str] = {
     "rabbitmq": "collectors.rabbitmq.factory:make",
     "kafka": "collectors.kafka.factory:make",
     "sqs": "collectors.sqs.factory:make",
+    "postgres": "collectors.postgres.factory:make",
 }
 
 

@@ -10,6 +10,7 @@ from brokers.settings import Settings
 from collectors.broker import each_once
 from collectors.kafka.settings import KafkaBroker
 from collectors.nats.settings import NatsBroker
+from collectors.postgres.settings import PostgresBroker
 from collectors.rabbitmq.settings import RabbitBroker
 from collectors.receive.settings import ReceiveSettings
 from collectors.redis.settings import RedisBroker
@@ -27,11 +28,13 @@ BrokerSettings = Annotated[
     | Annotated[RedisBroker, Tag("redis")]
     | Annotated[RabbitBroker, Tag("rabbitmq")]
     | Annotated[KafkaBroker, Tag("kafka")]
-    | Annotated[SqsBroker, Tag("sqs")],
+    | Annotated[SqsBroker, Tag("sqs")]
+    | Annotated[PostgresBroker, Tag("postgres")],
     Discriminator(
         _kind,
         custom_error_type="broker_kind",
-        custom_error_message="no collector for brokers of that kind: known are nats, redis, rabbitmq, kafka, sqs",
+        custom_error_message="no collector for brokers of that kind: "
+        "known are nats, redis, rabbitmq, kafka, sqs, postgres",
     ),
 ]
 

@@ -10,14 +10,17 @@ from typing import Any, Protocol
 
 import pika
 
+from tests.collectors.postgres.reading import PASSWORD as POSTGRES_PASSWORD
+from tests.collectors.postgres.reading import Database
 from tests.collectors.support import connect, make_queue, publish
-from tests.support import elasticmq, kafka, nats, rabbitmq, redis, sidekiq
+from tests.support import elasticmq, kafka, nats, postgresql, rabbitmq, redis, sidekiq
 from tests.support.waiting import wait_until
 
 #: Environment that the settings of these brokers refer to.
 PASSWORD = "SUITE_PASSWORD"
 ENVIRONMENT = {
     PASSWORD: rabbitmq.RabbitServer.password,
+    POSTGRES_PASSWORD: postgresql.PASSWORD,
     "AWS_ACCESS_KEY_ID": "any",
     "AWS_SECRET_ACCESS_KEY": "not-a-secret-either",
 }
@@ -131,6 +134,20 @@ def sqs_place(folder: Path) -> Place:
     return Place(server, {"kind": "sqs", "endpoint": server.url}, told, outlasts=False)
 
 
+def postgres_place(folder: Path) -> Place:
+    """A database in which Oban keeps its jobs: two that wait, one that runs, a producer."""
+    server = postgresql.PostgresServer()
+    server.start()
+    database = Database.make(server)
+    database.schema("oban")
+    for state, attempt in (("available", 0), ("available", 0), ("executing", 1)):
+        values = f"'orders', 'W', '{state}', {attempt}, CASE WHEN {attempt} > 0 THEN now() AT TIME ZONE 'UTC' END"
+        database.run(f"INSERT INTO oban_jobs (queue, worker, state, attempt, attempted_at) VALUES ({values})")
+    database.run("INSERT INTO oban_producers (node, queue, updated_at) VALUES ('one', 'orders', 'infinity')")
+    told = {("orders", None): {"depth": 2, "in_flight": 1}, ("orders.discarded", None): {"depth": 0}}
+    return Place(server, database.settings(), told)
+
+
 PLACES: dict[str, Callable[[Path], Place]] = {
     "nats": nats_place,
     "redis": redis_place,
@@ -138,4 +155,5 @@ PLACES: dict[str, Callable[[Path], Place]] = {
     "rabbitmq": rabbitmq_place,
     "kafka": kafka_place,
     "sqs": sqs_place,
+    "postgres": postgres_place,
 }

@@ -28,6 +28,7 @@ KINDS = {
     "rabbitmq": ("RabbitMQ", "rabbitmq.md"),
     "kafka": ("Kafka", "kafka.md"),
     "sqs": ("SQS", "sqs.md"),
+    "postgres": ("PostgreSQL: nine libraries", "postgres.md"),
 }
 #: Columns of the table → the columns of samples that the contract suite looks at; the others are told by tests alone.
 MEASURED = {"depth": "depth", "in flight": "in_flight", "age": "oldest_age_seconds", "consumers": "consumers"}
@@ -43,6 +44,14 @@ NOT_TRIED: dict[str, dict[str, tuple[str, ...]]] = {
     "kafka": {
         "auth": ("SCRAM-SHA-256", "AWS_MSK_IAM", "GSSAPI (Kerberos)"),
         "cluster shapes": ("ZooKeeper, and brokers before 4.3", "Redpanda, Event Hubs, MSK, Confluent Cloud"),
+    },
+    "postgres": {
+        "auth": ("a certificate in place of a password", "IAM tokens of managed ones"),
+        "cluster shapes": (
+            "the code of Oban, Solid Queue, GoodJob, PGMQ",
+            "pg-boss 11 and 12",
+            "PgBouncer, RDS, Aurora",
+        ),
     },
     "sqs": {"auth": ("a role that Amazon itself lends",), "cluster shapes": ("Amazon's own SQS and CloudWatch",)},
 }

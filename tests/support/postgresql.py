@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 
@@ -18,7 +19,8 @@ from tests.support.ports import free_ports
 from tests.support.process import ServerProcess
 from tests.support.waiting import wait_until
 
-_PASSWORD = "pässword of a test"
+#: Of the user ``sojourn``, who may do everything.
+PASSWORD = "pässword of a test"
 
 
 class PostgresServer(ServerProcess):
@@ -34,12 +36,10 @@ class PostgresServer(ServerProcess):
             os.chown(self._folder, user.pw_uid, user.pw_gid)
             self._user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
-    def url(self, schema: str = "public") -> str:
-        """Where clients connect; ``schema`` holds the tables."""
-        return (
-            f"postgresql://sojourn:p%C3%A4ssword%20of%20a%20test@127.0.0.1:{self.port}/postgres"
-            f"?options=-csearch_path%3D{schema}"
-        )
+    def url(self, schema: str = "public", database: str | None = None) -> str:
+        """Where clients connect; ``schema`` holds the tables, where no ``database`` of its own is asked for."""
+        place = f"{database}" if database is not None else f"postgres?options=-csearch_path%3D{schema}"
+        return f"postgresql://sojourn:{quote(PASSWORD)}@127.0.0.1:{self.port}/{place}"
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         """A connection of the tests' own; close it."""
@@ -55,7 +55,7 @@ class PostgresServer(ServerProcess):
         """Start it and wait until it answers."""
         data = self._folder / "data"
         if not data.exists():
-            (self._folder / "password").write_text(_PASSWORD)
+            (self._folder / "password").write_text(PASSWORD)
             (self._folder / "password").chmod(0o644)
             command = [str(_program("initdb")), "-D", str(data), "-U", "sojourn", "--no-sync", "--auth=scram-sha-256"]
             command += [f"--pwfile={self._folder / 'password'}", "--encoding=UTF8", "--locale=C"]

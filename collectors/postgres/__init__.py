@@ -1,0 +1,1 @@
+"""Queues of jobs in PostgreSQL, as nine libraries keep them."""

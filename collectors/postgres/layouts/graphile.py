@@ -1,0 +1,55 @@
+"""graphile-worker (Node.js): jobs are deleted when they succeed, and kept when their attempts are used up.
+
+A queue here is a *task* (``task_identifier``): what graphile-worker calls a queue is a lock that jobs share. The view
+``jobs`` is read, which row security does not narrow; a tenant within the payload needs the private table behind it.
+"""
+
+from __future__ import annotations
+
+from collectors.postgres.layouts.base import Found, Lacking, Layout, Part
+
+_PRIVATE = "_private_jobs"
+
+
+def _source(found: Found) -> tuple[str, str]:
+    """FROM, and the tenant's expression. Lacking."""
+    if "payload" in found.tables["jobs"].columns:  # before 0.16 it was a table
+        return f"{found.name('jobs')} AS j", found.tenant("j", "jobs", document="j.payload", headers="j.flags")
+    asks = any(rule.source == "json" or (rule.source == "column" and rule.text == "payload") for rule in found.rules)
+    if not asks:
+        return f"{found.name('jobs')} AS j", found.tenant("j", "jobs", headers="j.flags")
+    if not found.has(_PRIVATE, "id", "payload"):
+        raise Lacking(f"a tenant in the payload needs to read {found.schema}.{_PRIVATE}: see docs/brokers/postgres.md")
+    source = f"{found.name('jobs')} AS j JOIN {found.name(_PRIVATE)} AS p ON p.id = j.id"
+    return source, found.tenant("j", "jobs", document="p.payload", headers="j.flags")
+
+
+def _jobs(found: Found) -> list[Part]:
+    source, tenant = _source(found)
+    return [
+        Part(f"""
+SELECT j.task_identifier AS queue, {tenant} AS tenant,
+  CASE WHEN j.locked_at IS NOT NULL THEN 'running' WHEN j.run_at > now() THEN 'delayed' ELSE 'ready' END AS state,
+  j.attempts > 0 AS retry, greatest(j.run_at, j.created_at) AS since, j.locked_at AS began, NULL::bigint AS id
+FROM {source} WHERE j.locked_at IS NOT NULL OR j.attempts < j.max_attempts""")
+    ]
+
+
+def _dead(found: Found) -> str:
+    source, tenant = _source(found)
+    return f"""
+SELECT j.task_identifier AS queue, {tenant} AS tenant, j.updated_at AS since
+FROM {source} WHERE j.locked_at IS NULL AND j.attempts >= j.max_attempts"""
+
+
+_COLUMNS = ("task_identifier", "run_at", "attempts", "max_attempts", "created_at", "updated_at", "locked_at", "flags")
+GRAPHILE = Layout(
+    name="graphile",
+    schema="graphile_worker",
+    tables={"jobs": _COLUMNS},
+    more=(_PRIVATE,),
+    jobs=_jobs,
+    word="failed",
+    dead=_dead,
+    untold={"consumers": "graphile-worker does not list its workers"},
+)
