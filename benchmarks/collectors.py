@@ -15,7 +15,8 @@ from benchmarks.parts import run_parts
 
 #: Modules of benchmarks/collecting.
 PARTS = (
-    "redis", "rabbitmq", "kafka", "kafka_moving", "nats", "sqs", "otlp", "client", "kafka_tap", "nats_tap", "idle",
+    "redis", "jobs_on_redis", "rabbitmq", "kafka", "kafka_moving", "nats", "sqs",
+    "otlp", "client", "kafka_tap", "nats_tap", "idle",
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -103,6 +103,22 @@ class SidekiqLayout(Settings):
     )
 
 
+class BullmqLayout(Settings):
+    """BullMQ's lists, sorted sets and hashes of jobs; versions 4 to 6."""
+
+    queues: tuple[str, ...] = Field(default=(), description="names of queues; empty: those whose meta hash is found")
+    prefix: str = Field(default="bull", min_length=1, description="BullMQ's prefix of all keys")
+    tenant: Annotated[TenantRules, only("json", "key", "queue")] = Field(
+        default=(), description="json begins at the job's data; key is the job's id"
+    )
+    read_at_most: int = Field(
+        default=100, ge=1, le=10_000, description="jobs of a queue: where it holds no more, each is looked into"
+    )
+    jobs_per_cycle: int = Field(
+        default=2_000, ge=0, le=100_000, description="jobs of all queues together that a cycle looks into"
+    )
+
+
 class SentinelSettings(Settings):
     """The Sentinels that know which server is the primary now; TLS is the broker's."""
 
@@ -144,6 +160,7 @@ class RedisBroker(RedisServer, NetworkBroker):
     celery: CeleryLayout | None = None
     rq: RqLayout | None = None
     sidekiq: SidekiqLayout | None = None
+    bullmq: BullmqLayout | None = None
 
     def addresses(self) -> list[tuple[str, int]]:
         """Where ``url`` points, or the Sentinels."""
@@ -166,4 +183,5 @@ LAYOUTS: dict[str, type[Settings]] = {
     "celery": CeleryLayout,
     "rq": RqLayout,
     "sidekiq": SidekiqLayout,
+    "bullmq": BullmqLayout,
 }

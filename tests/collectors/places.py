@@ -13,7 +13,7 @@ import pika
 from tests.collectors.postgres.reading import PASSWORD as POSTGRES_PASSWORD
 from tests.collectors.postgres.reading import Database
 from tests.collectors.support import connect, make_queue, publish
-from tests.support import elasticmq, kafka, nats, postgresql, rabbitmq, redis, sidekiq
+from tests.support import bullmq, elasticmq, kafka, nats, postgresql, rabbitmq, redis, sidekiq
 from tests.support.waiting import wait_until
 
 #: Environment that the settings of these brokers refer to.
@@ -96,6 +96,22 @@ def sidekiq_place(folder: Path) -> Place:
     return Place(server, broker, told)
 
 
+def bullmq_place(folder: Path) -> Place:
+    """Queues of BullMQ: one of which a job is at work, one on which nobody works, and a failed job."""
+    server = redis.RedisServer(folder, "--appendonly", "yes", "--appendfsync", "always")
+    server.start()
+    work = {"name": "work", "data": {"tenant": "acme", "seconds": 600}}
+    with bullmq.worker(server, "orders", concurrency=1), server.client() as client:
+        bullmq.produce(server, {"queue": "orders", "name": "broken"}, {"queue": "orders", **work})
+        wait_until(
+            lambda: client.zcard("bull:orders:failed") == client.llen("bull:orders:active") == 1, "a job at work"
+        )
+        bullmq.produce(server, {"queue": "orders", **work}, {"queue": "mail", **work})
+    told = {("orders", None): {"depth": 1, "in_flight": 1}, ("mail", None): {"depth": 1, "in_flight": 0}}
+    told["orders.failed", None] = {"depth": 1, "in_flight": 0}
+    return Place(server, {"kind": "redis", "url": server.url, "bullmq": {"tenant": "json:tenant"}}, told)
+
+
 def kafka_place(folder: Path) -> Place:
     """Topics with groups that lag, and one that nobody reads."""
     server = kafka.KafkaServer(folder)
@@ -152,6 +168,7 @@ PLACES: dict[str, Callable[[Path], Place]] = {
     "nats": nats_place,
     "redis": redis_place,
     "sidekiq": sidekiq_place,
+    "bullmq": bullmq_place,
     "rabbitmq": rabbitmq_place,
     "kafka": kafka_place,
     "sqs": sqs_place,

@@ -25,6 +25,7 @@ KINDS = {
     "nats": ("NATS JetStream", "nats.md"),
     "redis": ("Redis: dyno-queues, streams, Celery, RQ", "redis.md"),
     "sidekiq": ("Sidekiq", "sidekiq.md"),
+    "bullmq": ("BullMQ", "bullmq.md"),
     "rabbitmq": ("RabbitMQ", "rabbitmq.md"),
     "kafka": ("Kafka", "kafka.md"),
     "sqs": ("SQS", "sqs.md"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from collectors.redis.layouts.base import Layout
+from collectors.redis.layouts.bullmq import Bullmq
 from collectors.redis.layouts.celery import Celery
 from collectors.redis.layouts.dyno import Dyno
 from collectors.redis.layouts.rq import Rq
@@ -20,6 +21,7 @@ MADE_BY: dict[str, Callable[[Any], Layout]] = {
     "celery": Celery,
     "rq": Rq,
     "sidekiq": Sidekiq,
+    "bullmq": Bullmq,
 }
 
 

@@ -22,3 +22,17 @@ def too_large(usage: Answer, held: int, wanted: int) -> str | None:
     if each > MOST_EACH or each * min(held, wanted) > MOST_BYTES:
         return f"its {held} members take about {max(1, usage >> 20)} MiB: too much to look into"
     return None
+
+
+class Budget:
+    """How many jobs of all queues together one cycle looks into."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def take(self, wanted: int) -> bool:
+        """Whether ``wanted`` more may be looked into; they are counted then."""
+        if wanted > self._left:
+            return False
+        self._left -= wanted
+        return True

@@ -1,0 +1,149 @@
+"""Sidekiq's and BullMQ's layouts: a warm cycle over 1,000 queues, beside the client library with an exporter's reads.
+
+Keys are written as the libraries write them. Of Sidekiq's queues a third is empty, a third holds 10 jobs, a third has
+one at work; 20 processes report, 500 jobs are to be retried. Of BullMQ's, a third is empty, a third holds 10 jobs that
+wait, a third has one active, two delayed and one failed. The baseline asks what exporters of these libraries ask:
+lengths and the head of each list (Sidekiq), the counts of each state (BullMQ), and no age beyond that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import redis
+import redis.asyncio
+
+from benchmarks.figures import Figure
+from collectors.redis.settings import RedisBroker
+from collectors.redis.source import RedisSource
+from tests.support.redis import RedisServer
+
+QUEUES, CYCLES, PROCESSES, RETRIES = 1_000, 9, 20, 500
+
+
+def measure(scale: float) -> Iterator[Figure]:
+    """Seconds of a cycle in either layout, and what our process grew by."""
+    count = max(30, int(QUEUES * scale))
+    with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder:
+        server = RedisServer(Path(folder) / "redis", "--appendonly", "no")
+        server.start()
+        try:
+            for name, fill, plainly in (("sidekiq", _sidekiq, _plain_sidekiq), ("bullmq", _bullmq, _plain_bullmq)):
+                with server.client() as client:
+                    client.flushall()
+                    fill(client, count)
+                before = psutil.Process().memory_info().rss
+                ours, plain = asyncio.run(_cycles(server, name, count, plainly))
+                yield Figure(f"{name}_1k_queues_seconds", ours, "s", plain)
+                grown = max(0, psutil.Process().memory_info().rss - before) / 1e6
+                yield Figure(f"{name}_1k_queues_grown_mb", grown, "MB")
+        finally:
+            server.stop()
+
+
+Plainly = Callable[[redis.asyncio.Redis, int], Awaitable[None]]
+
+
+async def _cycles(server: RedisServer, layout: str, count: int, plainly: Plainly) -> tuple[float, float]:
+    """The medians of our cycle and of the client library's, in turn, so that both meet the same machine."""
+    source = RedisSource(RedisBroker.model_validate({"url": server.url, layout: {}}))
+    await source.open()
+    await source.read()
+    client = redis.asyncio.Redis(host="127.0.0.1", port=server.port, protocol=2)
+    ours, plain = [], []
+    for _ in range(CYCLES):
+        began = time.perf_counter()
+        samples = await source.read()
+        ours.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        await plainly(client, count)
+        plain.append(time.perf_counter() - began)
+        told = [sample for sample in samples if sample.dead_letter_for is None]
+        assert len(told) == count
+        assert sum(sample.depth or 0 for sample in told) == 10 * len(range(1, count, 3))
+        assert sum(sample.in_flight or 0 for sample in told) == len(range(2, count, 3))
+        assert all(sample.oldest_age_seconds is not None for sample in told)
+    await client.aclose()
+    await source.close()
+    return statistics.median(ours), statistics.median(plain)
+
+
+def _sidekiq(client: redis.Redis, count: int) -> None:
+    now, pipe = time.time(), client.pipeline(transaction=False)
+
+    def job(number: int, **more: Any) -> str:
+        whole = {
+            "class": "Work",
+            "args": [{"tenant": "acme"}, 1],
+            "queue": f"queue-{number}",
+            "jid": "0123456789abcdef",
+        }
+        return json.dumps(whole | {"created_at": now - 60, "enqueued_at": now - 60} | more)
+
+    for number in range(count):
+        pipe.sadd("queues", f"queue-{number}")
+        if number % 3 == 1:
+            pipe.lpush(f"queue:queue-{number}", *(job(number, enqueued_at=now - 60 + each) for each in range(10)))
+        if number % 3 == 2:
+            work = {"queue": f"queue-{number}", "payload": job(number), "run_at": int(now) - 5}
+            pipe.hset(f"host:{number % PROCESSES}:work", f"thread-{number}", json.dumps(work))
+    for number in range(PROCESSES):
+        mine = [f"queue-{queue}" for queue in range(count)]
+        info = {"concurrency": 50, "queues": mine, "hostname": "host", "pid": number}
+        pipe.sadd("processes", f"host:{number}")
+        told = {"info": json.dumps(info), "busy": 1, "beat": now + 60, "quiet": "false"}
+        pipe.hset(f"host:{number}", mapping=told)
+    later = {job(number % count, jid=str(number), retry_count=1): now + 900 for number in range(RETRIES)}
+    pipe.zadd("retry", later)
+    pipe.execute()
+
+
+async def _plain_sidekiq(client: redis.asyncio.Redis, count: int) -> None:
+    pipe = client.pipeline(transaction=False)
+    for number in range(count):
+        pipe.llen(f"queue:queue-{number}")
+        pipe.lrange(f"queue:queue-{number}", -1, -1)
+    for number in range(PROCESSES):
+        pipe.hgetall(f"host:{number}")
+        pipe.hgetall(f"host:{number}:work")
+    for name in ("schedule", "retry", "dead"):
+        pipe.zcard(name)
+    await pipe.execute(raise_on_error=False)
+
+
+def _bullmq(client: redis.Redis, count: int) -> None:
+    now, pipe = int(time.time() * 1000), client.pipeline(transaction=False)
+    for number in range(count):
+        base = f"bull:queue-{number}"
+        pipe.hset(f"{base}:meta", mapping={"opts.maxLenEvents": 10_000, "version": "bullmq:6.7.0"})
+        held = 10 if number % 3 == 1 else 4 if number % 3 == 2 else 0
+        for each in range(held):
+            fields = {"name": "work", "data": '{"tenant": {"id": "acme"}}', "opts": '{"attempts":3}'}
+            pipe.hset(f"{base}:{each}", mapping={**fields, "timestamp": now - 60_000 + each, "delay": 0, "priority": 0})
+        if held == 10:
+            pipe.lpush(f"{base}:wait", *range(10))
+        elif held:
+            pipe.hset(f"{base}:0", "processedOn", now - 5_000)
+            pipe.lpush(f"{base}:active", 0)
+            pipe.zadd(f"{base}:delayed", {"1": (now + 900_000) * 4096, "2": (now + 900_000) * 4096 + 1})
+            pipe.zadd(f"{base}:failed", {"3": now})
+    pipe.execute()
+
+
+async def _plain_bullmq(client: redis.asyncio.Redis, count: int) -> None:
+    pipe = client.pipeline(transaction=False)
+    for number in range(count):
+        base = f"bull:queue-{number}"
+        for name in ("wait", "paused", "active"):
+            pipe.llen(f"{base}:{name}")
+        for name in ("prioritized", "delayed", "failed", "completed", "waiting-children"):
+            pipe.zcard(f"{base}:{name}")
+    await pipe.execute(raise_on_error=False)
