@@ -11,7 +11,7 @@ STAMP := $(VENV)/.sojourn-setup
 JOBS ?= 3
 LOCKS := requirements-build.lock requirements.lock
 
-.PHONY: help setup jars lab lock demo test check format docs fuzz clean
+.PHONY: help setup jars client lab lock demo test check format docs fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ docs: $(STAMP) ## regenerate the reference pages from what is declared
 	@$(BIN)/python -m alerts.rules.document > docs/rules.md
 	@$(BIN)/python -m tests.support.facts > docs/brokers/README.md
 	@$(BIN)/python -m collectors.receive.document
+
+client: $(STAMP) ## build the client's own package, sojourn-client, into dist/
+	@scripts/client $(BIN)/python dist
 
 lab: $(STAMP) ## run the lab's scenarios and write docs/lab; some minutes
 	@$(BIN)/python -m lab.document docs/lab
