@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
-from sojourn.client.fair import SMOOTHING, FairOrder
+from sojourn.client.fair import SMOOTHING
+from sojourn.client.grouped import GroupedOrder
+from sojourn.client.groups import Onsets
 
 Item = TypeVar("Item")
 
@@ -55,8 +58,11 @@ class ArrivalOrder(Generic[Item]):
         """Nor who is noisy."""
 
 
-class StartTimeOrder(FairOrder[Item]):
+class StartTimeOrder(GroupedOrder[Item]):
     """The order of ``sojourn.FairConsumer`` itself."""
+
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
+        super().__init__(onsets=Onsets(), clock=clock)
 
     def told_noisy(self, tenants: set[str]) -> None:
         """It is fair to everybody, whoever is called noisy."""
@@ -170,7 +176,9 @@ ORDERS = {
 }
 
 
-def of(name: str) -> Order[Item]:
-    """A new order of that name, with nothing in it."""
+def of(name: str, clock: Callable[[], float] = lambda: 0.0) -> Order[Item]:
+    """A new order of that name, with nothing in it; ``clock`` is for those that look at it."""
+    if name == "fair":
+        return StartTimeOrder(clock)
     order: Order[Item] = ORDERS[name]()
     return order

@@ -71,7 +71,7 @@ class Queue:
         self._scenario = scenario
         self._idle = servers
         self._stopped = False
-        self._waiting: Order[Message] = of(order)
+        self._waiting: Order[Message] = of(order, lambda: self.now)
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._arrival_random = {tenant.name: random.Random(f"{seed}/{tenant.name}") for tenant in scenario.tenants}

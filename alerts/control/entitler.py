@@ -20,6 +20,7 @@ from alerts.laws.entitled_queue import EntitledQueue, Look
 from alerts.laws.entitlement import LOOK_SECONDS
 from lake.clock import TOLERANCE, ZERO, age
 from lake.errors import SojournError
+from sojourn.client.groups import Patterns, is_pattern
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,8 @@ class Entitler:
             of_queues[one.broker, one.queue].append(one)
         for place, ones in of_queues.items():
             agreed = {one.tenant: one.rate for one in ones if one.rate is not None}
-            self._queues[place] = _Queue(EntitledQueue(ones[0].terms(), agreed), ones[0].burst_seconds)
+            patterns = Patterns(one.tenant for one in ones if is_pattern(one.tenant))
+            self._queues[place] = _Queue(EntitledQueue(ones[0].terms(), agreed, patterns), ones[0].burst_seconds)
         self._board, self._journal, self._paused = board, journal, paused
         self._looked_at: datetime | None = None
         self._publish()
@@ -147,14 +149,17 @@ def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta 
     arrivals: dict[Place, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     finished: dict[Place, _BySubscriber] = defaultdict(lambda: defaultdict(dict))
     work: dict[Place, _BySubscriber] = defaultdict(lambda: defaultdict(dict))
-    for row in _rows(query, wanted, _FLOWS.format(only=only, recent=since_second(newest, 1))):
+    rows = _rows(query, wanted, _FLOWS.format(only=only, recent=since_second(newest, 1)))
+    spans = windows(rows, newest)
+    for row in rows:
         place, subscriber, tenant = (row["broker"], row["queue"]), row["subscriber"], row["tenant"]
-        # The second before the newest and what is there of it: half a second fresher than whole ones alone.
-        span = 1 + newest[row["broker"]].microsecond / 1e6
-        if row["enqueued"] > 0:
-            arrivals[place][tenant] += row["enqueued"] / span
-        finished[place][subscriber][tenant] = row["finished"] / span
-        work[place][subscriber][tenant] = (row["work"] or 0.0) / span
+        start, end, span = spans[row["broker"]]
+        if not start <= row["bucket_start"] < end:
+            continue
+        arrivals[place][tenant] += row["enqueued"] / span
+        for counts, count in ((finished, row["finished"]), (work, row["work"] or 0.0)):
+            of_tenant = counts[place][subscriber]
+            of_tenant[tenant] = of_tenant.get(tenant, 0.0) + count / span
     found = {}
     for place, of_subscribers in waiting.items():
         done = {name: sum(counts.values()) for name, counts in finished[place].items()}
@@ -162,22 +167,42 @@ def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta 
         found[place] = Look(
             max(of_subscribers.values(), key=lambda counts: sum(counts.values())),
             {} if slowest is None else finished[place][slowest],
-            dict(arrivals[place]),
+            {name: rate for name, rate in arrivals[place].items() if rate > 0},
             {} if slowest is None else work[place][slowest],
         )
     return found
 
 
+_SECOND = timedelta(seconds=1)
 #: Older data says nothing of now.
 MOST_OLD = timedelta(seconds=15)
 _WAITING = """
     SELECT broker, queue, subscriber, tenant, MAX(as_of) AS as_of, CAST(SUM(ready) AS DOUBLE) AS ready
     FROM tenant_backlog_now {only} GROUP BY broker, queue, subscriber, tenant"""
 _FLOWS = """
-    SELECT broker, queue, subscriber, tenant, CAST(SUM(enqueued) AS DOUBLE) AS enqueued,
+    SELECT broker, queue, subscriber, tenant, bucket_start, CAST(SUM(enqueued) AS DOUBLE) AS enqueued,
       CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished,
       CAST(SUM(processing_sum) AS DOUBLE) AS work
-    FROM partials {only} WHERE {recent} GROUP BY broker, queue, subscriber, tenant"""
+    FROM partials {only} WHERE {recent} GROUP BY broker, queue, subscriber, tenant, bucket_start"""
+
+
+def windows(
+    rows: Iterable[Mapping[str, Any]], newest: Mapping[str, datetime]
+) -> dict[str, tuple[datetime, datetime, float]]:
+    """What rates are counted over, by broker: from, until, and how many seconds of it there are.
+
+    Two whole seconds where flows are further than what waits; else the newest one as far as it is filled, and the one
+    before it: half a second fresher.
+    """
+    found = {}
+    for broker, as_of in newest.items():
+        second = as_of.replace(microsecond=0)
+        last = max((row["bucket_start"] for row in rows if row["broker"] == broker), default=second)
+        if last > second:
+            found[broker] = (last - 2 * _SECOND, last, 2.0)
+        else:
+            found[broker] = (second - _SECOND, second + _SECOND, 1 + as_of.microsecond / 1e6)
+    return found
 
 
 def _rows(query: Query, wanted: set[Place], sql: str) -> list[dict[str, Any]]:

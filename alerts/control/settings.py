@@ -122,7 +122,12 @@ class EntitlementSettings(BaseModel):
 
     broker: str = Field(min_length=1, description="the broker, as the collector names it")
     queue: str = Field(min_length=1, description="queue, topic or stream")
-    tenant: str = Field(default="*", min_length=1, description="whom it is for; `*`: each that has none of its own")
+    tenant: str = Field(
+        default="*",
+        min_length=1,
+        description="whom it is for; `*`: each that has none of its own; "
+        "`acme-*`: a group, all whose names begin so, that counts as one tenant",
+    )
     rate: float | None = Field(
         default=None,
         gt=0,

@@ -25,6 +25,7 @@ from itertools import accumulate
 from types import MappingProxyType
 
 from alerts.laws.costs import Costs
+from sojourn.client.groups import grouped
 
 #: So often a queue is looked at (seconds): what counts by looks below is meant for that.
 LOOK_SECONDS = 0.5
@@ -34,7 +35,7 @@ CLASS_WIDTH, FORGOTTEN = 1.05, 0.99975
 USED_UP = 0.9
 #: Who sends at most this part of what those beyond their shares send on average keeps within its own, by more than
 #: chance.
-WITHIN = 0.5
+WITHIN = 0.4
 #: Who sends less than this part of what it may is no longer held back.
 LET_GO = 0.5
 #: How much of the throughput seen at one look is believed; a higher one is believed while nothing waits, and 0.25 % of
@@ -88,13 +89,18 @@ class Seen:
 
 
 def in_work(
-    waiting: Mapping[str, float], finished: Mapping[str, float], arrivals: Mapping[str, float], costs: Costs
+    waiting: Mapping[str, float],
+    finished: Mapping[str, float],
+    arrivals: Mapping[str, float],
+    costs: Costs,
+    units: Mapping[str, str] = MappingProxyType({}),
 ) -> Seen:
-    """A queue as its tenants have it (messages, messages a second), counted in seconds of work."""
+    """A queue as its tenants have it (messages, messages a second), counted in seconds of work; what comes by tenant,
+    or by the unit that ``units`` says it is of."""
     return Seen(
         sum(count * costs.of(name) for name, count in waiting.items()),
         sum(rate * costs.of(name) for name, rate in finished.items()),
-        {name: rate * costs.of(name) for name, rate in arrivals.items()},
+        grouped({name: rate * costs.of(name) for name, rate in arrivals.items()}, units),
     )
 
 

@@ -81,54 +81,72 @@ async def consumer_in_order(jetstream: Any) -> None:
     await jetstream.add_consumer(STREAM, config)
 
 
-async def run(
-    jetstream: Any,
-    seconds: float,
-    rates: Mapping[str, float],
-    consume: Consume,
-    *,
-    limits: sojourn.Limits | None = None,
-    to_the_end: bool = False,
-    leave: bool = False,
-    dumped: Mapping[str, int] | None = None,
-) -> Seen:
-    """Send for ``seconds`` at ``rates`` (messages/s by tenant), the same each run, and consume until nothing waits.
+@asynccontextmanager
+async def consuming(jetstream: Any, consume: Consume) -> AsyncIterator[Load]:
+    """Consumers that stay over several runs: a request that one of them left behind would take messages along."""
+    load = Load(jetstream)
+    task = asyncio.create_task(consume(jetstream, load.handle))
+    try:
+        yield load
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
-    With ``leave`` it ends when sending does. What producers still hold back by then is not sent, unless ``to_the_end``.
-    ``dumped`` messages come at once, at the beginning. Producers obey ``limits``.
-    """
-    began = time.monotonic()
-    seen, work = Seen(seconds), random.Random(1)
 
-    async def handle(message: Any) -> None:
-        at = time.monotonic()
+class Load:
+    """Sends to a stream, run by run, and sees what its consumers do."""
+
+    def __init__(self, jetstream: Any) -> None:
+        self._jetstream = jetstream
+        self._began, self._seen, self._work = 0.0, Seen(0.0), random.Random(1)
+
+    async def handle(self, message: Any) -> None:
+        """Work on a message, and acknowledge it."""
+        began, seen, at = self._began, self._seen, time.monotonic()
         seen.first_attempts.append((at - began, message.subject.split(".")[1], at - float(message.data)))
-        await asyncio.sleep(work.expovariate(1 / WORK_SECONDS))
+        await asyncio.sleep(self._work.expovariate(1 / WORK_SECONDS))
         await message.ack()
         seen.completions.append(time.monotonic() - began)
 
-    async def send(tenant: str, rate: float) -> None:
-        chance, due = random.Random(tenant), began
-        left = (dumped or {}).get(tenant, 0)
-        while left or (due := due + chance.expovariate(rate)) < began + seconds:
-            left = max(0, left - 1)
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            if limits is not None:
-                await limits.wait(STREAM, tenant)
-            await jetstream.publish_async(f"{STREAM}.{tenant}", repr(due).encode())
-            seen.sent += 1
+    async def run(
+        self,
+        seconds: float,
+        rates: Mapping[str, float],
+        *,
+        limits: sojourn.Limits | None = None,
+        to_the_end: bool = False,
+        leave: bool = False,
+        dumped: Mapping[str, int] | None = None,
+    ) -> Seen:
+        """Send for ``seconds`` at ``rates`` (messages/s by tenant), the same each run, and wait until nothing waits.
 
-    consuming = asyncio.create_task(consume(jetstream, handle))
-    sending = [asyncio.create_task(send(tenant, rate)) for tenant, rate in rates.items()]
-    await asyncio.wait(sending, timeout=seconds + (DRAIN_SECONDS if to_the_end else 0.0))
-    for task in sending:
-        task.cancel()
-    until = time.monotonic() + DRAIN_SECONDS
-    while not leave and len(seen.completions) < seen.sent and time.monotonic() < until:  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
-    consuming.cancel()
-    await asyncio.gather(consuming, *sending, return_exceptions=True)
-    return seen
+        With ``leave`` it ends when sending does. What producers still hold back by then is not sent, unless
+        ``to_the_end``. ``dumped`` messages come at once, at the beginning. Producers obey ``limits``.
+        """
+        began = self._began = time.monotonic()
+        seen = self._seen = Seen(seconds)
+        self._work = random.Random(1)
+
+        async def send(tenant: str, rate: float) -> None:
+            chance, due = random.Random(tenant), began
+            left = (dumped or {}).get(tenant, 0)
+            while left or (due := due + chance.expovariate(rate)) < began + seconds:
+                left = max(0, left - 1)
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                if limits is not None:
+                    await limits.wait(STREAM, tenant)
+                await self._jetstream.publish_async(f"{STREAM}.{tenant}", repr(due).encode())
+                seen.sent += 1
+
+        sending = [asyncio.create_task(send(tenant, rate)) for tenant, rate in rates.items()]
+        await asyncio.wait(sending, timeout=seconds + (DRAIN_SECONDS if to_the_end else 0.0))
+        for task in sending:
+            task.cancel()
+        until = time.monotonic() + DRAIN_SECONDS
+        while not leave and len(seen.completions) < seen.sent and time.monotonic() < until:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        await asyncio.gather(*sending, return_exceptions=True)
+        return seen
 
 
 async def fair(jetstream: Any, handle: Handle, **settings: Any) -> None:

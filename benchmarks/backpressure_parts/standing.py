@@ -8,15 +8,15 @@ capacity, and a backlog of ten times the capacity.
 from __future__ import annotations
 
 import asyncio
-import math
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import sojourn
 from benchmarks.backpressure_parts.fair import ALONE, FLOOD, LONE, LONE_PART, SECONDS
-from benchmarks.backpressure_parts.load import CAPACITY, STREAM, consumer_in_order, in_order, run, stream
+from benchmarks.backpressure_parts.load import CAPACITY, STREAM, Load, consumer_in_order, consuming, in_order, stream
 from benchmarks.backpressure_parts.watched import freshness, watched
 from benchmarks.figures import Figure
 from sojourn.demo.measure import quantile
@@ -50,18 +50,23 @@ def measure(scale: float) -> Iterator[Figure]:
 
 
 async def _measured(name: str, url: str, folder: Path, control: str, seconds: float) -> list[Figure]:
-    async with stream(url) as jetstream:
+    async with AsyncExitStack() as stack:
+        jetstream = await stack.enter_async_context(stream(url))
         await consumer_in_order(jetstream)
-        with watched(url, folder, control) as sojourn_, freshness(sojourn_.lake) as lags, sojourn_.limits() as limits:
-            while not lags.first_metrics:
-                await run(jetstream, 2.0, ALONE, in_order, limits=limits)
-            await run(jetstream, CALM_SECONDS, ALONE, in_order, limits=limits)
-            alone = await run(jetstream, seconds, ALONE, in_order, limits=limits)
-            served = await run(jetstream, seconds, FLOOD, in_order, limits=limits)
-            lone = await run(jetstream, LONE_PART * seconds, LONE, in_order, limits=limits, to_the_end=True)
-            lone_free = await run(jetstream, LONE_PART * seconds, LONE, in_order, to_the_end=True)
-            recovery = await _recovery(jetstream, limits, seconds)
-            free = await run(jetstream, seconds, FLOOD, in_order, leave=True)
+        sojourn_ = stack.enter_context(watched(url, folder, control))
+        lags, limits = stack.enter_context(freshness(sojourn_.lake)), stack.enter_context(sojourn_.limits())
+        load = await stack.enter_async_context(consuming(jetstream, in_order))
+        while not lags.first_metrics:
+            await load.run(2.0, ALONE, limits=limits)
+        await load.run(CALM_SECONDS, ALONE, limits=limits)
+        alone = await load.run(seconds, ALONE, limits=limits)
+        began = time.time()
+        served = await load.run(seconds, FLOOD, limits=limits)
+        fresh = quantile(lags.between(began, time.time()), 0.5) or 0.0
+        lone = await load.run(LONE_PART * seconds, LONE, limits=limits, to_the_end=True)
+        lone_free = await load.run(LONE_PART * seconds, LONE, to_the_end=True)
+        recovery = await _recovery(load, limits, seconds)
+        free = await load.run(seconds, FLOOD, leave=True)
     quiet = alone.p99()
     return [
         Figure(f"quiet_p99_ratio_{name}", served.p99() / quiet, "ratio", free.p99() / quiet),
@@ -70,16 +75,16 @@ async def _measured(name: str, url: str, folder: Path, control: str, seconds: fl
         Figure(f"throughput_ratio_{name}", served.completed / free.completed, "ratio", 1.0),
         Figure(f"lone_makespan_ratio_{name}", lone.makespan / lone_free.makespan, "ratio", 1.0),
         Figure(f"fresh_recovery_ratio_{name}", recovery, "ratio", 1.0),
-        Figure(f"freshness_p50_seconds_{name}", quantile(lags.between(0, math.inf), 0.5) or 0.0, "s"),
+        Figure(f"freshness_p50_seconds_{name}", fresh, "s"),
     ]
 
 
-async def _recovery(jetstream: Any, limits: sojourn.Limits, seconds: float) -> float:
+async def _recovery(load: Load, limits: sojourn.Limits, seconds: float) -> float:
     """Four tenants dump ten times the capacity and go on with a part of it: until what comes is fresh again ÷ the least
     time in which consumers can finish what is older."""
     dump = round(seconds / 24 * 9 * CAPACITY)
     rates = {f"equal-{n}": AFTERWARDS * CAPACITY / 4 for n in range(4)}
     least = (dump - FRESH_SECONDS * CAPACITY) / (CAPACITY * (1 - AFTERWARDS))
     dumped = dict.fromkeys(rates, dump // 4)
-    seen = await run(jetstream, 1.5 * least, rates, in_order, limits=limits, to_the_end=True, dumped=dumped)
+    seen = await load.run(1.5 * least, rates, limits=limits, to_the_end=True, dumped=dumped)
     return seen.fresh_since(FRESH_SECONDS) / least

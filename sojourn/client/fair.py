@@ -109,6 +109,16 @@ class FairOrder(Generic[Item]):
             self._queue_head(tenant, known)
         return tenant, item
 
+    def withdraw(self, tenant: str) -> list[Item]:
+        """Take out all that waits of ``tenant``, the oldest first, as if it had not come."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            return []
+        items = list(known.items)
+        known.items.clear()
+        self._waiting -= len(items)
+        return items
+
     def done(self, tenant: str, cost: float) -> None:
         """Tell what a taken item of ``tenant`` cost in truth; what was charged too much or too little is made good."""
         known = self._tenants.get(tenant)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from sojourn.client.backoff import doubled
-from sojourn.client.fair import FairOrder
+from sojourn.client.grouped import GroupedOrder
+from sojourn.client.groups import Onsets
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,11 @@ class FairStats:
     tenants: int
 
 
+def grouped_order(weights: Mapping[str, float] | None, groups: Sequence[str], *, sybils: bool) -> GroupedOrder[Message]:
+    """The order that consumers keep; ValueError for a weight or a group that is none."""
+    return GroupedOrder(weights, groups=groups, onsets=Onsets() if sybils else None, clock=time.monotonic)
+
+
 class FairConsumer(Generic[Message]):
     """Handles a shared queue's messages by start-time fair queueing over tenants (:mod:`sojourn.client.fair`).
 
@@ -39,7 +45,8 @@ class FairConsumer(Generic[Message]):
     tenant; ``handle`` does the work and acknowledges. ``release`` gives back what was fetched and not handled when the
     consumer stops (default: the broker gives it to others when its time-out has passed). ``failed`` is told of a
     message whose ``handle`` raised; the others go on. ``workers`` threads call ``handle``; ``weights`` as in
-    :class:`FairOrder`.
+    :class:`FairOrder`. ``groups`` are beginnings of tenants' names (``acme-*``) that have one share together; with
+    ``sybils``, so have tenants of whom many more begin at once than by chance (:mod:`sojourn.client.groups`).
 
     ``buffer`` is the bound of what is fetched ahead, and how much of the queue a quiet tenant can overtake: keep it
     below what the workers finish within the broker's visibility or ack time-out. A tenant's own messages stay in order
@@ -55,6 +62,8 @@ class FairConsumer(Generic[Message]):
         workers: int = 1,
         buffer: int = 1000,
         weights: Mapping[str, float] | None = None,
+        groups: Sequence[str] = (),
+        sybils: bool = True,
         release: Callable[[Message], object] | None = None,
         failed: Callable[[Message, Exception], object] | None = None,
     ) -> None:
@@ -63,7 +72,7 @@ class FairConsumer(Generic[Message]):
         self._fetch, self._handle, self._tenant_of = fetch, handle, tenant_of
         self._release, self._failed = release, failed
         self._workers, self._buffer = workers, buffer
-        self._order: FairOrder[Message] = FairOrder(dict(weights or {}))
+        self._order: GroupedOrder[Message] = grouped_order(weights, groups, sybils=sybils)
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._counts = dict.fromkeys(("handled", "failed", "returned", "fetch_failures"), 0)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from sojourn.client.bucket import Bucket
+from sojourn.client.groups import Patterns, is_pattern
 from sojourn.client.wire import Scope, Update, WireLimit
 
 #: Tenants of a congested queue that have no entitlement of their own and are told apart; more of them share one bucket.
@@ -29,31 +30,45 @@ class Congested:
     terms: Mapping[str, Terms]
     share: float
     buckets: dict[str, Bucket] = field(default_factory=dict)
+    groups: Patterns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.groups = Patterns(filter(is_pattern, self.terms))
 
     def bucket_of(self, tenant: str, now: float) -> Bucket | None:
-        """The bucket that holds ``tenant`` to what it is entitled to; None where nobody said what that is."""
+        """The bucket that holds ``tenant`` to what it is entitled to; None where nobody said what that is.
+
+        Tenants of a declared group (``acme-*``) have one together.
+        """
         bucket = self.buckets.get(tenant)
+        if bucket is not None:
+            return bucket
+        name, terms = self._terms_of(tenant)
+        if terms is None:
+            return None
+        if name == ANYBODY:
+            name = tenant if len(self.buckets) < MOST_STRANGERS else ANYBODY
+        bucket = self.buckets.get(name)
         if bucket is None:
-            terms = self._terms_of(tenant)
-            if terms is None:
-                return None
-            if tenant not in self.terms and len(self.buckets) >= MOST_STRANGERS:
-                tenant = ANYBODY
             bucket = Bucket(*terms, self.expires_at, now, self.reason, tokens=FIRST_TOKENS)
-            bucket = self.buckets.setdefault(tenant, bucket)
+            bucket = self.buckets.setdefault(name, bucket)
         return bucket
 
     def follow(self, before: Congested, now: float) -> None:
         """Take over the buckets of ``before``, with what they hold: no news gives a fresh burst."""
         for tenant, bucket in list(before.buckets.items()):
-            terms = self._terms_of(tenant)
-            if terms is not None:
+            name, terms = self._terms_of(tenant)
+            if terms is not None and name in (tenant, ANYBODY):  # else it has come into a group
                 bucket.renew(*terms, self.expires_at, now, self.reason)
                 self.buckets[tenant] = bucket
 
-    def _terms_of(self, tenant: str) -> Terms | None:
-        terms = self.terms.get(tenant) or self.terms.get(ANYBODY)
-        return terms and (terms[0] * self.share, max(1.0, terms[1] * self.share))
+    def _terms_of(self, tenant: str) -> tuple[str, Terms | None]:
+        """Whose terms are ``tenant``'s – its own, its group's, anybody's – and what they are."""
+        name = tenant
+        if name not in self.terms:
+            name = (self.groups.of(tenant) if self.groups else None) or ANYBODY
+        terms = self.terms.get(name)
+        return name, terms and (terms[0] * self.share, max(1.0, terms[1] * self.share))
 
 
 class InForce:

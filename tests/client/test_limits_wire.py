@@ -332,3 +332,17 @@ def test_a_malformed_compact_answer_is_refused_whole(path: list[Any], value: Any
     place[path[-1]] = value
     with pytest.raises(MalformedAnswer):
         parse(json.dumps(document).encode(), 3)
+
+
+def test_the_tenants_of_a_declared_group_have_one_entitlement_together(limits: sojourn.Limits, clock: Clock) -> None:
+    entitled = [
+        WireEntitlement("nats", "orders", "acme-*", 10, 2),
+        WireEntitlement("nats", "orders", "acme-eu-*", 1, 1),
+        WireEntitlement("nats", "orders", "*", 10, 2),
+    ]
+    limits.apply(Update(1, True, entitled=entitled, congested=[WireCongestion("nats", "orders", 60, "")]))
+    assert [bool(limits.try_acquire("orders", f"acme-{n}")) for n in range(4)].count(True) == 1
+    assert limits.try_acquire("orders", "acme-eu-1") and limits.try_acquire("orders", "other")
+    clock.now += 0.5
+    limits.apply(Update(2, False, congested=[WireCongestion("nats", "orders", 60, "")]))
+    assert [bool(limits.try_acquire("orders", f"acme-{n}")) for n in range(4)].count(True) == 2, "a burst for all"

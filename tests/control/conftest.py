@@ -98,6 +98,7 @@ class World:
     usual_rate: float = 10.0  # of the others, over the window
     work: dict[str, float] | None = None  # seconds for a message, by tenant; 0.1 of those not named
     lag: timedelta = timedelta(seconds=0.4)
+    more: dict[str, int] = field(default_factory=dict)  # further tenants, and what each sends a second
     queries: int = 0
     fails: Exception | None = None
 
@@ -147,6 +148,14 @@ class World:
             }
             for back, part in enumerate(parts)
             for i in range(8)
+        ] + [
+            {
+                "broker": "nats", "queue": "orders", "subscriber": "", "tenant": name,
+                "bucket_start": second - timedelta(seconds=back), "enqueued": rate, "completed": 0,
+                "dead_lettered": 0, "expired": 0, "sidelined": 0, "processing_sum": None,
+            }
+            for back in range(2)
+            for name, rate in self.more.items()
         ]  # fmt: skip
         db = database()
         db.register("tenant_backlog_now", pa.Table.from_pylist(tenants, schema=_TENANTS))

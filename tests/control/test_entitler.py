@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ from pydantic import ValidationError
 
 from alerts.control import Control, build
 from alerts.control.board import Congestion, Entitlement
+from alerts.control.entitler import windows
 from alerts.control.settings import ControlSettings, EntitlementSettings
 from lake.clock import Clock
 from lake.errors import SojournError
 from lake.store import Lake
 from tests.control.conftest import World
 
+SECOND = timedelta(seconds=1)
 Start = Callable[..., "Watched"]
 
 
@@ -98,6 +100,41 @@ def test_a_share_is_of_the_consumers_time_where_it_is_known_what_work_takes(star
     assert watched.congested
     assert watched.entitled["t0"] < 5, "half of the time drains what waits"
     assert watched.entitled["t1"] >= 10, "who asks for little is not held back"
+
+
+def test_forty_names_that_begin_together_are_held_as_one_and_named(start: Start) -> None:
+    watched = start()
+    watched.world.calm()
+    watched.world.finished = 15
+    watched.run(30)
+    watched.world.backlog, watched.world.more = 300, {f"sybil-{n}": 3 for n in range(40)}
+    watched.run(3)
+    (congestion,) = watched.congested
+    assert "held as one: sybil-… (began together)" in congestion.reason
+    together = sum(rate for name, rate in watched.entitled.items() if name.startswith("sybil-"))
+    assert together < 60 and watched.entitled["t1"] >= 10
+
+
+def test_a_declared_group_is_entitled_as_one_tenant(start: Start) -> None:
+    watched = start({"tenant": "acme-*"}, {"tenant": "*"})
+    watched.world.calm()
+    watched.world.finished = 15
+    watched.run(2)
+    watched.world.backlog, watched.world.more = 300, {f"acme-{n}": 12 for n in range(10)}
+    watched.run(4)
+    assert watched.congested
+    assert not [name for name in watched.entitled if name.startswith("acme-") and name != "acme-*"]
+    assert watched.entitled["acme-*"] < 60 and watched.entitled["t1"] >= 10
+
+
+def test_rates_are_counted_over_the_seconds_that_are_there() -> None:
+    """Flows may be further than what waits: counted as if they were not, a queue could do twice what it can."""
+    as_of = datetime(2026, 1, 1, 0, 0, 10, 500_000, tzinfo=UTC)
+    second = as_of.replace(microsecond=0)
+    row = {"broker": "nats", "bucket_start": second}
+    assert windows([row], {"nats": as_of})["nats"] == (second - SECOND, second + SECOND, 1.5)
+    ahead = {"broker": "nats", "bucket_start": second + 2 * SECOND}
+    assert windows([row, ahead], {"nats": as_of})["nats"] == (second, second + 2 * SECOND, 2.0)
 
 
 def test_what_is_remembered_in_messages_is_not_taken_for_seconds_of_work(start: Start) -> None:

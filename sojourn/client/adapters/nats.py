@@ -2,7 +2,7 @@
 
 Where a stream's messages lie under one subject, a consumer gets them in order of arrival, and a quiet tenant overtakes
 only what was fetched ahead. Under ``orders.<tenant>`` each tenant has a queue of its own in the broker; of each only a
-few messages are fetched ahead, and :class:`sojourn.client.fair.FairOrder` says whose is next.
+few messages are fetched ahead, and :class:`sojourn.client.grouped.GroupedOrder` says whose is next.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from sojourn.client.fair import FairOrder
-from sojourn.client.fair_consumer import FairStats
+from sojourn.client.fair_consumer import FairStats, grouped_order
+from sojourn.client.grouped import GroupedOrder
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,8 @@ class FairSubjects:
     (``orders.*``). ``handle`` does the work and acknowledges; a message whose ``handle`` raised is told to ``failed``,
     or else comes again after the consumer's ``ack_wait``. ``workers`` messages are in work at once; ``ahead`` of each
     tenant (default: four times the workers) are fetched ahead: keep it below what is finished within ``ack_wait``.
-    ``weights`` as in :class:`FairOrder`, ``config`` for the consumers' own settings.
+    ``weights`` as in :class:`sojourn.FairOrder`, ``groups`` and ``sybils`` as in :class:`sojourn.FairConsumer`,
+    ``config`` for the consumers' own settings.
 
     Each tenant's consumer is durable and called ``<durable>-<tenant>``, so that several processes share its queue.
     Tenants appear by themselves: their subjects are asked for every ``discover_seconds``. A tenant's messages stay in
@@ -55,6 +56,8 @@ class FairSubjects:
         workers: int = 8,
         ahead: int | None = None,
         weights: Mapping[str, float] | None = None,
+        groups: Sequence[str] = (),
+        sybils: bool = True,
         durable: str = "fair",
         config: Any = None,
         discover_seconds: float = 0.2,
@@ -72,7 +75,7 @@ class FairSubjects:
         self._workers, self._ahead, self._discover_seconds = workers, ahead, discover_seconds
         self._durable, self._config = durable, config
         self._place = subject.split(".").index("*")
-        self._order: FairOrder[Any] = FairOrder(dict(weights or {}))
+        self._order: GroupedOrder[Any] = grouped_order(weights, groups, sybils=sybils)
         self._feeds: dict[str, asyncio.Task[None]] = {}
         self._room: dict[str, asyncio.Event] = {}
         self._counts = dict.fromkeys(("handled", "failed", "returned", "fetch_failures"), 0)
