@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collectors.postgres.counting import Dead, Queue, age, shares
 from collectors.postgres.layouts.base import Layout
@@ -33,12 +33,13 @@ _DEAD = "these jobs have ended: nobody takes them"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a queue beside its jobs; ``consumers`` and ``no_running`` may be reasons."""
+    """What is known of a queue beside its jobs; ``consumers`` may be a reason."""
 
     paused: bool | None = None
     dead_letter_for: str | None = None
     consumers: int | str = ""
     no_running: str | None = None
+    no_state: str = ""
     rules: tuple[Rule, ...] = ()
 
 
@@ -59,7 +60,7 @@ def sample(layout: Layout, name: str, queue: Queue, facts: Facts, now: float) ->
     if isinstance(facts.consumers, str):
         missing["consumers"] = facts.consumers
     if facts.paused is None:
-        missing["state"] = "the library keeps no states of queues"
+        missing["state"] = facts.no_state
     return Sample(
         name,
         round(now * 1e6),
@@ -93,5 +94,13 @@ def dead_sample(layout: Layout, name: str, of: str, dead: Dead, now: float) -> S
         oldest_in_flight_age_seconds=0.0,
         dead_letter_for=of,
         queue_type=layout.name,
-        unavailable=_UNTOLD | {"consumers": _DEAD, "state": "the library keeps no states of queues"},
+        unavailable=_UNTOLD | {"consumers": _DEAD, "state": _DEAD},
     )
+
+
+def dated(sample: Sample, staleness: float | None) -> Sample:
+    """``sample`` as old as the server that told it is behind its primary; None is not known."""
+    if staleness == 0 or sample.staleness_seconds is None:
+        return sample
+    why = {"staleness_seconds": "this standby has heard of no primary since it started"} if staleness is None else {}
+    return replace(sample, staleness_seconds=staleness, unavailable={**sample.unavailable, **why})

@@ -13,7 +13,7 @@ from collectors.postgres.connection import Connection, Refusal, Row
 from collectors.postgres.counting import Dead, Queue, count, count_dead, dead_of, tallied
 from collectors.postgres.layouts import LAYOUTS
 from collectors.postgres.layouts.base import Found, Lacking, Layout
-from collectors.postgres.parse import Facts, dead_sample, sample
+from collectors.postgres.parse import Facts, dated, dead_sample, sample
 from collectors.postgres.settings import PostgresBroker
 from collectors.remembered import Remembered
 from collectors.samples import Sample, unread
@@ -85,10 +85,11 @@ class PostgresSource:
         try:
             tables = await self._connection.ask(catalogue.tables_wanted(pairs))
             labels = await self._connection.ask(catalogue.labels_wanted(pairs))
-        except Refusal:
-            if self._looked is None:
-                raise
-            return  # what was there before has to do
+        except Refusal as refusal:
+            if self._found:
+                return  # what was there before has to do
+            await self._connection.close()
+            raise ConnectionLost(f"the catalogue of broker {self._broker.name!r} cannot be read: {refusal}") from None
         self._found = catalogue.found(self._chosen, tables, labels, self._broker.scan_at_most)
         self._looked = clock
 
@@ -125,9 +126,7 @@ class PostgresSource:
                 continue
             rows = [sample(reading.layout, queue, reading.queues.get(queue, Queue()), self._facts(reading, queue), now)]
             rows += self._dead_row(reading, queue)
-            rows = [
-                replace(row, staleness_seconds=self._staleness) if row.staleness_seconds == 0 else row for row in rows
-            ]
+            rows = [dated(row, self._staleness) for row in rows]
             remembered.told(queue, rows)
             samples += rows
         remembered.keep(set(seen))
@@ -141,7 +140,13 @@ class PostgresSource:
         consumers: int | str = reading.no_consumers
         if reading.consumers is not None:
             consumers = sum(number for pattern, number in reading.consumers if layout.takes(pattern, queue))
-        return replace(facts, consumers=consumers, no_running=reading.no_running, rules=reading.found.rules)
+        return replace(
+            facts,
+            consumers=consumers,
+            no_running=reading.no_running,
+            no_state=reading.no_state,
+            rules=reading.found.rules,
+        )
 
     def _dead_row(self, reading: _Reading, queue: str) -> list[Sample]:
         layout = reading.layout
@@ -173,6 +178,7 @@ class _Reading:
         self.consumers: list[tuple[str, int]] | None = None
         self.no_consumers = layout.untold.get("consumers", "the library does not list its consumers")
         self.no_running: str | None = None
+        self.no_state = "the library keeps no states of queues"
         self.missing = False
 
     async def run(self) -> None:
@@ -224,7 +230,7 @@ class _Reading:
             try:
                 rows = await self._ask(f"SELECT * FROM ({select}) AS q LIMIT {self._most}")
             except Refusal as refusal:
-                self.unread.setdefault(None, f"its queues cannot be listed: {refusal}")
+                self.no_state = f"its queues cannot be listed: {refusal}"
             else:
                 self.facts = {str(queue): Facts(paused, letters) for queue, paused, letters in rows}
         if layout.consumers is not None and (select := layout.consumers(found)) is not None:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import psycopg
 
+from tests.support.certificates import Certificates
 from tests.support.debian import debian_program
 from tests.support.ports import free_ports
 from tests.support.process import ServerProcess
@@ -24,9 +25,9 @@ PASSWORD = "pässword of a test"
 
 
 class PostgresServer(ServerProcess):
-    """One ``postgres`` with an empty database."""
+    """One ``postgres`` with an empty database; with ``certificates`` it speaks TLS, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificates: Certificates | None = None) -> None:
         # Tests' own folders are closed to the user that it runs as where the tests run as root.
         super().__init__(Path(tempfile.mkdtemp(prefix="sojourn-postgresql-")))
         (self.port,) = free_ports(1)
@@ -35,6 +36,11 @@ class PostgresServer(ServerProcess):
             user = pwd.getpwnam("postgres" if _is_known("postgres") else "nobody")
             os.chown(self._folder, user.pw_uid, user.pw_gid)
             self._user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        self._tls: dict[str, str] = {}
+        if certificates is not None:
+            for name, file in (("ssl_cert_file", certificates.certificate), ("ssl_key_file", certificates.key)):
+                self._tls[name] = str(self._own(self._folder / file.name, file.read_bytes()))
+            self._tls["ssl"] = "on"
 
     def url(self, schema: str = "public", database: str | None = None) -> str:
         """Where clients connect; ``schema`` holds the tables, where no ``database`` of its own is asked for."""
@@ -62,7 +68,7 @@ class PostgresServer(ServerProcess):
             made = subprocess.run(command, capture_output=True, text=True, cwd="/", **self._user)
             assert made.returncode == 0, made.stderr
         settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "port": str(self.port)}
-        settings |= {"fsync": "off", "shared_buffers": "16MB"}
+        settings |= {"fsync": "off", "shared_buffers": "16MB"} | self._tls
         command = [str(_program("postgres")), "-D", str(data)]
         command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with (self._folder / "log").open("ab") as log:
@@ -71,12 +77,28 @@ class PostgresServer(ServerProcess):
             )
         wait_until(self._ready, "PostgreSQL to be ready")
 
+    def become_standby(self) -> None:
+        """Start again as a standby, which keeps what it has: its primary is not there."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._end(crash=False)
+        self._own(self._folder / "data" / "standby.signal", b"")
+        self.start()
+
     def stop(self) -> None:
         """End the server, whoever is connected, and remove what it kept."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
         super().stop()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _own(self, path: Path, content: bytes) -> Path:
+        """Write a file that the server, and nobody else, may read."""
+        path.touch(0o600)
+        path.write_bytes(content)
+        if self._user:
+            os.chown(path, self._user["user"], self._user["group"])
+        return path
 
     def _ready(self) -> bool:
         assert self._process is not None

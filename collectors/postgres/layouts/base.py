@@ -62,7 +62,7 @@ class Found:
             return None
         if there.mebibytes <= self.scan_at_most:
             return None
-        shown = condition.replace("::.*", "")
+        shown = condition.replace(r"::\S+", "")
         return f"no index of {table} is for {shown}, and it is larger than scan_at_most, {self.scan_at_most} MiB"
 
     def tenant(self, row: str, columns: str, *, document: str | None = None, headers: str | None = None) -> str:

@@ -35,7 +35,9 @@ def _names(found: Found) -> _Names:
 def _serves(found: Found, state: str) -> str | None:
     """As :meth:`Found.serves`, where the jobs are in partitions: each one for itself."""
     partitions = [name for name, table in found.tables.items() if table.partition and name != "job"]
-    return next((why for name in partitions or ["job"] if (why := found.serves(name, f"state = '{state}'::.*"))), None)
+    return next(
+        (why for name in partitions or ["job"] if (why := found.serves(name, rf"state = '{state}'::\S+"))), None
+    )
 
 
 def _waiting(found: Found) -> str:

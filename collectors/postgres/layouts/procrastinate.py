@@ -31,7 +31,7 @@ def _resolve(found: Found) -> str:
 
 
 def _dead(found: Found) -> str:
-    required(found.serves("procrastinate_jobs", "status = 'failed'::.*"))
+    required(found.serves("procrastinate_jobs", r"status = 'failed'::\S+"))
     jobs, events = found.name("procrastinate_jobs"), found.name("procrastinate_events")
     return f"""
 SELECT j.queue_name::text AS queue, {_tenant(found)} AS tenant,

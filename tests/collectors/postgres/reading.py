@@ -37,12 +37,20 @@ class Database:
     name: str
 
     @classmethod
-    def make(cls, server: PostgresServer) -> Database:
-        """A new one, with nothing in it."""
+    def make(cls, server: PostgresServer, template: Database | None = None) -> Database:
+        """A new one, with nothing in it, or with what ``template`` has."""
         made = cls(server, f"d{next(_NUMBERS)}")
+        like = f" TEMPLATE {template.name}" if template is not None else ""
         with server.connect() as connection:
-            connection.execute(f"CREATE DATABASE {made.name}".encode())
+            connection.execute(f"CREATE DATABASE {made.name}{like}".encode())
         return made
+
+    def alone(self) -> None:
+        """Let nobody be connected: sessions of a killed application end in their own time."""
+        with self.server.connect() as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [self.name])
+            others = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+            wait_until(lambda: connection.execute(others, [self.name]).fetchone() == (0,), "the sessions to end")
 
     @property
     def url(self) -> str:

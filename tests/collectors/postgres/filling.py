@@ -1,0 +1,90 @@
+"""Databases in which a library has worked, and any number of jobs that have ended there."""
+
+from __future__ import annotations
+
+import psycopg
+
+from tests.collectors.postgres.reading import Database, application, wait_for
+from tests.collectors.postgres.test_libraries import APPLICATIONS
+from tests.collectors.postgres.test_schemas import JOBS
+from tests.support.postgresql import PostgresServer
+
+#: Layout (or version of one) → what has ended, {number} of it, as the library leaves it.
+FINISHED = {
+    "river": """
+INSERT INTO river_job (
+  kind, args, max_attempts, state, queue, attempt, created_at, scheduled_at, attempted_at, finalized_at
+)
+SELECT 'order', '{{"tenant": "a"}}', 25, 'completed', 'orders', 1, t, t, t, t
+FROM generate_series(1, {number}) AS n, LATERAL (SELECT now() - n * interval '1 ms' AS t) AS clock""",
+    "oban": """
+INSERT INTO oban_jobs (queue, worker, state, attempt, completed_at)
+SELECT 'orders', 'W', 'completed', 1, now() FROM generate_series(1, {number})""",
+    "pgboss": """
+INSERT INTO pgboss.job (name, state, data, started_on, completed_on)
+SELECT 'orders', 'completed', '{{"tenant": "a"}}', now(), now() FROM generate_series(1, {number})""",
+    "pgboss 9": """
+INSERT INTO pgboss.job (name, state, data, startedon, completedon)
+SELECT 'orders', 'completed', '{{"tenant": "a"}}', now(), now() FROM generate_series(1, {number})""",
+    "graphile": "",
+    "procrastinate": """
+INSERT INTO procrastinate_jobs (queue_name, task_name, status, attempts)
+SELECT 'orders', 'order', 'succeeded', 1 FROM generate_series(1, {number})""",
+    "pgqueuer": """
+INSERT INTO pgqueuer_log (job_id, status, priority, entrypoint)
+SELECT n, 'successful', 0, 'orders' FROM generate_series(1, {number}) AS n""",
+    "pgmq": """
+INSERT INTO pgmq.a_orders (msg_id, read_ct, enqueued_at, vt)
+SELECT 1000 + n, 1, now(), now() FROM generate_series(1, {number}) AS n""",
+    "solid_queue": """
+INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, created_at, updated_at, scheduled_at, finished_at)
+SELECT 'orders', 'J', '{{"tenant": "a", "executions": 0}}', t, t, t, t
+FROM generate_series(1, {number}) AS n, LATERAL (SELECT now() - n * interval '1 ms' AS t) AS clock""",
+    "good_job": """
+INSERT INTO good_jobs (queue_name, serialized_params, executions_count, scheduled_at, performed_at, finished_at)
+SELECT 'orders', '{{"tenant": "a"}}', 1, t, t, t
+FROM generate_series(1, {number}) AS n, LATERAL (SELECT now() - n * interval '1 ms' AS t) AS clock""",
+}
+#: What makes the jobs that no index of the library's own finds be found.
+INDEXES = {
+    "procrastinate": "CREATE INDEX ON procrastinate_jobs (queue_name) WHERE status = 'failed'",
+    "pgboss": "CREATE INDEX ON pgboss.{partition} (name) WHERE state = 'active';"
+    "CREATE INDEX ON pgboss.{partition} (name) WHERE state = 'failed'",
+}
+#: Of :data:`INDEXES`, what is not told without.
+UNSERVED = {"procrastinate": {"orders.failed"}, "pgboss": {"orders", "orders.failed"}}
+
+_made: dict[tuple[int, str], Database] = {}
+
+
+def worked(server: PostgresServer, name: str) -> Database:
+    """A database of its own in which the library ``name`` has worked: three jobs wait, one runs, three are delayed."""
+    template = _made.get((server.port, name))
+    if template is None:
+        template = _made[(server.port, name)] = Database.make(server)
+        if name in JOBS:
+            template.schema(name)
+            template.run(JOBS[name])
+        else:
+            application_name = {"pgboss": "pgboss 10"}.get(name, name)
+            with application(application_name, template):
+                wait_for(template, APPLICATIONS[application_name][2])
+        template.alone()
+    return Database.make(server, template)
+
+
+def fill(database: Database, name: str, number: int) -> None:
+    """Add ``number`` jobs that have ended, and let PostgreSQL know."""
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        if FINISHED[name]:
+            connection.execute(FINISHED[name].format(number=number).encode())
+        connection.execute("VACUUM ANALYZE")
+
+
+def index(database: Database, layout: str) -> None:
+    """Make :data:`INDEXES`, where the layout needs some."""
+    partition = "job"
+    if layout == "pgboss" and database.rows("SELECT 1 FROM pg_inherits WHERE inhparent = 'pgboss.job'::regclass"):
+        partition = database.rows("SELECT partition_name FROM pgboss.queue WHERE name = 'orders'")[0][0]
+    if layout in INDEXES:
+        database.run(INDEXES[layout].format(partition=f'"{partition}"'))

@@ -1,0 +1,89 @@
+"""What PostgreSQL does to answer us: of jobs that have ended, however many, none is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from collectors.postgres.connection import Connection, Row
+from collectors.postgres.source import PostgresSource
+from tests.collectors.postgres.filling import FINISHED, INDEXES, UNSERVED, fill, index, worked
+from tests.collectors.postgres.reading import PASSWORD, Database, by_name
+from tests.support import postgresql
+from tests.support.facts import proves
+from tests.support.postgresql import PostgresServer
+
+ENDED = 20_000
+#: What a statement may look at of a table, row by row: the eight jobs of the workload, their events, a few pages' dead.
+FEW = 100
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every node of a plan."""
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from nodes(below)
+
+
+def asked(database: Database, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[list[str], dict[str, Any]]:
+    """The statements of one cycle on the library's tables as they are sent, and the samples."""
+    statements: list[str] = []
+    ask = Connection.ask
+
+    async def noted(self: Connection, statement: str) -> list[Row]:
+        statements.append(statement)
+        return await ask(self, statement)
+
+    async def work() -> dict[str, Any]:
+        source = PostgresSource(database.broker(**changes))
+        await source.open()
+        await source.read()
+        statements.clear()
+        monkeypatch.setattr(Connection, "ask", noted)
+        samples = by_name(await source.read())
+        await source.close()
+        return samples
+
+    samples = asyncio.run(work())
+    return statements, samples
+
+
+@proves("postgres", "depth", "beside finished jobs that are never read")
+@pytest.mark.parametrize("name", FINISHED)
+def test_jobs_that_have_ended_are_never_read(
+    name: str, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PASSWORD, postgresql.PASSWORD)
+    database, layout = worked(server, name), name.split()[0]
+    fill(database, name, ENDED)
+    for indexed in (False, True) if layout in INDEXES else (True,):
+        if indexed:
+            index(database, layout)
+        statements, samples = asked(database, monkeypatch, **{layout: {"tenant": "json:tenant"}}, scan_at_most=0)
+        for queue in UNSERVED.get(layout, set()):
+            known = samples[queue].in_flight is not None and samples[queue].depth is not None
+            assert known == indexed
+            if not indexed:
+                assert "scan_at_most, 0 MiB" in samples[queue].unavailable["in_flight"]
+        assert samples["orders"].depth == 3 and samples["orders"].delayed == 3
+        for statement in statements:
+            check(database, statement)
+
+
+def check(database: Database, statement: str) -> None:
+    """No node of the statement's plan reads more than a few rows."""
+    with psycopg.connect(database.url) as connection:
+        connection.execute("SET enable_seqscan = off")
+        connection.execute("SET jit = off")
+        connection.execute("SET max_parallel_workers_per_gather = 0")
+        ((((told,)),),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}".encode()).fetchall()
+    for node in nodes(told["Plan"]):
+        if "Relation Name" not in node:
+            continue
+        looked = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        looked += node.get("Rows Removed by Index Recheck", 0) * node["Actual Loops"]
+        assert looked <= FEW, f"{node['Node Type']} of {node['Relation Name']} reads {looked} rows:\n{statement}"
