@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collectors.rabbitmq.names import OURS, Key, queue_name
-from collectors.rabbitmq.parse import NO_TIMEOUT, PUSHED, UNLIMITED, Reading
+from collectors.rabbitmq.parse import NO_TIMEOUT, PUSHED, UNLIMITED, Reading, held_back
 from collectors.samples import NO_LOG, UNSPLIT, Sample, unread
 
 _METRICS = {
@@ -100,7 +100,11 @@ def samples(
     """
     keys: Collection[Key] = dict.fromkeys((*told, *types))
     vhosts = {vhost for vhost, _ in keys}
-    return [_sample(queue_name(key, vhosts), key, told.get(key), types.get(key), reading, untyped) for key in keys]
+    found = []
+    for key in keys:
+        sample = _sample(queue_name(key, vhosts), key, told.get(key), types.get(key), reading, untyped)
+        found.append(held_back(sample) if key in reading.links.delays else sample)
+    return found
 
 
 def _sample(

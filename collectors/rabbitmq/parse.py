@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collectors.rabbitmq.names import OURS, Key, queue_name
@@ -43,7 +43,8 @@ class Links:
     message is taken from its consumer where a queue says so itself, the largest prefetch of a queue's consumers.
 
     ``unserved`` and ``no_prefetch`` are reasons: why a dead-letter queue serves no one queue, why a prefetch is not
-    known. A prefetch of 0 is none: RabbitMQ hands such a consumer all that there is.
+    known. A prefetch of 0 is none: RabbitMQ hands such a consumer all that there is. ``delays`` are Dramatiq's queues
+    of messages that are not due.
     """
 
     serves: Mapping[Key, str] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Links:
     timeouts: Mapping[Key, float] = field(default_factory=dict)
     prefetch: Mapping[Key, int] = field(default_factory=dict)
     no_prefetch: str = "its consumers came since consumers were last read"
+    delays: frozenset[Key] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,18 @@ def samples(rows: Sequence[Any], reading: Reading) -> list[Sample]:
     for row in rows:
         key = key_of(row)
         if key is not None:
-            found.append(_sample(queue_name(key, vhosts), key, row, reading))
+            sample = _sample(queue_name(key, vhosts), key, row, reading)
+            found.append(held_back(sample) if key in reading.links.delays else sample)
     return found
+
+
+def held_back(sample: Sample) -> Sample:
+    """A queue of Dramatiq's delayed messages: its workers take them at once and hold them until they are due."""
+    if sample.depth is None or sample.in_flight is None:
+        return sample
+    missing = {name: why for name, why in sample.unavailable.items() if name not in ("delayed", "oldest_age_seconds")}
+    delayed = sample.depth + sample.in_flight
+    return replace(sample, depth=0, in_flight=0, delayed=delayed, oldest_age_seconds=0.0, unavailable=missing)
 
 
 def key_of(row: Any) -> Key | None:

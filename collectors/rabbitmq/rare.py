@@ -11,7 +11,7 @@ from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.rabbitmq.client import Client
 from collectors.rabbitmq.names import Key, queue_name
 from collectors.rabbitmq.parse import Links, key_of
-from collectors.rabbitmq.topology import DeadLetters, Exchanges, dead_letters, served, targets
+from collectors.rabbitmq.topology import DeadLetters, Exchanges, dead_letters, delays, served, targets
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def read_listing(client: Client) -> Listing:
     return Listing(
         types={key: row["type"] if isinstance(row.get("type"), str) else None for key, row in rows.items()},
         nodes=frozenset(str(row["node"]) for row in rows.values() if row.get("node")),
-        links=Links(serves, unserved, timeouts, prefetch, no_prefetch),
+        links=Links(serves, unserved, timeouts, prefetch, no_prefetch, delays(sources)),
     )
 
 

@@ -92,6 +92,15 @@ def dead_letters(arguments: Mapping[str, Any], policy: Mapping[str, Any]) -> Dea
     )
 
 
+def delays(sources: Mapping[Key, DeadLetters]) -> frozenset[Key]:
+    """Queues in which Dramatiq keeps what is not due: NAME.DQ, whose dead letters go to NAME.XQ as NAME's own do."""
+    return frozenset(
+        (vhost, name)
+        for (vhost, name), letters in sources.items()
+        if name.endswith(".DQ") and letters.exchange == "" and letters.routing_key == f"{name.removesuffix('.DQ')}.XQ"
+    )
+
+
 def targets(sources: Mapping[Key, DeadLetters], there: Iterable[Key], exchanges: Exchanges) -> dict[Key, set[Key]]:
     """Dead-letter queue → the queues whose dead letters reach it directly; only queues that are ``there``."""
     known = set(there)

@@ -119,6 +119,33 @@ class BullmqLayout(Settings):
     )
 
 
+class DramatiqLayout(Settings):
+    """Dramatiq's lists and hashes of messages."""
+
+    queues: tuple[str, ...] = Field(default=(), description="names of queues; empty: those of which messages are seen")
+    namespace: str = Field(default="dramatiq", min_length=1, description="the RedisBroker's namespace")
+    tenant: DocumentTenant = Field(default=(), description="json begins at the message: kwargs.tenant, options.tenant")
+    read_at_most: int = Field(
+        default=100, ge=1, le=10_000, description="messages of a list, or delayed ones, that are looked into"
+    )
+    forget_after: float = Field(
+        default=3600,
+        gt=0,
+        description="seconds for which a queue without messages is an empty queue, not a deleted one",
+    )
+
+
+class ResqueLayout(Settings):
+    """Resque's lists, and what its workers are at."""
+
+    queues: tuple[str, ...] = Field(default=(), description="names of queues; empty: those that Resque has registered")
+    namespace: str = Field(default="resque", description="Resque.redis.namespace, without the colon")
+    tenant: DocumentTenant = Field(default=(), description="json begins at the job: args[0].tenant")
+    read_at_most: int = Field(
+        default=100, ge=1, le=10_000, description="jobs of a queue to look into for tenants; ten times as many workers"
+    )
+
+
 class SentinelSettings(Settings):
     """The Sentinels that know which server is the primary now; TLS is the broker's."""
 
@@ -161,6 +188,8 @@ class RedisBroker(RedisServer, NetworkBroker):
     rq: RqLayout | None = None
     sidekiq: SidekiqLayout | None = None
     bullmq: BullmqLayout | None = None
+    dramatiq: DramatiqLayout | None = None
+    resque: ResqueLayout | None = None
 
     def addresses(self) -> list[tuple[str, int]]:
         """Where ``url`` points, or the Sentinels."""
@@ -184,4 +213,6 @@ LAYOUTS: dict[str, type[Settings]] = {
     "rq": RqLayout,
     "sidekiq": SidekiqLayout,
     "bullmq": BullmqLayout,
+    "dramatiq": DramatiqLayout,
+    "resque": ResqueLayout,
 }

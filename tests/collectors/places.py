@@ -13,7 +13,7 @@ import pika
 from tests.collectors.postgres.reading import PASSWORD as POSTGRES_PASSWORD
 from tests.collectors.postgres.reading import Database
 from tests.collectors.support import connect, make_queue, publish
-from tests.support import bullmq, elasticmq, kafka, nats, postgresql, rabbitmq, redis, sidekiq
+from tests.support import bullmq, dramatiq, elasticmq, kafka, nats, postgresql, rabbitmq, redis, sidekiq
 from tests.support.waiting import wait_until
 
 #: Environment that the settings of these brokers refer to.
@@ -112,6 +112,20 @@ def bullmq_place(folder: Path) -> Place:
     return Place(server, {"kind": "redis", "url": server.url, "bullmq": {"tenant": "json:tenant"}}, told)
 
 
+def dramatiq_place(folder: Path) -> Place:
+    """Queues of Dramatiq: one of which a worker holds a message, one on which nobody works, and a dead letter."""
+    server = redis.RedisServer(folder, "--appendonly", "yes", "--appendfsync", "always")
+    server.start()
+    work = {"actor": "work", "args": ["acme", 600]}
+    with dramatiq.worker(server.url, "default"), server.client() as client:
+        dramatiq.send(server.url, {"actor": "doomed"}, work)
+        wait_until(lambda: client.zcard("dramatiq:default.XQ") and not client.llen("dramatiq:default"), "both")
+    dramatiq.send(server.url, work, work | {"queue": "mail"})
+    told = {("default", None): {"depth": 1, "in_flight": 1}, ("mail", None): {"depth": 1, "in_flight": 0}}
+    told["default.XQ", None] = {"depth": 1, "in_flight": 0}
+    return Place(server, {"kind": "redis", "url": server.url, "dramatiq": {"tenant": "json:args[0]"}}, told)
+
+
 def kafka_place(folder: Path) -> Place:
     """Topics with groups that lag, and one that nobody reads."""
     server = kafka.KafkaServer(folder)
@@ -169,6 +183,7 @@ PLACES: dict[str, Callable[[Path], Place]] = {
     "redis": redis_place,
     "sidekiq": sidekiq_place,
     "bullmq": bullmq_place,
+    "dramatiq": dramatiq_place,
     "rabbitmq": rabbitmq_place,
     "kafka": kafka_place,
     "sqs": sqs_place,

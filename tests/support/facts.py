@@ -26,6 +26,7 @@ KINDS = {
     "redis": ("Redis: dyno-queues, streams, Celery, RQ", "redis.md"),
     "sidekiq": ("Sidekiq", "sidekiq.md"),
     "bullmq": ("BullMQ", "bullmq.md"),
+    "dramatiq": ("Dramatiq, on Redis", "dramatiq.md"),
     "rabbitmq": ("RabbitMQ", "rabbitmq.md"),
     "kafka": ("Kafka", "kafka.md"),
     "sqs": ("SQS", "sqs.md"),

@@ -8,7 +8,9 @@ from typing import Any
 from collectors.redis.layouts.base import Layout
 from collectors.redis.layouts.bullmq import Bullmq
 from collectors.redis.layouts.celery import Celery
+from collectors.redis.layouts.dramatiq import Dramatiq
 from collectors.redis.layouts.dyno import Dyno
+from collectors.redis.layouts.resque import Resque
 from collectors.redis.layouts.rq import Rq
 from collectors.redis.layouts.sidekiq import Sidekiq
 from collectors.redis.layouts.streams import Streams
@@ -22,6 +24,8 @@ MADE_BY: dict[str, Callable[[Any], Layout]] = {
     "rq": Rq,
     "sidekiq": Sidekiq,
     "bullmq": Bullmq,
+    "dramatiq": Dramatiq,
+    "resque": Resque,
 }
 
 

@@ -112,7 +112,7 @@ def test_what_a_search_for_every_layout_may_not_read_is_told_and_not_left_out(ow
         rules = ["on", "nopass", "%R~app.*", "+@read", "+time", "+client"]
         client.execute_command("ACL", "SETUSER", "sojourn", *rules)
     found = read(own_redis, user="sojourn")
-    assert {queue for queue, _ in found} == {"rq", "sidekiq", "tasks"}
+    assert {queue for queue, _ in found} == {"resque", "rq", "sidekiq", "tasks"}
     for sample in found.values():
         assert not was_read(sample)
         assert "NOPERM" in sample.unavailable["depth"]
