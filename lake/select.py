@@ -19,7 +19,7 @@ from lake.sql.functions import is_allowed_function, judgement
 from lake.sql.lexical import calls, scan
 from lake.sql.nodes import check_nodes
 
-__all__ = ["canonical", "check", "check_expression", "for_duckdb", "is_allowed_function", "tables_of"]
+__all__ = ["canonical", "check", "check_expression", "for_duckdb", "is_allowed_function", "limited", "tables_of"]
 
 _ONE = "write one SELECT in Spark's dialect"
 
@@ -36,6 +36,17 @@ def check(sql: str, allowed: Collection[str]) -> exp.Query:
 def canonical(sql: str, allowed: Collection[str]) -> str:
     """``sql`` as it may run, in Spark's dialect: rendered from what was understood and checked. Raises as check."""
     return _checked(sql, frozenset(allowed))[0]
+
+
+def limited(sql: str, allowed: Collection[str], rows: int) -> str:
+    """As :func:`canonical`, but of the first ``rows`` rows at most. Raises as check."""
+    query = check(sql, allowed)
+    own = query.args.get("limit")
+    if own is None:
+        query = query.limit(rows)
+    elif not (own.expression.is_int and int(own.expression.name) <= rows):
+        query = exp.select("*").from_(query.subquery("asked")).limit(rows)
+    return canonical(render(query), allowed)
 
 
 def check_expression(sql: str) -> str:

@@ -109,3 +109,15 @@ def _burn(row: Burn, names: Mapping[QueueKey, str]) -> str:
     first, *rest = row.cells
     budget = f"<td>{escape(first)}{bar(left, loud=left < 10)}</td>"
     return f'<tr>{who}<td class="words">{state}</td>{budget}{"".join(map(cell, rest))}</tr>'
+
+
+def answer(columns: Sequence[str], rows: Sequence[Sequence[str | None]], numeric: Sequence[bool]) -> str:
+    """Rows of a statement as a table, numbers at the right; a null is told from a text that is empty."""
+    sides = ["" if right else ' class="left"' for right in numeric]
+    names = "".join(f'<th scope="col"{side}>{escape(name)}</th>' for name, side in zip(columns, sides, strict=True))
+    body = "".join(f"<tr>{''.join(map(_value, row, sides))}</tr>" for row in rows)
+    return tabled(names, body)
+
+
+def _value(value: str | None, side: str) -> str:
+    return '<td class="unknown left">null</td>' if value is None else f"<td{side}>{escape(value)}</td>"

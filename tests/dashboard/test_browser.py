@@ -147,6 +147,18 @@ def test_a_link_to_a_page_opens_that_page(
     assert page.outside == [] and page.wrong == []
 
 
+def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: Any, tmp_path: Path) -> None:
+    page = opened(browser, f"{server}/sql?sql=SELECT+tenant,backlog+FROM+tenant_backlog_now+WHERE+noisy")
+    page.get_by_role("button", name="Run").click()
+    page.wait_for_selector("td:text('acme-7')")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV").click()
+    assert Path(download.value.path()).read_text().startswith("tenant,backlog\nacme-7,")
+    shoot(page, "sql", tmp_path)
+    assert page.outside == [] and page.wrong == []
+    page.close()
+
+
 def test_on_a_phone_the_title_is_near_the_top_and_nothing_is_wider_than_the_screen(
     server: str, browser: Any, tmp_path: Path
 ) -> None:
