@@ -11,7 +11,7 @@ STAMP := $(VENV)/.sojourn-setup
 JOBS ?= 3
 LOCKS := requirements-build.lock requirements.lock
 
-.PHONY: help setup jars client lab lock demo test check format docs fuzz clean
+.PHONY: help setup jars client lab lock site demo test check format docs fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,11 @@ docs: $(STAMP) ## regenerate the reference pages from what is declared
 	@$(BIN)/python -m alerts.rules.document > docs/rules.md
 	@$(BIN)/python -m tests.support.facts > docs/brokers/README.md
 	@$(BIN)/python -m collectors.receive.document
+	@$(BIN)/python -m sojourn.reference cli > docs/cli.md
+	@$(BIN)/python -m sojourn.reference settings > docs/settings.md
+
+site: $(STAMP) ## the documentation as web pages, in site/
+	@$(BIN)/mkdocs build --quiet --strict --config-file deploy/site/mkdocs.yml --site-dir "$(CURDIR)/site"
 
 client: $(STAMP) ## build the client's own package, sojourn-client, into dist/
 	@scripts/client $(BIN)/python dist
