@@ -17,4 +17,4 @@ load_arrow_alone()  # as the alert process does
 give_back_memory()
 
 if __name__ == "__main__":
-    run_parts("benchmarks.alerts_parts", ("deliver", "rounds", "latency", "event"), __doc__)
+    run_parts("benchmarks.alerts_parts", ("deliver", "rounds", "latency", "event", "month"), __doc__)

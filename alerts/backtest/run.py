@@ -21,7 +21,7 @@ from alerts.rules.model import Rule
 from alerts.state import Transition
 from lake.definitions import Definitions
 from lake.errors import UserError, first_line
-from lake.reader import Reader, connect
+from lake.reader import Reader, answer, connect
 from lake.select import canonical, for_duckdb
 
 #: More instants than these are asked for by mistake.
@@ -211,7 +211,7 @@ class _Play:
     def _answer(self, sql: str) -> pa.Table:
         self._deadline = time.monotonic() + RULE_SECONDS
         try:
-            return self._connection.sql(sql).to_arrow_table()
+            return answer(self._connection, sql)
         except duckdb.InterruptException:
             raise UserError(f"it took longer than {RULE_SECONDS:g} s", "narrow it") from None
         except duckdb.Error as error:

@@ -94,13 +94,7 @@ def replay(days: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder:
         lake = Lake(Path(folder))
         lake.create()
-        messages = 0
-        for number, queue in enumerate(QUEUES):
-            partials, samples, count = _lived(queue, days, np.random.default_rng(number))
-            messages += count
-            if partials:
-                lake.append("partials", conform(pa.Table.from_pylist(partials), PARTIALS.schema))
-            lake.append("queue_samples", conform(pa.Table.from_pylist(samples), QUEUE_SAMPLES.schema))
+        messages = fill(lake, days)
         end = BEGIN + timedelta(days=days)
         rules = load_rules((), builtin=True)
         found = backtest(rules, lake.root, BEGIN + timedelta(hours=1), end, STEP, stale_after=timedelta(minutes=3))
@@ -114,6 +108,18 @@ def replay(days: int) -> dict[str, Any]:
         "not_run": sorted(one.rule.name for one in found.outcomes if one.skipped),
         "errors": sorted(f"{one.rule.name}: {one.error}" for one in found.outcomes if one.error),
     }
+
+
+def fill(lake: Lake, days: int) -> int:
+    """Put so many days of all queues into ``lake``; how many messages that were."""
+    messages = 0
+    for number, queue in enumerate(QUEUES):
+        partials, samples, count = _lived(queue, days, np.random.default_rng(number))
+        messages += count
+        if partials:
+            lake.append("partials", conform(pa.Table.from_pylist(partials), PARTIALS.schema))
+        lake.append("queue_samples", conform(pa.Table.from_pylist(samples), QUEUE_SAMPLES.schema))
+    return messages
 
 
 def _pages(found: Backtest) -> list[dict[str, Any]]:
