@@ -4,6 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 
 from alerts.check import TestResult, check, test
 from alerts.rules.document import markdown
@@ -152,6 +153,18 @@ def test_group_and_name_identify_a_rule(tmp_path: Path) -> None:
     (tmp_path / "b.yml").write_text(GOOD)
     with pytest.raises(UserError, match="is already in"):
         load_rules([tmp_path], builtin=False)
+
+
+def test_each_built_in_rule_fires_in_a_test_beside_it() -> None:
+    fires = {
+        alert["alertname"]
+        for file in BUILTIN.glob("*_test.yml")
+        for test in yaml.safe_load(file.read_text())["tests"]
+        for expected in test["expect"]
+        for alert in expected["alerts"]
+        if alert["state"] == "firing"
+    }
+    assert {rule.name for rule in load_rules((), builtin=True)} <= fires
 
 
 def test_the_built_in_rules_are_valid_and_each_has_a_runbook_and_a_test_beside_it() -> None:

@@ -70,6 +70,40 @@ def test_trouble_fires_what_it_is(fired: Fired, situation: str) -> None:
     )
 
 
+#: What every shipped rule has to be right in → the situations that try all of them there.
+EIGHT = {
+    "idle": ("an_application_that_reports_for_itself_falls_idle", "a_sampled_queue_is_idle"),
+    "one message": ("one_message_comes_and_goes",),
+    "long job": (
+        "a_single_job_takes_31_seconds",
+        "a_job_takes_half_an_hour_while_others_wait",
+        "a_sampled_job_takes_half_an_hour_while_others_wait",
+    ),
+    "just started": ("everything_has_just_started", "a_tap_starts_beside_a_queue_that_was_full"),
+    "half-instrumented": (
+        "producers_report_and_consumers_do_not",
+        "producers_report_and_consumers_do_not_of_a_sampled_queue",
+    ),
+    "decommissioned queue": (
+        "a_queue_that_is_no_longer_used_holds_a_few",
+        "a_group_that_was_given_up_is_overtaken_by_retention",
+    ),
+    "poison message": ("a_poison_message_is_tried_again_and_again",),
+}
+
+
+@pytest.mark.parametrize("kind", EIGHT)
+def test_every_rule_is_tried_in_each_kind_of_situation(fired: Fired, kind: str) -> None:
+    assert set(EIGHT[kind]) <= CALM.keys()
+    woken = {rule for (rule, broker), severity in fired.items() if broker in EIGHT[kind] and severity == "critical"}
+    assert woken == set()
+
+
+def test_of_a_stale_broker_it_is_told_that_it_is_stale_and_nothing_of_its_queues(fired: Fired) -> None:
+    found = {rule for rule, broker in fired if broker == "the_collector_of_a_broker_dies"}
+    assert found == {"StaleData"}
+
+
 #: What must be told of queues that are only sampled → the situations that show it.
 SAMPLED_ALONE = {
     "stalled": ("consumers_of_a_sampled_queue_take_nothing", "the_depth_of_a_queue_does_not_move"),
