@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
+from pydantic import Field
+
 from actuators.base import Refused
 from actuators.movers.base import TRACE, Choice, Message, Moved, MoverSettings, Trace
 from actuators.nats_kv import talking
@@ -31,6 +33,9 @@ class NatsMoverSettings(MoverSettings, NatsServer):
     """Which server. Queues are streams; one aside is made where there is none: ``sojourn.aside.<stream>.>``."""
 
     kind: Literal["nats"] = "nats"
+    subject: str | None = Field(
+        default=None, description="subject in another stream than the first; {subject} and {tenant} are replaced"
+    )
 
 
 class _Stored(NamedTuple):
@@ -131,7 +136,11 @@ class NatsMover:
             raise
 
     async def _ensure(self, client: Any, stream: str) -> None:
-        if await self._info(client, stream) is None:
+        there = await self._info(client, stream)
+        if there is not None and self._settings.subject is None:
+            if f"{_aside(stream)}.>" not in there["config"].get("subjects", ()):
+                raise Refused(f"stream {stream} was not made for what is put aside: name the subject to publish to")
+        elif there is None:
             config = {"name": stream, "subjects": [f"{_aside(stream)}.>"], "storage": "file"}
             await client.api(f"STREAM.CREATE.{stream}", config)
 
@@ -214,13 +223,19 @@ class NatsMover:
         headers = [(name, value) for name, value in one.headers if name not in kept and name != TRACE]
         headers += [(TRACE, trace.text()), ("Nats-Msg-Id", f"sojourn-{one.message.id}-{target}")]
         headers += [("Nats-Expected-Stream", target)]
-        home = one.trace is not None and one.trace.origin == target
-        subject = trace.address if home else f"{_aside(target)}.{trace.address}"
+        subject = self._subject(target, one, trace)
         reply = await client.connection.request(subject, one.data, headers=_Headers(headers), timeout=5)
         answer = json.loads(reply.data)
         if "error" in answer:
             raise SojournError(f"stream {target} does not take {one.message.id}: {answer['error'].get('description')}")
         return int(answer["seq"])
+
+    def _subject(self, target: str, one: _Stored, trace: Trace) -> str:
+        if one.trace is not None and one.trace.origin == target:
+            return trace.address
+        if self._settings.subject is None:
+            return f"{_aside(target)}.{trace.address}"
+        return self._settings.subject.replace("{subject}", one.subject).replace("{tenant}", one.message.tenant or "")
 
     async def _delete(self, client: Any, stream: str, seq: int) -> None:
         from brokers.nats.client import NO_MESSAGE, ApiError

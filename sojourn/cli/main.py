@@ -21,6 +21,7 @@ from sojourn.cli import (
     limits,
     maintain,
     parts,
+    redrive,
     replay,
     rules,
     sql,
@@ -53,6 +54,7 @@ app.add_typer(rules.app, name="rules")
 app.add_typer(alerts.app, name="alerts")
 app.command("limits")(limits.limits)
 app.add_typer(actions.app, name="actions")
+app.add_typer(redrive.app, name="redrive")
 app.command("lab")(lab.lab)
 app.command("doctor")(doctor.doctor)
 

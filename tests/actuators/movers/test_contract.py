@@ -177,3 +177,15 @@ def test_ages_are_those_of_the_first_enqueueing() -> None:
 def test_a_trace_that_makes_no_sense_is_none(tmp_path: Path) -> None:
     for text in (None, "", "{}", "[]", "nonsense", '{"id": 1}'):
         assert Trace.of(text) is None
+
+
+def test_dead_letters_of_nats_go_back_to_the_subject_that_is_named(place: Place, queue: str) -> None:
+    if place.settings["kind"] != "nats":
+        pytest.skip("others have no subjects")
+    place.send(f"{queue}-dead", [("a", 0), ("a", 1)])
+    place.send(queue, [("b", 0)])
+    with pytest.raises(Refused, match="subject"):
+        mover(place).move(f"{queue}-dead", queue, of("a"), 10)
+    again = make(chosen({"name": "mq", **place.settings, "subject": queue + ".{tenant}"}))
+    assert again.move(f"{queue}-dead", queue, of("a"), 10).moved == 2
+    assert seen(place, queue) == [("b", 0), ("a", 0), ("a", 1)]

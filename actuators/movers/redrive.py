@@ -1,0 +1,224 @@
+"""Bringing dead letters back to their queue: a canary first, then at a rate, watched all the way.
+
+It stops by itself when what was brought back dies again, or when those who did nothing wait longer for it. What it did
+is in a file that is written before and after each batch: it can be stopped, killed, cancelled from elsewhere, and gone
+on with. A message that was brought back once is left where it is if it dies again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from actuators.movers.base import TRACE, Message, Mover
+from lake.errors import SojournError, UserError
+from lake.files import write_atomically
+
+State = Literal["canary", "running", "done", "stopped", "cancelled"]
+#: Most messages of one batch, whatever the rate.
+MOST = 200
+#: How often quiet tenants' age may grow before it is believed that they suffer: as with limits, twice.
+SEEN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to bring back, and how carefully. Rates are messages/s, times seconds."""
+
+    id: str
+    broker: str
+    source: str
+    target: str
+    tenants: tuple[str, ...] = ()
+    header: tuple[str, str] | None = None
+    older_than: float = 0.0
+    newer_than: float = math.inf
+    rate: float = 10.0
+    canary: int = 10
+    canary_seconds: float = 30.0
+    most: int | None = None
+    max_failed: float = 0.1
+    quiet_seconds: float = 10.0
+    subject: str | None = None
+    layout: str | None = None
+
+    def check(self) -> None:
+        """UserError for a plan that makes no sense."""
+        if not (math.isfinite(self.rate) and self.rate > 0 and self.canary >= 1 and self.canary_seconds >= 0):
+            raise UserError("a redrive needs a rate above 0 and a canary of one message at least", "mend them")
+        if self.source == self.target:
+            raise UserError(f"{self.source} cannot be brought back to itself", "name the queue that it serves")
+        if not 0 <= self.max_failed <= 1:
+            raise UserError(f"max_failed is {self.max_failed:g}, no part of 1", "0.1 is a tenth")
+
+    def chooses(self, message: Message, now: float) -> bool:
+        """Whether it is to be brought back: it matches the filter, and was not brought back before."""
+        return (
+            TRACE not in message.headers
+            and (not self.tenants or message.tenant in self.tenants)
+            and (self.header is None or message.headers.get(self.header[0]) == self.header[1])
+            and self.older_than <= message.age(now) <= self.newer_than
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far it is. ``moving``: a batch of so many is under way, or was when it was killed."""
+
+    plan: Plan
+    state: State = "canary"
+    moved: int = 0
+    moving: int = 0
+    died: int = 0
+    reason: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen by itself."""
+        return self.state in ("done", "stopped", "cancelled")
+
+
+class Book:
+    """The redrives of one lake, a file each, below ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, progress: Progress) -> None:
+        """Put it down."""
+        write_atomically(self._path(progress.plan.id), json.dumps(asdict(progress), indent=1) + "\n")
+
+    def read(self, id: str) -> Progress:
+        """What is known of one; UserError where there is none."""
+        try:
+            told = json.loads(self._path(id).read_text(encoding="utf-8"))
+            plan = told["plan"]
+            header = None if plan["header"] is None else (plan["header"][0], plan["header"][1])
+            plan = Plan(**plan | {"tenants": tuple(plan["tenants"]), "header": header})
+            return Progress(**told | {"plan": plan})
+        except FileNotFoundError:
+            raise UserError(f"there is no redrive {id!r}", "see `sojourn redrive list`") from None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UserError(f"what is known of redrive {id!r} cannot be read: {error}", "start another") from None
+
+    def all(self) -> list[Progress]:
+        """Every one, by id."""
+        return [self.read(path.stem) for path in sorted(self._folder.glob("*.json"))]
+
+    def cancel(self, id: str) -> None:
+        """Ask whoever works on it, now or later, to stop."""
+        self.read(id)
+        self._path(id).with_suffix(".cancel").touch()
+
+    def cancelled(self, id: str) -> bool:
+        """Whether somebody asked for that."""
+        return self._path(id).with_suffix(".cancel").exists()
+
+    def _path(self, id: str) -> Path:
+        if not id or not id.replace("-", "").isalnum():
+            raise UserError(f"{id!r} is no redrive's id", "see `sojourn redrive list`")
+        return self._folder / f"{id}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a redrive asks of the world: the mover, quiet tenants' age in seconds (None: unknown), the time, a wait that
+    ends early, true, when it is to stop."""
+
+    mover: Mover
+    quiet_age: Callable[[], float | None]
+    wait: Callable[[float], bool]
+    now: Callable[[], float] = time.time
+
+
+def run(progress: Progress, book: Book, world: World, told: Callable[[Progress], None]) -> Progress:
+    """Go on with it to its end; ``told`` hears of each change of state. SojournError leaves it to be gone on with."""
+    progress.plan.check()
+    if progress.over and progress.state != "stopped":
+        raise UserError(f"redrive {progress.plan.id} is {progress.state}: {progress.reason}", "start another")
+    progress = replace(progress, state="canary", reason="", moving=0)
+    book.write(progress)
+    worse = 0
+    last = ""
+    while True:
+        if progress.state != last:
+            told(progress)
+            last = progress.state
+        if progress.over:
+            return progress
+        if book.cancelled(progress.plan.id):
+            progress = _over(book, progress, "cancelled", "cancelled by the operator")
+            continue
+        before = world.mover.waiting(progress.plan.source)
+        progress, moved = _batch(progress, book, world)
+        if moved == 0:
+            progress = _over(book, progress, "done", f"{progress.moved} are back, nothing chosen is left")
+            continue
+        plan, canary = progress.plan, progress.state == "canary"
+        if world.wait(plan.canary_seconds if canary else moved / plan.rate):
+            progress = _over(book, progress, "stopped", "interrupted: `sojourn redrive resume` goes on")
+            continue
+        died = max(0, world.mover.waiting(plan.source) - (before - moved))
+        progress = replace(progress, died=progress.died + died)
+        age = world.quiet_age()
+        worse = worse + 1 if age is not None and age > plan.quiet_seconds else 0
+        if progress.died > plan.max_failed * progress.moved:
+            reason = f"{progress.died} of {progress.moved} that were brought back are dead again, or others are"
+            progress = _over(book, progress, "stopped", reason)
+        elif worse >= SEEN or (worse and canary):
+            reason = f"quiet tenants wait {age:.1f} s, longer than {plan.quiet_seconds:g} s"
+            progress = _over(book, progress, "stopped", reason)
+        elif plan.most is not None and progress.moved >= plan.most:
+            progress = _over(book, progress, "done", f"{progress.moved} are back, as many as were asked for")
+        else:
+            progress = replace(progress, state="running")
+            book.write(progress)
+
+
+def _batch(progress: Progress, book: Book, world: World) -> tuple[Progress, int]:
+    plan = progress.plan
+    count = plan.canary if progress.state == "canary" else min(MOST, max(1, round(plan.rate)))
+    if plan.most is not None:
+        count = min(count, plan.most - progress.moved)
+    book.write(replace(progress, moving=count))
+    now = world.now()
+    moved = world.mover.move(plan.source, plan.target, lambda one: plan.chooses(one, now), count).moved
+    progress = replace(progress, moved=progress.moved + moved, moving=0)
+    book.write(progress)
+    return progress, moved
+
+
+def _over(book: Book, progress: Progress, state: State, reason: str) -> Progress:
+    progress = replace(progress, state=state, reason=reason)
+    book.write(progress)
+    return progress
+
+
+def mover_of(broker: Any, layout: str | None = None, subject: str | None = None) -> Mover:
+    """The mover for a broker of ``[[collect.brokers]]``: ``layout`` is of Redis' queues, ``subject`` NATS'.
+
+    UserError where messages of its kind cannot be moved.
+    """
+    from actuators.movers.registry import KINDS, chosen, make
+
+    kind = {"redis": layout or "redis_stream"}.get(broker.kind, broker.kind)
+    if kind not in KINDS:
+        raise UserError(f"messages of {broker.kind} cannot be moved", f"of {', '.join(KINDS)} they can")
+    given = broker.model_dump()
+    if kind == "rabbitmq":
+        if given.get("amqp_url") is None:
+            raise UserError(f"broker {broker.name!r} has no amqp_url, by which messages are moved", "set it")
+        given["url"] = given["amqp_url"]
+    if subject is not None and kind == "nats":
+        given["subject"] = subject
+    empty = chosen({"kind": kind, "name": "x"})
+    known = type(empty).model_fields.keys() - {"kind", "timeout"}
+    try:
+        return make(chosen({"kind": kind} | {name: value for name, value in given.items() if name in known}))
+    except ValueError as error:
+        raise SojournError(f"broker {broker.name!r} cannot be used to move messages: {error}") from None

@@ -1,0 +1,189 @@
+"""``sojourn redrive``: dead letters back to their queue, a canary first, watched, and put down in the journal."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import uuid
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Iterator  # noqa: UP035
+
+import typer
+
+from lake.errors import UserError
+from lake.visible import visible
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part
+
+if TYPE_CHECKING:
+    from actuators.movers.redrive import Book, Progress
+
+app = typer.Typer(no_args_is_help=True, help="Bring dead letters back to their queue, carefully; cancel it; go on.")
+
+
+@app.command()
+def start(
+    source: Annotated[str, typer.Argument(help="The dead-letter queue, as the broker names it.")],
+    target: Annotated[str, typer.Argument(help="The queue that they go back to.")],
+    broker: Annotated[str, typer.Option("--broker", help="The broker, as [[collect.brokers]] names it.")],
+    tenant: Annotated[list[str] | None, typer.Option("--tenant", help="Of this tenant alone; may be repeated.")] = None,
+    header: Annotated[str | None, typer.Option("--header", help="name=value: with this header alone.")] = None,
+    older_than: Annotated[float, typer.Option(min=0, help="At least so old, in seconds.")] = 0.0,
+    newer_than: Annotated[float | None, typer.Option(min=0, help="At most so old, in seconds.")] = None,
+    rate: Annotated[float, typer.Option(help="Messages/s after the canary.")] = 10.0,
+    canary: Annotated[int, typer.Option(min=1, help="How many go first.")] = 10,
+    canary_seconds: Annotated[float, typer.Option(min=0, help="How long these are watched.")] = 30.0,
+    most: Annotated[int | None, typer.Option(min=1, help="No more than so many in all.")] = None,
+    max_failed: Annotated[float, typer.Option(help="Stop when more than this part dies again.")] = 0.1,
+    quiet_seconds: Annotated[float, typer.Option(help="Stop when quiet tenants wait longer, seen twice.")] = 10.0,
+    subject: Annotated[
+        str | None, typer.Option(help="NATS: the subject that they go to; {tenant} and {subject} are replaced.")
+    ] = None,
+    layout: Annotated[str | None, typer.Option(help="Redis: redis_stream or redis_list.")] = None,
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+) -> None:
+    """Bring them back: one canary batch, then at the rate; ends by itself when it does harm."""
+    redrive = part("actuators.movers.redrive")
+    plan = redrive.Plan(
+        uuid.uuid4().hex[:12], broker, source, target, tuple(tenant or ()), _header(header), older_than,
+        float("inf") if newer_than is None else newer_than, rate, canary, canary_seconds, most, max_failed,
+        quiet_seconds, subject, layout,
+    )  # fmt: skip
+    plan.check()
+    _work(redrive.Progress(plan), config, lake)
+
+
+@app.command()
+def resume(
+    redrive_id: Annotated[str, typer.Argument(help="As `redrive list` names it.")],
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+) -> None:
+    """Go on with one that was stopped, or killed, with a canary again."""
+    _, root = existing(config, lake)
+    _work(_book(root).read(redrive_id), config, lake)
+
+
+@app.command()
+def cancel(
+    redrive_id: Annotated[str, typer.Argument(help="As `redrive list` names it.")],
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+) -> None:
+    """End one for good, wherever it runs; what is back stays back."""
+    _, root = existing(config, lake)
+    _book(root).cancel(redrive_id)
+    typer.echo(f"cancelled: {visible(redrive_id)}; a batch that is under way ends first")
+
+
+@app.command("list")
+def list_(config: ConfigOption = None, lake: LakeOption = None) -> None:
+    """Show every redrive: how far it is, and why it ended."""
+    _, root = existing(config, lake)
+    for one in _book(root).all():
+        typer.echo(visible(_line(one)))
+
+
+def _line(one: Progress) -> str:
+    plan = one.plan
+    state = f"{one.state}, {one.moved} back, {one.died} dead again"
+    return f"{plan.id}  {plan.broker}/{plan.source} → {plan.target}  {state}  {one.reason}".rstrip()
+
+
+def _work(progress: Progress, config: Path | None, lake: Path | None) -> None:
+    redrive = part("actuators.movers.redrive")
+    settings, root = existing(config, lake)
+    plan = progress.plan
+    brokers = settings.section("collect", part("collectors.settings").CollectSettings).brokers
+    broker = next((one for one in brokers if one.name == plan.broker), None)
+    if broker is None:
+        raise UserError(f"[[collect.brokers]] has no broker {plan.broker!r}", "name one that is there")
+    book, journal = _book(root), _Journal(root, plan)
+    with _interruptible() as stop:
+        world = redrive.World(
+            redrive.mover_of(broker, plan.layout, plan.address), lambda: _quiet_age(root, plan), stop.wait
+        )
+
+        def told(one: Progress) -> None:
+            typer.echo(visible(_line(one)))
+            journal.add(one)
+
+        with part("lake.files").only_one(book_folder(root) / f"{plan.id}.lock", f"redrive {plan.id}"):
+            redrive.run(progress, book, world, told)
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def book_folder(root: Path) -> Path:
+    """Where a lake's redrives are put down."""
+    return root / "state" / "redrives"
+
+
+def _book(root: Path) -> Book:
+    book: Book = part("actuators.movers.redrive").Book(book_folder(root))
+    return book
+
+
+def _header(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UserError(f"--header {text!r} is no name=value", "as in --header error=timeout")
+    return name, value
+
+
+def _quiet_age(root: Path, plan: Any) -> float | None:
+    """How long the oldest message of those tenants waits that nothing is brought back of, and that are not noisy."""
+    literal = part("alerts.control.observe").literal
+    broker, queue = literal(plan.broker), literal(plan.target)
+    if broker is None or queue is None:
+        return None
+    others = [text for tenant in plan.tenants if (text := literal(tenant)) is not None]
+    without = f" AND tenant NOT IN ({', '.join(others)})" if others else ""
+    rows = (
+        part("lake.reader")
+        .Reader(root)
+        .query(
+            "SELECT max(oldest_age_seconds) AS age FROM tenant_backlog_now "
+            f"WHERE broker = {broker} AND queue = {queue} AND NOT noisy{without}"
+        )
+        .to_pylist()
+    )
+    return None if not rows or rows[0]["age"] is None else float(rows[0]["age"])
+
+
+class _Journal:
+    """The rows of one redrive in the table of actions."""
+
+    def __init__(self, root: Path, plan: Any) -> None:
+        self._lake = part("lake.store").Lake(root)
+        self._plan = plan
+
+    def add(self, one: Progress) -> None:
+        """One row for each change of its state."""
+        plan, tables = self._plan, part("lake.tables")
+        given = {"source": plan.source, "rate": f"{plan.rate:g}", "canary": str(plan.canary)}
+        given |= {"moved": str(one.moved), "died": str(one.died), "tenants": ",".join(plan.tenants)}
+        row = {
+            "at": datetime.now(UTC), "action_id": plan.id, "idempotency_key": uuid.uuid4().hex, "rule": "",
+            "policy": "redrive", "actuator": "mover", "broker": plan.broker, "queue": plan.target,
+            "tenant": plan.tenants[0] if len(plan.tenants) == 1 else None, "decision": "redrive", "dry_run": False,
+            "before": None, "after": None if one.over else plan.rate, "valid_until": None,
+            "inputs": list(given.items()), "reason": one.reason or f"{one.state}: from {plan.source}",
+            "outcome": "applied",
+        }  # fmt: skip
+        import pyarrow as pa
+
+        self._lake.append("actions", pa.Table.from_pylist([row], schema=tables.ACTIONS.schema))
