@@ -96,7 +96,12 @@ class Mover(Protocol):
 
     def give_back(self, aside: str, home: str, choose: Choice, most: int) -> Moved:
         """:meth:`move` to where they came from. What has come to ``home`` of the same tenants meanwhile, and nobody has
-        in his hands, goes behind those that are still aside: the order within a tenant is kept."""
+        in his hands, goes behind those that are still aside: the order within a tenant is kept, where the broker keeps
+        one. With ``most`` 0 that is all that is done."""
+        ...
+
+    def count(self, queue: str, choose: Choice, most: int) -> int:
+        """How many of the chosen wait in ``queue`` and are in nobody's hands; no more than ``most`` are counted."""
         ...
 
     def drop(self, source: str, choose: Choice, most: int) -> int:

@@ -86,20 +86,34 @@ class NatsMover:
 
         async def talk(client: Any) -> Moved:
             async with self._paused(client, home) as taken:
-                found, looked = await self._chosen(client, aside, 0, choose, most, 0)
-                if not found:
-                    return Moved(0, looked)
-                last = max([await self._publish(client, aside, home, one) for one in found])
-                late, _ = await self._chosen(client, home, taken, _of(found), 1 << 30, 0)
-                for one in late:
-                    if one.seq < last:  # it stands before the last of these, and is newer
-                        await self._carry(client, home, aside, one)
+                ahead, looked = await self._chosen(client, aside, 0, choose, max(1, most), 0)
+                found = ahead[:most]
+                newest = [await self._publish(client, aside, home, one) for one in found]
+                if ahead:
+                    late, _ = await self._chosen(client, home, taken, _newer(ahead, home), 1 << 30, 0)
+                    for one in late:
+                        if not newest or one.seq < max(newest):  # it stands before the last of these, and is newer
+                            await self._carry(client, home, aside, one)
                 for one in found:
                     await self._delete(client, aside, one.seq)
                 return Moved(len(found), looked)
 
         moved: Moved = self._talk(talk)
         return moved
+
+    def count(self, queue: str, choose: Choice, most: int) -> int:
+        """See :class:`actuators.movers.base.Mover`; what consumers take meanwhile may be counted."""
+
+        async def talk(client: Any) -> int:
+            if await self._info(client, queue) is None:
+                return 0
+            taken = 0
+            for name in await self._consumers(client, queue):
+                info = await client.api(f"CONSUMER.INFO.{queue}.{name}")
+                taken = max(taken, int(info["delivered"]["stream_seq"]))
+            return len((await self._chosen(client, queue, taken, choose, most, 0))[0])
+
+        return int(self._talk(talk))
 
     def drop(self, source: str, choose: Choice, most: int) -> int:
         """See :class:`actuators.movers.base.Mover`."""
@@ -247,10 +261,18 @@ class NatsMover:
                 raise
 
 
-def _of(found: list[_Stored]) -> Choice:
-    """Chooses what is of the same tenants, and was not moved: messages of the batch itself are not late."""
-    tenants = {one.message.tenant for one in found}
-    return lambda message: message.tenant in tenants and TRACE not in message.headers
+def _newer(ahead: list[_Stored], home: str) -> Choice:
+    """Chooses what came to ``home`` after the first of its tenant that is aside, and was not moved itself."""
+    first: dict[str | None, int] = {}
+    for one in ahead:
+        number = (one.trace.id if one.trace is not None else "").removeprefix(f"{home}-")
+        first.setdefault(one.message.tenant, int(number) if number.isdecimal() else 0)
+
+    def chooses(message: Message) -> bool:
+        number = int(message.id.removeprefix(f"{home}-"))
+        return message.tenant in first and number > first[message.tenant] and TRACE not in message.headers
+
+    return chooses
 
 
 def _aside(stream: str) -> str:

@@ -53,6 +53,10 @@ class RabbitMover:
         with self._channel() as channel:
             return self._carried(channel, source, None, choose, most, 0).moved
 
+    def count(self, queue: str, choose: Choice, most: int) -> int:
+        """See :class:`actuators.movers.base.Mover`; queues are not looked into: every message counts."""
+        return min(most, self.waiting(queue))
+
     def waiting(self, queue: str) -> int:
         """See :class:`actuators.movers.base.Mover`."""
         if not self._exists(queue):

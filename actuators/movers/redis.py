@@ -134,17 +134,30 @@ class RedisStreamMover(_Redis):
 
     def give_back(self, aside: str, home: str, choose: Choice, most: int) -> Moved:
         """See :class:`actuators.movers.base.Mover`."""
-        found, looked = self._waiting(aside, choose, most, 0)
-        if not found:
+        ahead, looked = self._waiting(aside, choose, max(1, most), 0)
+        if not ahead:
             return Moved(0, looked)
-        tenants = {message.tenant for message, _ in found}
+        found, first = ahead[:most], dict[str | None, tuple[int, int]]()
+        for one, trace in ahead:
+            origin = Trace.of(trace)
+            came = "" if origin is None or origin.origin != home else origin.address
+            first.setdefault(one.tenant, _number(came))
         newest = self._newest(home)
-        late, _ = self._waiting(home, lambda one: one.tenant in tenants and TRACE not in one.headers, 1 << 30, 0)
+        late, _ = self._waiting(
+            home,
+            lambda one: one.tenant in first and first[one.tenant] < _number(one.id) and TRACE not in one.headers,
+            1 << 30,
+            0,
+        )
         late = [(one, trace) for one, trace in late if _number(one.id) <= _number(newest)]
         numbers = [newest, str(len(found)), str(len(late))]
-        named = [tenant for tenant in tenants if tenant is not None]
+        named = [tenant for tenant in first if tenant is not None]
         arguments = [self._NAME, self._settings.tenant_header, *numbers, *_flat(found), *_flat(late), *named]
         return Moved(self._run(_BACK, [aside, home], arguments), looked)
+
+    def count(self, queue: str, choose: Choice, most: int) -> int:
+        """See :class:`actuators.movers.base.Mover`."""
+        return len(self._waiting(queue, choose, most, 0)[0])
 
     def _newest(self, key: str) -> str:
         """The newest id that the stream has given."""
@@ -191,23 +204,22 @@ class RedisStreamMover(_Redis):
 
 def _number(id: str) -> tuple[int, int]:
     high, _, low = id.partition("-")
-    return int(high), int(low)
+    return (int(high), int(low)) if high.isdecimal() and low.isdecimal() else (0, 0)
 
 
 def _flat(found: Sequence[tuple[Message, str]]) -> list[str]:
     return [part for message, trace in found for part in (message.id, trace)]
 
 
-# KEYS: from, to. ARGV: how many go, the messages that go, then those that are late the other way.
+# KEYS: from, to (none: dropped). ARGV: the messages, the oldest first. The oldest of equal ones is taken.
 _LISTS = """
-local function carry(from, to, message)
-  if redis.call('LREM', from, -1, message) == 0 then return 0 end
-  if to then redis.call('LPUSH', to, message) end
-  return 1
+local moved = 0
+for i = 1, #ARGV do
+  if redis.call('LREM', KEYS[1], -1, ARGV[i]) == 1 then
+    if KEYS[2] then redis.call('LPUSH', KEYS[2], ARGV[i]) end
+    moved = moved + 1
+  end
 end
-local count, moved = tonumber(ARGV[1]), 0
-for i = 2 + count, #ARGV do carry(KEYS[2], KEYS[1], ARGV[i]) end
-for i = 2, 1 + count do moved = moved + carry(KEYS[1], KEYS[2], ARGV[i]) end
 return moved
 """
 
@@ -218,23 +230,27 @@ class RedisListMover(_Redis):
     def move(self, source: str, target: str, choose: Choice, most: int, *, skip: int = 0) -> Moved:
         """See :class:`actuators.movers.base.Mover`."""
         found, looked = self._waiting(source, choose, most, skip)
-        return Moved(self._run([source, target], found, []), looked)
+        return Moved(self._run([source, target], found), looked)
 
     def give_back(self, aside: str, home: str, choose: Choice, most: int) -> Moved:
-        """See :class:`actuators.movers.base.Mover`."""
+        """See :class:`actuators.movers.base.Mover`; lists do not tell when what came: what goes back goes behind."""
         found, looked = self._waiting(aside, choose, most, 0)
-        return Moved(self._run([aside, home], found, []), looked)
+        return Moved(self._run([aside, home], found), looked)
+
+    def count(self, queue: str, choose: Choice, most: int) -> int:
+        """See :class:`actuators.movers.base.Mover`."""
+        return len(self._waiting(queue, choose, most, 0)[0])
 
     def drop(self, source: str, choose: Choice, most: int) -> int:
         """See :class:`actuators.movers.base.Mover`."""
-        return self._run([source], self._waiting(source, choose, most, 0)[0], [])
+        return self._run([source], self._waiting(source, choose, most, 0)[0])
 
     def waiting(self, queue: str) -> int:
         """See :class:`actuators.movers.base.Mover`."""
         return int(self._asked("LLEN", queue))
 
-    def _run(self, keys: list[str], found: list[bytes], late: list[bytes]) -> int:
-        return int(self._asked("EVAL", _LISTS, len(keys), *keys, len(found), *found, *late)) if found else 0
+    def _run(self, keys: list[str], found: list[bytes]) -> int:
+        return int(self._asked("EVAL", _LISTS, len(keys), *keys, *found)) if found else 0
 
     def _waiting(self, key: str, choose: Choice, most: int, skip: int) -> tuple[list[bytes], int]:
         found: list[bytes] = []

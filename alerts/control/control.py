@@ -14,6 +14,7 @@ from actuators.ledger import Ledger
 from alerts.control.actuators import LIMITS_API, Enforcer
 from alerts.control.actuators.limits_api import LimitsApi
 from alerts.control.actuators.remote import Remote
+from alerts.control.actuators.spillover import Spillover
 from alerts.control.advisor import Advisor
 from alerts.control.api import make_app
 from alerts.control.board import Board
@@ -39,7 +40,7 @@ class Control:
     board: Board
     state: State
     ledger: Ledger
-    remotes: Sequence[Remote]
+    remotes: Sequence[Remote | Spillover]
 
     def wake(self) -> None:
         """Let go of all long polls; call it before stopping the server, which would wait for them."""
@@ -72,13 +73,17 @@ def build(
     board = Board(settings.max_waiters)
     clock = clock or Clock()
     ledger = Ledger(state_dir)
-    remotes = [Remote(one, ledger, clock) for one in settings.actuators]
+    remotes: list[Remote | Spillover] = [Remote(one, ledger, clock) for one in settings.actuators]
+    remotes += [Spillover(one) for one in settings.spillovers]
     actuators: dict[str, Enforcer] = {LIMITS_API: LimitsApi(board)}
     actuators |= {one.name: one for one in remotes}
     if ledger.held():
         reaper.ensure(state_dir)
     definitions = Definitions.load(lake_root)
     journal = Journal(state, lake_root)
+    for one in remotes:
+        if isinstance(one, Spillover):
+            one.start()
     controller = Controller(settings, definitions.target_seconds, state, journal, actuators, state_dir, clock)
     entitler = Entitler(settings.entitlements, board, controller.note, lambda: controller.paused)
     advisor = Advisor(settings.capacity, definitions.window_seconds)

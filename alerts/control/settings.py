@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from actuators.registry import AnySettings
 from alerts.control.actuators import LIMITS_API
+from alerts.control.actuators.spillover import SpilloverSettings
 from alerts.control.flows import Place, cycle
 from alerts.laws import capacity, entitlement
 from alerts.laws.bounds import Bounds
@@ -237,6 +238,9 @@ class ControlSettings(BaseModel):
     actuators: tuple[AnySettings, ...] = Field(
         default=(), description="what else may put limits in force: mirrors of them, and settings of brokers"
     )
+    spillovers: tuple[SpilloverSettings, ...] = Field(
+        default=(), description="queues beside which a limited tenant's excess waits, and comes back when all is calm"
+    )
     entitlements: tuple[EntitlementSettings, ...] = Field(
         default=(), description="what tenants may send whatever the others do; the first of a queue sets its times"
     )
@@ -269,7 +273,7 @@ class ControlSettings(BaseModel):
 
     @model_validator(mode="after")
     def _actuators_are_known(self) -> Self:
-        names = [LIMITS_API, *(one.name for one in self.actuators)]
+        names = [LIMITS_API, *(one.name for one in self.actuators), *(one.name for one in self.spillovers)]
         if doubled := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two actuators are called {doubled[0]!r}")
         for policy in self.policies:

@@ -102,9 +102,8 @@ def _work(progress: Progress, config: Path | None, lake: Path | None) -> None:
         raise UserError(f"[[collect.brokers]] has no broker {plan.broker!r}", "name one that is there")
     book, journal = _book(root), _Journal(root, plan)
     with _interruptible() as stop:
-        world = redrive.World(
-            redrive.mover_of(broker, plan.layout, plan.address), lambda: _quiet_age(root, plan), stop.wait
-        )
+        mover = redrive.mover_of(broker, plan.layout, plan.subject)
+        world = redrive.World(mover, lambda: _quiet_age(root, plan), stop.wait)
 
         def told(one: Progress) -> None:
             typer.echo(visible(_line(one)))

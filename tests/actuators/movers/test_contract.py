@@ -94,6 +94,20 @@ def test_what_goes_back_keeps_the_order_within_its_tenant(place: Place, queue: s
     assert seen(place, aside) == []
 
 
+def test_what_was_kept_in_the_queue_is_older_than_what_comes_back(place: Place, queue: str) -> None:
+    if not place.ordered:
+        pytest.skip("the broker does not tell what is older")
+    aside = f"{queue}-aside"
+    place.send(queue, mixed(0, 1, 2, 3))
+    mover(place).move(queue, aside, of("a"), 100, skip=2)
+    place.send(queue, [("a", 4)])
+    assert mover(place).give_back(aside, queue, of("a"), 0).moved == 0
+    assert seen(place, aside) == [("a", 2), ("a", 3), ("a", 4)]
+    assert mover(place).count(queue, of("a"), 9) == 2
+    mover(place).give_back(aside, queue, of("a"), 9)
+    assert [number for tenant, number in seen(place, queue) if tenant == "a"] == [0, 1, 2, 3, 4]
+
+
 def test_what_a_consumer_has_in_its_hands_is_not_moved(place: Place, queue: str) -> None:
     place.send(queue, mixed(0, 1, 2))
     in_hand = place.take(queue, 3)
