@@ -1,4 +1,4 @@
-// Works on queues: node work.mjs CONCURRENCY QUEUE…; a job "broken" fails, any other takes data.seconds.
+// Works on queues: node work.mjs CONCURRENCY QUEUE…; a job "broken" fails until it is FIXED, any other takes data.seconds.
 import { MetricsTime, Worker } from "bullmq";
 
 const [concurrency, ...names] = process.argv.slice(2);
@@ -7,7 +7,7 @@ const workers = names.map(
     new Worker(
       name,
       async (job) => {
-        if (job.name === "broken") throw new Error("broken");
+        if (job.name === "broken" && !process.env.FIXED) throw new Error("broken");
         await new Promise((done) => setTimeout(done, (job.data.seconds ?? 0) * 1000));
       },
       {

@@ -38,11 +38,17 @@ def _node(server: RedisServer, name: str, *arguments: str, given: str = "") -> l
 
 
 @contextmanager
-def worker(server: RedisServer, *queues: str, concurrency: int = 2) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a worker for each of ``queues``; killed at the end: its jobs stay active, without a lock."""
+def worker(
+    server: RedisServer, *queues: str, concurrency: int = 2, fixed: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a worker for each of ``queues``; killed at the end: its jobs stay active, without a lock.
+
+    ``fixed``: it runs the release in which no job is broken any more.
+    """
     command = [str(program("node")), "work.mjs", str(concurrency), *queues]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, cwd=node_folder(EXAMPLE), env=_environment(server), **quiet)
+    environment = _environment(server) | ({"FIXED": "1"} if fixed else {})
+    process = subprocess.Popen(command, cwd=node_folder(EXAMPLE), env=environment, **quiet)
     try:
         yield process
     finally:

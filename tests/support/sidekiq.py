@@ -37,13 +37,20 @@ def _ruby(server: RedisServer, program: str, given: str) -> list[dict[str, Any]]
 
 
 @contextmanager
-def sidekiq(server: RedisServer, *queues: str, concurrency: int = 2) -> Iterator[subprocess.Popen[bytes]]:
-    """A Sidekiq process that works on ``queues``; killed at the end, and what it holds is lost with it."""
+def sidekiq(
+    server: RedisServer, *queues: str, concurrency: int = 2, fixed: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A Sidekiq process that works on ``queues``; killed at the end, and what it holds is lost with it.
+
+    ``fixed``: it runs the release in which no job is broken any more.
+    """
     command = [str(debian_program("ruby-sidekiq", "sidekiq")), "-r", str(EXAMPLE / "jobs.rb"), "-c", str(concurrency)]
     for queue in queues:
         command += ["-q", queue]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, cwd=EXAMPLE, env=_environment(server), **quiet)
+    process = subprocess.Popen(
+        command, cwd=EXAMPLE, env=_environment(server) | ({"FIXED": "1"} if fixed else {}), **quiet
+    )
     try:
         yield process
     finally:
