@@ -172,9 +172,9 @@ def _run(
         holds = {rule.key: rule.hold for rule in rules}
 
         def one_round(new_data: bool) -> None:
+            control.entitler.step(clock.now(), engine.query, clock.ahead)  # first: who waits must not wait for rules
             evaluations = engine.round(clock.now(), new_data=new_data, everything=once, ahead=clock.ahead)
             exemplars.expect(evaluations, holds, clock.now())
-            control.entitler.step(clock.now(), engine.query, clock.ahead)
             control.advisor.step(clock.now(), engine.query, clock.ahead)
             control.controller.step(clock.now(), evaluations, engine.query)
 

@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 from lab.compare import Compared, compare
+from lab.plot import bars, curves
+from lab.published import BATCH_RATES, CAPACITIES, LIMIT, LIVE_RATE, WANTED, partitioned, priorities
 from lab.scenario import Scenario, load, names
+from lab.stats import estimate
 from lab.table import said
 
 SEEDS = 5
@@ -27,15 +30,74 @@ out, no limits). Means ± 95 % intervals over {seeds} seeds; the same seed bring
 *fair order* is start-time fair queueing, as `sojourn.FairConsumer` does it; *round robin* is by deficit; *quiet first*
 is the rule of SQS fair queues; *entitled* are standing entitlements; *controlled* is the shipped policy, with a target
 of three seconds.
+
+Tables that others published, by these laws: [published.md](published.md).
 """
 
 
-def page(scenarios: dict[str, Scenario], seeds: int) -> str:
-    """The page about ``scenarios``, by name."""
-    parts = [_HEAD.format(seeds=seeds)]
+_PUBLISHED = """\
+# Published tables, by our laws
+
+Written by `make lab`; the tests hold the figures to what the sources say (`tests/lab/test_published.py`,
+`tests/control/test_published_laws.py`).
+
+## A partitioned limiter
+
+Two workers, log-normal service of 20 ms on average, a limit of {limit} in work, of which live traffic is guaranteed all
+and batch traffic nothing (Netflix concurrency-limits, *limit by partition*): live traffic at {live:g}/s hardly notices
+what batch traffic does. Parts of what was asked for that was served, over {seeds} seeds.
+
+| batch traffic | live, served | batch, served |
+|---|---|---|
+{partitions}
+## Priorities
+
+Three consumers that each want to publish {wanted:g}/s, of priority P1, P2 and P3; in the middle third of the time the
+broker takes {least:g}/s. Each watches the median of its own publishes and their errors, and lets go by 20, 40 and 60 %
+where that is too long, to gain 15, 10 and 5/s where it is not (Zalando, April 2024). Nobody tells anybody anything, and
+P1 stays while P3 yields.
+
+![rates of P1, P2 and P3](priorities.svg)
+
+| | before | while the broker is slow | afterwards |
+|---|---|---|---|
+{priorities}"""
+
+
+def published(seeds: int) -> tuple[str, str]:
+    """The page of published tables, and its plot."""
+    runs = [partitioned(seed) for seed in range(seeds)]
+    lines = ""
+    for number, rate in enumerate(BATCH_RATES):
+        parts = [said(estimate([run[number][name].part for run in runs])) for name in ("live", "batch")]
+        lines += f"| {rate:g}/s | {' | '.join(parts)} |\n"
+    all_curves = [priorities(seed) for seed in range(seeds)]
+    spans, rows = ((50, 100), (120, 200), (250, 300)), ""
+    for number, curve in enumerate(all_curves[0]):
+        found = [said(estimate([run[number].mean(*span) for run in all_curves])) for span in spans]
+        rows += f"| {curve.priority} | {' | '.join(found)} |\n"
+    text = _PUBLISHED.format(
+        limit=LIMIT,
+        live=LIVE_RATE,
+        seeds=seeds,
+        partitions=lines,
+        wanted=WANTED,
+        least=min(CAPACITIES),
+        priorities=rows,
+    )
+    return text, curves([(one.priority, one.rates) for one in all_curves[0]], "/s")
+
+
+def page(scenarios: dict[str, Scenario], seeds: int) -> tuple[str, dict[str, str]]:
+    """The page about ``scenarios``, by name, and its plots by file name."""
+    parts, plots = [_HEAD.format(seeds=seeds)], {}
     for name, scenario in scenarios.items():
-        parts.append(f"\n## {name}\n\n{scenario.title}.\n\n{_table(scenario, compare(scenario, range(seeds)))}")
-    return "".join(parts)
+        found = compare(scenario, range(seeds))
+        parts.append(f"\n## {name}\n\n{scenario.title}.\n\n{_table(scenario, found)}")
+        if plot := bars([(one.variant, one.quiet.mean, one.quiet.half_width) for one in found], "s"):
+            plots[f"{name}.svg"] = plot
+            parts.append(f"\n![quiet tenants' p99 in {name}]({name}.svg)\n")
+    return "".join(parts), plots
 
 
 def _table(scenario: Scenario, found: list[Compared]) -> str:
@@ -59,9 +121,12 @@ def main(folder: str) -> None:
     # What compares capacities, as an hour's outage does, compares no policies: `sojourn lab outage`.
     scenarios = {name: load(name) for name in names()}
     scenarios = {name: one for name, one in scenarios.items() if len({v.servers for v in one.variants}) == 1}
-    path = Path(folder) / "README.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(scenarios, SEEDS), encoding="utf-8")
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    text, plots = page(scenarios, SEEDS)
+    tables, plots["priorities.svg"] = published(SEEDS)
+    for name, content in {"README.md": text, "published.md": tables, **plots}.items():
+        (root / name).write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":

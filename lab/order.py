@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
@@ -61,8 +61,8 @@ class ArrivalOrder(Generic[Item]):
 class StartTimeOrder(GroupedOrder[Item]):
     """The order of ``sojourn.FairConsumer`` itself."""
 
-    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
-        super().__init__(onsets=Onsets(), clock=clock)
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0, weights: Mapping[str, float] | None = None) -> None:
+        super().__init__(weights, onsets=Onsets(), clock=clock)
 
     def told_noisy(self, tenants: set[str]) -> None:
         """It is fair to everybody, whoever is called noisy."""
@@ -176,9 +176,9 @@ ORDERS = {
 }
 
 
-def of(name: str, clock: Callable[[], float] = lambda: 0.0) -> Order[Item]:
-    """A new order of that name, with nothing in it; ``clock`` is for those that look at it."""
+def of(name: str, clock: Callable[[], float] = lambda: 0.0, weights: Mapping[str, float] | None = None) -> Order[Item]:
+    """A new order of that name, with nothing in it; ``clock`` and tenants' ``weights`` are for those that heed them."""
     if name == "fair":
-        return StartTimeOrder(clock)
+        return StartTimeOrder(clock, weights)
     order: Order[Item] = ORDERS[name]()
     return order

@@ -71,7 +71,9 @@ class Queue:
         self._scenario = scenario
         self._idle = servers
         self._stopped = False
-        self._waiting: Order[Message] = of(order, lambda: self.now)
+        self._waiting: Order[Message] = of(
+            order, lambda: self.now, {tenant.name: tenant.weight for tenant in scenario.tenants}
+        )
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._arrival_random = {tenant.name: random.Random(f"{seed}/{tenant.name}") for tenant in scenario.tenants}
@@ -259,9 +261,8 @@ class Queue:
         mean = (self._scenario.service_mean if mean is None else mean) * self._slowness
         if self._scenario.service == "constant":
             return mean
-        if self._scenario.service == "lognormal":  # of that mean, and a standard deviation as large
-            sigma = 0.8325546111576977  # √ln 2
-            return self._service_random.lognormvariate(0.0, sigma) * mean / 2**0.5
+        if self._scenario.service == "lognormal":
+            return lognormal(self._service_random, mean)
         return self._service_random.expovariate(1 / mean)
 
     def _scale(self, more: int) -> None:
@@ -274,6 +275,12 @@ class Queue:
     def _resume(self) -> None:
         self._stopped = False
         self._start()
+
+
+def lognormal(chance: random.Random, mean: float) -> float:
+    """A draw of that mean, and a standard deviation as large."""
+    sigma = 0.8325546111576977  # √ln 2
+    return chance.lognormvariate(0.0, sigma) * mean / 2**0.5
 
 
 def _add(seconds: dict[int, int], at: float, n: int) -> None:

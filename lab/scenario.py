@@ -29,7 +29,8 @@ class Phase:
 class Tenant:
     """One tenant. ``suspect`` ones are reported apart from the quiet ones; no policy may limit an ``innocent`` one.
 
-    ``service_mean`` (seconds) is its messages' own where it differs; ``poison`` the part of them that always fail.
+    ``service_mean`` (seconds) is its messages' own where it differs; ``poison`` the part of them that always fail;
+    ``weight`` its share in a fair order.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Tenant:
     innocent: bool = True
     service_mean: float | None = None
     poison: float = 0.0
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,7 @@ def _tenants(entry: Mapping[str, Any]) -> list[Tenant]:
         innocent=bool(entry.get("innocent", not suspect)),
         service_mean=None if service_mean is None else float(service_mean),
         poison=float(entry.get("poison", 0.0)),
+        weight=float(entry.get("weight", 1.0)),
     )
     return [tenant] if count == 1 else [replace(tenant, name=f"{tenant.name}-{i}") for i in range(count)]
 

@@ -54,10 +54,10 @@ class Terms:
     """What the operator agreed to; times in seconds."""
 
     enter_seconds: float = 0.3
-    exit_seconds: float = 0.15
+    exit_seconds: float = 0.2
     calm_seconds: float = 10.0
     lease_seconds: float = 10.0
-    drain_seconds: float = 3.0
+    drain_seconds: float = 5.0
     least_part: float = 0.5
     probing: float = 1.1
 

@@ -16,37 +16,22 @@ from pathlib import Path
 
 import sojourn
 from benchmarks.backpressure_parts.fair import ALONE, FLOOD, LONE, LONE_PART, SECONDS
-from benchmarks.backpressure_parts.load import CAPACITY, STREAM, Load, consumer_in_order, consuming, in_order, stream
+from benchmarks.backpressure_parts.load import CAPACITY, Load, consumer_in_order, consuming, in_order, stream
 from benchmarks.backpressure_parts.watched import freshness, watched
 from benchmarks.figures import Figure
 from sojourn.demo.measure import quantile
 from tests.support.nats import NatsServer
 
-ENTITLED = f"""\
-[[alert.control.entitlements]]
-broker = "nats"
-queue = "{STREAM}"
-"""
-CAP = """\
-[[alert.control.policies]]
-name = "throttle-noisy"
-mode = "auto"
-"""
 #: Quiet tenants' calm before each flood: metrics must know the queue.
 CALM_SECONDS = 15.0
 #: Of what comes with the backlog, and when it counts as fresh (seconds).
 AFTERWARDS, FRESH_SECONDS = 0.4, 3.0
 
 
-def measure(scale: float) -> Iterator[Figure]:
-    """Ratios to the same tenants alone in the same run; the baselines are no control at all."""
-    seconds = max(10.0, SECONDS * scale)
-    with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder:
-        root = Path(folder)
-        for name, control in (("entitled", ENTITLED), ("cap", CAP)):
-            (root / name).mkdir()
-            with NatsServer(root / name / "nats") as server:
-                yield from asyncio.run(_measured(name, server.url, root / name, control, seconds))
+def measured(name: str, control: str, scale: float) -> Iterator[Figure]:
+    """Ratios to the same tenants alone, in the same run under the ``control`` settings; baselines: no control at all."""
+    with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder, NatsServer(Path(folder) / "nats") as server:
+        yield from asyncio.run(_measured(name, server.url, Path(folder), control, max(10.0, SECONDS * scale)))
 
 
 async def _measured(name: str, url: str, folder: Path, control: str, seconds: float) -> list[Figure]:
@@ -63,6 +48,7 @@ async def _measured(name: str, url: str, folder: Path, control: str, seconds: fl
         began = time.time()
         served = await load.run(seconds, FLOOD, limits=limits)
         fresh = quantile(lags.between(began, time.time()), 0.5) or 0.0
+        await load.run(CALM_SECONDS, ALONE, limits=limits)
         lone = await load.run(LONE_PART * seconds, LONE, limits=limits, to_the_end=True)
         lone_free = await load.run(LONE_PART * seconds, LONE, to_the_end=True)
         recovery = await _recovery(load, limits, seconds)

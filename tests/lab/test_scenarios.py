@@ -86,5 +86,6 @@ def test_work_takes_longer_while_its_dependency_is_slow_and_more_servers_come_wh
 
 def test_the_page_has_a_table_for_each_scenario() -> None:
     short = replace(load("lone-key"), duration=30.0, measure=(0.0, 30.0))
-    text = page({"lone-key": short}, 2)
+    text, plots = page({"lone-key": short}, 2)
     assert "## lone-key" in text and text.count("\n| ") == 1 + len(short.variants)
+    assert plots == {}, "there are no quiet tenants"

@@ -1,0 +1,23 @@
+"""Detection and a cap alone, as ``standing`` measures them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.backpressure_parts.standing import measured
+from benchmarks.figures import Figure
+
+CONTROL = """\
+[[alert.control.policies]]
+name = "throttle-noisy"
+mode = "auto"
+target_seconds = 0.5
+cooldown_seconds = 4.0
+max_step = 0.9
+drain_seconds = 10.0
+"""
+
+
+def measure(scale: float) -> Iterator[Figure]:
+    """The shipped rule; the shipped policy in ``auto``, and in a hurry, as one sets it where seconds matter."""
+    yield from measured("cap", CONTROL, scale)
