@@ -29,7 +29,7 @@ AFTERWARDS, FRESH_SECONDS = 0.4, 3.0
 
 
 def measured(name: str, control: str, scale: float) -> Iterator[Figure]:
-    """Ratios to the same tenants alone, in the same run under the ``control`` settings; baselines: no control at all."""
+    """Ratios to the same tenants alone in the same run, under the ``control`` settings; baselines: no control."""
     with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder, NatsServer(Path(folder) / "nats") as server:
         yield from asyncio.run(_measured(name, server.url, Path(folder), control, max(10.0, SECONDS * scale)))
 
