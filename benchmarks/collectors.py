@@ -16,7 +16,8 @@ from benchmarks.parts import run_parts
 #: Modules of benchmarks/collecting.
 PARTS = (
     "redis", "jobs_on_redis", "rabbitmq", "kafka", "kafka_moving", "nats", "sqs",
-    "otlp", "client", "kafka_tap", "nats_tap", "idle",
+    "otlp", "client", "kafka_tap", "nats_tap", "postgres",
+    "idle",
 )  # fmt: skip
 
 if __name__ == "__main__":

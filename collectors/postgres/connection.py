@@ -44,6 +44,8 @@ class Connection:
         settings: dict[str, str] = {name: f"{value * 1000:.0f}" for name, value in milliseconds.items()}
         # An index always before a scan, whatever the statistics say: finished jobs are many, and are not asked for.
         settings |= {"enable_seqscan": "off", "jit": "off", "max_parallel_workers_per_gather": "0"}
+        # And what stands in another table is looked up: a merge would walk through all jobs, a hash would hold them.
+        settings |= {"enable_mergejoin": "off", "enable_hashjoin": "off"}
         settings |= {"search_path": "pg_catalog", "TimeZone": "UTC"}
         # Within the transaction, so that a pooler may hand each transaction to another session.
         local = "".join(f"SET LOCAL {name} = '{value}';" for name, value in settings.items())

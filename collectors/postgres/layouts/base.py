@@ -74,8 +74,9 @@ class Found:
                 found.append(f"nullif({row}.{quoted(rule.text)}::text, '')")
             elif rule.source == "json" and document is not None:
                 path = array(map(str, rule.path))
-                named = f"jsonb_typeof(({document} #> {path})::jsonb) IN ('string', 'number')"
-                found.append(f"CASE WHEN {named} THEN nullif({document} #>> {path}, '') END")
+                # A subquery of its own, so that the document is parsed once.
+                named = "CASE WHEN jsonb_typeof(v) IN ('string', 'number') THEN nullif(v #>> '{}', '') END"
+                found.append(f"(SELECT {named} FROM (SELECT ({document} #> {path})::jsonb AS v OFFSET 0) AS value)")
             elif rule.source == "header" and headers is not None:
                 found.append(f"nullif({headers} ->> {literal(rule.text)}, '')")
         return f"left(coalesce({', '.join(found)}), 256)" if found else "NULL::text"

@@ -45,11 +45,54 @@ INSERT INTO good_jobs (queue_name, serialized_params, executions_count, schedule
 SELECT 'orders', '{{"tenant": "a"}}', 1, t, t, t
 FROM generate_series(1, {number}) AS n, LATERAL (SELECT now() - n * interval '1 ms' AS t) AS clock""",
 }
+#: Of job n.
+_QUEUE, _TENANT, _RETRY = "'q' || n % 20", "jsonb_build_object('tenant', 't' || n % 50)", "(n % 25 = 4)::int"
+_DUE = "now() + CASE WHEN n % 5 = 4 THEN interval '1 hour' ELSE n * interval '-1 ms' END"
+_JOBS = "FROM generate_series(1, {number}) AS n"
+#: Layout → what adds {number} jobs that have not ended: of 25 one is to be retried and four are delayed.
+WAITING = {
+    "river": f"""
+INSERT INTO river_job (kind, args, max_attempts, state, queue, attempt, scheduled_at)
+SELECT 'order', {_TENANT}, 25, (CASE WHEN n % 25 = 4 THEN 'retryable' WHEN n % 5 = 4 THEN 'scheduled'
+  ELSE 'available' END)::river_job_state, {_QUEUE}, {_RETRY}, {_DUE} {_JOBS}""",
+    "oban": f"""
+INSERT INTO oban_jobs (queue, worker, args, state, attempt, scheduled_at)
+SELECT {_QUEUE}, 'W', {_TENANT}, (CASE WHEN n % 25 = 4 THEN 'retryable' WHEN n % 5 = 4 THEN 'scheduled'
+  ELSE 'available' END)::oban_job_state, {_RETRY}, ({_DUE}) AT TIME ZONE 'UTC' {_JOBS}""",
+    "pgboss": f"""
+SELECT pgboss.create_queue('q' || n, '{{{{"policy": "standard"}}}}') FROM generate_series(0, 19) AS n;
+INSERT INTO pgboss.job (name, data, state, retry_count, start_after)
+SELECT {_QUEUE}, {_TENANT}, (CASE WHEN n % 25 = 4 THEN 'retry' ELSE 'created' END)::pgboss.job_state, {_RETRY}, {_DUE}
+{_JOBS}""",
+    "graphile": f"""
+SELECT graphile_worker.add_job({_QUEUE}, ({_TENANT})::json, run_at => {_DUE}) {_JOBS}""",
+    "procrastinate": f"""
+INSERT INTO procrastinate_jobs (queue_name, task_name, args, attempts, scheduled_at)
+SELECT {_QUEUE}, 'order', {_TENANT}, {_RETRY}, CASE WHEN n % 5 = 4 THEN {_DUE} END {_JOBS}""",
+    "pgqueuer": f"""
+INSERT INTO pgqueuer (priority, status, entrypoint, payload, attempts, execute_after)
+SELECT 0, 'queued', {_QUEUE}, convert_to(({_TENANT})::text, 'UTF8'), {_RETRY}, {_DUE} {_JOBS}""",
+    "pgmq": f"""
+INSERT INTO pgmq.q_orders (message, read_ct, enqueued_at, vt)
+SELECT {_TENANT}, {_RETRY}, now() - n * interval '1 ms', {_DUE} {_JOBS}""",
+    "solid_queue": f"""
+INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, created_at, updated_at, scheduled_at)
+SELECT {_QUEUE}, 'waiting', jsonb_build_object('tenant', 't' || n % 50, 'executions', {_RETRY})::text, t, t, t
+{_JOBS}, LATERAL (SELECT ({_DUE}) AT TIME ZONE 'UTC' AS t) AS clock;
+INSERT INTO solid_queue_ready_executions (job_id, queue_name, created_at)
+  SELECT id, queue_name, created_at FROM solid_queue_jobs WHERE class_name = 'waiting' AND scheduled_at <= now();
+INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, scheduled_at, created_at)
+  SELECT id, queue_name, scheduled_at, created_at FROM solid_queue_jobs
+  WHERE class_name = 'waiting' AND scheduled_at > now()""",
+    "good_job": f"""
+INSERT INTO good_jobs (queue_name, serialized_params, executions_count, scheduled_at)
+SELECT {_QUEUE}, {_TENANT}, {_RETRY}, ({_DUE}) AT TIME ZONE 'UTC' {_JOBS}""",
+}
 #: What makes the jobs that no index of the library's own finds be found.
 INDEXES = {
     "procrastinate": "CREATE INDEX ON procrastinate_jobs (queue_name) WHERE status = 'failed'",
-    "pgboss": "CREATE INDEX ON pgboss.{partition} (name) WHERE state = 'active';"
-    "CREATE INDEX ON pgboss.{partition} (name) WHERE state = 'failed'",
+    "pgboss": "CREATE INDEX ON pgboss.job (name) WHERE state = 'active';"
+    "CREATE INDEX ON pgboss.job (name) WHERE state = 'failed'",
 }
 #: Of :data:`INDEXES`, what is not told without.
 UNSERVED = {"procrastinate": {"orders.failed"}, "pgboss": {"orders", "orders.failed"}}
@@ -81,10 +124,13 @@ def fill(database: Database, name: str, number: int) -> None:
         connection.execute("VACUUM ANALYZE")
 
 
+def wait_in(database: Database, layout: str, number: int) -> None:
+    """Add ``number`` jobs that have not ended, newer than all that have."""
+    database.run(WAITING[layout].format(number=number))
+    database.run("ANALYZE")
+
+
 def index(database: Database, layout: str) -> None:
     """Make :data:`INDEXES`, where the layout needs some."""
-    partition = "job"
-    if layout == "pgboss" and database.rows("SELECT 1 FROM pg_inherits WHERE inhparent = 'pgboss.job'::regclass"):
-        partition = database.rows("SELECT partition_name FROM pgboss.queue WHERE name = 'orders'")[0][0]
     if layout in INDEXES:
-        database.run(INDEXES[layout].format(partition=f'"{partition}"'))
+        database.run(INDEXES[layout])

@@ -45,6 +45,11 @@ class Database:
             connection.execute(f"CREATE DATABASE {made.name}{like}".encode())
         return made
 
+    def drop(self) -> None:
+        """Remove it: nobody is connected."""
+        with self.server.connect() as connection:
+            connection.execute(f"DROP DATABASE {self.name}".encode())
+
     def alone(self) -> None:
         """Let nobody be connected: sessions of a killed application end in their own time."""
         with self.server.connect() as connection:
@@ -116,18 +121,9 @@ class Truth(NamedTuple):
 @contextmanager
 def application(name: str, database: Database) -> Iterator[Truth]:
     """An application that has done its work, of which one job is still running: ``river``, ``pgboss 9`` …"""
-    program, *arguments = name.split()
-    environment = dict(os.environ)
-    if program == "river":
-        command = [str(go_program(_PROGRAMS / "river"))]
-    elif program in ("pgboss", "graphile"):
-        command = ["node", str(node_folder(_PROGRAMS / "node") / f"{program}.mjs")]
-    else:
-        folder = _PROGRAMS / "python"
-        environment["PYTHONPATH"] = str(python_packages(folder))
-        command = [sys.executable, str(folder / f"{program}_app.py")]
+    command, environment = _command(name, database)
     process = subprocess.Popen(
-        [*command, database.url, *arguments],
+        command,
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -150,3 +146,25 @@ def application(name: str, database: Database) -> Iterator[Truth]:
 def wait_for(database: Database, statement: str) -> None:
     """Wait until a statement's first value is true."""
     wait_until(lambda: bool(database.rows(statement)[0][0]), statement)
+
+
+def finish(name: str, database: Database) -> None:
+    """Run an application to its end."""
+    command, environment = _command(name, database)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def _command(name: str, database: Database) -> tuple[list[str], dict[str, str]]:
+    """How an application is run: ``river``, ``pgboss 9``, ``procrastinate redrive`` …, and its environment."""
+    program, *arguments = name.split()
+    environment = dict(os.environ)
+    if program == "river":
+        command = [str(go_program(_PROGRAMS / "river"))]
+    elif program in ("pgboss", "graphile"):
+        command = ["node", str(node_folder(_PROGRAMS / "node") / f"{program}.mjs")]
+    else:
+        folder = _PROGRAMS / "python"
+        environment["PYTHONPATH"] = str(python_packages(folder))
+        command = [sys.executable, str(folder / f"{program}_app.py")]
+    return [*command, database.url, *arguments], environment

@@ -11,15 +11,15 @@ import pytest
 
 from collectors.postgres.connection import Connection, Row
 from collectors.postgres.source import PostgresSource
-from tests.collectors.postgres.filling import FINISHED, INDEXES, UNSERVED, fill, index, worked
+from tests.collectors.postgres.filling import FINISHED, INDEXES, UNSERVED, WAITING, fill, index, wait_in, worked
 from tests.collectors.postgres.reading import PASSWORD, Database, by_name
 from tests.support import postgresql
 from tests.support.facts import proves
 from tests.support.postgresql import PostgresServer
 
-ENDED = 20_000
-#: What a statement may look at of a table, row by row: the eight jobs of the workload, their events, a few pages' dead.
-FEW = 100
+ENDED, WAIT = 20_000, 1_000
+#: What a statement may look at of a table, row by row: what has not ended, by two ways at most, and its events.
+FEW = 2 * WAIT + 100
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -60,6 +60,8 @@ def test_jobs_that_have_ended_are_never_read(
     monkeypatch.setenv(PASSWORD, postgresql.PASSWORD)
     database, layout = worked(server, name), name.split()[0]
     fill(database, name, ENDED)
+    if name in WAITING:
+        wait_in(database, name, WAIT)
     for indexed in (False, True) if layout in INDEXES else (True,):
         if indexed:
             index(database, layout)
@@ -69,17 +71,15 @@ def test_jobs_that_have_ended_are_never_read(
             assert known == indexed
             if not indexed:
                 assert "scan_at_most, 0 MiB" in samples[queue].unavailable["in_flight"]
-        assert samples["orders"].depth == 3 and samples["orders"].delayed == 3
+        assert samples["orders"].depth >= 3 and samples["orders"].delayed >= 3
         for statement in statements:
             check(database, statement)
 
 
 def check(database: Database, statement: str) -> None:
     """No node of the statement's plan reads more than a few rows."""
-    with psycopg.connect(database.url) as connection:
-        connection.execute("SET enable_seqscan = off")
-        connection.execute("SET jit = off")
-        connection.execute("SET max_parallel_workers_per_gather = 0")
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        connection.execute(Connection(database.broker())._begin.encode())
         ((((told,)),),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}".encode()).fetchall()
     for node in nodes(told["Plan"]):
         if "Relation Name" not in node:
