@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 import alerts.control
@@ -18,12 +19,14 @@ from alerts.api import application, door, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
 from alerts.control.control import Control
 from alerts.control.intervals import check_policies
+from alerts.control.receipts import Receipts
 from alerts.engine import Engine
 from alerts.evidence.exemplars import Exemplars
 from alerts.evidence.facts import Facts
 from alerts.evidence.pages import Pages
 from alerts.freshness import FreshnessProbe
 from alerts.metrics import exposition, waiting_in
+from alerts.notify.receipt import tell_receipt
 from alerts.notify.sender import Sender
 from alerts.received import GROUP as RECEIVED
 from alerts.rules.loader import load_rules
@@ -59,8 +62,12 @@ FINISHED = ("queue_state", "gaps")
 UNFINISHED = (*FINISHED, "partials", "marks", "queue_samples")
 
 
-def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once: bool) -> None:
+def run(
+    settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once: bool, receipts: Sequence[str] = ()
+) -> None:
     """Evaluate the rules over the lake at ``lake_root`` until ``stop`` is set, or once.
+
+    ``receipts``: the command that works out what an action saved and cost; without it nobody is told.
 
     UserError for rules, receivers or settings that cannot be used, or if the lake has an alert process already.
     """
@@ -72,7 +79,7 @@ def run(settings: AlertSettings, lake_root: Path, stop: threading.Event, *, once
     address = Address(settings)
 
     def evaluating() -> None:
-        _run(settings, rules, lake, store, address, stop, once=once)
+        _run(settings, rules, lake, store, address, stop, receipts, once=once)
 
     if not isinstance(store, Path):
         with closing(address):
@@ -103,6 +110,7 @@ def _run(
     store: Store,
     address: Address,
     stop: threading.Event,
+    receipts: Sequence[str],
     *,
     once: bool,
 ) -> None:
@@ -167,6 +175,11 @@ def _run(
             stack.enter_context(_scaling(control, settings, clock))
         sender.start()
         stack.callback(lambda: sender.stop(finish=once))
+        if receipts and not once:
+            told = partial(tell_receipt, store, settings, sender, clock)
+            teller = Receipts(receipts, lake.root, controller, clock, told)
+            teller.start()
+            stack.callback(teller.stop)
         log.info("%d rules, %d receivers, API at %s", len(rules), len(settings.receivers), url)
 
         holds = {rule.key: rule.hold for rule in rules}

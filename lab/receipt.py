@@ -3,10 +3,17 @@
 With the action is what the events tell. Without it the limited tenant's messages come when its producers had them. No
 event tells that: the tenant is taken to have gone on as it began, at the rate for which it was limited, until all that
 came is sent. All else – the others' messages, how long each took, how many were worked on at once – is the same.
+
+Intervals are for a run without the action that somebody might really have seen: as many messages would not have come
+again, nor would each have taken as long.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import random
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +27,10 @@ from lab.incident import Incident, read
 from lab.queue import Queue
 from lab.replay import traced
 from lab.scenario import Arrival, Scenario, Variant, resampled
-from lab.stats import Estimate, estimate, quantile, short
+from lab.stats import Estimate, prediction, quantile, short
 from lake.dataset import rows_of
 from lake.definitions import Definitions
-from lake.errors import UserError
+from lake.errors import SojournError, UserError
 from lake.store import Lake
 from lake.tables import ACTIONS
 
@@ -100,15 +107,33 @@ def without(trace: Sequence[Arrival]) -> tuple[Arrival, ...]:
     return tuple(sorted(moved, key=lambda one: one.at))
 
 
+def recounted(trace: Sequence[Arrival], seed: int) -> tuple[Arrival, ...]:
+    """``trace`` with each message there as often as chance has it, once on average: as many would not come again.
+
+    Poisson bootstrap: J. Hanley, B. MacGibbon, 2006.
+    """
+    rng = random.Random(seed)
+    found: list[Arrival] = []
+    for one in trace:
+        left = rng.random()
+        count, chance = 0, math.exp(-1.0)
+        while left > chance:
+            left -= chance
+            count += 1
+            chance /= count
+        found += [one] * count
+    return tuple(found)
+
+
 def compared(incident: Incident, definitions: Definitions, one: Action, since: float, seeds: Iterable[int]) -> Receipt:
     """The receipt of ``one``, which began ``since`` seconds into ``incident``."""
     scenario = traced(incident, definitions, (Variant("as it came", False, 1),))
     scenario = replace(scenario, trace=unheld(scenario.trace, one.tenant, since, one.rate))
     savings, helped, costs = [], [], []
+    with_it = _waits(scenario, since, 0)
     for seed in seeds:
         drawn = resampled(scenario, seed)
-        with_it = _waits(drawn, since, seed)
-        without_it = _waits(replace(drawn, trace=without(drawn.trace)), since, seed)
+        without_it = _waits(replace(drawn, trace=recounted(without(drawn.trace), seed)), since, seed)
         less = {
             name: without_it[name] - wait for name, wait in with_it.items() if name != one.tenant and name in without_it
         }
@@ -116,7 +141,7 @@ def compared(incident: Incident, definitions: Definitions, one: Action, since: f
         helped.append(float(len(gained)))
         savings.append(sum(gained) / len(gained) if gained else 0.0)
         costs.append(with_it.get(one.tenant, 0.0) - without_it.get(one.tenant, 0.0))
-    return Receipt(one.tenant, sum(helped) / len(helped), estimate(savings), estimate(costs))
+    return Receipt(one.tenant, sum(helped) / len(helped), prediction(savings), prediction(costs))
 
 
 def main(root: Path, action_id: str, now: datetime, *, seeds: int = SEEDS, keep: bool = True) -> str:
@@ -124,14 +149,26 @@ def main(root: Path, action_id: str, now: datetime, *, seeds: int = SEEDS, keep:
     lake = Lake(root)
     if not lake.exists("actions"):
         raise UserError(f"the lake at {root} has no journal", "name another with --lake")
-    one = action(rows_of(lake.ensure("actions"), where=[("action_id", "=", action_id)]).to_pylist(), action_id)
-    begin, end = one.since - timedelta(seconds=BEFORE), one.until + timedelta(seconds=AFTER)
-    incident = read(root, begin, end, (one.broker, one.queue, None))
-    found = compared(incident, Definitions.load(root), one, BEFORE, range(seeds))
+    rows = rows_of(lake.ensure("actions"), where=[("action_id", "=", action_id)]).to_pylist()
+    if there := next(
+        (row["reason"] for row in rows if row["decision"] == "receipt" and row["outcome"] == "told"), None
+    ):
+        return str(there)
+    one, found = worked_out(root, rows, action_id, seeds)
     if keep:
         row = _row(one, found, now)
         lake.append("actions", pa.Table.from_pylist([row], schema=ACTIONS.schema), app_id=_app_id(one), version=1)
     return str(found)
+
+
+def worked_out(
+    root: Path, rows: Iterable[Mapping[str, Any]], action_id: str, seeds: int = SEEDS
+) -> tuple[Action, Receipt]:
+    """The receipt of an action that has ended, of whose journal these are the ``rows``. UserError."""
+    one = action(rows, action_id)
+    begin, end = one.since - timedelta(seconds=BEFORE), one.until + timedelta(seconds=AFTER)
+    incident = read(root, begin, end, (one.broker, one.queue, None))
+    return one, compared(incident, Definitions.load(root), one, BEFORE, range(seeds))
 
 
 def _app_id(one: Action) -> str:
@@ -139,8 +176,6 @@ def _app_id(one: Action) -> str:
 
 
 def _row(one: Action, found: Receipt, now: datetime) -> dict[str, Any]:
-    figures = {"saved": found.saved, "cost": found.cost}
-    inputs = {f"{name}_{part}": f"{getattr(value, part):.6g}" for name, value in figures.items() for part in _PARTS}
     names = ("action_id", "rule", "policy", "actuator", "broker", "queue", "tenant")
     return {
         "at": now,
@@ -151,13 +186,19 @@ def _row(one: Action, found: Receipt, now: datetime) -> dict[str, Any]:
         "before": None,
         "after": None,
         "valid_until": None,
-        "inputs": list((inputs | {"saved_tenants": f"{found.saved_tenants:.6g}"}).items()),
+        "inputs": list(_figures(found).items()),
         "reason": str(found),
         "outcome": "told",
     }
 
 
 _PARTS = ("mean", "half_width")
+
+
+def _figures(found: Receipt) -> dict[str, str]:
+    estimates = {"saved": found.saved, "cost": found.cost}
+    inputs = {f"{name}_{part}": f"{getattr(value, part):.6g}" for name, value in estimates.items() for part in _PARTS}
+    return inputs | {"saved_tenants": f"{found.saved_tenants:.6g}"}
 
 
 def _waits(scenario: Scenario, since: float, seed: int) -> dict[str, float]:
@@ -173,3 +214,17 @@ def _waits(scenario: Scenario, since: float, seed: int) -> dict[str, float]:
 def _told(found: Estimate) -> str:
     low, high = found.mean - found.half_width, found.mean + found.half_width
     return f"{short(found.mean)} s (95 %: {short(low)} to {short(high)} s)"
+
+
+def print_it(root: Path, action_id: str) -> None:
+    """The receipt as JSON: ``reason`` and ``inputs`` of its row in the journal."""
+    rows = rows_of(Lake(root).ensure("actions"), where=[("action_id", "=", action_id)]).to_pylist()
+    _, found = worked_out(root, rows, action_id)
+    print(json.dumps({"reason": str(found), "inputs": _figures(found)}))
+
+
+if __name__ == "__main__":
+    try:
+        print_it(Path(sys.argv[1]), sys.argv[2])
+    except SojournError as error:
+        sys.exit(str(error))

@@ -27,11 +27,25 @@ class Estimate:
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Mean and interval of independent ``values``."""
+    return _around(values, 1.0 / len(values))
+
+
+def prediction(values: Sequence[float]) -> Estimate:
+    """Mean of ``values``, drawn anew from one run that was, and the interval in which one further run lies.
+
+    The further run varies as the values do, and so did the one that they were drawn from: the variances add (prediction
+    interval of one observation from another).
+    """
+    return _around(values, 2.0)
+
+
+def _around(values: Sequence[float], part: float) -> Estimate:
+    """The mean, and the interval of ``part`` of the values' variance."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Estimate(mean, math.inf)
     t = _T95[len(values) - 2] if len(values) - 2 < len(_T95) else 1.96
-    return Estimate(mean, t * statistics.stdev(values) / math.sqrt(len(values)))
+    return Estimate(mean, t * statistics.stdev(values) * math.sqrt(part))
 
 
 def quantile(values: Sequence[float], q: float) -> float:

@@ -71,7 +71,7 @@ def alert(config: ConfigOption = None, lake: LakeOption = None, once: OnceOption
     settings, root = opened(config, lake)
     section = settings.section("alert", part("alerts.settings").AlertSettings)
     with stopping() as stop:
-        run(section, root, stop, once=once)
+        run(section, root, stop, once=once, receipts=(sys.executable, "-m", "lab.receipt"))
 
 
 def dashboard(
