@@ -12,7 +12,8 @@ from lab.noisy import noisy_ones
 from lab.queue import Account, Queue
 from lab.scenario import Scenario
 
-#: A tenant is noisy for so long before its alert fires, and quiet for so long before it is gone (seconds).
+#: A tenant is noisy for so long before its alert fires, and quiet for so long before it is gone (seconds): the shipped
+#: rule's, which the lab may not read; a test holds the two together, and an alert's life to the alerts' own.
 FIRES_AFTER, GONE_AFTER = 2, 10
 RECENT_SECONDS = 5
 
@@ -23,7 +24,7 @@ class Watch:
 
     noisy: bool = False
     noisy_ticks: int = 0
-    quiet_ticks: int = GONE_AFTER
+    quiet_ticks: int = GONE_AFTER + 1
     firing: bool = False
     named: bool = False  # at any time
     limit: Limit | None = None
@@ -34,7 +35,7 @@ class Watch:
         self.noisy = noisy
         self.noisy_ticks = self.noisy_ticks + 1 if noisy else 0
         self.quiet_ticks = 0 if noisy else self.quiet_ticks + 1
-        self.firing = self.noisy_ticks >= FIRES_AFTER or (self.firing and self.quiet_ticks < GONE_AFTER)
+        self.firing = self.noisy_ticks > FIRES_AFTER or (self.firing and self.quiet_ticks <= GONE_AFTER)
         self.named |= self.firing
 
 

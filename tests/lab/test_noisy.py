@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import duckdb
@@ -11,7 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import sqlglot
+from hypothesis import given
+from hypothesis import strategies as st
 
+from alerts.rules.loader import load_rules
+from alerts.state import Row, step
+from lab.loop import FIRES_AFTER, GONE_AFTER, Watch
 from lab.noisy import noisy_ones, shares
 from lab.queue import Account
 from lake.definitions import Definitions
@@ -74,3 +80,24 @@ def test_the_lab_calls_noisy_whom_the_view_calls_noisy(
     viewed = {(queue, tenant, second): verdict for queue, tenant, second, verdict in told}
     assert viewed == noisy, SEED
     assert 0.05 < sum(noisy.values()) / len(noisy) < 0.95
+
+
+SHIPPED = next(rule for rule in load_rules([], builtin=True) if rule.name == "NoisyTenant")
+
+
+def test_the_labs_alert_waits_as_long_as_the_shipped_rule() -> None:
+    assert SHIPPED.hold == timedelta(seconds=FIRES_AFTER)
+    assert SHIPPED.keep_firing_for == timedelta(seconds=GONE_AFTER)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 15)), max_size=30))
+def test_an_alert_of_the_lab_fires_exactly_when_the_shipped_one_would(spans: list[tuple[bool, int]]) -> None:
+    watch, alerts, now = Watch(), {}, datetime(2026, 1, 1, tzinfo=UTC)
+    row = Row({"tenant": "a"}, "a", 0.9)
+    for noisy, seconds in spans:
+        for _ in range(seconds):
+            now += timedelta(seconds=1)
+            watch.judge(noisy)
+            alerts, _ = step(alerts, [row] if noisy else [], SHIPPED, now)
+            firing = [one for one in alerts.values() if one.alert.state.is_firing]
+            assert watch.firing == bool(firing)

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 #: How long one request for a tenant's next message stays with the broker, and one for what else is there (seconds). A
 #: broker that restarts has forgotten the first: so long a tenant may then wait.
-PULL_SECONDS, MORE_SECONDS = 5.0, 0.02
+PULL_SECONDS, MORE_SECONDS = 5.0, 0.005
 #: How long, at the end, messages are waited for that may be on their way.
 LAST_SECONDS = 1.0
 FIRST_BACKOFF, MAX_BACKOFF = 0.1, 5.0
