@@ -6,12 +6,13 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboard.services.alerting import Happening
-from dashboard.services.series import OTHER, Curve, Span
+from dashboard.services.series import OTHER, Cells, Curve, Span
 from dashboard.theme import ACTING, CALM, LOUD, MUTED
 from lake.visible import visible
 
@@ -167,6 +168,42 @@ def heat(
         automargin=True,
         nticks=len(names),
     )
+    return figure
+
+
+def ages(
+    span: Span, cells: Cells | None, curves: Sequence[tuple[Line, Curve]], target: float, marks: Sequence[Happening]
+) -> go.Figure:
+    """How long first attempts waited: a map of how many in which range, on a logarithmic scale, with quantiles."""
+    figure = _figure(span, "s", marks)
+    low = 0.01
+    if cells is not None:
+        low = min(low, cells.edges[0])
+        figure.add_trace(
+            go.Heatmap(
+                x=_times(span)[1:],
+                y=cells.edges,
+                z=[[math.log1p(count) if count else None for count in row] for row in cells.counts],
+                text=[
+                    [f"{count:,} waited {low:.3g} to {high:.3g} s" for count in row]
+                    for row, (low, high) in zip(cells.counts, pairwise(cells.edges), strict=True)
+                ],
+                colorscale=[[0.0, _tint(CALM[0], 0.1)], [1.0, _tint(CALM[0], 0.75)]],
+                showscale=False,
+                hovertemplate="%{text}<extra></extra>",
+                hoverongaps=False,
+                name="first attempts",
+            )
+        )
+    for line, curve in curves:
+        shown = Curve(curve.name, tuple(None if value is None else max(value, low) for value in curve.values))
+        figure.add_trace(_line(span, line, shown, "s"))
+    line = Line(f"target {target:g} s", MUTED, "dash", 1)  # a level's words would not stand right on this scale
+    figure.add_trace(_line(span, line, Curve("target", (target,) * len(span.seconds)), "s"))
+    highest = max([2 * target, *(cells.edges[-1:] if cells is not None else ())])
+    reach = [math.log10(low), math.log10(highest)]
+    figure.update_yaxes(type="log", rangemode="normal", tickformat="~g", dtick=1, range=reach)
+    figure.update_layout(hovermode="closest")
     return figure
 
 

@@ -213,12 +213,13 @@ def health_history(key: QueueKey, span: Span) -> str:
     """The last state of the queue in each bin, and the last one before the span."""
     return f"""
     WITH mine AS (
-      SELECT {bin_of(SECOND, span)} AS at, as_of, in_flight, in_flight_limit, depth, dlq_depth
+      SELECT {bin_of(SECOND, span)} AS at, as_of, in_flight, in_flight_limit, depth, delayed, empty_poll_ratio
       FROM queue_health WHERE {of_queue(key)}
     )
     SELECT
       at, MAX_BY(in_flight, as_of) AS in_flight, MAX_BY(in_flight_limit, as_of) AS in_flight_limit,
-      MAX_BY(depth, as_of) AS depth
+      MAX_BY(depth, as_of) AS depth, MAX_BY(delayed, as_of) AS delayed,
+      MAX_BY(empty_poll_ratio, as_of) AS empty_poll_ratio
     FROM mine GROUP BY at
     """
 

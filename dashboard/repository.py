@@ -24,6 +24,7 @@ from dashboard.services.keys import QueueKey, Row
 from dashboard.services.series import Span
 from dashboard.services.trends import Recent
 from lake.definitions import Definitions
+from lake.foretell import Foretold, foretell
 from lake.why import Told, tell
 from lake.worker.worker import Worker
 
@@ -161,6 +162,11 @@ class Repository:
     def past(self, sql: str) -> list[Row]:
         """The rows of one of :mod:`dashboard.questions` about history, read at its pace."""
         return self._past(sql)
+
+    def foretell(self, key: QueueKey, as_of: datetime, ready: int | None) -> Foretold:
+        """When the queue, of which ``ready`` messages wait at ``as_of``, is drained, or its waits pass the target."""
+        target = self.definitions.target_seconds
+        return foretell(self._past, key.broker, key.queue, key.subscriber, as_of=as_of, ready=ready, target=target)
 
     def heartbeats(self) -> Heartbeats:
         """When each link of the chain last wrote to the lake."""

@@ -12,13 +12,14 @@ import streamlit as st
 from dashboard import figures
 from dashboard.figures import Line
 from dashboard.pages import choose, details, frame, markup
-from dashboard.pages.charts import CHART, age_lines, highest, reference
+from dashboard.pages.charts import CHART, age_lines, highest
 from dashboard.repository import Repository
-from dashboard.services import series, story, why
+from dashboard.services import forecast, series, story, why
 from dashboard.services.alerting import Happening, alert_cards, happenings
 from dashboard.services.keys import QueueKey, Row, concerns, short_names
 from dashboard.services.overview import queue_cards
 from dashboard.services.queue import tenant_lines
+from dashboard.services.say import count, percent
 from dashboard.services.series import Curve, Span
 from dashboard.theme import CALM, MUTED
 
@@ -62,6 +63,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     marks = happenings(about, done, now, limit=60)
     if total is not None:
         with because:
+            _foretold(lake, chosen, row, total, now)
             _why(lake, chosen)
         since, until = lake.history_bounds(chosen)
         _charts(History(lake, chosen, Span.ending(until, stretch), since, marks))
@@ -110,13 +112,16 @@ def _charts(past: History) -> None:
     noisy = past.lake.once_noisy(past.key, past.span)
     legend = " Marks on the time axis: ▲ an alert fires, ▽ it is resolved, ◆ an action." if past.marks else ""
     st.html(markup.section("History", f"{past.span.words}.{legend}"))
+    states = past.lake.health_history(past.key, past.span)
     left, right = st.columns(2, gap="large")
     with left:
         _backlog(past, noisy)
         _rates(past)
+        _held(past, states)
     with right:
         _ages(past, noisy)
-        _concurrency(past)
+        _concurrency(past, states)
+        _polls(past, states)
 
 
 def _backlog(past: History, noisy: list[str]) -> None:
@@ -130,10 +135,11 @@ def _backlog(past: History, noisy: list[str]) -> None:
 
 
 def _ages(past: History, noisy: list[str]) -> None:
-    drawn, p50, p99 = age_lines(past.lake, past.key, past.span, noisy)
-    target = reference(past.lake, highest(drawn))
-    figure = figures.lines(past.span, drawn, "s", past.marks, target=target)
-    _chart("Age of first attempt, quiet and noisy tenants", story.ages(p50, p99), figure, past.key)
+    lake, key, span = past.lake, past.key, past.span
+    drawn, p50, p99 = age_lines(lake, key, span, noisy)
+    cells = series.cells(span, lake.first_attempt_cells(key, span, noisy))
+    figure = figures.ages(span, cells, drawn, lake.definitions.target_seconds, past.marks)
+    _chart("Age of first attempt, quiet and noisy tenants", story.ages(p50, p99), figure, key)
 
 
 def _rates(past: History) -> None:
@@ -145,8 +151,50 @@ def _rates(past: History) -> None:
     _chart("Arrivals and departures", story.rates(arrivals, leavers), figure, past.key)
 
 
-def _concurrency(past: History) -> None:
-    states = past.lake.health_history(past.key, past.span)
+def _held(past: History, states: Sequence[Row]) -> None:
+    """What the broker holds: ready, in flight, delayed."""
+    lines = (
+        ("ready", "depth", CALM[0], "solid"),
+        ("in flight", "in_flight", CALM[1], "dot"),
+        ("delayed", "delayed", CALM[3], "dash"),
+    )
+    drawn = _known(
+        *(
+            (Line(name, color, dash, step=True), series.last_values(past.span, states, column))
+            for name, column, color, dash in lines
+        )
+    )
+    if drawn:
+        figure = figures.lines(past.span, drawn, "messages", past.marks)
+        now = ", ".join(f"{count(curve.last)} {line.name}" for line, curve in drawn)
+        _chart(
+            "Ready, in flight, delayed",
+            f"By the broker’s own counts, in flight by events where there are any: {now}.",
+            figure,
+            past.key,
+        )
+
+
+def _polls(past: History, states: Sequence[Row]) -> None:
+    """How many of the consumers' polls bring nothing: what headroom they have."""
+    curve = series.last_values(past.span, states, "empty_poll_ratio")
+    if curve is None:
+        return
+    shown = Curve(curve.name, tuple(None if value is None else 100 * value for value in curve.values))
+    said = f"{percent(curve.last)} of polls bring nothing now; none for long means no headroom."
+    figure = figures.lines(past.span, [(Line("empty polls", CALM[2], step=True), shown)], "%", past.marks)
+    _chart("Empty polls", said, figure, past.key)
+
+
+def _foretold(lake: Repository, key: QueueKey, row: Row, total: Row, now: datetime) -> None:
+    told = lake.foretell(key, row["as_of"], total["ready"])
+    if told.drained is None and told.breached is None:
+        return
+    shown = markup.facts(forecast.facts(told, now, lake.definitions.target_seconds))
+    st.html(markup.section("What comes", forecast.said(told)) + shown)
+
+
+def _concurrency(past: History, states: Sequence[Row]) -> None:
     changes = past.lake.concurrency_changes(past.key, past.span)
     limit = series.last_values(past.span, states, "in_flight_limit")
     drawn = _known(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 
 from dashboard.services.keys import Row
-from lake.histogram import quantile
+from lake.histogram import BASE, BUCKETS_PER_OCTAVE, bucket_index, quantile
 
 #: The ranges on offer, and the seconds of one bin: a chart has at most some 360 points a curve.
 RANGES: dict[str, tuple[int, int]] = {
@@ -114,6 +114,34 @@ def quantiles(span: Span, cells: Iterable[Row], q: float, *, by: str) -> tuple[C
         Curve(name, tuple(quantile(bins.get(place, {}), q) for place in range(width)))
         for name, bins in sorted(merged.items())
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Counts in cells of a map: ``counts[row][bin]``, where row ``i`` holds values from ``edges[i]`` to the next."""
+
+    edges: tuple[float, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+
+#: Rows of a map for each doubling.
+_ROWS_AN_OCTAVE = 2
+
+
+def cells(span: Span, rows: Iterable[Row]) -> Cells | None:
+    """How many values were in which range in each bin of ``span`` but the first; rows have at, index, count."""
+    merge = BUCKETS_PER_OCTAVE // _ROWS_AN_OCTAVE
+    found: dict[tuple[int, int], int] = {}
+    for row in rows:
+        if span.start < row["at"] <= span.end + span.step:
+            place = max(row["index"], bucket_index(0.001)) // merge, _bin(span, row["at"])
+            found[place] = found.get(place, 0) + row["count"]
+    if not found:
+        return None
+    lowest, highest = min(row for row, _ in found), max(row for row, _ in found)
+    edges = tuple(BASE ** (row * merge) for row in range(lowest, highest + 2))
+    bins = range(1, (span.end - span.start) // span.step + 1)
+    return Cells(edges, tuple(tuple(found.get((row, at), 0) for at in bins) for row in range(lowest, highest + 1)))
 
 
 def last_values(span: Span, samples: Iterable[Row], column: str) -> Curve | None:

@@ -55,8 +55,7 @@ def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: i
     as_of = row["as_of"].astimezone(UTC)
     end = int(as_of.timestamp()) + 1
     theirs = f"{who} AND subscriber IN ('', {literal(subscriber)})"
-    sql["flows"] = _FLOWS.format(mine=theirs, own=literal(subscriber), start=_at(end - span), end=_at(end))
-    bins = _bins(query(sql["flows"]), end)
+    bins, sql["flows"] = flows(query, broker, queue, subscriber, end, span)
     ready = row["ready"]
     rise = None if ready is None or not bins else explain(bins, ready)
     tenants: tuple[Flow, ...] = ()
@@ -69,6 +68,14 @@ def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: i
             Flow(each["tenant"], each["before"] / early, each["since"] / late) for each in query(sql["tenants"])
         )
     return Told(as_of, ready, row["coverage"], rise, tenants, _reason(ready, bins, rise), sql)
+
+
+def flows(query: Query, broker: str, queue: str, subscriber: str, end: int, span: int) -> tuple[list[Bin], str]:
+    """What arrived, began and ended in the ``span`` seconds before the unix second ``end``, the oldest first; and the
+    statement behind it."""
+    theirs = f"broker = {literal(broker)} AND queue = {literal(queue)} AND subscriber IN ('', {literal(subscriber)})"
+    sql = _FLOWS.format(mine=theirs, own=literal(subscriber), start=_at(end - span), end=_at(end))
+    return _bins(query(sql), end), sql
 
 
 def _reason(ready: int | None, bins: list[Bin], rise: Rise | None) -> str:
