@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,13 +163,25 @@ def _brokers(settings: Settings) -> Iterator[Finding]:
     if not section.brokers:
         yield Finding("brokers", Grade.WARN, "none is configured", "list one under [[collect.brokers]]")
     for broker in section.brokers:
+        subject, reached = f"broker {broker.name}", not broker.addresses()
         for host, port in broker.addresses():
-            subject, address = f"broker {broker.name}", f"{host}:{port}"
+            address = f"{host}:{port}"
             try:
                 with socket.create_connection((host, port), CONNECT_SECONDS):
                     yield Finding(subject, Grade.OK, f"{address} accepts connections")
+                    reached = True
             except OSError as error:
                 yield Finding(subject, Grade.FAIL, f"{address} cannot be reached: {error}", "start it, or mend its url")
+        if reached and broker.sample:
+            yield from _guarded(subject, partial(_known, section, broker))
+
+
+def _known(section: Any, broker: Any) -> Iterator[Finding]:
+    """What samples of this broker will tell, and what not, by reading it once."""
+    reading = part("sojourn.knowledge")
+    for trouble, said in reading.told(reading.knowledge(reading.read_once(section, broker))):
+        mend = f"docs/brokers says what a {broker.kind} broker needs" if trouble else ""
+        yield Finding(f"broker {broker.name}", Grade.WARN if trouble else Grade.OK, said, mend)
 
 
 def _names(settings: Settings, root: Path) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from sojourn.cli.options import ConfigOption, LakeOption, settings_of
 
 
 def doctor(config: ConfigOption = None, lake: LakeOption = None) -> None:
-    """Check Java, jars, brokers, clocks, ports, disk and the lake."""
+    """Check Java, jars, brokers, clocks, ports, disk and lake; say what will be known of each broker, and what not."""
     settings = settings_of(config)
     from sojourn.doctor import examine, shown
 

@@ -17,6 +17,7 @@ from sojourn.cli import (
     connect,
     demo,
     doctor,
+    init,
     lab,
     limits,
     maintain,
@@ -38,6 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("init")(init.init)
 app.command("demo")(demo.demo)
 app.command("up")(up.up)
 app.command("collect")(parts.collect)

@@ -21,8 +21,11 @@ from collectors.settings import CollectSettings
 from collectors.writer import Writer
 from lake.errors import UserError
 from lake.store import Lake
+from sojourn.found import PROBES
+from sojourn.knowledge import COLUMNS, knowledge, read_once
 from tests.collectors.places import ENVIRONMENT, PLACES, Place
 from tests.support import facts
+from tests.support.waiting import wait_until
 
 #: May be null without a reason: set on dead-letter queues alone.
 OPTIONAL = {"dead_letter_for"}
@@ -141,6 +144,20 @@ async def test_what_it_reads_is_in_the_lake_and_on_the_board(
     assert {row["source"] for row in rows} == {sampler.name}
     await sampler.close()
     assert context.board.newest() == []
+
+
+def test_init_knows_its_server_and_doctor_what_it_will_tell(chosen: CollectSettings, place: Place) -> None:
+    (broker,) = chosen.brokers
+    _, knows = PROBES[broker.kind]
+    assert knows(broker.addresses()[0])
+
+    def told() -> bool:
+        return "depth" in knowledge(read_once(chosen, broker)).known
+
+    wait_until(told, "a depth to be known")
+    found = knowledge(read_once(chosen, broker))
+    assert {*found.known, *found.unknown} == {*COLUMNS, "tenants"}
+    assert all(found.unknown.values())
 
 
 async def test_several_cycles_at_one_time_of_several_brokers_do_not_wait_for_each_other(
