@@ -66,8 +66,11 @@ class EntitledQueue:
         self.habits.look(seen.arrivals, congested=self.state.congested)
         self.shares, anybody = entitlements(self.terms, seen, self.state, self.habits.usual, 0.0)
         self.rates, self.anybody = {}, max(LEAST, anybody / self.costs.mean)
+        members: dict[str, dict[str, float]] = {}
+        for name, unit in units.items():
+            members.setdefault(unit, {})[name] = alone.arrivals.get(name, 0.0)
         for unit, share in self.shares.items():
-            self._tell(unit, share, {name: alone.arrivals.get(name, 0.0) for name in units if units[name] == unit})
+            self._tell(unit, share, members.get(unit, {}))
         if self.onsets.grows(now) and self.state.congested:  # a stranger is likely to be one more of them
             self.anybody = min([self.anybody, *(self.rates[name] for name in self.groups if self.rates.get(name))])
         if named := sorted(self.state.held & set(self.groups.values())):
