@@ -244,11 +244,11 @@ def step(
     if wait > terms.exit_seconds:
         state = replace(state, shown=state.shown + SHOWING * (seen.finish_rate - state.shown))
     state = replace(state, capacity=capacity)
+    if not state.congested and wait <= terms.enter_seconds:
+        return state, f"messages wait {wait:.2f} s"
     demands = {name: max(seen.arrivals.get(name, 0.0), lately.get(name, 0.0)) for name in {*seen.arrivals, *lately}}
     those = beyond(capacity, seen.arrivals)
     if not state.congested:
-        if wait <= terms.enter_seconds:
-            return state, f"messages wait {wait:.2f} s"
         if not protects(capacity, those, demands):
             return state, f"messages wait {wait:.2f} s, but nobody keeps others waiting who send less"
         return replace(state, congested_since=now, calm_since=None, held=those), f"messages wait {wait:.2f} s, behind"
@@ -275,13 +275,10 @@ def entitlements(
     wait = seen.waiting / state.capacity if state.capacity > 0 else 0.0
     part = terms.part(wait)
     # What waits is drained at the cost of those who sent too much; all others keep their share of all.
-    drained, whole = (
-        shares(part * state.capacity, seen.arrivals),
-        shares(max(1.0, part) * state.capacity, seen.arrivals),
-    )
-    rates = {
-        name: max(floor, drained[name] if name in state.held else rate, usual(name)) for name, rate in whole.items()
-    }
+    rates = shares(max(1.0, part) * state.capacity, seen.arrivals)
+    drained = shares(part * state.capacity, seen.arrivals) if state.held else {}
+    for name, rate in rates.items():
+        rates[name] = max(floor, drained[name] if name in state.held else rate, usual(name))
     return rates, max(floor, share(part * state.capacity, seen.arrivals.values()))
 
 
