@@ -21,6 +21,7 @@ from sojourn.cli import (
     lab,
     limits,
     maintain,
+    mcp,
     parts,
     redrive,
     replay,
@@ -50,6 +51,7 @@ app.command("replay")(replay.replay)
 app.command("sql")(sql.sql)
 app.command("top")(top.top)
 app.command("why")(why.why)
+app.command("mcp")(mcp.mcp)
 app.command("connect")(connect.connect)
 app.command("maintain")(maintain.maintain)
 app.add_typer(rules.app, name="rules")
