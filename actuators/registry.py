@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, SerializeAsAny
 
 from actuators.base import Actuator, ActuatorSettings
+from lake.errors import UserError
 
 #: Kind → (module, settings, actuator). What a kind's settings are is imported; its client library where it is used.
 KINDS: dict[str, tuple[str, str, str]] = {
@@ -39,15 +42,16 @@ AnySettings = Annotated[SerializeAsAny[ActuatorSettings], BeforeValidator(_chose
 
 
 def make(settings: ActuatorSettings) -> Actuator:
-    """The actuator that ``settings`` describe; connects to nothing yet."""
-    module, _, name = KINDS[getattr(settings, "kind", "")]
+    """The actuator that ``settings`` describe; connects to nothing yet. UserError where its library is missing."""
+    kind = getattr(settings, "kind", "")
+    module, _, name = KINDS[kind]
+    if kind.startswith("nats") and find_spec("nats") is None:
+        raise UserError(f"the actuator {settings.name!r} needs nats-py", "pip install 'sojourn[collectors]'")
     found: Actuator = getattr(import_module(module), name)(settings)
     return found
 
 
 def parsed(document: str) -> ActuatorSettings:
     """Settings that ``model_dump_json`` wrote."""
-    import json
-
     found: ActuatorSettings = _chosen(json.loads(document))
     return found

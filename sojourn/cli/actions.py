@@ -21,7 +21,7 @@ from sojourn.cli.sql import Format
 
 app = typer.Typer(no_args_is_help=True, help="What was decided and why; approve it, take it back, or stop deciding.")
 
-_COLUMNS = "at, decision, outcome, queue, tenant, before, after, valid_until, rule, policy, reason, action_id"
+_COLUMNS = "at, decision, outcome, queue, tenant, before, after, valid_until, rule, policy, actuator, reason, action_id"
 UrlOption = Annotated[
     str | None, typer.Option("--url", help="The alert process's API [default: from the settings file].")
 ]
@@ -38,6 +38,52 @@ def list_(
     _, root = existing(config, lake)
     rows = part("lake.reader").Reader(root).query(f"SELECT {_COLUMNS} FROM actions ORDER BY at DESC LIMIT {last}")
     part("sojourn.cli.rows").write(format, rows.schema, rows.to_batches(), sys.stdout)
+
+
+@app.command()
+def show(
+    action_id: Annotated[str, typer.Argument(help="An action, as `actions list` names it.")],
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+) -> None:
+    """One action from its beginning to its receipt: each row with its inputs, the setting that changed, its effect."""
+    _, root = existing(config, lake)
+    store = part("lake.store").Lake(root)
+    where = [("action_id", "=", action_id)]
+    rows = part("lake.dataset").rows_of(store.ensure("actions"), where=where).to_pylist()
+    if not rows:
+        raise UserError(f"there is no action {action_id!r}", "see `sojourn actions list`")
+    for row in sorted(rows, key=lambda row: row["at"]):
+        at = row["at"].isoformat(timespec="milliseconds")
+        who = row["tenant"] or "all tenants"
+        rates = " → ".join("no limit" if row[name] is None else f"{row[name]:g}/s" for name in ("before", "after"))
+        typer.echo(
+            visible(f"{at}  {row['decision']} ({row['outcome']})  {row['broker']}/{row['queue']} {who}  {rates}")
+        )
+        typer.echo(visible(f"  by {row['policy'] or 'nobody'} through {row['actuator']}: {row['reason']}"))
+        for name, value in sorted(dict(row["inputs"]).items()):
+            typer.echo(visible(f"  {name}: {value}"))
+
+
+@app.command()
+def held(config: ConfigOption = None, lake: LakeOption = None) -> None:
+    """What actuators hold at other servers now: the setting, what stood there before, what stands there, how long."""
+    _, root = existing(config, lake)
+    folder = root / "state" / "control"
+    if not (folder / part("actuators.ledger").FILE_NAME).exists():
+        typer.echo("nothing is held")
+        return
+    ledger = part("actuators.ledger").Ledger(folder)
+    try:
+        there = ledger.held()
+        for one in there:
+            left = one.deadline - ledger.now()
+            lasts = f"{left:.0f} s left" if left > 0 else "overdue"
+            typer.echo(visible(f"{one.actuator}  {one.place}  {one.before or 'nothing'} → {one.after}  {lasts}"))
+        if not there:
+            typer.echo("nothing is held")
+    finally:
+        ledger.close()
 
 
 @app.command()

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from actuators.ledger import Ledger
 from alerts.control.settings import ControlSettings
+from sojourn.cli import main
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
 
@@ -121,6 +122,26 @@ def test_after_a_restart_the_limit_holds_on_and_ends_with_what_ends_it(
     assert json.loads(client.get(KEY))["rate"] == 10.0
     again.control.controller.pause(again.world.now)
     wait_until(lambda: client.get(KEY) is None, "the key to go")
+
+
+def test_commands_show_an_action_whole_and_what_is_held(
+    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = start(actuators=[{"kind": "file", "name": "paper", "path": str(tmp_path / "limits.json")}], actuator="paper")
+    loop.throttle("t0")
+    (row,) = loop.journal()
+    root = tmp_path / "lake"
+    (root / "state").mkdir()
+    (root / "state" / "control").symlink_to(tmp_path / "state")
+    assert main.run(["actions", "show", row["action_id"], "--lake", str(root)]) == 0
+    told = capsys.readouterr().out
+    assert "through paper" in told and "setting_before: nothing" in told and "effect: read back" in told
+    assert main.run(["actions", "held", "--lake", str(root)]) == 0
+    assert 'paper  ["nats", "orders", "t0"]  nothing → {' in capsys.readouterr().out
+    loop.control.controller.pause(loop.world.now)
+    assert main.run(["actions", "held", "--lake", str(root)]) == 0
+    assert "nothing is held" in capsys.readouterr().out
+    assert main.run(["actions", "show", "none", "--lake", str(root)]) != 0
 
 
 def test_what_an_actuator_held_that_the_settings_name_no_more_is_ended(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -102,3 +105,12 @@ def test_what_was_held_back_comes_when_its_producer_had_it_and_nothing_else_move
 def test_an_action_without_a_receipt_says_why(rows: list[dict[str, Any]], reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         action(rows, "a1")
+
+
+def test_the_alert_process_reads_it_from_a_command_of_its_own(root: Path) -> None:
+    command = [sys.executable, "-m", "lab.receipt", str(root)]
+    done = subprocess.run([*command, "a1"], capture_output=True, text=True, timeout=120)
+    told = json.loads(done.stdout)
+    assert told["reason"].startswith("saved 4 tenants") and float(told["inputs"]["saved_mean"]) > 10
+    none = subprocess.run([*command, "a2"], capture_output=True, text=True, timeout=120)
+    assert none.returncode == 1 and "limited a tenant" in none.stderr
