@@ -41,6 +41,11 @@ def _chosen(given: Any) -> Any:
 AnySettings = Annotated[SerializeAsAny[ActuatorSettings], BeforeValidator(_chosen)]
 
 
+def all_settings() -> list[type[ActuatorSettings]]:
+    """The settings of every kind."""
+    return [getattr(import_module(module), settings) for module, settings, _ in KINDS.values()]
+
+
 def make(settings: ActuatorSettings) -> Actuator:
     """The actuator that ``settings`` describe; connects to nothing yet. UserError where its library is missing."""
     kind = getattr(settings, "kind", "")

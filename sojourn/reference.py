@@ -9,7 +9,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
@@ -20,6 +20,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.cli import get_docs_for_click
 
+from actuators import registry
+from actuators.base import ActuatorSettings
+from actuators.movers import registry as movers
+from actuators.movers.base import MoverSettings
 from alerts.settings import AlertSettings
 from collectors.settings import CollectSettings
 from dashboard.settings import DashboardSettings
@@ -35,6 +39,11 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "analyze": AnalyzeSettings,
     "alert": AlertSettings,
     "dashboard": DashboardSettings,
+}
+#: What stands for every kind that a registry names.
+_OPEN: dict[type[BaseModel], Callable[[], Sequence[type[BaseModel]]]] = {
+    ActuatorSettings: registry.all_settings,
+    MoverSettings: movers.all_settings,
 }
 _INTRO = """# Settings
 
@@ -160,7 +169,7 @@ def _type(kind: Any) -> str:
 
 def _models(kind: Any) -> Iterator[type[BaseModel]]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        yield kind
+        yield from _OPEN.get(kind, lambda: [kind])()
     for inner in typing.get_args(kind):
         yield from _models(inner)
 

@@ -33,6 +33,11 @@ def chosen(given: Any) -> Any:
 AnyMover = Annotated[SerializeAsAny[MoverSettings], BeforeValidator(chosen)]
 
 
+def all_settings() -> list[type[MoverSettings]]:
+    """The settings of every kind."""
+    return [getattr(import_module(module), settings) for module, settings, _ in KINDS.values()]
+
+
 def make(settings: MoverSettings) -> Mover:
     """The mover that ``settings`` describe; connects to nothing yet."""
     module, _, name = KINDS[getattr(settings, "kind", "")]

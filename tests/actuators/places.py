@@ -43,6 +43,8 @@ class Place:
     refused: dict[str, Any] = field(default_factory=dict)
     #: What stands before anybody has changed anything.
     before: str | None = None
+    #: Whether it starts within seconds: what the suite shows of a server that is away, others show for it.
+    quick: bool = True
 
 
 def written_over(actuator: Any, place: str, *, demand: Demand) -> None:
@@ -85,7 +87,7 @@ def nats_kv_place(folder: Path, other: Demand) -> Place:
         await connection.close()
 
     asyncio.run(prepare())
-    settings = {"kind": "nats_kv", "url": server.url}
+    settings = {"kind": "nats_kv", "url": server.url, "timeout": 1.5}
     return Place(settings, server, partial(written_over, demand=other), {"bucket": "lasting"})
 
 
@@ -110,14 +112,20 @@ def _nats_consumers(folder: Path) -> NatsServer:
 def nats_pause_place(folder: Path, other: Demand) -> Place:
     """A consumer for each tenant."""
     server = _nats_consumers(folder)
-    settings = {"kind": "nats_pause", "url": server.url, "stream": "ORDERS", "consumer": "of-{tenant}"}
+    settings = {"kind": "nats_pause", "url": server.url, "timeout": 1.5, "stream": "ORDERS", "consumer": "of-{tenant}"}
     return Place(settings, server, partial(written_over, demand=other), {"consumer": "no-{tenant}"})
 
 
 def nats_in_flight_place(folder: Path, other: Demand) -> Place:
     """A consumer for each tenant, with a bound of its own."""
     server = _nats_consumers(folder)
-    settings = {"kind": "nats_max_ack_pending", "url": server.url, "stream": "ORDERS", "consumer": "of-{tenant}"}
+    settings = {
+        "kind": "nats_max_ack_pending",
+        "url": server.url,
+        "timeout": 1.5,
+        "stream": "ORDERS",
+        "consumer": "of-{tenant}",
+    }
     meddle = partial(written_over, demand=other)
     return Place(settings | {"service_seconds": 0.5}, server, meddle, {"service_seconds": 3600.0}, before="500")
 
@@ -132,7 +140,7 @@ def rabbitmq_place(folder: Path, other: Demand) -> Place:
             channel.queue_declare(f"orders.{tenant}", durable=True, arguments={"x-overflow": "reject-publish"})
             channel.queue_declare(f"losing.{tenant}", durable=True)
     settings = {"kind": "rabbitmq_policy", "url": server.url, "user": server.user, "password": {"env": PASSWORD}}
-    return Place(settings, server, partial(written_over, demand=other), {"queue": "losing.{tenant}"})
+    return Place(settings, server, partial(written_over, demand=other), {"queue": "losing.{tenant}"}, quick=False)
 
 
 def kafka_place(folder: Path, other: Demand) -> Place:
