@@ -51,7 +51,7 @@ NOT_TRIED: dict[str, dict[str, tuple[str, ...]]] = {
         "auth": ("a certificate in place of a password", "IAM tokens of managed ones"),
         "cluster shapes": (
             "the code of Oban, Solid Queue, GoodJob, PGMQ",
-            "pg-boss 11 and 12",
+            "the code of pg-boss 11 and 12",
             "PgBouncer, RDS, Aurora",
         ),
     },

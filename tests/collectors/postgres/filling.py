@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import psycopg
 
-from tests.collectors.postgres.reading import Database, application, wait_for
+from tests.collectors.postgres.reading import Database, application, pgboss_tables, wait_for
 from tests.collectors.postgres.test_libraries import APPLICATIONS
 from tests.collectors.postgres.test_schemas import JOBS
 from tests.support.postgresql import PostgresServer
 
+_PGBOSS = """
+INSERT INTO pgboss.job (name, state, data, started_on, completed_on)
+SELECT 'orders', 'completed', '{{"tenant": "a"}}', now(), now() FROM generate_series(1, {number})"""
 #: Layout (or version of one) → what has ended, {number} of it, as the library leaves it.
 FINISHED = {
     "river": """
@@ -20,12 +23,12 @@ FROM generate_series(1, {number}) AS n, LATERAL (SELECT now() - n * interval '1 
     "oban": """
 INSERT INTO oban_jobs (queue, worker, state, attempt, completed_at)
 SELECT 'orders', 'W', 'completed', 1, now() FROM generate_series(1, {number})""",
-    "pgboss": """
-INSERT INTO pgboss.job (name, state, data, started_on, completed_on)
-SELECT 'orders', 'completed', '{{"tenant": "a"}}', now(), now() FROM generate_series(1, {number})""",
+    "pgboss": _PGBOSS,
     "pgboss 9": """
 INSERT INTO pgboss.job (name, state, data, startedon, completedon)
 SELECT 'orders', 'completed', '{{"tenant": "a"}}', now(), now() FROM generate_series(1, {number})""",
+    "pgboss 11": _PGBOSS,
+    "pgboss 12": _PGBOSS,
     "graphile": "",
     "procrastinate": """
 INSERT INTO procrastinate_jobs (queue_name, task_name, status, attempts)
@@ -38,7 +41,7 @@ INSERT INTO pgmq.a_orders (msg_id, read_ct, enqueued_at, vt)
 SELECT 1000 + n, 1, now(), now() FROM generate_series(1, {number}) AS n""",
     "solid_queue": """
 INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, created_at, updated_at, scheduled_at, finished_at)
-SELECT 'orders', 'J', '{{"tenant": "a", "executions": 0}}', t, t, t, t
+SELECT 'orders', 'J', '{{"tenant":"a","executions":0}}', t, t, t, t
 FROM generate_series(1, {number}) AS n, LATERAL (SELECT now() - n * interval '1 ms' AS t) AS clock""",
     "good_job": """
 INSERT INTO good_jobs (queue_name, serialized_params, executions_count, scheduled_at, performed_at, finished_at)
@@ -77,7 +80,7 @@ INSERT INTO pgmq.q_orders (message, read_ct, enqueued_at, vt)
 SELECT {_TENANT}, {_RETRY}, now() - n * interval '1 ms', {_DUE} {_JOBS}""",
     "solid_queue": f"""
 INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, created_at, updated_at, scheduled_at)
-SELECT {_QUEUE}, 'waiting', jsonb_build_object('tenant', 't' || n % 50, 'executions', {_RETRY})::text, t, t, t
+SELECT {_QUEUE}, 'waiting', format('{{{{"tenant":"t%s","executions":%s}}}}', n % 50, {_RETRY}), t, t, t
 {_JOBS}, LATERAL (SELECT ({_DUE}) AT TIME ZONE 'UTC' AS t) AS clock;
 INSERT INTO solid_queue_ready_executions (job_id, queue_name, created_at)
   SELECT id, queue_name, created_at FROM solid_queue_jobs WHERE class_name = 'waiting' AND scheduled_at <= now();
@@ -95,7 +98,19 @@ INDEXES = {
     "CREATE INDEX ON pgboss.job (name) WHERE state = 'failed'",
 }
 #: Of :data:`INDEXES`, what is not told without.
-UNSERVED = {"procrastinate": {"orders.failed"}, "pgboss": {"orders", "orders.failed"}}
+UNSERVED = {
+    "procrastinate": {"orders.failed"},
+    **{name: {"orders", "orders.failed"} for name in ("pgboss", "pgboss 9", "pgboss 11")},
+}
+#: Of pg-boss 11 and 12, which are there as tables alone: what the applications leave.
+_PGBOSS_JOBS = """
+SELECT pgboss.create_queue('orders', '{"policy": "standard"}');
+INSERT INTO pgboss.job (name, state, data, retry_count, start_after, started_on, completed_on)
+SELECT 'orders', state::pgboss.job_state, jsonb_build_object('tenant', tenant), (state = 'retry')::int,
+  now() + CASE WHEN later THEN interval '1 hour' ELSE interval '0' END, now(), CASE WHEN state = 'failed' THEN now() END
+FROM (VALUES ('active', 'a', false), ('created', 'a', false), ('created', 'a', false), ('created', 'b', false),
+  ('created', 'a', true), ('created', 'a', true), ('retry', 'b', true), ('failed', 'b', false)
+) AS jobs (state, tenant, later)"""
 
 _made: dict[tuple[int, str], Database] = {}
 
@@ -108,6 +123,9 @@ def worked(server: PostgresServer, name: str) -> Database:
         if name in JOBS:
             template.schema(name)
             template.run(JOBS[name])
+        elif name in ("pgboss 11", "pgboss 12"):
+            template.run(pgboss_tables(int(name.split()[1])))
+            template.run(_PGBOSS_JOBS)
         else:
             application_name = {"pgboss": "pgboss 10"}.get(name, name)
             with application(application_name, template):

@@ -148,6 +148,14 @@ def wait_for(database: Database, statement: str) -> None:
     wait_until(lambda: bool(database.rows(statement)[0][0]), statement)
 
 
+def pgboss_tables(version: int) -> str:
+    """The SQL of the tables of a version of pg-boss, by that version."""
+    command = ["node", "pgboss_tables.mjs", str(version)]
+    told = subprocess.run(command, cwd=node_folder(_PROGRAMS / "node"), capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    return told.stdout
+
+
 def finish(name: str, database: Database) -> None:
     """Run an application to its end."""
     command, environment = _command(name, database)

@@ -26,7 +26,8 @@ INSERT INTO oban_producers (node, queue, updated_at) VALUES
   ('gone', 'orders', now() AT TIME ZONE 'UTC' - interval '1 hour')"""
 SOLID_QUEUE = """
 INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, created_at, updated_at, scheduled_at, finished_at)
-SELECT 'orders', state, json_build_object('tenant', tenant, 'executions', runs), t - created * s, t, t - due * s,
+SELECT 'orders', state,
+  replace(json_build_object('tenant', tenant, 'executions', runs)::text, ' ', ''), t - created * s, t, t - due * s,
   CASE WHEN state = 'done' THEN t END
 FROM (SELECT now() AT TIME ZONE 'UTC' AS t, interval '1 second' AS s) AS clock, (VALUES
   ('claimed', 'a', 0, 60, 40), ('ready', 'a', 0, 20, 20), ('ready', 'a', 0, 90, 10), ('scheduled', 'b', 0, 5, 5),
@@ -81,7 +82,7 @@ TELLS = {"oban": ("discarded", 2), "solid_queue": ("failed", 2), "good_job": ("d
 
 
 @proves("postgres", "consumers", "of Oban with producers, Solid Queue, GoodJob: the processes that serve a queue")
-@proves("postgres", "cluster shapes", "Oban, Solid Queue, GoodJob and PGMQ by their tables alone")
+@proves("postgres", "cluster shapes", "Oban, Solid Queue, GoodJob, PGMQ and pg-boss 11 and 12 by their tables alone")
 @pytest.mark.parametrize("layout", JOBS)
 def test_jobs_are_counted_by_what_they_wait_for_in_tables_as_the_library_makes_them(
     layout: str, database: Database
