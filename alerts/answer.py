@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from alerts.models import fingerprint
-from alerts.rules.expression import VALUE
+from alerts.rules.expression import VALUE, is_text
 from alerts.rules.model import Rule
 from alerts.state import NOTHING, Row, RuleError
 
@@ -57,7 +57,7 @@ class Answer:
         names = [column.lower() for column in table.column_names]
         if VALUE not in names:
             raise RuleError("the expression returned no column named value")
-        label_at = [i for i, field in enumerate(table.schema) if _is_text(field.type) and names[i] != VALUE]
+        label_at = [i for i, field in enumerate(table.schema) if is_text(field.type) and names[i] != VALUE]
         self.count: int = table.num_rows
         self.names = tuple(names[i] for i in label_at)
         self._labels = [_whole(table.column(i).cast(pa.string())) for i in label_at]
@@ -109,15 +109,6 @@ class Answer:
             parts = (*columns, pa.scalar(_BETWEEN, pa.binary()))
             self._keys = pc.binary_join_element_wise(*parts, null_handling="replace", null_replacement=b"")
         return self._keys
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(
-        types.is_string(type_)
-        or types.is_large_string(type_)
-        or types.is_string_view(type_)
-        or types.is_dictionary(type_)
-    )
 
 
 def is_number(type_: pa.DataType) -> bool:

@@ -200,10 +200,9 @@ def _play(
         memory.put(_tables(story.input, series, {name for rule in rules for name in rule.tables}, at))
         standing: list[tuple[Rule, AlertInstance]] = []
         for rule in rules:
-            sql = bound(rule.expr, now, definitions)
 
-            def query(_: str, sql: str = sql) -> pa.Table:
-                return memory.query(sql)
+            def query(expr: str, now: datetime = now) -> pa.Table:
+                return memory.query(bound(expr, now, definitions))
 
             outcome = evaluate(rule, remembered[rule.key], query, Freshness(now, now, False), now, identities[rule.key])
             if outcome.evaluation.error:

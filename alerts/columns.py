@@ -20,6 +20,7 @@ from alerts.models import AlertInstance, AlertState
 from alerts.rules.model import Rule
 from alerts.rules.templates import Annotations
 from alerts.state import (
+    Resolved,
     Row,
     Tracked,
     Transition,
@@ -142,6 +143,7 @@ def advance(
     now: datetime,
     *,
     keep_firing: bool = False,
+    resolved: Resolved | None = None,
 ) -> tuple[Columns, list[Transition]]:
     """As :func:`alerts.state.step` over the rows of ``answer``, which raises the same and finds the same.
 
@@ -149,14 +151,14 @@ def advance(
     """
     if not isinstance(previous, Columns) or previous.answer.names != answer.names:
         rows = answer.rows(rule, identities)
-        current, transitions = step(previous, rows, rule, now, keep_firing=keep_firing)
+        current, transitions = step(previous, rows, rule, now, keep_firing=keep_firing, resolved=resolved)
         fingerprints = np.array([row.fingerprint for row in rows], np.object_)
         return Columns(rule, answer, fingerprints, current, pending_since(current.values())), transitions
     check_limit(rule, answer.count)
     is_due = previous.pending_since is not None and now - previous.pending_since >= rule.hold
     if not is_due and len(previous) == answer.count and answer.has_labels_of(previous.answer):
         return Columns(rule, answer, previous.fingerprints, previous.unread, previous.pending_since), []
-    return _changed(previous, answer, rule, identities, now, is_due=is_due, keep_firing=keep_firing)
+    return _changed(previous, answer, rule, identities, now, is_due=is_due, keep_firing=keep_firing, resolved=resolved)
 
 
 def _changed(
@@ -168,6 +170,7 @@ def _changed(
     *,
     is_due: bool,
     keep_firing: bool,
+    resolved: Resolved | None,
 ) -> tuple[Columns, list[Transition]]:
     """Rows came or went, or one that pends may have to fire: what is neither is left alone."""
     places = answer.places_in(previous.answer)
@@ -193,7 +196,7 @@ def _changed(
         unread[row.fingerprint], moved = matched(before, row, rule, now) if before else appeared(row, rule, now)
         transitions += [moved] if moved else []
     for gone in previous.unread.keys() - there:
-        kept, moved = unmatched(previous[gone], rule, now, keep_firing=keep_firing)
+        kept, moved = unmatched(previous[gone], rule, now, keep_firing=keep_firing, resolved=resolved)
         if kept:
             unread[gone] = kept
         else:

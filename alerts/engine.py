@@ -207,10 +207,9 @@ class Engine:
                 receivers = [receiver.name for receiver in self._settings.receivers]
                 self._views.put("notification_health", self._states.notification_health(receivers, now))
             memory = self._memories.get(rule.key, RuleMemory())
-            sql = bound(rule.expr, freshness.watermark or now + self._ahead, definitions)
 
-            def query(_: str, rule: Rule = rule, sql: str = sql) -> pa.Table:
-                return self._answer(rule, sql, now)
+            def query(expr: str, rule: Rule = rule) -> pa.Table:
+                return self._answer(rule, bound(expr, freshness.watermark or now + self._ahead, definitions), now)
 
             outcome = evaluate(rule, memory, query, freshness, now, self._identities[rule.key])
             if outcome.rewritten:

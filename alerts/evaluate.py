@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache, partial
 
 import pyarrow as pa
 
@@ -65,7 +66,9 @@ class Outcome:
 def evaluate(
     rule: Rule, memory: RuleMemory, query: Query, freshness: Freshness, now: datetime, identities: Identities
 ) -> Outcome:
-    """Evaluate ``rule`` at wall clock ``now``. A failure changes no state; stale data follow the rule's ``no_data``.
+    """Evaluate ``rule``, whose expressions ``query`` answers, at wall clock ``now``.
+
+    A failure changes no state; stale data follow the rule's ``no_data``.
 
     Whatever is raised, by the query or by what it returned, is the error of this rule: no other must suffer from it.
     """
@@ -81,7 +84,10 @@ def evaluate(
             memory = replace(memory, alerts=_resumed(rule, memory.alerts, gap, told=stale), interrupted=False)
         if not stale:
             answer, keep = Answer(query(rule.expr)), not freshness.complete and reads_levels(rule)
-            alerts, transitions = advance(memory.alerts, answer, rule, identities, time, keep_firing=keep)
+            over = None if rule.resolve is None else cache(partial(_resolved, rule, rule.resolve, query))
+            alerts, transitions = advance(
+                memory.alerts, answer, rule, identities, time, keep_firing=keep, resolved=over
+            )
         elif rule.no_data is NoData.OK:
             alerts, transitions = step(memory.alerts, [], rule, time)
         else:
@@ -94,6 +100,11 @@ def evaluate(
     remembered = RuleMemory(alerts, time, interrupted=stale)
     outcome = _outcome(rule, remembered, freshness, now, stale=stale, transitions=transitions)
     return replace(outcome, rewritten=rewritten and bool(alerts))
+
+
+def _resolved(rule: Rule, expr: str, query: Query) -> frozenset[str]:
+    """What ``expr`` says is over, by fingerprint."""
+    return frozenset(row.fingerprint for row in Answer(query(expr)).rows(rule, Identities()))
 
 
 def reads_lake(rule: Rule) -> bool:

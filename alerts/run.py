@@ -139,7 +139,7 @@ def _run(
         listener = address.listener()
         stack.callback(listener.close)
         url = url_of(listener)
-        reader = Reader(lake.root)
+        reader = Reader(lake.root, pinned=True)
         worker = rule_worker()
         if not once:
             worker.keep_spare()
@@ -185,6 +185,9 @@ def _run(
         holds = {rule.key: rule.hold for rule in rules}
 
         def one_round(new_data: bool) -> None:
+            # All views are of one version of the lake, those too that this round leaves to the next for want of time.
+            if new_data or not engine.behind:
+                reader.advance()
             control.entitler.step(clock.now(), engine.query, clock.ahead)  # first: who waits must not wait for rules
             evaluations = engine.round(clock.now(), new_data=new_data, everything=once, ahead=clock.ahead)
             exemplars.expect(evaluations, holds, clock.now())

@@ -6,7 +6,7 @@ The semantics are Prometheus' (``rules/alerting.go``). Time is data time, handed
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -71,14 +71,22 @@ class Transition:
 
 
 Alerts = Mapping[str, Tracked]  # by fingerprint
+#: Fingerprints of what a rule's ``resolve`` says is over; asked when something may be.
+Resolved = Callable[[], Container[str]]
 
 
 def step(
-    previous: Alerts, rows: Sequence[Row], rule: Rule, now: datetime, *, keep_firing: bool = False
+    previous: Alerts,
+    rows: Sequence[Row],
+    rule: Rule,
+    now: datetime,
+    *,
+    keep_firing: bool = False,
+    resolved: Resolved | None = None,
 ) -> tuple[dict[str, Tracked], list[Transition]]:
     """The alerts of ``rule`` after an evaluation at ``now`` returned ``rows``, and what changed.
 
-    With ``keep_firing`` the lack of a row says nothing: what fires stays as it is.
+    With ``keep_firing`` the lack of a row says nothing: what fires stays as it is. With ``resolved`` it is not enough.
 
     Raises RuleError, and changes nothing, if two rows have the same labels or there are more than the rule's limit.
     """
@@ -96,7 +104,7 @@ def step(
     for fingerprint, known in previous.items():
         if fingerprint in current:
             continue
-        kept, transition = unmatched(known, rule, now, keep_firing=keep_firing)
+        kept, transition = unmatched(known, rule, now, keep_firing=keep_firing, resolved=resolved)
         if kept:
             current[fingerprint] = kept
         if transition:
@@ -176,15 +184,19 @@ def matched(known: Tracked, row: Row, rule: Rule, now: datetime) -> tuple[Tracke
 
 
 def unmatched(
-    known: Tracked, rule: Rule, now: datetime, *, keep_firing: bool = False
+    known: Tracked, rule: Rule, now: datetime, *, keep_firing: bool = False, resolved: Resolved | None = None
 ) -> tuple[Tracked | None, Transition | None]:
-    """A ``known`` alert that has no row any more, None if it is gone, and what changed.
-
-    With ``keep_firing`` the lack of a row says nothing: what fires stays as it is.
-    """
-    if keep_firing and known.alert.state.is_firing:
+    """A ``known`` alert that has no row any more, None if it is gone, and what changed: see :func:`step`."""
+    before = known.alert
+    if keep_firing and before.state.is_firing:
         return known, None
-    return _unmatched(known, rule, now)
+    if resolved is None or not before.state.is_firing or before.fingerprint in resolved():
+        return _unmatched(known, rule, now)
+    if before.state is AlertState.KEEP_FIRING:
+        return known, None
+    kept = replace(known, alert=replace(before, state=AlertState.KEEP_FIRING), kept_since=now)
+    reason = "the expression no longer matches; kept firing until `resolve` does"
+    return kept, Transition(kept.alert, before.state, AlertState.KEEP_FIRING, reason)
 
 
 def pending_since(alerts: Iterable[Tracked]) -> datetime | None:

@@ -63,7 +63,8 @@ class Reader:
 
     Its limits are DuckDB's: a statement can go beyond them inside one function. What strangers wrote is for
     :class:`lake.worker.worker.Worker`. ``phase`` is told of each query when views are brought up to date for it
-    ("preparing"), and when its own text runs ("running").
+    ("preparing"), and when its own text runs ("running"). A ``pinned`` reader answers from the lake as it was when
+    first asked, until :meth:`advance`: what is read one after the other belongs together.
     """
 
     def __init__(
@@ -73,7 +74,10 @@ class Reader:
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         memory_mb: int = DEFAULT_MEMORY_MB,
         phase: Callable[[str], None] = lambda _: None,
+        pinned: bool = False,
     ) -> None:
+        self._pinned = pinned
+        self._taken: set[str] = set()  # what was brought up to date since the last advance
         self.root = Path(root).expanduser().absolute()
         self._timeout = timeout_seconds
         self._lock = threading.Lock()
@@ -105,6 +109,11 @@ class Reader:
                 self._served.close()
             self._served = self._state = None
             self._snapshots.clear()
+
+    def advance(self) -> None:
+        """From now on a pinned reader answers from the lake as it is now."""
+        with self._lock:
+            self._taken.clear()
 
     def token(self, *tables: str) -> tuple[int, ...]:
         """The versions of ``tables`` (default: all): equal tokens, equal answers. Costs a directory look-up each."""
@@ -150,6 +159,7 @@ class Reader:
             self._served = self._state = None
             self._there = self._staged = frozenset()
             self._given.clear()
+            self._taken.clear()
         given = self._serve(set(below(names, SERVED)[1]).intersection(SERVED))
         tables, views = below(names, given)
         for name in tables:
@@ -163,11 +173,11 @@ class Reader:
         if not names:
             return set()
         self._state = self._state or State(self.root)
-        self._state.refresh()
+        self._take("state", self._state.refresh)
         if self._state.known:
             return self._serve_state(names, self._state)
         self._served = self._served or Served(self.root, self._definitions)
-        self._served.refresh()
+        self._take("served", self._served.refresh)
         given = set()
         for name in names:
             if (rows := self._served.table(name)) is None:
@@ -207,7 +217,16 @@ class Reader:
                 self._connection.execute(f"CREATE TEMP VIEW {name} AS {text}")
         self._staged = there
 
+    def _take(self, what: str, refresh: Callable[[], None]) -> None:
+        """Bring ``what`` up to date, unless it is pinned."""
+        if not (self._pinned and what in self._taken):
+            refresh()
+            self._taken.add(what)
+
     def _load(self, name: str) -> None:
+        self._take(name, lambda: self._loaded_anew(name))
+
+    def _loaded_anew(self, name: str) -> None:
         scannable, version = self._snapshots[name].current(self._loaded.get(name))
         if scannable is not None:
             self._connection.register(name, scannable)

@@ -172,7 +172,10 @@ class _Play:
         self._deadline: float | None = None
         self._ended = threading.Event()
         self._statements = {
-            rule.key: for_duckdb(canonical(bound(rule.expr, _SOME_TIME, definitions), rule.tables)) for rule in rules
+            expr: for_duckdb(canonical(bound(expr, _SOME_TIME, definitions), rule.tables))
+            for rule in rules
+            for expr in (rule.expr, rule.resolve)
+            if expr is not None
         }
         some = _SOME_TIME.isoformat(timespec="microseconds")
         self._some = {some, some.replace("T", " ")}
@@ -194,15 +197,15 @@ class _Play:
         tables["data_freshness"] = freshness_table(reached, instant, stale_after)
         for name, rows in tables.items():
             self._connection.register(name, rows)
-        data_time = newest or instant
-        for rule in self._rules:
-            sql = self._statements[rule.key]
+        data_time = (newest or instant).isoformat(timespec="microseconds")
+
+        def query(expr: str) -> pa.Table:
+            sql = self._statements[expr]
             for some in self._some:
-                sql = sql.replace(some, data_time.isoformat(timespec="microseconds"))
+                sql = sql.replace(some, data_time)
+            return self._answer(sql)
 
-            def query(_: str, sql: str = sql) -> pa.Table:
-                return self._answer(sql)
-
+        for rule in self._rules:
             outcome = evaluate(rule, self._memories[rule.key], query, freshness, instant, self._identities[rule.key])
             self._memories[rule.key] = outcome.memory
             self._note(rule, instant, outcome.transitions, outcome.evaluation.error)

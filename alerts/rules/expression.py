@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 
 import pyarrow as pa
+import pyarrow.types as types
 
 from alerts.memory import Memory, MemoryQueryError
 from lake.definitions import Definitions
@@ -23,6 +24,7 @@ from lake.views import VIEWS
 PARAMETERS = ("evaluation_time", "target_seconds", "window_seconds")
 _PARAMETER = re.compile(rf":({'|'.join(PARAMETERS)})\b")
 VALUE = "value"
+_USED = r"(?<![:\w]):{}\b"
 
 #: What only the engine knows, readable by rules like any view. They are never stale: rules over them alone
 #: are how the engine tells of stale data and of failing rules.
@@ -94,10 +96,36 @@ def with_thresholds(expr: str, thresholds: Mapping[str, float]) -> str:
             )
         number = str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
         number = f"CAST({number} AS DOUBLE)" if "e" in number else number
-        expr, used = re.subn(rf"(?<![:\w]):{name}\b", number, expr)
+        expr, used = re.subn(_USED.format(name), number, expr)
         if not used:
             raise UserError(f"the expression does not use the threshold {name}", f"write :{name} where it belongs")
     return expr
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Whether a column of this type is a label."""
+    return bool(
+        types.is_string(type_)
+        or types.is_large_string(type_)
+        or types.is_string_view(type_)
+        or types.is_dictionary(type_)
+    )
+
+
+def names_parameter(expr: str, name: str) -> bool:
+    """Whether ``expr`` uses ``:name``."""
+    return re.search(_USED.format(re.escape(name)), expr) is not None
+
+
+def check_labels(expr: str, resolve: str) -> None:
+    """UserError unless both, which were :func:`checked`, return the same labels: no alert could end otherwise."""
+    mine, theirs = (_labels(one, checked(one)) for one in (expr, resolve))
+    if mine is not None and theirs is not None and mine != theirs:
+        told, wanted = (", ".join(sorted(one)) or "none" for one in (theirs, mine))
+        raise UserError(
+            f"it has the labels {told}, the expression {wanted}",
+            "select the same text columns in both",
+        )
 
 
 @cache
@@ -110,16 +138,27 @@ def schema_of(name: str) -> pa.Schema:
     return pa.schema([(column.name, arrow_type(column.type)) for column in VIEWS[name].columns])
 
 
-def _try_out(expr: str, tables: frozenset[str]) -> None:
+def _labels(expr: str, tables: frozenset[str]) -> frozenset[str] | None:
+    """The text columns of what ``expr`` returns, None where it cannot be tried out."""
+    rows = _try_out(expr, tables)
+    if rows is None:
+        return None
+    texts = (field.name.lower() for field in rows.schema if is_text(field.type))
+    return frozenset(name for name in texts if name != VALUE)
+
+
+def _try_out(expr: str, tables: frozenset[str]) -> pa.Table | None:
+    """What ``expr`` returns over empty ``tables``; None where only the reader can tell."""
     memory = Memory()
     try:
         memory.put({name: schema_of(name).empty_table() for name in tables})
-        memory.query(bound(expr, datetime.now(UTC), Definitions()))
+        return memory.query(bound(expr, datetime.now(UTC), Definitions()))
     except MemoryQueryError as error:
         text = str(error)
         if "Referenced column" in text or "does not have a column" in text:
             raise UserError(f"the expression does not fit its views: {text}", "correct the column's name") from error
         # Functions that DuckDB spells differently are the reader's to judge, when the rule first runs.
+        return None
     finally:
         memory.close()
 

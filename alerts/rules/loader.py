@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from alerts.rules.changes import Changes
-from alerts.rules.expression import checked, with_thresholds
+from alerts.rules.expression import check_labels, checked, names_parameter, with_thresholds
 from alerts.rules.file import GroupEntry, RuleFile
 from alerts.rules.model import Rule, RuleEntry
 from alerts.rules.slo import BurnWindow, SloEntry, rules_of
@@ -156,8 +156,21 @@ def _rule(
     here = place
     try:
         here = (*place, "expr")
-        expr = with_thresholds(entry.expr, entry.thresholds).strip().rstrip(";")
+        elsewhere = {name for name in entry.thresholds if entry.resolve and names_parameter(entry.resolve, name)}
+        mine = {
+            name: value
+            for name, value in entry.thresholds.items()
+            if name not in elsewhere or names_parameter(entry.expr, name)
+        }
+        expr = with_thresholds(entry.expr, mine).strip().rstrip(";")
         tables = checked(expr)
+        resolve = None
+        if entry.resolve is not None:
+            here = (*place, "resolve")
+            theirs = {name: entry.thresholds[name] for name in elsewhere}
+            resolve = with_thresholds(entry.resolve, theirs).strip().rstrip(";")
+            tables |= checked(resolve)
+            check_labels(expr, resolve)
         for name, text in entry.annotations.items():
             here = (*place, "annotations", name)
             compiled(text)
@@ -181,6 +194,7 @@ def _rule(
         limit=group.limit,
         tables=tables,
         source=str(document.path),
+        resolve=resolve,
     )
 
 

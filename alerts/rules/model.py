@@ -65,6 +65,7 @@ class RuleEntry(AlertingEntry):
 
     alert: str = Field(min_length=1)
     expr: str = Field(min_length=1)
+    resolve: str | None = Field(default=None, min_length=1)
     thresholds: dict[ThresholdName, Threshold] = Field(default_factory=dict)
 
 
@@ -72,7 +73,9 @@ class RuleEntry(AlertingEntry):
 class Rule:
     """One alerting rule, with what its group adds.
 
-    ``interval`` None means: evaluated whenever there is new data. ``tables`` are the views and tables that ``expr``
+    What fires ends when ``resolve`` returns a row of its labels; None: when ``expr`` returns none.
+
+    ``interval`` None means: evaluated whenever there is new data. ``tables`` are the views and tables that it
     reads, ``limit`` the most alerts it may have (0 = any number), ``source`` the file it stands in.
     """
 
@@ -90,6 +93,7 @@ class Rule:
     limit: int = 0
     tables: frozenset[str] = frozenset()
     source: str = ""
+    resolve: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:

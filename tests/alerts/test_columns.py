@@ -48,6 +48,7 @@ STEPS = st.lists(
         st.sampled_from([0, 0, 1, 2, 5, -1]),  # seconds since the step before
         st.sampled_from(["again", "again", "new", "new", "new", "shuffled", "paused", "doubled"]),
         st.booleans(),
+        st.sampled_from([None, None, 0, 1]),  # of every two alerts, which one `resolve` says is over
     ),
     min_size=2,
     max_size=10,
@@ -79,7 +80,7 @@ def test_they_are_what_walking_all_rows_gives(rule: Rule, steps: list[Any]) -> N
     walked: Mapping[str, Tracked] = {}
     kept: Mapping[str, Tracked] = {}
     now, rows, identities = NOW, [], Identities()
-    for number, (new, seconds, how, keep_firing) in enumerate(steps):
+    for number, (new, seconds, how, keep_firing, half) in enumerate(steps):
         now += seconds * SECOND
         match how:
             case "new":
@@ -92,12 +93,14 @@ def test_they_are_what_walking_all_rows_gives(rule: Rule, steps: list[Any]) -> N
         given = [row | {"value": row["value"] and row["value"] + number} for row in given]
         answer = Answer(pa.Table.from_pylist(given, schema=SCHEMA))
         results: list[Any] = []
+        over = {one for one in {*walked, *kept} if half is not None and int(one, 16) % 2 == half}
+        how_to: Any = {"keep_firing": keep_firing, "resolved": None if half is None else lambda over=over: over}
         for name in ("walked", "kept"):
             try:
                 if name == "walked":
-                    walked, moved = step(walked, answer.rows(rule, Identities()), rule, now, keep_firing=keep_firing)
+                    walked, moved = step(walked, answer.rows(rule, Identities()), rule, now, **how_to)
                 else:
-                    kept, moved = advance(kept, answer, rule, identities, now, keep_firing=keep_firing)
+                    kept, moved = advance(kept, answer, rule, identities, now, **how_to)
                 results.append(by_fingerprint(moved))
             except RuleError as error:
                 results.append(str(error).partition("{")[0])

@@ -196,6 +196,42 @@ def test_the_page_of_the_shipped_rules_is_what_their_files_say() -> None:
     assert (PROJECT / "docs" / "rules.md").read_text() == markdown(), "run make docs"
 
 
+def test_a_rule_may_say_itself_when_it_is_over(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yml"
+    file.write_text("""
+groups:
+  - name: g
+    rules:
+      - alert: Deep
+        expr: SELECT broker, queue, depth AS value FROM queue_health_now WHERE depth > :most
+        resolve: SELECT queue, broker, depth AS value FROM queue_health_now WHERE depth < :least AND coverage > 0.8
+        thresholds: {most: 1000, least: 100}
+""")
+    (tmp_path / "rules_test.yml").write_text("""
+rule_files: [rules.yml]
+tests:
+  - name: between the two it fires on, and missing rows end nothing
+    interval: 1m
+    input:
+      - {at: 0s, view: queue_health_now, rows: [{broker: b, queue: q, depth: 2000, coverage: 1.0}]}
+      - {at: 1m, view: queue_health_now, rows: [{broker: b, queue: q, depth: 500, coverage: 1.0}]}
+      - {at: 2m, view: queue_health_now, rows: []}
+      - {at: 3m, view: queue_health_now, rows: [{broker: b, queue: q, depth: 50, coverage: 1.0}]}
+    expect:
+      - {at: 0m, alerts: [{alertname: Deep, state: firing}]}
+      - {at: 1m, alerts: [{alertname: Deep, state: keep_firing}]}
+      - {at: 2m, alerts: [{alertname: Deep, state: keep_firing}]}
+      - {at: 3m, alerts: []}
+""")
+    (result,) = test([tmp_path / "rules_test.yml"])
+    assert result.problems == ()
+    file.write_text(file.read_text().replace("SELECT queue, broker, depth", "SELECT queue, depth"))
+    with pytest.raises(
+        UserError, match=r"line 7, column \d+: g / Deep: it has the labels queue, the expression broker, queue"
+    ):
+        check([file], builtin=False)
+
+
 def test_a_rule_test_that_expects_something_else_says_what_it_found(tmp_path: Path) -> None:
     written(tmp_path, GOOD)
     (tmp_path / "rules_test.yml").write_text("""

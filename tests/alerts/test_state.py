@@ -79,6 +79,29 @@ def test_annotations_show_the_newest_value_while_the_identity_stays() -> None:
     assert [t.alert.annotations["summary"] for t in again.values()] == ["2.5 of a"]
 
 
+def test_what_fires_ends_when_its_resolve_says_so_and_missing_rows_end_nothing() -> None:
+    using, asked = rule(hold=timedelta(0), keep=timedelta(0)), []
+    over: set[str] = set()
+
+    def resolved() -> set[str]:
+        asked.append(1)
+        return over
+
+    alerts, _ = step({}, [row()], using, START, resolved=resolved)
+    assert asked == [], "it is not asked while nothing could end"
+    for minute in (1, 2):
+        alerts, transitions = step(alerts, [], using, START + minute * MINUTE, resolved=resolved)
+        assert [one.alert.state for one in alerts.values()] == [AlertState.KEEP_FIRING]
+        assert len(transitions) == (1 if minute == 1 else 0)
+    alerts, transitions = step(alerts, [row(7)], using, START + 3 * MINUTE, resolved=resolved)
+    assert [one.to_state for one in transitions] == [AlertState.FIRING]
+    over.add(row().fingerprint)
+    alerts, transitions = step(alerts, [row(8)], using, START + 4 * MINUTE, resolved=resolved)
+    assert transitions == [], "what still matches is not over"
+    alerts, transitions = step(alerts, [], using, START + 5 * MINUTE, resolved=resolved)
+    assert (alerts, [one.to_state for one in transitions]) == ({}, [AlertState.INACTIVE])
+
+
 def test_two_rows_with_the_same_labels_are_an_error() -> None:
     with pytest.raises(RuleError, match="same labels"):
         step({}, [row(1), row(2)], rule(), START)

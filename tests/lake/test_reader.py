@@ -62,6 +62,23 @@ def test_a_commit_is_seen_by_the_next_query_and_changes_the_token(tmp_path: Path
     assert reader.query("SELECT backlog FROM tenant_backlog_now").to_pylist() == [{"backlog": 5}]
 
 
+def test_what_a_pinned_reader_reads_belongs_together_until_it_goes_on(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    append(lake, enqueued(0, 5))
+    with Reader(tmp_path, pinned=True) as reader:
+
+        def told() -> list[Any]:
+            sums = ("SUM(backlog) AS n FROM tenant_backlog_now", "SUM(enqueued) AS n FROM partials")
+            return [reader.query(f"SELECT {what}").to_pylist()[0]["n"] for what in sums]
+
+        assert told() == [5, 5]
+        append(lake, enqueued(1, 2))
+        assert told() == [5, 5]
+        assert reader.query("SELECT depth FROM queue_health_now").num_rows == 1, "nor is another view any newer"
+        reader.advance()
+        assert told() == [7, 7]
+
+
 def test_definitions_kept_with_the_lake_change_the_windows(tmp_path: Path) -> None:
     lake, reader = Lake(tmp_path), Reader(tmp_path)
     append(lake, enqueued(0, 60), enqueued(59, 60))
