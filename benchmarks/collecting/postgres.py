@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import statistics
+import subprocess
+import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 
 import psycopg
+import yaml
 
 from benchmarks.figures import Figure
 from collectors.postgres.source import PostgresSource
 from tests.collectors.postgres.filling import WAITING, fill, index, wait_in, worked
 from tests.collectors.postgres.reading import PASSWORD, Database
 from tests.support import postgresql
+from tests.support.ports import free_ports
 from tests.support.postgresql import PostgresServer
+from tests.support.waiting import wait_until
 
 ENDED, WAITING_JOBS, CYCLES = 1_000_000, 25_000, 7
 #: Layout → the query of a general exporter: the whole table.
@@ -45,6 +52,8 @@ def measure(scale: float) -> Iterator[Figure]:
             ours = asyncio.run(_cycles(database, layout))
             longest = max(longest, ours)
             yield Figure(f"postgres_1m_jobs_{layout}_seconds", ours, "s", _general(database, layout))
+            if layout == "river" and (program := shutil.which("prometheus-postgres-exporter")):
+                yield Figure("postgres_1m_jobs_exporter_seconds", _exporter(program, database), "s", ours)
             database.drop()
         yield Figure("postgres_1m_jobs_seconds", longest, "s")
 
@@ -73,3 +82,43 @@ def _general(database: Database, layout: str) -> float | None:
             connection.execute(_GENERAL[layout].encode()).fetchall()
             seconds.append(time.perf_counter() - began)
     return statistics.median(seconds)
+
+
+def _exporter(program: str, database: Database) -> float:
+    """Seconds of a scrape of postgres_exporter with that query, which must tell as many waiting jobs as there are."""
+    (port,) = free_ports(1)
+    with tempfile.NamedTemporaryFile("w", suffix=".yml") as queries:
+        columns = [{"queue": {"usage": "LABEL", "description": "q"}}, {"state": {"usage": "LABEL", "description": "s"}}]
+        columns.append({"jobs": {"usage": "GAUGE", "description": "n"}})
+        query = "SELECT queue, state::text, count(*) AS jobs FROM river_job GROUP BY 1, 2"
+        yaml.safe_dump({"river": {"query": query, "metrics": columns}}, queries)
+        queries.flush()
+        options = ["--disable-default-metrics", "--disable-settings-metrics", f"--extend.query-path={queries.name}"]
+        command = [program, *options, f"--web.listen-address=127.0.0.1:{port}"]
+        environment = {**os.environ, "DATA_SOURCE_NAME": f"{database.url}?sslmode=disable"}
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: _scraped(port) is not None, "the exporter to answer")
+            seconds = []
+            for _ in range(3):
+                began = time.perf_counter()
+                told = _scraped(port) or ""
+                seconds.append(time.perf_counter() - began)
+            lines = [
+                line for line in told.splitlines() if line.startswith("river_jobs{") and 'state="available"' in line
+            ]
+            jobs = sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+            ((there,),) = database.rows("SELECT count(*) FROM river_job WHERE state = 'available'")
+            assert jobs == there, (jobs, there)
+            return statistics.median(seconds)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _scraped(port: int) -> str | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return None

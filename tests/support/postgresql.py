@@ -88,7 +88,7 @@ class PostgresServer(ServerProcess):
     def stop(self) -> None:
         """End the server, whoever is connected, and remove what it kept."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(signal.SIGQUIT)  # at once: what a checkpoint would write is removed just now
         super().stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
