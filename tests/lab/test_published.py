@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.laws import publishing
+from alerts.laws import admission, publishing
 from alerts.laws.aimd import PRIORITIES
 from alerts.laws.bounds import Bounds
 from alerts.laws.partitions import admits
+from lab.breakwater import LAWS, spike
 from lab.document import published
 from lab.plot import bars, curves
 from lab.published import CAPACITIES, WANTED, partitioned, priorities
@@ -66,6 +67,30 @@ def test_a_throttle_keeps_its_bounds_and_says_why(ended: list[tuple[float, float
             count, middle, errors = statistics.seen(now)
             assert count >= terms.least and now - before.changed_at >= terms.window_seconds
             assert (state.rate > before.rate) <= (middle <= terms.most_seconds and errors <= terms.most_errors)
+
+
+def test_breakwaters_spike_is_ranked_as_published() -> None:
+    first, second, third = (spike(law, 1) for law in LAWS)
+    assert [one.law for one in (first, second, third)] == ["Breakwater", "DAGOR", "SEDA"]
+    assert first.stable_after < 0.02 <= second.stable_after < 0.5 < third.stable_after
+    assert first.goodput > 0.97 > second.goodput > 0.85 > third.goodput
+
+
+@given(st.floats(1, 1e3), st.floats(0, 1e4), st.integers(1, 10_000))
+def test_breakwaters_credits_fall_by_half_at_most_and_keep_their_bounds(
+    credits: float, delay: float, clients: int
+) -> None:
+    found = admission.breakwater(credits, delay, 80.0, clients, 1e3)
+    assert 1 <= found <= 1e3 and found >= min(credits, credits / 2)
+    assert (found <= credits) if delay >= 80 else (found >= credits)
+
+
+@given(st.floats(1, 1e4), st.floats(0, 1e4))
+def test_seda_and_dagor_go_down_beyond_their_targets_alone(rate: float, p99: float) -> None:
+    found = admission.seda(rate, p99, 80.0, 1e4)
+    assert 1 <= found <= 1e4
+    assert (found <= rate) == (p99 > 80 or p99 >= 40 or found == rate)
+    assert admission.dagor(rate, 2e4, p99, 80.0) == pytest.approx(0.95 * rate if p99 > 80 else rate + 200)
 
 
 def test_the_page_and_its_plots_are_well_formed() -> None:
