@@ -113,6 +113,7 @@ class RabbitMover:
     @contextmanager
     def _channel(self) -> Iterator[Any]:
         import pika
+        from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
         settings = self._settings
         parts = urlsplit(settings.url)
@@ -143,8 +144,9 @@ class RabbitMover:
             yield connection.channel()
         except pika.exceptions.ChannelClosedByBroker as error:
             raise Refused(f"RabbitMQ {settings.name!r} refuses: {error.reply_text}") from None
-        except (pika.exceptions.AMQPError, OSError) as error:
-            raise ConnectionLost(f"RabbitMQ {settings.name!r} at {settings.url}: {first_line(error)}") from None
+        except (pika.exceptions.AMQPError, AMQPConnectorException, OSError) as error:
+            why = first_line(error) or type(error).__name__
+            raise ConnectionLost(f"RabbitMQ {settings.name!r} at {settings.url}: {why}") from None
         finally:
             if connection is not None and connection.is_open:
                 connection.close()

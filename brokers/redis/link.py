@@ -79,6 +79,8 @@ class Link:
                 answers += self._parser.feed(data)
                 if self._parser.held > _LONGEST_ANSWER:
                     raise ConnectionResetError("an answer is longer than 64 MiB")
+            if len(answers) > len(commands):
+                raise ConnectionResetError("it answers more than it was asked")
         except (OSError, NotRedis) as error:
             self.close()
             raise self._lost(error) from None

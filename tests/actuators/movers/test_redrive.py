@@ -171,3 +171,19 @@ def test_by_command_it_is_audited_and_listed(
     assert main.run(["redrive", "cancel", "../x", *beside]) != 0
     assert main.run(["redrive", "start", "dead", "orders", "--broker", "none", *beside]) != 0
     assert json.loads((lake.root / "state" / "redrives" / f"{id}.json").read_text())["state"] == "done"
+
+
+def test_brokers_that_are_watched_are_reached_for_moving_or_it_is_said_why_not() -> None:
+    brokers = [
+        {"kind": "nats", "name": "a", "url": "nats://127.0.0.1:9", "streams": ["ORDERS"]},
+        {"kind": "rabbitmq", "name": "b", "amqp_url": "amqp://127.0.0.1:9/%2F"},
+        {"kind": "rabbitmq", "name": "c"},
+        {"kind": "kafka", "name": "d"},
+    ]
+    nats, rabbit, no_address, kafka = CollectSettings.model_validate({"brokers": brokers}).brokers
+    assert type(mover_of(nats, subject="orders.{tenant}")).__name__ == "NatsMover"
+    assert type(mover_of(rabbit)).__name__ == "RabbitMover"
+    with pytest.raises(UserError, match="amqp_url"):
+        mover_of(no_address)
+    with pytest.raises(UserError, match="kafka cannot be moved"):
+        mover_of(kafka)
