@@ -19,6 +19,7 @@ KINDS: dict[str, str] = {
     "kafka": "collectors.kafka.factory:make",
     "sqs": "collectors.sqs.factory:make",
     "postgres": "collectors.postgres.factory:make",
+    "prometheus": "collectors.prometheus.factory:make",
 }
 
 

@@ -11,6 +11,7 @@ from collectors.broker import each_once
 from collectors.kafka.settings import KafkaBroker
 from collectors.nats.settings import NatsBroker
 from collectors.postgres.settings import PostgresBroker
+from collectors.prometheus.settings import PrometheusBroker
 from collectors.rabbitmq.settings import RabbitBroker
 from collectors.receive.settings import ReceiveSettings
 from collectors.redis.settings import RedisBroker
@@ -29,12 +30,13 @@ BrokerSettings = Annotated[
     | Annotated[RabbitBroker, Tag("rabbitmq")]
     | Annotated[KafkaBroker, Tag("kafka")]
     | Annotated[SqsBroker, Tag("sqs")]
-    | Annotated[PostgresBroker, Tag("postgres")],
+    | Annotated[PostgresBroker, Tag("postgres")]
+    | Annotated[PrometheusBroker, Tag("prometheus")],
     Discriminator(
         _kind,
         custom_error_type="broker_kind",
         custom_error_message="no collector for brokers of that kind: "
-        "known are nats, redis, rabbitmq, kafka, sqs, postgres",
+        "known are nats, redis, rabbitmq, kafka, sqs, postgres, prometheus",
     ),
 ]
 

@@ -35,7 +35,7 @@ _TAIL = """
 _NOTHING = """
 # No broker was found on the usual ports of this machine, nor in its environment. One looks like this:
 # [[collect.brokers]]
-# kind = "redis"              # or nats, rabbitmq, kafka, sqs, postgres: docs/brokers/README.md
+# kind = "redis"              # or nats, rabbitmq, kafka, sqs, postgres, prometheus: docs/brokers/README.md
 # name = "jobs"
 # url = "redis://redis.internal:6379/0"
 """

@@ -13,7 +13,7 @@ import pika
 from tests.collectors.postgres.reading import PASSWORD as POSTGRES_PASSWORD
 from tests.collectors.postgres.reading import Database
 from tests.collectors.support import connect, make_queue, publish
-from tests.support import bullmq, dramatiq, elasticmq, kafka, nats, postgresql, rabbitmq, redis, sidekiq
+from tests.support import bullmq, dramatiq, elasticmq, exposition, kafka, nats, postgresql, rabbitmq, redis, sidekiq
 from tests.support.waiting import wait_until
 
 #: Environment that the settings of these brokers refer to.
@@ -126,6 +126,15 @@ def dramatiq_place(folder: Path) -> Place:
     return Place(server, {"kind": "redis", "url": server.url, "dramatiq": {"tenant": "json:args[0]"}}, told)
 
 
+def prometheus_place(folder: Path) -> Place:
+    """A page as Artemis writes it: one queue of which messages are held, and a dead-letter queue."""
+    server = exposition.Exposition(folder, exposition.RECORDED / "artemis.txt")
+    server.start()
+    broker = {"kind": "prometheus", "url": server.url, "recipe": "artemis", "dead_letters": {"DLQ": "orders"}}
+    told = {("orders", None): {"depth": 4, "in_flight": 2}, ("DLQ", None): {"depth": 1, "in_flight": 0}}
+    return Place(server, broker, told)
+
+
 def kafka_place(folder: Path) -> Place:
     """Topics with groups that lag, and one that nobody reads."""
     server = kafka.KafkaServer(folder)
@@ -185,6 +194,7 @@ PLACES: dict[str, Callable[[Path], Place]] = {
     "bullmq": bullmq_place,
     "dramatiq": dramatiq_place,
     "rabbitmq": rabbitmq_place,
+    "prometheus": prometheus_place,
     "kafka": kafka_place,
     "sqs": sqs_place,
     "postgres": postgres_place,

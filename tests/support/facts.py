@@ -31,6 +31,7 @@ KINDS = {
     "kafka": ("Kafka", "kafka.md"),
     "sqs": ("SQS", "sqs.md"),
     "postgres": ("PostgreSQL: nine libraries", "postgres.md"),
+    "prometheus": ("Pulsar, Artemis, Pub/Sub, Service Bus, by their metrics", "metrics.md"),
 }
 #: Columns of the table → the columns of samples that the contract suite looks at; the others are told by tests alone.
 MEASURED = {"depth": "depth", "in flight": "in_flight", "age": "oldest_age_seconds", "consumers": "consumers"}
@@ -54,6 +55,10 @@ NOT_TRIED: dict[str, dict[str, tuple[str, ...]]] = {
             "the code of pg-boss 11 and 12",
             "PgBouncer, RDS, Aurora",
         ),
+    },
+    "prometheus": {
+        "depth": ("the real services: pages written after their documentation were read",),
+        "auth": ("a proxy in front of the metrics",),
     },
     "sqs": {"auth": ("a role that Amazon itself lends",), "cluster shapes": ("Amazon's own SQS and CloudWatch",)},
 }

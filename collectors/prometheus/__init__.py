@@ -1,0 +1,1 @@
+"""Brokers that tell their queues' numbers to Prometheus: Pulsar, ActiveMQ Artemis, Pub/Sub, Service Bus."""

@@ -1,0 +1,107 @@
+"""Pages of metrics, written after four brokers' documentation, become the samples that they should."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from brokers.errors import ConnectionLost
+from collectors.prometheus.parse import NotMetrics, samples
+from collectors.prometheus.recipes import RECIPES
+from collectors.prometheus.settings import PrometheusBroker
+from collectors.prometheus.source import PrometheusSource
+from collectors.samples import METRIC_NAMES, Sample, TenantShare
+from collectors.tenants import parse
+from tests.support.exposition import RECORDED, Exposition
+from tests.support.facts import proves
+
+NOW = 1_800_000_000_000_000
+#: Recipe → (queue, subscriber) → (depth, in flight, delayed, age, consumers, published, acknowledged, dead letters of).
+EXPECTED: dict[str, dict[tuple[str, str | None], tuple[Any, ...]]] = {
+    "pulsar": {
+        ("persistent://shop/eu/orders", "billing"): (6, 5, 1, None, 2, None, None, None),
+        ("persistent://shop/eu/mail", "sender"): (0, 0, 0, 0.0, None, None, None, None),
+    },
+    "artemis": {
+        ("orders", None): (4, 2, 3, None, 1, 120, 111, None),
+        ("DLQ", None): (1, 0, 0, None, 0, None, None, "orders"),
+    },
+    "pubsub": {
+        ("orders-billing", None): (40, 2, None, 75.0, None, None, None, None),
+        ("orders-dead", None): (None, None, None, 3600.0, None, None, None, "orders-billing"),
+    },
+    "servicebus": {
+        ("orders", None): (12, None, 4, None, None, None, None, None),
+        ("mail", None): (None, None, 0, None, None, None, None, None),
+        ("orders/$deadletterqueue", None): (5, None, None, None, None, None, None, "orders"),
+    },
+}
+
+
+def told(sample: Sample) -> tuple[Any, ...]:
+    unknown = {name for name in METRIC_NAMES if getattr(sample, name) is None} - {"dead_letter_for"}
+    assert set(sample.unavailable) == unknown and all(sample.unavailable.values())
+    return (
+        *(sample.depth, sample.in_flight, sample.delayed, sample.oldest_age_seconds, sample.consumers),
+        *(sample.published_total, sample.acked_total, sample.dead_letter_for),
+    )
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@proves("prometheus", "dead letters", "by the settings; of Service Bus by its metric")
+def test_a_page_becomes_the_samples_that_it_should(recipe: str) -> None:
+    page = (RECORDED / f"{recipe}.txt").read_text()
+    serves = {"DLQ": "orders", "orders-dead": "orders-billing"}
+    found = samples(page, RECIPES[recipe], NOW, dead_letters=serves, staleness=60.0)
+    assert {(one.queue, one.subscriber): told(one) for one in found} == EXPECTED[recipe]
+    assert {(one.sampled_at, one.staleness_seconds) for one in found} == {(NOW, 60.0)}
+
+
+@proves("prometheus", "per tenant", "by the queue's name")
+def test_a_queue_whose_name_says_whose_it_is_is_theirs_as_a_whole_and_patterns_choose() -> None:
+    page = (RECORDED / "pulsar.txt").read_text()
+    rules = [parse("queue:persistent://{tenant}/*")]
+    (orders,) = samples(page, RECIPES["pulsar"], NOW, queues=["*/orders"], rules=rules)
+    assert orders.tenants == (TenantShare("shop", 6, 5, 1, None),)
+
+
+def test_a_metric_by_another_exporters_name_counts_and_by_both_counts_once() -> None:
+    name = "subscription_num_outstanding_messages"
+    page = f'pubsub_googleapis_com:{name}{{subscription_id="a"}} 7\n'
+    (one,) = samples(page, RECIPES["pubsub"], NOW)
+    assert one.in_flight == 7
+    page += f'stackdriver_pubsub_subscription_pubsub_googleapis_com_{name}{{subscription_id="a"}} 5\n'
+    (one,) = samples(page, RECIPES["pubsub"], NOW)
+    assert one.in_flight == 5
+
+
+def test_what_is_no_page_of_metrics_is_said_and_what_is_no_number_is_unknown() -> None:
+    with pytest.raises(NotMetrics, match="no page of metrics"):
+        samples("<html>{{{ sign in", RECIPES["artemis"], NOW)
+    page = 'artemis_message_count{queue="a"} -1\nartemis_message_count{address="x"} 3\n'
+    page += 'artemis_consumer_count{queue="a"} 1\n'
+    (one,) = samples(page, RECIPES["artemis"], NOW)
+    assert (one.queue, one.depth, one.consumers) == ("a", None, 1)
+    assert samples("", RECIPES["artemis"], NOW) == []
+
+
+async def test_an_endpoint_that_is_away_or_not_there_is_a_lost_connection(tmp_path: Any) -> None:
+    with Exposition(tmp_path, RECORDED / "artemis.txt") as server:
+        settings = {"kind": "prometheus", "name": "mq", "recipe": "artemis"}
+        source = PrometheusSource(PrometheusBroker.model_validate({**settings, "url": server.url}))
+        await source.open()
+        assert {one.queue for one in await source.read()} == {"orders", "DLQ"}
+        absent = PrometheusSource(PrometheusBroker.model_validate({**settings, "url": f"{server.url}.not"}))
+        await absent.open()
+        with pytest.raises(ConnectionLost, match="404"):
+            await absent.read()
+        await absent.close()
+    with pytest.raises(ConnectionLost, match="cannot be read"):
+        await source.read()
+    await source.close()
+    with pytest.raises(ConnectionLost):
+        await source.read()
+    with pytest.raises(ValidationError, match="http"):
+        PrometheusBroker.model_validate({**settings, "url": "redis://x"})
