@@ -298,6 +298,31 @@ def test_what_newer_releases_require_is_there(http: httpx.Client) -> None:
     assert groups and all(group["routeLabels"] == {} for group in groups)
 
 
+def test_what_karma_reads_is_there_in_the_types_that_it_decodes(http: httpx.Client) -> None:
+    """Its ``internal/mapper/v017/api.go`` of August 2026, for Alertmanager 0.22 and later."""
+    http.post("/api/v2/silences", json=silence()).raise_for_status()
+    groups, silences = (http.get(f"/api/v2/{path}").json() for path in ("alerts/groups", "silences"))
+    assert groups and silences
+    for group in groups:
+        assert isinstance(group["receiver"]["name"], str) and _is_of_texts(group["labels"])
+        for alert in group["alerts"]:
+            assert _is_of_texts(alert["labels"]) and _is_of_texts(alert["annotations"])
+            assert datetime.fromisoformat(alert["startsAt"]).tzinfo is not None
+            assert isinstance(alert["fingerprint"], str) and isinstance(alert["generatorURL"], str)
+            assert alert["status"]["state"] in {"active", "suppressed", "unprocessed"}
+            assert all(isinstance(one, str) for by in ("inhibitedBy", "silencedBy") for one in alert["status"][by])
+    for one in silences:
+        assert all(datetime.fromisoformat(one[name]).tzinfo is not None for name in ("startsAt", "endsAt"))
+        assert all(isinstance(one[name], str) for name in ("id", "comment", "createdBy"))
+        for matcher in one["matchers"]:
+            kinds = {"name": str, "value": str, "isRegex": bool, "isEqual": bool}
+            assert {name: type(matcher[name]) for name in kinds} == kinds
+
+
+def _is_of_texts(given: Any) -> bool:
+    return isinstance(given, dict) and all(isinstance(value, str) for value in given.values())
+
+
 def test_an_alert_is_acknowledged_and_released_by_name(http: httpx.Client, path: Path) -> None:
     sent = {"fingerprint": DOWN.fingerprint, "createdBy": "ann", "comment": "on it"}
     assert http.post("/api/v2/acknowledgements", json=sent).status_code == 200
