@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.alerts.conftest import receivers
 from tests.collectors.postgres.reading import PASSWORD, Database
 from tests.support import postgresql
 from tests.support.postgresql import PostgresServer
+
+__all__ = ["database", "receivers", "server"]
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,6 @@ from tests.support.facts import proves
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
-pytest_plugins = ("tests.alerts.conftest",)
 
 
 def hurried(folder: Path) -> Path:
