@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from alerts.control.journal import Journal
 from alerts.control.state import State
 from lake.errors import UserError
 from lake.store import Lake, LakeError
+from tests.support.waiting import wait_until
 
 Start = Callable[..., Any]
 
@@ -111,3 +113,44 @@ def test_a_state_that_is_not_a_database_is_a_clear_error(tmp_path: Path) -> None
     (tmp_path / "control.sqlite").write_bytes(b"not a database at all" * 100)
     with pytest.raises(UserError, match="cannot be used"):
         State(tmp_path)
+
+
+_ACTING = """
+import os, signal, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from alerts.control import build
+from alerts.control.settings import ControlSettings
+from alerts.control.standing import Key, RuleKey, Standing, Target
+from alerts.laws.throttle import Limit
+
+folder = Path(sys.argv[1])
+settings = ControlSettings.model_validate({
+    "policies": [{"name": "fair-share", "mode": "auto", "actuator": "paper"}],
+    "actuators": [{"kind": "file", "name": "paper", "path": str(folder / "limits.json")}],
+})
+control = build(settings, folder / "lake", folder / "state")
+key = Key("fair-share", Target("nats", "orders", "t0"))
+now = datetime.now(UTC).timestamp()
+limit = Limit(10.0, 10.0, now, now + 3, 120.0)
+standing = Standing(key, "a1", RuleKey("tenants", "NoisyTenant"), "paper", False, 10.0, limit, "why")
+control.controller._commit({key: standing}, [], {})
+print((folder / "limits.json").read_text(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_controller_left_at_another_server_ends_with_its_lease_though_nobody_comes_back(
+    tmp_path: Path, start: Start
+) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", _ACTING, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert child.returncode == -9, child.stderr
+    assert json.loads(child.stdout)["limits"][0]["rate"] == 10.0
+    limits = tmp_path / "limits.json"
+    wait_until(lambda: json.loads(limits.read_text()) == {"limits": []}, "the reaper to end it")
+    loop = start(actuators=[{"kind": "file", "name": "paper", "path": str(limits)}], actuator="paper")
+    loop.run(1)
+    (row,) = [row for row in loop.journal() if row["reason"].startswith("ended by the reaper")]
+    assert (row["decision"], row["actuator"], row["action_id"]) == ("expire", "paper", "a1")
