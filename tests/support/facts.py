@@ -56,6 +56,9 @@ NOT_TRIED: dict[str, dict[str, tuple[str, ...]]] = {
             "PgBouncer, RDS, Aurora",
         ),
     },
+    "sidekiq": {"cluster shapes": ("Sidekiq 7 and 8 themselves", "Pro's super_fetch, Enterprise")},
+    "bullmq": {"cluster shapes": ("BullMQ before 6", "BullMQ Pro itself", "BullMQ 6 on PostgreSQL")},
+    "dramatiq": {"cluster shapes": ("Resque itself: it is read by recorded keys",)},
     "prometheus": {
         "depth": ("the real services: pages written after their documentation were read",),
         "auth": ("a proxy in front of the metrics",),

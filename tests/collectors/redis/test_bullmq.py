@@ -118,6 +118,7 @@ def test_each_tenants_share_is_told_where_a_path_names_it(scene: Scene) -> None:
     assert few.tenants is None and "8 jobs" not in few.unavailable["tenants"]
 
 
+@proves("bullmq", "dead letters", "sent back by BullMQ's own API")
 def test_a_job_that_nobody_holds_any_more_makes_the_queue_stalled_and_failed_jobs_go_back(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server, server.client() as client:
         with worker(server, "orders"):
@@ -208,6 +209,7 @@ def test_garbage_is_its_own_queues_trouble(redis_server: RedisServer) -> None:
     assert found["ahead", None].oldest_age_seconds == 0.0
 
 
+@proves("bullmq", "auth", "as on Redis; what a user may not ask is said")
 def test_what_may_not_be_asked_is_said_with_what_is_missing(own_redis: RedisServer) -> None:
     with own_redis.client() as client:
         put(client, "orders", "1", 5)

@@ -86,6 +86,7 @@ def test_each_tenants_share_is_told_where_a_path_names_it(scene: Scene) -> None:
     assert few.oldest_age_seconds == pytest.approx(default.oldest_age_seconds or 0, abs=5)
 
 
+@proves("dramatiq", "dead letters", "on Redis sent back by an application's own means")
 def test_a_dead_workers_messages_make_the_queue_stalled_and_dead_letters_go_back(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server, server.client() as client:
         with worker(server.url, "default"):

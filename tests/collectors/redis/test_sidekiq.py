@@ -118,6 +118,7 @@ def test_where_more_is_held_than_is_looked_into_nothing_is_guessed(scene: Scene)
     assert schedule.consumers == 1
 
 
+@proves("sidekiq", "dead letters", "sent back by Sidekiq's own API")
 def test_dead_jobs_go_back_to_their_queue_as_the_example_sends_them(tmp_path: Any) -> None:
     with RedisServer(tmp_path / "redis") as server, server.client() as client:
         push(server, work("acme", "orders"))
@@ -218,6 +219,7 @@ def test_garbage_is_its_own_queues_trouble(redis_server: RedisServer) -> None:
     assert counts(found["sidekiq.retry", None]) == (1, 0, 0)
 
 
+@proves("sidekiq", "auth", "as on Redis; what a user may not ask is said")
 def test_what_may_not_be_read_is_said_with_what_is_missing(own_redis: RedisServer) -> None:
     with own_redis.client() as client:
         newer(client, 7)
