@@ -116,7 +116,8 @@ def test_what_the_advisor_sees_is_what_is_in_the_lake(tmp_path: Path, queue: str
 def test_what_the_entitler_sees_is_what_is_in_the_lake(tmp_path: Path, queue: str) -> None:
     lake = Lake(tmp_path)
     lake.create()
-    rows = [partial(f"t{i}", second, 30, 10, queue) for second in range(20) for i in range(4)]
+    rows = [partial(f"t{i}", second, 30, 10, queue) for second in range(19) for i in range(4)]
+    rows += [partial(f"t{i}", 19, 27, 9, queue) for i in range(4)]  # nine tenths of a second, as yet
     lake.append("partials", pa.Table.from_pylist(rows, schema=PARTIALS.schema))
     reader = Reader(tmp_path)
 
@@ -128,8 +129,9 @@ def test_what_the_entitler_sees_is_what_is_in_the_lake(tmp_path: Path, queue: st
     found = entitler.look(query, places, START + timedelta(seconds=20.5))
     assert set(found) == {("nats", queue)}
     seen, names = found["nats", queue], [f"t{i}" for i in range(4)]
-    assert seen.arrivals == dict.fromkeys(names, 30.0) and seen.finished == dict.fromkeys(names, 10.0)
-    assert seen.work == pytest.approx(dict.fromkeys(names, 1.0)) and seen.waiting == dict.fromkeys(names, 400.0)
+    assert seen.arrivals == pytest.approx(dict.fromkeys(names, 30.0))
+    assert seen.finished == pytest.approx(dict.fromkeys(names, 10.0))
+    assert seen.work == pytest.approx(dict.fromkeys(names, 1.0)) and seen.waiting == dict.fromkeys(names, 398.0)
 
 
 @pytest.mark.parametrize(
