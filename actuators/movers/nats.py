@@ -8,6 +8,7 @@ message that comes back under its own ``Nats-Msg-Id`` for a duplicate, and drop 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -72,10 +73,18 @@ class NatsMover:
 
         async def talk(client: Any) -> Moved:
             await self._ensure(client, target)
+            if await self._info(client, source) is None:
+                raise Refused(f"there is no stream {source}")
+            # Looked for while consumers go on: they pause only while what was found is carried.
+            behind = await self._taken(client, source)
+            found, looked = await self._chosen(client, source, behind, choose, most, skip)
+            if not found:
+                return Moved(0, looked)
             async with self._paused(client, source) as taken:
-                found, looked = await self._chosen(client, source, taken, choose, most, skip)
+                found = [one for one in found if one.seq > taken]
                 for one in found:
-                    await self._carry(client, source, target, one)
+                    await self._publish(client, source, target, one)
+                await asyncio.gather(*(self._delete(client, source, one.seq) for one in found))
                 return Moved(len(found), looked)
 
         moved: Moved = self._talk(talk)
@@ -94,8 +103,7 @@ class NatsMover:
                     for one in late:
                         if not newest or one.seq < max(newest):  # it stands before the last of these, and is newer
                             await self._carry(client, home, aside, one)
-                for one in found:
-                    await self._delete(client, aside, one.seq)
+                await asyncio.gather(*(self._delete(client, aside, one.seq) for one in found))
                 return Moved(len(found), looked)
 
         moved: Moved = self._talk(talk)
@@ -107,10 +115,7 @@ class NatsMover:
         async def talk(client: Any) -> int:
             if await self._info(client, queue) is None:
                 return 0
-            taken = 0
-            for name in await self._consumers(client, queue):
-                info = await client.api(f"CONSUMER.INFO.{queue}.{name}")
-                taken = max(taken, int(info["delivered"]["stream_seq"]))
+            taken = await self._taken(client, queue)
             return len((await self._chosen(client, queue, taken, choose, most, 0))[0])
 
         return int(self._talk(talk))
@@ -183,6 +188,14 @@ class NatsMover:
         finally:
             for name in ours:
                 await client.api(f"CONSUMER.PAUSE.{stream}.{name}", {})
+
+    async def _taken(self, client: Any, stream: str) -> int:
+        """Up to which sequence some consumer has taken, just now."""
+        taken = 0
+        for name in await self._consumers(client, stream):
+            info = await client.api(f"CONSUMER.INFO.{stream}.{name}")
+            taken = max(taken, int(info["delivered"]["stream_seq"]))
+        return taken
 
     async def _consumers(self, client: Any, stream: str) -> list[str]:
         names: list[str] = []
