@@ -15,10 +15,11 @@ _QUERY = "SELECT broker, queue, tenant, rate, valid_until, policy, rule, reason,
 
 def limits(
     format: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
+    json_too: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
     """Show the limits that are in force, with the reason for each."""
     _, root = existing(config, lake)
     rows = part("lake.reader").Reader(root).query(_QUERY)
-    part("sojourn.cli.rows").write(format, rows.schema, rows.to_batches(), sys.stdout)
+    part("sojourn.cli.rows").write("json" if json_too else format, rows.schema, rows.to_batches(), sys.stdout)

@@ -36,7 +36,6 @@ app = typer.Typer(
     name="sojourn",
     help="What messages live through in asynchronous queues: measured per tenant, alerted on, and acted on.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -31,6 +31,7 @@ def why(
     queue: Annotated[str, typer.Argument(help="The queue: its name, or broker/queue, or broker/queue/subscriber.")],
     minutes: Annotated[int, typer.Option(min=2, help="How far back to look for when it began.")] = 60,
     format: Annotated[Form, typer.Option("--format", help="Text for eyes, JSON for programs.")] = Form.TEXT,
+    json_too: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     sql: Annotated[bool, typer.Option("--sql", help="Show the statements behind the figures, too.")] = False,
     config: ConfigOption = None,
     lake: LakeOption = None,
@@ -53,7 +54,7 @@ def why(
     told = tell(query, key.broker, key.queue, key.subscriber, span=minutes * 60)
     if told is None:
         raise UserError(f"nothing is known of {queue!r} any more", "try again")
-    if format is Form.JSON:
+    if json_too or format is Form.JSON:
         print(visible_json(json.dumps(as_json(key, told), ensure_ascii=False)))
         return
     _print(key, told)

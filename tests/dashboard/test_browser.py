@@ -19,6 +19,7 @@ from dashboard.run import HEALTH_PATH, address, claim_port, command, environment
 from dashboard.settings import DashboardSettings
 from tests.dashboard.scene import TENANTS, write_story
 from tests.dashboard.troubles import write_troubles
+from tests.support.programs import node_folder
 
 pytestmark = pytest.mark.browser
 
@@ -247,3 +248,25 @@ def test_nobodys_name_becomes_a_link_a_picture_or_markup(hostile: str, browser: 
     shoot(page, "hostile", tmp_path)
     assert page.outside == []
     page.close()
+
+
+#: The pages, each with the address that the check below opens.
+ADDRESSES = (
+    *("", "queue?queue=orders", "tenants", "consumers", "dead-letters", "slo"),
+    *("alerts", "actions", "sql", "pipeline"),
+)
+
+
+def test_axe_has_no_serious_finding_on_any_page(server: str, browser: Any) -> None:
+    source = node_folder(Path(__file__).with_name("axe")) / "node_modules" / "axe-core" / "axe.min.js"
+    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+    found = []
+    for place, where in enumerate(ADDRESSES):
+        page = opened(browser, f"{server}/{where}", scheme=("light", "dark")[place % 2])
+        page.evaluate(source.read_text(encoding="utf-8"))
+        told = page.evaluate("rules => axe.run({runOnly: rules})", rules)
+        assert len(told["passes"]) > 10
+        grave = [one for one in told["violations"] if one["impact"] in ("serious", "critical")]
+        found += [(where, one["id"], one["nodes"][0]["html"][:200]) for one in grave]
+        page.close()
+    assert found == []
