@@ -50,7 +50,7 @@ def one_of(label: str, options: Mapping[str, str], key: str) -> str:
     """One of ``options`` (what the address says → what viewers read), the first where nothing was chosen."""
     first = next(iter(options))
     chosen = st.segmented_control(
-        label,
+        markup.plain(label),
         list(options),
         default=first,
         format_func=options.__getitem__,

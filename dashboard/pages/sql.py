@@ -160,7 +160,7 @@ def _views() -> None:
     for view in VIEWS.values():
         if view.public and not view.name.endswith("_now"):
             twin = f" · {view.name}_now" if f"{view.name}_now" in VIEWS else ""
-            with st.expander(f"`{view.name}`{twin.replace('_', chr(92) + '_')}"):
+            with st.expander(markup.plain(f"{view.name}{twin}")):
                 st.html(
                     details.table(
                         ("Column", "Type", "Meaning"),
