@@ -49,6 +49,7 @@ docs: $(STAMP) ## regenerate the reference pages from what is declared
 	@$(BIN)/python -m alerts.rules.document > docs/rules.md
 	@$(BIN)/python -m tests.support.facts > docs/brokers/README.md
 	@$(BIN)/python -m collectors.receive.document
+	@$(BIN)/python -m lab.forecasts > docs/forecasts.md
 	@$(BIN)/python -m sojourn.reference cli > docs/cli.md
 	@$(BIN)/python -m sojourn.reference settings > docs/settings.md
 
