@@ -42,8 +42,8 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 }
 #: What stands for every kind that a registry names.
 _OPEN: dict[type[BaseModel], Callable[[], Sequence[type[BaseModel]]]] = {
-    ActuatorSettings: registry.all_settings,
-    MoverSettings: movers.all_settings,
+    ActuatorSettings: registry.KINDS.all_settings,
+    MoverSettings: movers.KINDS.all_settings,
 }
 _INTRO = """# Settings
 

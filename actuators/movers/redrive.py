@@ -204,11 +204,11 @@ def mover_of(broker: Any, layout: str | None = None, subject: str | None = None)
 
     UserError where messages of its kind cannot be moved.
     """
-    from actuators.movers.registry import KINDS, chosen, make
+    from actuators.movers.registry import KINDS
 
     kind = {"redis": layout or "redis_stream"}.get(broker.kind, broker.kind)
-    if kind not in KINDS:
-        raise UserError(f"messages of {broker.kind} cannot be moved", f"of {', '.join(KINDS)} they can")
+    if kind not in KINDS.places:
+        raise UserError(f"messages of {broker.kind} cannot be moved", f"of {', '.join(KINDS.places)} they can")
     given = broker.model_dump()
     if kind == "rabbitmq":
         if given.get("amqp_url") is None:
@@ -216,9 +216,11 @@ def mover_of(broker: Any, layout: str | None = None, subject: str | None = None)
         given["url"] = given["amqp_url"]
     if subject is not None and kind == "nats":
         given["subject"] = subject
-    empty = chosen({"kind": kind, "name": "x"})
+    empty = KINDS.chosen({"kind": kind, "name": "x"})
     known = type(empty).model_fields.keys() - {"kind", "timeout"}
     try:
-        return make(chosen({"kind": kind} | {name: value for name, value in given.items() if name in known}))
+        return KINDS.make(
+            KINDS.chosen({"kind": kind} | {name: value for name, value in given.items() if name in known})
+        )
     except ValueError as error:
         raise SojournError(f"broker {broker.name!r} cannot be used to move messages: {error}") from None

@@ -72,14 +72,14 @@ def actuator(kind: str, port: int) -> dict[str, Any]:
     }[kind] | {"kind": kind, "name": "one", "timeout": 0.4}
 
 
-NETWORKED = [kind for kind in registry.KINDS if kind != "file"]
+NETWORKED = [kind for kind in registry.KINDS.places if kind != "file"]
 
 
 @pytest.mark.parametrize("answer", [None, *NONSENSE])
 @pytest.mark.parametrize("kind", NETWORKED)
 def test_an_actuator_says_what_is_wrong_with_its_server(kind: str, answer: str | None) -> None:
     with bad_server(None if answer is None else NONSENSE[answer]) as port:
-        one = registry.make(registry._chosen(actuator(kind, port)))
+        one = registry.make(registry.KINDS.chosen(actuator(kind, port)))
         with pytest.raises(SojournError) as raised:
             one.write(one.place(DEMAND), one.value(DEMAND), 60.0)
             there = one.read(one.place(DEMAND))
@@ -89,12 +89,12 @@ def test_an_actuator_says_what_is_wrong_with_its_server(kind: str, answer: str |
 
 
 @pytest.mark.parametrize("answer", [None, "lines", "bytes", "info"])
-@pytest.mark.parametrize("kind", movers.KINDS)
+@pytest.mark.parametrize("kind", movers.KINDS.places)
 def test_a_mover_says_what_is_wrong_with_its_server(kind: str, answer: str | None) -> None:
     scheme = {"nats": "nats", "rabbitmq": "amqp"}.get(kind, "redis")
     with bad_server(None if answer is None else NONSENSE[answer]) as port:
         given = {"kind": kind, "name": "mq", "url": f"{scheme}://127.0.0.1:{port}", "timeout": 0.4}
-        one = movers.make(movers.chosen(given))
+        one = movers.KINDS.make(movers.KINDS.chosen(given))
         with pytest.raises(SojournError) as raised:
             one.move("orders", "aside", lambda message: True, 10)
         assert str(raised.value)
@@ -108,7 +108,7 @@ def test_names_that_look_like_templates_are_names() -> None:
 @pytest.mark.parametrize("kind", ["nats_pause", "nats_max_ack_pending"])
 @pytest.mark.parametrize("tenant", ["a.b", "a b", ">", "*", "a/b", ""])
 def test_a_tenant_whose_name_no_consumer_can_have_is_refused(kind: str, tenant: str) -> None:
-    one = registry.make(registry._chosen(actuator(kind, 9) | {"consumer": "{tenant}"}))
+    one = registry.make(registry.KINDS.chosen(actuator(kind, 9) | {"consumer": "{tenant}"}))
     with pytest.raises(SojournError, match="cannot be the name"):
         one.place(Demand("mq", "orders", tenant, 1.0, 1.0, DEMAND.valid_until, "", ""))
 
@@ -116,6 +116,6 @@ def test_a_tenant_whose_name_no_consumer_can_have_is_refused(kind: str, tenant: 
 def test_keys_of_different_tenants_are_different() -> None:
     tenants = ["a.b", "a:b", "a b", "a=2Eb", "a%2Eb", "", "é", "a/b", "*"]
     for kind in ("redis_key", "nats_kv", "webhook"):
-        one = registry.make(registry._chosen(actuator(kind, 9)))
+        one = registry.make(registry.KINDS.chosen(actuator(kind, 9)))
         places = {one.place(Demand("mq", "q", name, 1.0, 1.0, DEMAND.valid_until, "", "")) for name in tenants}
         assert len(places) == len(tenants)

@@ -18,7 +18,7 @@ import pytest
 from actuators.base import Actuator, Demand, Refused
 from actuators.leased import Leased
 from actuators.ledger import Ledger
-from actuators.registry import KINDS, _chosen, make
+from actuators.registry import KINDS, make
 from lake.errors import SojournError
 from tests.actuators.places import PASSWORD, PLACES, Place
 from tests.support.rabbitmq import RabbitServer
@@ -31,7 +31,7 @@ LONG = 1800.0
 
 
 def test_the_suite_knows_every_kind() -> None:
-    assert PLACES.keys() == KINDS.keys()
+    assert PLACES.keys() == KINDS.places.keys()
 
 
 @pytest.fixture(scope="module", params=PLACES)
@@ -66,7 +66,7 @@ def start(place: Place, tmp_path: Path) -> Iterator[Callable[..., Applied]]:
     started: list[Applied] = []
 
     def begin(**changes: Any) -> Applied:
-        settings = _chosen({"name": "one", **place.settings, **changes})
+        settings = KINDS.chosen({"name": "one", **place.settings, **changes})
         clock = [1000.0]
         ledger = Ledger(tmp_path / "state", lambda: clock[0])
         actuator = make(settings)
@@ -186,7 +186,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_the_reaper_ends_what_its_lease_outlived_though_whoever_applied_it_was_killed(
     place: Place, tmp_path: Path
 ) -> None:
-    settings = _chosen({"name": "one", **place.settings})
+    settings = KINDS.chosen({"name": "one", **place.settings})
     demand = dataclasses.replace(DEMAND, valid_until=datetime.now(UTC) + timedelta(seconds=3))
     arguments = [str(tmp_path / "state"), settings.model_dump_json(), demand.document(), "1"]
     child = subprocess.run([sys.executable, "-c", _CHILD, *arguments], capture_output=True, text=True, timeout=120)
@@ -221,6 +221,6 @@ def test_a_server_that_is_away_is_said_so_and_what_is_overdue_is_ended_once_it_i
 
 
 def test_settings_go_to_the_reaper_and_come_back_without_secrets(place: Place) -> None:
-    settings = _chosen({"name": "one", **place.settings})
+    settings = KINDS.chosen({"name": "one", **place.settings})
     document = settings.model_dump_json()
-    assert _chosen(json.loads(document)) == settings
+    assert KINDS.chosen(json.loads(document)) == settings

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -23,14 +22,13 @@ import yaml
 from collectors.settings import CollectSettings
 from lake.definitions import Definitions
 from lake.reader import Reader
-from lake.store import Lake
-from spark_analytics.state.writer import Writer
 from tests.alerts.helpers import SECRET, WebhookReceiver
 from tests.collectors.support import running
 from tests.support import bullmq, sidekiq
 from tests.support.alerting import PROGRAM
+from tests.support.finishing import finishing
 from tests.support.redis import RedisServer
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "alerts" / "rules" / "builtin"
@@ -87,27 +85,6 @@ def rules(path: Path) -> Path:
 
 
 @contextmanager
-def folded(root: Path) -> Iterator[None]:
-    """What the analysis does of samples, all the while: it needs no JVM for them."""
-    over = threading.Event()
-
-    def work() -> None:
-        while not over.wait(0.2):
-            if Lake(root).exists("queue_samples"):
-                writer = Writer(root)
-                writer.step()
-                writer.close()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join(30 * PATIENCE)
-
-
-@contextmanager
 def alerting(root: Path, folder: Path, receiver: WebhookReceiver) -> Iterator[None]:
     """The alert process, whose pager is ``receiver``."""
     pager = {"name": "pager", "url": receiver.url, "secret_env": "HOOK_SECRET", "allow_private": True}
@@ -147,7 +124,7 @@ def test_a_stuck_worker_is_paged_with_the_queues_numbers_and_a_redrive_ends_it(
         with library.worker(server, "orders", concurrency=1):
             library.push(server, library.broken)
             stack.enter_context(running(CollectSettings.model_validate(chosen), root))
-            stack.enter_context(folded(root))
+            stack.enter_context(finishing(root))
             stack.enter_context(alerting(root, tmp_path, receiver))
             (hung, *_) = library.push(server, library.job(600), library.job(0), library.job(0))
             page = wait_until(lambda: told(receiver, "QueueBacklogged", "firing"), "the page", seconds=60)

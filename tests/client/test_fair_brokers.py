@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sojourn import FairConsumer
 from sojourn.client.commits import Commits
+from tests.client.consuming import running
 from tests.client.fair_places import KINDS
 from tests.support.elasticmq import ElasticMq
 from tests.support.kafka import KafkaServer
@@ -46,18 +45,6 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     else:
         with KafkaServer(folder) as kafka:
             yield Place("kafka", kafka.bootstrap)
-
-
-@contextmanager
-def running(consumer: FairConsumer[Any]) -> Iterator[None]:
-    thread = threading.Thread(target=consumer.run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        consumer.stop()
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 def numbered(tenant: str, count: int) -> list[tuple[str, str]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sojourn import FairConsumer
+from tests.client.consuming import running
 from tests.support.waiting import wait_until
 
 Message = tuple[str, int]
@@ -33,18 +33,6 @@ class Broker:
             found.append(self.queue.get())
         self.handed_out += len(found)
         return found
-
-
-@contextmanager
-def running(consumer: FairConsumer[Any]) -> Iterator[None]:
-    thread = threading.Thread(target=consumer.run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        consumer.stop()
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 def tenant_of(message: Message) -> str:

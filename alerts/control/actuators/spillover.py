@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from actuators.ledger import News
 from actuators.movers.base import Message, Mover
-from actuators.movers.registry import AnyMover, make
+from actuators.movers.registry import KINDS, AnyMover
 from alerts.control.actuators import Told
 from alerts.control.standing import Standing, Target, strictest
 from brokers.settings import Settings
@@ -63,7 +63,7 @@ class Spillover:
     ) -> None:
         self.name = settings.name
         self._settings, self._now = settings, now
-        self._mover = mover or make(settings.mover)
+        self._mover = mover or KINDS.make(settings.mover)
         self._changed = threading.Condition()
         self._wanted: dict[Target, Standing] = {}
         self._asked = self._done = 0

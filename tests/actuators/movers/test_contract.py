@@ -15,7 +15,7 @@ import pytest
 
 from actuators.base import Refused
 from actuators.movers.base import TRACE, Message, Trace
-from actuators.movers.registry import KINDS, chosen, make
+from actuators.movers.registry import KINDS
 from lake.errors import SojournError
 from tests.actuators.movers.places import PLACES, Got, Place
 
@@ -23,7 +23,7 @@ NUMBERS = itertools.count()
 
 
 def test_the_suite_knows_every_kind() -> None:
-    assert PLACES.keys() == KINDS.keys()
+    assert PLACES.keys() == KINDS.places.keys()
 
 
 @pytest.fixture(scope="module", params=PLACES)
@@ -51,7 +51,7 @@ def seen(place: Place, queue: str) -> Got:
 
 
 def mover(place: Place) -> Any:
-    return make(chosen({"name": "mq", **place.settings}))
+    return KINDS.make(KINDS.chosen({"name": "mq", **place.settings}))
 
 
 def test_one_tenants_messages_go_aside_in_order_and_the_others_stay(place: Place, queue: str) -> None:
@@ -127,10 +127,10 @@ def test_what_came_back_is_taken_by_consumers_once(place: Place, queue: str) -> 
 _CHILD = """
 import sys
 {killed}
-from actuators.movers.registry import chosen, make
+from actuators.movers.registry import KINDS
 import json
 settings, source, target = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
-mover = make(chosen({{"name": "mq", **settings}}))
+mover = KINDS.make(KINDS.chosen({{"name": "mq", **settings}}))
 while mover.move(source, target, lambda message: message.tenant == "a", 2).moved:
     pass
 """
@@ -180,7 +180,7 @@ def test_a_queue_that_is_not_there_is_an_error_or_empty(place: Place) -> None:
 def test_a_server_that_is_away_is_an_error(place: Place) -> None:
     gone = dict(place.settings, timeout=1.0, url=place.settings["url"].split("//")[0] + "//127.0.0.1:9")
     with pytest.raises(SojournError):
-        make(chosen({"name": "mq", **gone})).waiting("orders")
+        KINDS.make(KINDS.chosen({"name": "mq", **gone})).waiting("orders")
 
 
 def test_ages_are_those_of_the_first_enqueueing() -> None:
@@ -200,6 +200,6 @@ def test_dead_letters_of_nats_go_back_to_the_subject_that_is_named(place: Place,
     place.send(queue, [("b", 0)])
     with pytest.raises(Refused, match="subject"):
         mover(place).move(f"{queue}-dead", queue, of("a"), 10)
-    again = make(chosen({"name": "mq", **place.settings, "subject": queue + ".{tenant}"}))
+    again = KINDS.make(KINDS.chosen({"name": "mq", **place.settings, "subject": queue + ".{tenant}"}))
     assert again.move(f"{queue}-dead", queue, of("a"), 10).moved == 2
     assert seen(place, queue) == [("b", 0), ("a", 0), ("a", 1)]

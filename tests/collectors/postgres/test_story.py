@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +18,12 @@ from collectors.settings import CollectSettings
 from lake.definitions import Definitions
 from lake.reader import Reader
 from lake.store import Lake
-from spark_analytics.state.writer import Writer
 from tests.alerts.helpers import SECRET, WebhookReceiver
 from tests.collectors.postgres.reading import Database, application, finish
 from tests.collectors.support import running
 from tests.support.alerting import PROGRAM
 from tests.support.facts import proves
+from tests.support.finishing import finishing
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -38,27 +37,6 @@ def hurried(folder: Path) -> Path:
     path = folder / "rules.yml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "story", "rules": [rule]}]}))
     return path
-
-
-@contextmanager
-def analysing(root: Path) -> Iterator[None]:
-    """What of the analysis needs no events."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.wait(0.2):
-            if Lake(root).exists("queue_samples"):
-                writer = Writer(root)
-                writer.step()
-                writer.close()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 @contextmanager
@@ -97,7 +75,7 @@ def test_a_stuck_worker_is_paged_with_what_is_known_and_over_once_its_jobs_are_r
     Definitions(window_seconds=2, target_seconds=1).save(root)
     broker = {"name": "app-db", **database.settings(procrastinate={"tenant": "json:tenant"})}
     settings = CollectSettings.model_validate({"brokers": [broker], "sample_interval": 0.3})
-    with running(settings, root), analysing(root), alerting(root, hurried(tmp_path), receiver) as told:
+    with running(settings, root), finishing(root), alerting(root, hurried(tmp_path), receiver) as told:
         with application("procrastinate", database):
             firing = told(1)
         assert firing["status"] == "firing"
