@@ -54,7 +54,7 @@ docs: $(STAMP) ## regenerate the reference pages from what is declared
 	@$(BIN)/python -m sojourn.reference settings > docs/settings.md
 
 site: $(STAMP) ## the documentation as web pages, in site/
-	@$(BIN)/mkdocs build --quiet --strict --config-file deploy/site/mkdocs.yml --site-dir "$(CURDIR)/site"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file deploy/site/mkdocs.yml --site-dir "$(CURDIR)/site"
 
 client: $(STAMP) ## build the client's own package, sojourn-client, into dist/
 	@scripts/client $(BIN)/python dist
