@@ -43,6 +43,10 @@ class _Cell:
     newest: float = 0.0
 
 
+#: What is left of a limit at the end of the story.
+LEASE = timedelta(seconds=30)
+
+
 def write_story(
     root: Path,
     *,
@@ -52,10 +56,12 @@ def write_story(
     seed: int = 3,
     queue: str = "orders",
     names: Mapping[str, str] | None = None,
+    lease: timedelta = LEASE,
 ) -> Lake:
     """A lake at ``root`` whose newest event is at ``end``; ``acme-7`` sends twelve times its share at the last.
 
-    ``queue`` and ``names`` are what the queue ``orders`` and the tenants are called instead.
+    ``lease`` is what is left then of its limit. ``queue`` and ``names`` are what the queue ``orders`` and the tenants
+    are called instead.
     """
     lake = Lake(root)
     lake.create()
@@ -74,7 +80,7 @@ def write_story(
     turned = start + timedelta(seconds=noisy_from)
     loud = named.get(NOISY, NOISY)
     _append(lake, "alert_transitions", alerts_of(turned, queue, loud))
-    _append(lake, "actions", [{**row, "queue": queue, "tenant": loud} for row in actions_of(turned, end)])
+    _append(lake, "actions", [{**row, "queue": queue, "tenant": loud} for row in actions_of(turned, end, lease)])
     return lake
 
 
@@ -231,11 +237,11 @@ def _transition(
     }
 
 
-def actions_of(turned: datetime, end: datetime) -> list[dict[str, Any]]:
-    """A throttle of the noisy tenant 13 s after it turned loud, tightened once, valid for half a minute more."""
+def actions_of(turned: datetime, end: datetime, lease: timedelta = LEASE) -> list[dict[str, Any]]:
+    """A throttle of the noisy tenant 13 s after it turned loud, tightened once, valid for ``lease`` more."""
     return [
-        _action(turned + timedelta(seconds=13), "1", None, 15.0, end + timedelta(seconds=30)),
-        _action(turned + timedelta(seconds=73), "2", 15.0, 9.5, end + timedelta(seconds=30)),
+        _action(turned + timedelta(seconds=13), "1", None, 15.0, end + lease),
+        _action(turned + timedelta(seconds=73), "2", 15.0, 9.5, end + lease),
     ]
 
 

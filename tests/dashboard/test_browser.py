@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running dashboard over a lake whose story has just ended."""
     root = tmp_path_factory.mktemp("lake")
     end = datetime.now(UTC)
-    write_story(root, end=end)
+    write_story(root, end=end, lease=timedelta(hours=1))  # the wall clock goes on meanwhile
     write_troubles(root, end=end)
     yield from _served(root)
 
@@ -103,6 +103,14 @@ def browser() -> Iterator[Any]:
         chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(autouse=True)
+def _closed_afterwards(browser: Any) -> Iterator[None]:
+    """A page that stays open asks every two seconds; a dozen of them keep a slow machine from all else."""
+    yield
+    for context in browser.contexts:
+        context.close()
 
 
 def opened(browser: Any, url: str, *, scheme: str = "light", width: int = 1440, height: int = 1000) -> Any:

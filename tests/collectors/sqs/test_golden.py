@@ -32,7 +32,12 @@ def test_the_recorded_answers_give_the_expected_samples() -> None:
         asdict(parse.sample(broker, queue, 17, held, serves=serves.get(queue, ()), told=Told()))
         for queue, held in read.items()
     ]
-    whole: dict[str, Any] = {"sampled_at": 17, "subscriber": None, "unavailable": EXPECTED["unavailable"]}
+    whole: dict[str, Any] = {
+        "sampled_at": 17,
+        "subscriber": None,
+        "unavailable": EXPECTED["unavailable"],
+        "tenants": None,
+    }
     nothing = dict.fromkeys(METRIC_NAMES)
     assert made == [{**nothing, **whole, **expected} for expected in EXPECTED["samples"]]
     assert token is None
