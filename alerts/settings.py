@@ -36,7 +36,7 @@ class AlertSettings(BaseModel):
         "except of rules with a long `for` that nothing matches",
     )
     min_interval: Duration = Field(
-        default=timedelta(milliseconds=250), description="shortest time between the starts of two evaluations"
+        default=timedelta(milliseconds=100), description="shortest time between the starts of two evaluations"
     )
     stale_after: Duration = Field(default=timedelta(seconds=60), description="data older than this is stale")
     store: Secret | None = Field(

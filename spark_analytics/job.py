@@ -229,7 +229,7 @@ class Job:
                 self._fresh.set()
             if pace is not None:
                 try:
-                    pace.rest(batch_id)
+                    pace.rest(batch_id, count)
                 except Exception as error:
                     self._cause = self._cause or error
                     raise _BrokenOff from None

@@ -21,6 +21,8 @@ PASSED_SECONDS = 2.0
 #: A rest is so many times as long as the work before it, so that small batches take a quarter of a core at most; and no
 #: longer than this, so that what comes while batches are slow does not wait much longer for it.
 REST, LONGEST_REST = 3.0, 0.4
+#: From so many rows on a batch is no small one: there is work to do, and it is done soon.
+BUSY_ROWS, BUSY_REST = 1_000, 0.5
 
 
 class Pace:
@@ -37,8 +39,8 @@ class Pace:
         self._began: float | None = None
         self._asks_at = 0.0
 
-    def rest(self, batch_id: int) -> None:
-        """Return when a batch behind ``batch_id`` is due and there are data for it, or all is to stop.
+    def rest(self, batch_id: int, rows: int = 0) -> None:
+        """Return when a batch behind ``batch_id``, of ``rows``, is due and there are data for it, or all is to stop.
 
         At once where that batch left data behind: whoever catches up does not rest.
         """
@@ -48,7 +50,7 @@ class Pace:
         if version is None:
             return
         if began is not None:
-            self._stopping.wait(due(now - began, self._interval))
+            self._stopping.wait(due(now - began, self._interval, rows))
         while not self._stopping.is_set():
             while (news := has_data(log_entry(self._table, version))) is False:
                 version += 1
@@ -77,9 +79,10 @@ class Pace:
         return offset.place.version
 
 
-def due(worked: float, interval: float) -> float:
-    """Seconds to rest after ``worked`` seconds of work."""
-    return max(interval - worked, min(REST * worked, LONGEST_REST), 0.0)
+def due(worked: float, interval: float, rows: int = 0) -> float:
+    """Seconds to rest after ``worked`` seconds of work on ``rows``."""
+    times = REST if rows < BUSY_ROWS else BUSY_REST
+    return max(interval - worked, min(times * worked, LONGEST_REST), 0.0)
 
 
 def has_data(entry: Path) -> bool | None:

@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 
 #: How often samples, which no batch announces, are looked for; where batches come, one step finishes both.
 LOOK_SECONDS = 0.5
-#: A step is followed by a rest of so many times its length: what is finished must not starve what it is made of.
-PACE = 2.0
+#: A step is followed by a rest of half its length: what is finished must not starve what it is made of.
+PACE = 0.5
 #: What came too late is told of a later second until its queue is folded anew: after that long, and so many times what
 #: that took the last time; for so long at a time, that live rows go on.
 PATIENCE_SECONDS = 60.0

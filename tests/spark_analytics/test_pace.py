@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lake.store import Lake
-from spark_analytics.pace import LONGEST_REST, Pace, due
+from spark_analytics.pace import BUSY_ROWS, LONGEST_REST, Pace, due
 from tests.spark_analytics.events import bronze, event
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -103,6 +103,7 @@ def test_who_is_stopped_rests_no_longer(rig: Rig) -> None:
 
 def test_a_rest_is_twice_the_work_but_bounded_and_never_shorter_than_the_interval() -> None:
     assert due(0.1, 0.0) == pytest.approx(0.3)
+    assert due(0.1, 0.0, BUSY_ROWS) == pytest.approx(0.05), "much has come: more is coming"
     assert due(0.1, 1.0) == pytest.approx(0.9)
     assert due(5.0, 0.0) == LONGEST_REST
     assert due(5.0, 60.0) == 55.0
