@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sojourn import FairOrder
+from tests.client.following import follow
 
 TENANTS = ("a", "b", "c", "d")
 STEPS = st.lists(
@@ -27,27 +28,7 @@ STEPS = st.lists(
 def test_nothing_is_lost_and_a_tenants_own_order_is_kept(
     steps: list[tuple[str, object]], weights: dict[str, float]
 ) -> None:
-    order: FairOrder[int] = FairOrder(weights)
-    waiting: dict[str, list[int]] = defaultdict(list)
-    working: list[str] = []
-    for number, (step, given_) in enumerate(steps):
-        if step == "put":
-            order.put(str(given_), number)
-            waiting[str(given_)].append(number)
-        elif step == "take" and len(order):
-            tenant, item = order.take()
-            assert item == waiting[tenant].pop(0)
-            working.append(tenant)
-        elif step == "done" and working:
-            order.done(working.pop(0), float(given_))  # type: ignore[arg-type]
-        assert len(order) == sum(map(len, waiting.values()))
-        assert all(order.waiting(tenant) == len(items) for tenant, items in waiting.items())
-    while len(order):  # work-conserving: as long as one waits there is one to take
-        tenant, item = order.take()
-        assert item == waiting[tenant].pop(0)
-    assert not any(waiting.values())
-    with pytest.raises(IndexError):
-        order.take()
+    follow(FairOrder(weights), steps, lambda _: None)
 
 
 @given(

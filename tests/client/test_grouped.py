@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sojourn.client.grouped import GroupedOrder
 from sojourn.client.groups import FORGET_SECONDS, LEARN_SECONDS, LEAST_MEMBERS, SILENT_SECONDS, Onsets, Patterns
+from tests.client.following import follow
 
 STEPS = st.lists(
     st.one_of(
@@ -29,28 +30,11 @@ def test_nothing_is_lost_and_a_tenants_own_order_is_kept_whatever_groups_it_come
 ) -> None:
     clock = [0.0]
     order: GroupedOrder[int] = GroupedOrder(groups=["acme-*"], onsets=Onsets(), clock=lambda: clock[0])
-    waiting: dict[str, list[int]] = defaultdict(list)
-    working: list[str] = []
-    for number, (step, given_) in enumerate(steps):
-        if step == "put":
-            order.put(str(given_), number)
-            waiting[str(given_)].append(number)
-        elif step == "wait":
-            clock[0] += float(given_)  # type: ignore[arg-type]
-        elif step == "take" and len(order):
-            tenant, item = order.take()
-            assert item == waiting[tenant].pop(0)
-            working.append(tenant)
-        elif step == "done" and working:
-            order.done(working.pop(0), float(given_))  # type: ignore[arg-type]
-        assert len(order) == sum(map(len, waiting.values()))
-        assert all(order.waiting(tenant) == len(items) for tenant, items in waiting.items())
-    while len(order):
-        tenant, item = order.take()
-        assert item == waiting[tenant].pop(0)
-    assert not any(waiting.values())
-    with pytest.raises(IndexError):
-        order.take()
+
+    def wait(seconds: float) -> None:
+        clock[0] += seconds
+
+    follow(order, steps, wait)
 
 
 def served(order: GroupedOrder[int], times: int) -> Counter[str]:
