@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ import psutil
 import redis
 import redis.asyncio
 
+from benchmarks.collecting.redis import cycles
 from benchmarks.figures import Figure
-from collectors.redis.settings import RedisBroker
-from collectors.redis.source import RedisSource
+from collectors.samples import Sample
 from tests.support.redis import RedisServer
 
 QUEUES, CYCLES, PROCESSES, RETRIES = 1_000, 9, 20, 500
@@ -41,7 +40,7 @@ def measure(scale: float) -> Iterator[Figure]:
                     client.flushall()
                     fill(client, count)
                 before = psutil.Process().memory_info().rss
-                ours, plain = asyncio.run(_cycles(server, name, count, plainly))
+                ours, plain = asyncio.run(cycles(server, {name: {}}, count, plainly, _check, CYCLES))
                 yield Figure(f"{name}_1k_queues_seconds", ours, "s", plain)
                 grown = max(0, psutil.Process().memory_info().rss - before) / 1e6
                 yield Figure(f"{name}_1k_queues_grown_mb", grown, "MB")
@@ -49,31 +48,12 @@ def measure(scale: float) -> Iterator[Figure]:
             server.stop()
 
 
-Plainly = Callable[[redis.asyncio.Redis, int], Awaitable[None]]
-
-
-async def _cycles(server: RedisServer, layout: str, count: int, plainly: Plainly) -> tuple[float, float]:
-    """The medians of our cycle and of the client library's, in turn, so that both meet the same machine."""
-    source = RedisSource(RedisBroker.model_validate({"url": server.url, layout: {}}))
-    await source.open()
-    await source.read()
-    client = redis.asyncio.Redis(host="127.0.0.1", port=server.port, protocol=2)
-    ours, plain = [], []
-    for _ in range(CYCLES):
-        began = time.perf_counter()
-        samples = await source.read()
-        ours.append(time.perf_counter() - began)
-        began = time.perf_counter()
-        await plainly(client, count)
-        plain.append(time.perf_counter() - began)
-        told = [sample for sample in samples if sample.dead_letter_for is None]
-        assert len(told) == count
-        assert sum(sample.depth or 0 for sample in told) == 10 * len(range(1, count, 3))
-        assert sum(sample.in_flight or 0 for sample in told) == len(range(2, count, 3))
-        assert all(sample.oldest_age_seconds is not None for sample in told)
-    await client.aclose()
-    await source.close()
-    return statistics.median(ours), statistics.median(plain)
+def _check(samples: Sequence[Sample], count: int) -> None:
+    told = [sample for sample in samples if sample.dead_letter_for is None]
+    assert len(told) == count
+    assert sum(sample.depth or 0 for sample in told) == 10 * len(range(1, count, 3))
+    assert sum(sample.in_flight or 0 for sample in told) == len(range(2, count, 3))
+    assert all(sample.oldest_age_seconds is not None for sample in told)
 
 
 def _sidekiq(client: redis.Redis, count: int) -> None:

@@ -10,8 +10,9 @@ import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import redis
 import redis.asyncio
@@ -21,11 +22,15 @@ from benchmarks.figures import Figure
 from benchmarks.processor import memory_mb
 from collectors.redis.settings import RedisBroker
 from collectors.redis.source import RedisSource
+from collectors.samples import Sample
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
 
 QUEUES, CYCLES, PIPELINE = 10_000, 7, 2_000
 _KEPT_CYCLES = 8
+#: What a client library asks of so many queues; whether samples tell what was put there.
+Plainly = Callable[[redis.asyncio.Redis, int], Awaitable[None]]
+Check = Callable[[Sequence[Sample], int], None]
 
 
 def measure(scale: float) -> Iterator[Figure]:
@@ -36,7 +41,7 @@ def measure(scale: float) -> Iterator[Figure]:
         server.start()
         try:
             _fill(server, count)
-            ours, plain = asyncio.run(_cycles(server, count))
+            ours, plain = asyncio.run(cycles(server, _layout(count), count, _plainly, _check, CYCLES))
             yield Figure(f"redis_{_short(QUEUES)}_queues_seconds", ours, "s", plain)
             yield Figure("collector_rss_mb", _memory(server, Path(folder), count), "MB")
         finally:
@@ -76,27 +81,36 @@ def _keys(number: int) -> tuple[str, str]:
     return f"app.QUEUE.{{queue-{number}.a}}", f"app.UNACK.{{queue-{number}.a}}.0"
 
 
-async def _cycles(server: RedisServer, count: int) -> tuple[float, float]:
+async def cycles(
+    server: RedisServer, settings: dict[str, Any], count: int, plainly: Plainly, check: Check, rounds: int
+) -> tuple[float, float]:
     """The medians of our cycle and of the client library's, in turn, so that both meet the same machine."""
-    queues = [f"queue-{number}" for number in range(count)]
-    layout = {"prefix": "app", "queues": queues, "shards": ["a"], "unack_buckets": 1}
-    source = RedisSource(RedisBroker.model_validate({"url": server.url, "dyno": layout}))
+    source = RedisSource(RedisBroker.model_validate({"url": server.url, **settings}))
     await source.open()
     await source.read()
     client = redis.asyncio.Redis(host="127.0.0.1", port=server.port, protocol=2)
     ours, plain = [], []
-    for _ in range(CYCLES):
+    for _ in range(rounds):
         began = time.perf_counter()
         samples = await source.read()
         ours.append(time.perf_counter() - began)
         began = time.perf_counter()
-        await _plainly(client, count)
+        await plainly(client, count)
         plain.append(time.perf_counter() - began)
-        assert len(samples) == count
-        assert sum(sample.depth or 0 for sample in samples) == 10 * sum(number % 3 != 2 for number in range(count))
+        check(samples, count)
     await client.aclose()
     await source.close()
     return statistics.median(ours), statistics.median(plain)
+
+
+def _check(samples: Sequence[Sample], count: int) -> None:
+    assert len(samples) == count
+    assert sum(sample.depth or 0 for sample in samples) == 10 * sum(number % 3 != 2 for number in range(count))
+
+
+def _layout(count: int) -> dict[str, Any]:
+    queues = [f"queue-{number}" for number in range(count)]
+    return {"dyno": {"prefix": "app", "queues": queues, "shards": ["a"], "unack_buckets": 1}}
 
 
 async def _plainly(client: redis.asyncio.Redis, count: int) -> None:
