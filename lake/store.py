@@ -17,6 +17,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from lake.appending import Appender
+from lake.checkpoints import CHECKPOINT_INTERVAL, checkpoint_soon
 from lake.checksum import Checksums
 from lake.dataset import dataset
 from lake.errors import SojournError, UserError, first_line
@@ -26,8 +27,6 @@ from lake.tables import TABLES, TIMESTAMP, TableSpec
 
 log = logging.getLogger(__name__)
 
-#: Log entries between two checkpoints; a checkpoint each 10 commits, Delta's default, costs seconds of pauses.
-CHECKPOINT_INTERVAL = 100
 #: How long files and log entries stay after newer ones replaced them. Each of them is told again by every checkpoint:
 #: with a commit a second, Delta's own week would make each checkpoint half a million lines long.
 REPLACED_FOR = timedelta(hours=2)
@@ -226,10 +225,7 @@ class Lake:
         version = self._appenders[name].version
         self._write_checksum(name, version)
         if version % CHECKPOINT_INTERVAL == 0:
-            try:
-                self.ensure(name).create_checkpoint()
-            except (DeltaError, OSError) as error:
-                log.warning("no checkpoint of %s at version %d: %s", name, version, first_line(error))
+            checkpoint_soon(self.path(name))
 
     def _add_by_deltalake(self, name: str, adds: Sequence[AddAction], reached: Mapping[str, int]) -> bool:
         """As :meth:`_add`, where log entries of our own will not do."""

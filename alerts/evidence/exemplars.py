@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from time import monotonic
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alerts.models import RuleEvaluation
 from lake.clock import TOLERANCE, ZERO
@@ -27,8 +29,10 @@ MOST = 5
 #: What is read at most: so far back from the newest event, so many rows, in so many files.
 WINDOW = timedelta(minutes=10)
 MOST_ROWS, MOST_FILES = 300_000, 2_000
-#: A reading serves all pages for so long (seconds).
+#: A reading serves all pages of its queues for so long (seconds).
 GOOD_FOR = 5.0
+#: So many queues are looked for by name; where pages are about more of them, all that were read are looked through.
+MOST_QUEUES = 100
 _MEMORY_MB = 500
 #: What a row takes in a file, where the log does not tell how many there are.
 _ROW_BYTES = 20
@@ -37,8 +41,7 @@ Key = tuple[str, str]
 
 #: Messages that nobody has taken yet, aged at their broker's newest event, beside first attempts, aged when they began.
 _LONGEST = f"""
-WITH newest AS (SELECT broker, MAX(occurred_at) AS at FROM events GROUP BY broker),
-touched AS (SELECT DISTINCT broker, queue, message_id FROM events WHERE event_type NOT IN ('enqueued', 'delayed')),
+WITH touched AS (SELECT DISTINCT broker, queue, message_id FROM events WHERE event_type NOT IN ('enqueued', 'delayed')),
 waiting AS (
   SELECT e.broker, e.queue, CAST(NULL AS VARCHAR) AS subscriber, e.tenant, e.message_id, e.trace_id,
          date_diff('millisecond', COALESCE(e.enqueued_at, e.occurred_at), n.at) / 1000.0 AS waited, TRUE AS waits
@@ -72,12 +75,16 @@ class Exemplar:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one look at the events brought. ``since``: events before it were not read; None = all were."""
+    """What one look at the events brought. ``since``: events before it were not read; None = all were.
+
+    It tells of ``queues`` alone; None = of all.
+    """
 
     longest: Mapping[Key, tuple[Exemplar, ...]] = field(default_factory=dict)
     since: datetime | None = None
     newest: datetime | None = None
     problem: str | None = None
+    queues: frozenset[Key] | None = None
 
     def of(self, labels: Mapping[str, str]) -> tuple[Exemplar, ...]:
         """Those that the alert with ``labels`` is about, the longest wait first."""
@@ -93,6 +100,10 @@ class Reading:
             best.setdefault(one.message_id, one)
         return tuple(best.values())[:MOST]
 
+    def tells_of(self, queues: Collection[Key]) -> bool:
+        """Whether all of ``queues`` were looked for."""
+        return self.queues is None or self.queues.issuperset(queues)
+
     def why_not(self, labels: Mapping[str, str]) -> str:
         """Why there is none for the alert with ``labels``."""
         if self.problem is not None:
@@ -102,46 +113,84 @@ class Reading:
         return read if self.since is None else f"{read}, those since {self.since:%H:%M:%S} UTC"
 
 
+class _Asked:
+    """A reading that was asked for: until it begins, more queues may be added to those it will tell of."""
+
+    def __init__(self) -> None:
+        self.queues: set[Key] = set()
+        self.begun: frozenset[Key] | None = None
+        self.at = monotonic()
+        self.reading: Future[Reading]
+
+    def tells_of(self, queues: Collection[Key]) -> bool:
+        if not self.reading.done():
+            return self.begun is not None and self.begun.issuperset(queues)
+        return monotonic() - self.at <= GOOD_FOR and self.reading.result().tells_of(queues)
+
+
 class Exemplars:
-    """Reads when asked, in a thread of its own; one reading serves all who ask within :data:`GOOD_FOR`."""
+    """Reads when asked, in a thread of its own; one reading serves all who ask of its queues within :data:`GOOD_FOR`,
+    and those who ask while another is under way share the next one."""
 
     def __init__(self, root: Path) -> None:
         self._snapshot = Snapshot(MESSAGE_EVENTS, root)
         self._root = root
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="alert-evidence")
-        self._asked: tuple[float, Future[Reading]] | None = None
+        self._lock = threading.Lock()
+        self._asked: tuple[_Asked, ...] = ()  # the newest two: one that has begun, one that has not
         self.last: Reading | None = None
 
     def expect(self, evaluations: Iterable[RuleEvaluation], holds: Mapping[Key, timedelta], now: datetime) -> None:
         """Read ahead what pages will ask for at once, where an alert is about to fire: its ``for``, by group and rule
         in ``holds``, ends before a reading would be too old."""
+        soon: set[Key] = set()
         for evaluation in evaluations:
             fires_in = holds.get((evaluation.group, evaluation.rule), ZERO) - timedelta(seconds=GOOD_FOR)
             if evaluation.pending_since is not None and now - evaluation.pending_since >= fires_in:
-                self.reading()
-                return
+                soon |= queues_of(alert.labels for alert in evaluation.alerts)
+        if soon:
+            self.reading(soon)
 
-    def reading(self) -> Future[Reading]:
-        """The newest reading, under way or done; never fails."""
-        if self._asked is None or (self._asked[1].done() and monotonic() - self._asked[0] > GOOD_FOR):
-            self._asked = monotonic(), self._pool.submit(self._read)
-        return self._asked[1]
+    def reading(self, queues: Collection[Key]) -> Future[Reading]:
+        """The newest reading that tells of ``queues``, under way or done; never fails."""
+        with self._lock:
+            for asked in self._asked:
+                if asked.tells_of(queues):
+                    return asked.reading
+            waiting = next((asked for asked in self._asked if asked.begun is None), None)
+            if waiting is None:
+                waiting = _Asked()
+                waiting.reading = self._pool.submit(self._read, waiting)
+                self._asked = (*self._asked[-1:], waiting)
+            waiting.queues |= set(queues)
+            return waiting.reading
 
     def close(self) -> None:
         """Nothing more is read."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _read(self) -> Reading:
+    def _read(self, asked: _Asked) -> Reading:
+        with self._lock:
+            asked.begun, asked.at = frozenset(asked.queues), monotonic()
+        queues = asked.begun if len(asked.begun) <= MOST_QUEUES else None
         try:
-            self.last = read(self._snapshot, self._root, datetime.now(UTC))
+            self.last = read(self._snapshot, self._root, datetime.now(UTC), queues)
         except Exception as error:  # whatever is wrong with the events must not hold back a page
             log.warning("what waited longest cannot be read: %s", first_line(error))
             self.last = Reading(problem="the events cannot be read")
         return self.last
 
 
-def read(snapshot: Snapshot, root: Path, now: datetime) -> Reading:
-    """The longest waits in the newest events of the lake at ``root``, at most what the limits above allow."""
+def queues_of(labels: Iterable[Mapping[str, str]]) -> set[Key]:
+    """The brokers and queues that alerts with ``labels`` are about."""
+    return {(one.get("broker", ""), one["queue"]) for one in labels if "queue" in one}
+
+
+def read(snapshot: Snapshot, root: Path, now: datetime, queues: frozenset[Key] | None = None) -> Reading:
+    """The longest waits in the newest events of the lake at ``root``, at most what the limits above allow.
+
+    Of ``queues`` alone, where they are given: looking through those of all takes as long as reading them.
+    """
     if snapshot.version() < 0 or snapshot.table is None:
         return Reading()
     files = _newest_first(pa.table(snapshot.table.get_add_actions(flatten=True)))
@@ -159,9 +208,14 @@ def read(snapshot: Snapshot, root: Path, now: datetime) -> Reading:
             continue  # merged with others since, and removed
         rows += parts[-1].num_rows
     if not parts:
-        return Reading(newest=newest, since=since)
+        return Reading(newest=newest, since=since, queues=queues)
+    events = pa.concat_tables(parts, promote_options="permissive").slice(0, 2 * MOST_ROWS)
+    ends = events.group_by("broker").aggregate([("occurred_at", "max")]).rename_columns(["broker", "at"])
+    if queues is not None:  # another broker's queue of the same name is looked through in vain
+        events = events.filter(pc.is_in(events["queue"], pa.array({queue for _, queue in queues}, pa.string())))
     with connect(_MEMORY_MB) as database:
-        database.register("events", pa.concat_tables(parts, promote_options="permissive").slice(0, 2 * MOST_ROWS))
+        database.register("newest", ends)
+        database.register("events", events)
         found = database.sql(_LONGEST).to_arrow_table().to_pylist()
     longest: dict[Key, list[Exemplar]] = {}
     for row in found:
@@ -169,7 +223,7 @@ def read(snapshot: Snapshot, root: Path, now: datetime) -> Reading:
             row["message_id"], row["trace_id"], row["waited"], row["waits"], row["subscriber"], row["tenant"]
         )
         longest.setdefault((row["broker"], row["queue"]), []).append(one)
-    return Reading({key: tuple(ones) for key, ones in longest.items()}, since, newest)
+    return Reading({key: tuple(ones) for key, ones in longest.items()}, since, newest, queues=queues)
 
 
 def _newest_first(actions: pa.Table) -> list[tuple[str, int, datetime | None]]:

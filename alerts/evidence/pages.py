@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from alerts.engine import Snapshot
-from alerts.evidence.exemplars import Exemplar, Exemplars, Reading
+from alerts.evidence.exemplars import Exemplar, Exemplars, Key, Reading, queues_of
 from alerts.evidence.facts import Facts
 from alerts.models import AlertInstance
 from alerts.notify.links import links
@@ -49,7 +49,7 @@ class Pages:
             return body
         _, current = self._current()
         wanted = [one for one in firing if one["fingerprint"] in current and "queue" in one["labels"]][:MOST_ALERTS]
-        reading = await self._reading() if wanted else None
+        reading = await self._reading(queues_of(one["labels"] for one in wanted)) if wanted else None
         snapshot, current = self._current()
         for alert in firing:
             known = current.get(alert["fingerprint"])
@@ -62,13 +62,15 @@ class Pages:
         payload["commonAnnotations"] = common(alert["annotations"] for alert in payload["alerts"])
         return encoded(payload)
 
-    async def _reading(self) -> Reading | None:
-        """What waits longest; an earlier look where the new one takes too long, None where there is none."""
-        asked = asyncio.wrap_future(self._exemplars.reading())
+    async def _reading(self, queues: set[Key]) -> Reading | None:
+        """What waits longest in ``queues``; an earlier look where the new one takes too long, None where there is
+        none."""
+        asked = asyncio.wrap_future(self._exemplars.reading(queues))
         try:
             return await asyncio.wait_for(asyncio.shield(asked), PATIENCE)
         except TimeoutError:
-            return self._exemplars.last
+            last = self._exemplars.last
+            return last if last is not None and last.tells_of(queues) else None
 
     def _current(self) -> tuple[Snapshot, dict[str, AlertInstance]]:
         snapshot = self._snapshot()

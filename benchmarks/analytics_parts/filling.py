@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lake.store import CHECKPOINT_INTERVAL, Lake, conform
+from lake.checkpoints import CHECKPOINT_INTERVAL
+from lake.store import Lake, conform
 from lake.tables import MESSAGE_EVENTS
 
 

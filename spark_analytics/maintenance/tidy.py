@@ -18,8 +18,9 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from lake.checkpoints import CHECKPOINT_INTERVAL
 from lake.errors import first_line
-from lake.store import CHECKPOINT_INTERVAL, Lake, explained, properties
+from lake.store import Lake, explained, properties
 from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.streams import needed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from lake.clock import ZERO
 from lake.store import Lake
 
 NOW = datetime.now(UTC).replace(microsecond=0)
+QUEUE = "nats", "orders"
 LABELS = {"alertname": "Deep", "broker": "nats", "queue": "orders", "severity": "critical"}
 
 
@@ -64,7 +66,7 @@ def lake(tmp_path: Path) -> Lake:
 def reading(lake: Lake) -> Iterator[Reading]:
     one = Exemplars(lake.root)
     try:
-        yield one.reading().result()
+        yield one.reading({QUEUE, ("nats", "none")}).result()
     finally:
         one.close()
 
@@ -250,7 +252,7 @@ async def test_events_that_take_too_long_hold_back_no_page(
     pages: Callable[[AlertInstance], Pages], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("alerts.evidence.pages.PATIENCE", 0.01)
-    monkeypatch.setattr(Exemplars, "reading", lambda _: Future())
+    monkeypatch.setattr(Exemplars, "reading", lambda *_: Future())
     (alert,) = json.loads(await pages(instance(63.0)).refreshed(body_of(instance(63.0))))["alerts"]
     assert alert["annotations"]["exemplars_unknown"] == "the events were not read in time"
     assert "trace_url" not in alert["annotations"]
@@ -262,14 +264,51 @@ def test_events_are_read_ahead_of_an_alert_that_is_about_to_fire(lake: Lake) -> 
     holds = {("g", "Deep"): timedelta(seconds=60)}
     one = Exemplars(lake.root)
     asked = []
-    one.reading = lambda: asked.append(1)  # type: ignore[method-assign,assignment]
+    one.reading = asked.append  # type: ignore[method-assign,assignment]
     one.expect([evaluation], holds, NOW + timedelta(seconds=50))
     assert asked == []
     one.expect([evaluation], holds, NOW + timedelta(seconds=56))
-    assert asked == [1]
+    assert asked == [{QUEUE}]
     firing = replace(evaluation, alerts=(instance(63.0),), pending_since=None)
     one.expect([firing], holds, NOW + timedelta(seconds=70))
-    assert asked == [1]
+    assert asked == [{QUEUE}]
+    one.close()
+
+
+def test_one_reading_serves_who_asks_of_its_queues_and_those_who_ask_meanwhile_share_the_next(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.append("message_events", pa.Table.from_pylist([event("01HX", "enqueued", 63)]))
+    lake.append("message_events", pa.Table.from_pylist([event("02HX", "enqueued", 33, queue="mails")]))
+    begun, go_on = threading.Event(), threading.Event()
+    read, looked_for = module.read, []
+
+    def slow(*given: Any) -> Reading:
+        looked_for.append(given[-1])
+        begun.set()
+        assert go_on.wait(60)
+        return read(*given)
+
+    monkeypatch.setattr(module, "read", slow)
+    mails, other = (QUEUE[0], "mails"), (QUEUE[0], "other")
+    one = Exemplars(lake.root)
+    first = one.reading({QUEUE})
+    assert begun.wait(60)
+    assert one.reading({QUEUE}) is first, "it is under way"
+    second = one.reading({mails})
+    assert one.reading({other, QUEUE}) is second, "it has not begun"
+    go_on.set()
+    assert [len(second.result(60).of({**LABELS, "queue": queue})) for queue in (QUEUE[1], "mails", "other")] == [
+        1,
+        1,
+        0,
+    ]
+    assert not first.result().tells_of({mails})
+    assert one.reading({mails, QUEUE}) is second
+    assert looked_for == [{QUEUE}, {QUEUE, mails, other}]
+    monkeypatch.setattr(module, "MOST_QUEUES", 3)
+    many = one.reading({QUEUE, mails, other, (QUEUE[0], "one more")}).result(60)
+    assert looked_for[-1] is None and many.tells_of({("b", "any")})
     one.close()
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lake.store import CHECKPOINT_INTERVAL, Lake
+from lake.checkpoints import CHECKPOINT_INTERVAL
+from lake.store import Lake
 from lake.tables import MARKS
+from tests.support.waiting import wait_until
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -110,7 +112,8 @@ def test_commits_leave_checkpoints_as_those_of_appends_do(lake: Lake) -> None:
         staged = lake.stage("marks")
         staged.append(marks(version))
         lake.add("marks", staged, app_id="query", version=version)
-    assert list(lake.path("marks").glob("_delta_log/*.checkpoint.parquet"))
+    log = lake.path("marks")
+    wait_until(lambda: list(log.glob("_delta_log/*.checkpoint.parquet")), "a checkpoint, beside the commits")
     assert Lake(lake.root).read("marks").num_rows == CHECKPOINT_INTERVAL + 1
 
 
