@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lab.run import Result, simulate
 from lab.scenario import Scenario
-from lab.stats import Estimate, estimate
+from lab.stats import NOTHING, Estimate, estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Compared:
     def worse(self, tolerance: float) -> list[str]:
         """In what it is worse than doing nothing beyond its interval; ages may be ``tolerance`` seconds longer."""
         found = []
-        if _low(self.quiet_change) > tolerance:
+        if self.quiet_change.low > tolerance:
             found.append("the quiet wait longer")
-        if _high(self.throughput) < LEAST_THROUGHPUT:
+        if self.throughput.high < LEAST_THROUGHPUT:
             found.append("less is completed")
         if self.innocents:
             found.append("innocents are limited")
@@ -76,12 +76,4 @@ def _compared(name: str, found: list[Result], nothing: list[Result], seeds: int)
 
 def _estimate(values: list[float]) -> Estimate:
     """NaN where there are no such tenants."""
-    return Estimate(math.nan, math.nan) if any(math.isnan(value) for value in values) else estimate(values)
-
-
-def _low(found: Estimate) -> float:
-    return found.mean - found.half_width
-
-
-def _high(found: Estimate) -> float:
-    return found.mean + found.half_width
+    return NOTHING if any(math.isnan(value) for value in values) else estimate(values)

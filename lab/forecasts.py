@@ -97,12 +97,14 @@ def _bins(came: list[int], went: list[int], ready: list[int], now: int) -> tuple
 def _waits(queue: Queue, seconds: int) -> list[float]:
     """How long who came in each second waited at most; who never began waited to the end."""
     waits = [0.0] * seconds
-    for one in queue.first_attempts:
-        if (came := int(one.at - one.age)) < seconds:
-            waits[came] = max(waits[came], one.age)
     for account in queue.accounts.values():
-        for came_at in account.backlog.values():
-            waits[min(seconds - 1, int(came_at))] = max(waits[min(seconds - 1, int(came_at))], queue.now - came_at)
+        for one in account.begun:
+            if (came := int(one.enqueued_at)) < seconds:
+                waits[came] = max(waits[came], one.began_at - one.enqueued_at)
+        for one in account.came:
+            if not one.done:
+                came = min(seconds - 1, int(one.enqueued_at))
+                waits[came] = max(waits[came], queue.now - one.enqueued_at)
     return waits
 
 

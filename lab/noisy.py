@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from lab.queue import Account
-from lake.now.levels import NOISY, QUIET
+from lake.now.levels import NOISY, QUIET, Array
 from lake.now.noisy import judged
 
 
-def shares(accounts: Mapping[str, Account], worked: Mapping[str, float], now: float) -> dict[str, Any]:
+def shares(accounts: Iterable[Account], worked: Array, now: float) -> dict[str, Any]:
     """Each tenant beside its whole queue, in the order of ``accounts``, as ``stage_shares`` has them.
 
     ``worked`` is each tenant's processing time over the window, ``now`` in seconds.
     """
-    of = list(accounts.values())
-    backlog = np.array([len(account.backlog) for account in of])
+    of = list(accounts)
+    backlog = np.array([account.backlog for account in of])
     in_flight = np.array([account.in_flight for account in of])
     ready = np.array([account.ready for account in of])
-    work = np.array([worked[name] for name in accounts])
     return {
         "backlog": backlog,
         "in_flight": in_flight,
@@ -29,19 +28,15 @@ def shares(accounts: Mapping[str, Account], worked: Mapping[str, float], now: fl
         "queue_in_flight": in_flight.sum(),
         "queue_ready": ready.sum(),
         "active_tenants": (backlog > 0).sum(),
-        "window_processing_sum": work,
-        "queue_processing_sum": work.sum(),
+        "window_processing_sum": worked,
+        "queue_processing_sum": worked.sum(),
         "at_second": int(now),
         "last_arrival_second": np.floor([account.last_arrival for account in of]),
     }
 
 
-def noisy_ones(
-    before: Mapping[str, bool], accounts: Mapping[str, Account], worked: Mapping[str, float], now: float
-) -> dict[str, bool]:
+def noisy_ones(before: Array, accounts: Iterable[Account], worked: Array, now: float) -> Array:
     """Whether each tenant is noisy at ``now``; who is neither noisy nor quiet by now is as ``before``."""
     verdicts, _ = judged(shares(accounts, worked, now))
-    return {
-        name: bool(verdict == NOISY or (before[name] and verdict != QUIET))
-        for name, verdict in zip(accounts, verdicts, strict=True)
-    }
+    noisy: Array = (verdicts == NOISY) | (before & (verdicts != QUIET))
+    return noisy

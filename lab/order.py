@@ -174,6 +174,8 @@ ORDERS = {
     "round_robin": RoundRobinOrder,
     "quiet_first": QuietFirstOrder,
 }
+#: Those to which it matters who is called noisy.
+HEED_THE_NOISY = ("quiet_first",)
 
 
 def of(name: str, clock: Callable[[], float] = lambda: 0.0, weights: Mapping[str, float] | None = None) -> Order[Item]:

@@ -6,21 +6,32 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from lab.stats import Estimate
+
 #: Pixels: a row's height, where bars begin, how long the longest is, and room for its figure.
 ROW, LEFT, WIDTH, RIGHT = 22, 110, 420, 110
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44")
 
 
-def bars(rows: Sequence[tuple[str, float, float]], unit: str) -> str:
-    """Named values with their intervals (half widths) as horizontal bars on a logarithmic scale.
+def bars(rows: Sequence[tuple[str, Estimate]], unit: str) -> str:
+    """Named means with their intervals as horizontal bars on a logarithmic scale.
 
     What is not a number is left out; without any row there is no plot ("").
     """
-    shown = [(name, value, half) for name, value, half in rows if math.isfinite(value) and value > 0]
+    shown = [
+        (
+            name,
+            one.mean,
+            one.low if math.isfinite(one.low) else one.mean,
+            one.high if math.isfinite(one.high) else one.mean,
+        )
+        for name, one in rows
+        if math.isfinite(one.mean) and one.mean > 0
+    ]
     if not shown:
         return ""
-    low = 10 ** math.floor(math.log10(min(value for _, value, _ in shown)))
-    high = max(10 ** math.ceil(math.log10(max(value + _wide(half) for _, value, half in shown))), 10 * low)
+    low = 10 ** math.floor(math.log10(min(value for _, value, _, _ in shown)))
+    high = max(10 ** math.ceil(math.log10(max(end for _, _, _, end in shown))), 10 * low)
 
     def x(value: float) -> float:
         return LEFT + WIDTH * (math.log10(max(value, low)) - math.log10(low)) / (math.log10(high) - math.log10(low))
@@ -30,7 +41,7 @@ def bars(rows: Sequence[tuple[str, float, float]], unit: str) -> str:
         at = x(10.0**power)
         parts.append(f'<line x1="{at:.1f}" y1="4" x2="{at:.1f}" y2="{bottom}" stroke="#999" stroke-width="0.5"/>')
         parts.append(_text(at, bottom + 14, f"{10.0**power:g}", "middle"))
-    for number, (name, value, half) in enumerate(shown):
+    for number, (name, value, least, most) in enumerate(shown):
         top = 4 + ROW * number
         middle = top + ROW / 2
         parts.append(_text(LEFT - 6, middle + 4, name, "end"))
@@ -38,7 +49,7 @@ def bars(rows: Sequence[tuple[str, float, float]], unit: str) -> str:
             f'<rect x="{LEFT}" y="{top + 4}" width="{max(1.0, x(value) - LEFT):.1f}" height="{ROW - 8}" '
             f'fill="{COLOURS[0]}"/>'
         )
-        start, end = x(value - _wide(half)), x(value + _wide(half))
+        start, end = x(least), x(most)
         parts.append(f'<line x1="{start:.1f}" y1="{middle}" x2="{end:.1f}" y2="{middle}" stroke="#bb5566"/>')
         parts.append(_text(end + 6, middle + 4, f"{value:.3g} {unit}", "start"))
     return _svg(LEFT + WIDTH + RIGHT, bottom + 20, parts)
@@ -63,10 +74,6 @@ def curves(named: Sequence[tuple[str, Sequence[float]]], unit: str, height: int 
         parts.append(_text(LEFT + WIDTH + 6, 20 + 16 * number, name, "start", colour))
     parts.append(_text(LEFT + WIDTH, height + 24, f"{seconds + 1} s", "end"))
     return _svg(LEFT + WIDTH + RIGHT, height + 32, parts)
-
-
-def _wide(half: float) -> float:
-    return half if math.isfinite(half) else 0.0
 
 
 def _text(x: float, y: float, text: str, anchor: str, colour: str = "#777") -> str:

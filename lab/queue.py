@@ -1,40 +1,44 @@
 """The simulated world: one queue that tenants share, its servers, and producers that obey limits.
 
-A discrete-event simulation: the heap holds what will happen, nothing happens in between.
+A discrete-event simulation: arrivals are drawn beforehand, the heap holds what else will happen, and nothing happens in
+between.
 """
 
 from __future__ import annotations
 
-import heapq
-import math
+import gc
 import random
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from heapq import heappop, heappush
+from math import inf, log
+from typing import NamedTuple
+
+import numpy as np
 
 from alerts.laws import token_bucket
 from alerts.laws.token_bucket import Level, TokenBucket
-from lab.order import Order, of
-from lab.scenario import Arrival, Scenario, Tenant
+from lab.order import ArrivalOrder, Order, of
+from lab.scenario import Scenario, Tenant
 
 
-@dataclass(slots=True)
 class Message:
-    """One message: when its producer had it, and when the queue did."""
+    """One message of ``account``: when its producer had it, when the queue did, and when work on it first began.
 
-    tenant: str
-    offered_at: float
-    enqueued_at: float = 0.0
-    processing: float = 0.0
-    attempts: int = 0
-    poison: bool = False
-    #: How long each attempt takes, where that is known; all but the last fail.
-    work: tuple[float, ...] = ()
+    ``work`` is how long each attempt takes, where that is known; all but the last fail. No dataclass: there are
+    millions of them, and this is the quickest to make.
+    """
+
+    __slots__ = ("account", "attempts", "began_at", "done", "enqueued_at", "offered_at", "poison", "processing", "work")
+
+    def __init__(self, account: Account, offered_at: float, poison: bool = False, work: tuple[float, ...] = ()) -> None:
+        self.account, self.offered_at, self.poison, self.work = account, offered_at, poison, work
+        self.attempts, self.done = 0, False
+        self.enqueued_at = self.began_at = self.processing = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class FirstAttempt:
+class FirstAttempt(NamedTuple):
     """What is measured of each message: its age in the queue, and with the time its producer held it."""
 
     tenant: str
@@ -45,20 +49,51 @@ class FirstAttempt:
 
 @dataclass(slots=True)
 class Account:
-    """What happened to one tenant, second by second, and what it has in the queue now."""
+    """What happened to one tenant, second by second, and what it has in the queue now.
 
-    offered: int = 0
+    ``entered`` messages came into the queue, of which ``completed`` are gone and ``in_flight`` are worked on.
+    """
+
+    name: str = ""
+    mean: float = 1.0  # seconds that its messages take
+    entered: int = 0
     shed: int = 0
     completed: int = 0
-    ready: int = 0
     in_flight: int = 0
-    last_arrival: float = float("-inf")
+    last_arrival: float = -inf
     held: deque[Message] = field(default_factory=deque)
-    #: enqueued_at of all in the backlog, by message; the first is the oldest.
-    backlog: dict[int, float] = field(default_factory=dict)
-    arrivals: dict[int, int] = field(default_factory=dict)
-    completions: dict[int, int] = field(default_factory=dict)
-    processing: dict[int, float] = field(default_factory=dict)
+    limit: tuple[TokenBucket, Level, float] | None = None
+    plan: int = 0
+    #: All that may still be in the backlog, and surely all that is, in the order in which they came.
+    came: deque[Message] = field(default_factory=deque)
+    #: All that work was begun on, in the order in which it was.
+    begun: list[Message] = field(default_factory=list)
+    arrivals: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    completions: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    processing: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+
+    @property
+    def offered(self) -> int:
+        """Messages that its producers had so far."""
+        return self.entered + self.shed + len(self.held)
+
+    @property
+    def backlog(self) -> int:
+        """Messages enqueued and not completed."""
+        return self.entered - self.completed
+
+    @property
+    def ready(self) -> int:
+        """Messages that wait for a server."""
+        return self.entered - self.completed - self.in_flight
+
+    @property
+    def oldest(self) -> float:
+        """When the oldest message of its backlog came; infinite where there is none."""
+        came = self.came
+        while came and came[0].done:
+            came.popleft()
+        return came[0].enqueued_at if came else inf
 
 
 class Queue:
@@ -66,30 +101,28 @@ class Queue:
 
     def __init__(self, scenario: Scenario, servers: int, seed: int, *, order: str = "arrival") -> None:
         self.now = 0.0
-        self.accounts = {tenant.name: Account() for tenant in scenario.tenants}
-        self.first_attempts: list[FirstAttempt] = []
+        self.accounts = {
+            tenant.name: Account(tenant.name, tenant.service_mean or scenario.service_mean)
+            for tenant in scenario.tenants
+        }
         self._scenario = scenario
         self._idle = servers
         self._stopped = False
         self._waiting: Order[Message] = of(
             order, lambda: self.now, {tenant.name: tenant.weight for tenant in scenario.tenants}
         )
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = count()
-        self._arrival_random = {tenant.name: random.Random(f"{seed}/{tenant.name}") for tenant in scenario.tenants}
+        #: First in, first out needs no more than this.
+        self._fifo: deque[Message] | None = deque() if isinstance(self._waiting, ArrivalOrder) else None
+        #: What comes at an instant, in the order in which it was said: a message that is done, or something to do.
+        self._heap: list[tuple[float, int, Message | Callable[[], None]]] = []
+        self._number = 0
+        self._second = 0
+        self._seed = seed
         self._service_random = random.Random(f"{seed}/service")
+        self._draw, self._exponential = self._service_random.random, scenario.service == "exponential"
         self._failure_random = random.Random(f"{seed}/failures")
-        self._poison_random = random.Random(f"{seed}/poison")
-        self._tenants = {tenant.name: tenant for tenant in scenario.tenants}
+        self._fallible = bool(scenario.trace or scenario.failing.part or any(one.poison for one in scenario.tenants))
         self._slowness = 1.0
-        self._limits: dict[str, tuple[TokenBucket, Level, float]] = {}
-        self._plans: dict[str, int] = {}
-        self._trace = iter(scenario.trace)
-        if scenario.trace:
-            self._next_of_trace()
-        else:
-            for tenant in scenario.tenants:
-                self._next_arrival(tenant)
         if scenario.outage is not None:
             self.at(scenario.outage[0], self._stop)
             self.at(scenario.outage[1], self._resume)
@@ -100,30 +133,65 @@ class Queue:
 
     def at(self, when: float, what: Callable[[], None]) -> None:
         """Let ``what`` happen at ``when``."""
-        heapq.heappush(self._heap, (when, next(self._order), what))
+        self._number += 1
+        heappush(self._heap, (when, self._number, what))
 
     def run(self) -> None:
         """Let everything happen until the scenario's end."""
-        while self._heap and self._heap[0][0] <= self._scenario.duration:
-            self.now, _, what = heapq.heappop(self._heap)
-            what()
+        collecting = gc.isenabled()
+        gc.disable()  # of what is made here nothing is garbage before the end: looking for it takes a fifth of the time
+        try:
+            self._run()
+        finally:
+            if collecting:
+                gc.enable()
 
-    def limit(self, tenant: str, rate: float, valid_until: float, *, first: float = math.inf) -> None:
-        """Put a limit in force at the tenant's producer, or other terms of it; it ends by itself at ``valid_until``. A
-        bucket that is new holds ``first`` tokens, at most its burst."""
-        bucket = TokenBucket(rate, max(1.0, rate))
-        before = self._limits.get(tenant)
+    def _run(self) -> None:
+        heap, end, coming = self._heap, self._scenario.duration, self._coming()
+        last = Message(Account(), inf)
+        last.enqueued_at = inf
+        message = next(coming, last)
+        arrives = message.enqueued_at
+        boundary = 1.0
+        while True:
+            if heap and heap[0][0] < arrives:
+                when, _, what = heappop(heap)
+            else:
+                when, what = arrives, None
+            if when > end or when == inf:
+                return
+            self.now = when
+            if when >= boundary:
+                self._second = int(when)
+                boundary = self._second + 1.0
+            if what is None:
+                self._offer(message)
+                message = next(coming, last)
+                arrives = message.enqueued_at
+            elif what.__class__ is Message:
+                self._complete(what)
+            else:
+                what()  # type: ignore[operator]
+
+    def limit(self, tenant: str, rate: float, valid_until: float, *, burst: float = 0.0, first: float = inf) -> None:
+        """Put a limit in force at the tenant's producer, or other terms of it; it ends by itself at ``valid_until``.
+
+        Its bucket holds ``burst`` (default: a second's worth), where it is new ``first`` tokens at most.
+        """
+        account = self.accounts[tenant]
+        bucket = TokenBucket(rate, max(1.0, burst or rate))
         level = Level(min(bucket.burst, first), self.now)
-        if before is not None:
-            kept = token_bucket.refill(before[0], before[1], self.now)
+        if account.limit is not None:
+            kept = token_bucket.refill(account.limit[0], account.limit[1], self.now)
             level = Level(min(bucket.burst, kept.tokens), self.now)
-        self._limits[tenant] = (bucket, level, valid_until)
-        self._send_held(tenant)
+        account.limit = (bucket, level, valid_until)
+        self._send_held(account)
 
     def release(self, tenant: str) -> None:
         """End a limit."""
-        self._limits.pop(tenant, None)
-        self._send_held(tenant)
+        account = self.accounts[tenant]
+        account.limit = None
+        self._send_held(account)
 
     def told_noisy(self, tenants: set[str]) -> None:
         """Who is noisy now, for an order that cares."""
@@ -132,121 +200,142 @@ class Queue:
     @property
     def backlog(self) -> int:
         """Messages enqueued and not completed."""
-        return sum(len(account.backlog) for account in self.accounts.values())
+        return sum(account.backlog for account in self.accounts.values())
 
-    def _next_arrival(self, tenant: Tenant) -> None:
-        """Draw the next arrival; a draw that crosses into another phase starts anew there (arrivals have no memory)."""
-        clock = self.now
-        for index, phase in enumerate(tenant.phases):
-            end = tenant.phases[index + 1].at if index + 1 < len(tenant.phases) else self._scenario.duration
-            if end <= clock or phase.rate <= 0:
-                continue
-            when = max(clock, phase.at) + self._arrival_random[tenant.name].expovariate(phase.rate)
-            if when < end:
-                self.at(when, lambda: self._arrive(tenant))
-                return
-            clock = end
+    @property
+    def first_attempts(self) -> list[FirstAttempt]:
+        """All that there were so far, tenant by tenant."""
+        return [
+            FirstAttempt(name, one.began_at, one.began_at - one.enqueued_at, one.began_at - one.offered_at)
+            for name, account in self.accounts.items()
+            for one in account.begun
+        ]
 
-    def _arrive(self, tenant: Tenant) -> None:
-        message = Message(tenant.name, self.now)
-        message.poison = tenant.poison > 0 and self._poison_random.random() < tenant.poison
-        self._offer(message)
-        self._next_arrival(tenant)
-
-    def _next_of_trace(self) -> None:
-        arrival = next(self._trace, None)
-        if arrival is not None:
-            self.at(arrival.at, lambda: self._arrive_as(arrival))
-
-    def _arrive_as(self, arrival: Arrival) -> None:
-        offered = self.now if arrival.offered is None else arrival.offered
-        self._offer(Message(arrival.tenant, offered, work=arrival.work))
-        self._next_of_trace()
+    def _coming(self) -> Iterator[Message]:
+        """What producers will have, in order; ``enqueued_at`` is when."""
+        accounts = list(self.accounts.values())
+        if self._scenario.trace:
+            for arrival in self._scenario.trace:
+                offered = arrival.at if arrival.offered is None else arrival.offered
+                message = Message(self.accounts[arrival.tenant], offered, work=arrival.work)
+                message.enqueued_at = arrival.at
+                yield message
+            return
+        drawn = [_arrivals(tenant, self._scenario.duration, self._seed) for tenant in self._scenario.tenants]
+        times = np.concatenate([np.array(one) for one in drawn])
+        order = np.argsort(times, kind="stable")
+        whose = np.repeat(np.arange(len(drawn)), [len(one) for one in drawn])[order]
+        poisonous = [tenant.poison for tenant in self._scenario.tenants]
+        chance = random.Random(f"{self._seed}/poison")
+        for at, tenant in zip(times[order].tolist(), whose.tolist(), strict=True):
+            poison = poisonous[tenant] > 0 and chance.random() < poisonous[tenant]
+            message = Message(accounts[tenant], at, poison)
+            message.enqueued_at = at
+            yield message
 
     def _offer(self, message: Message) -> None:
         """Let the producer of ``message`` send, hold or shed it."""
-        account = self.accounts[message.tenant]
-        account.offered += 1
-        if not account.held and self._may_send(message.tenant):
+        account = message.account
+        if not account.held and (account.limit is None or not self._wait(account)):
             self._enqueue(message)
         elif self._scenario.producer == "shed":
             account.shed += 1
         else:
             account.held.append(message)
             if len(account.held) == 1:
-                self._send_held(message.tenant)
+                self._send_held(account)
 
-    def _may_send(self, tenant: str) -> bool:
-        entry = self._limits.get(tenant)
-        if entry is None or entry[2] <= self.now:
-            self._limits.pop(tenant, None)
-            return True
-        bucket, level, valid_until = entry
+    def _wait(self, account: Account) -> float:
+        """Take a token, if one is needed; 0 where the next message may go, else in how many seconds it may."""
+        if account.limit is None:
+            return 0.0
+        bucket, level, valid_until = account.limit
+        if valid_until <= self.now:
+            account.limit = None
+            return 0.0
         taken = token_bucket.take(bucket, level, self.now)
-        self._limits[tenant] = (bucket, taken.level, valid_until)
-        return taken.allowed
+        account.limit = (bucket, taken.level, valid_until)
+        return 0.0 if taken.allowed else max(taken.wait_seconds, 1e-6)
 
-    def _send_held(self, tenant: str) -> None:
+    def _send_held(self, account: Account) -> None:
         """Send what may go, and look again when the next may; an earlier plan to look is void."""
-        held = self.accounts[tenant].held
-        self._plans[tenant] = plan = next(self._order)
-        while held and self._may_send(tenant):
+        held = account.held
+        self._number += 1
+        account.plan = plan = self._number
+        while held:
+            if (wait := self._wait(account)) and account.limit is not None:
+                when = min(self.now + wait, max(self.now, account.limit[2]))
+                self.at(when, lambda: self._send_if_planned(account, plan))
+                return
             self._enqueue(held.popleft())
-        if held:
-            bucket, level, valid_until = self._limits[tenant]
-            wait = token_bucket.take(bucket, level, self.now).wait_seconds
-            when = min(self.now + max(wait, 1e-6), max(self.now, valid_until))
-            self.at(when, lambda: self._send_if_planned(tenant, plan))
 
-    def _send_if_planned(self, tenant: str, plan: int) -> None:
-        if self._plans[tenant] == plan:
-            self._send_held(tenant)
+    def _send_if_planned(self, account: Account, plan: int) -> None:
+        if account.plan == plan:
+            self._send_held(account)
 
     def _enqueue(self, message: Message) -> None:
-        message.enqueued_at = self.now
-        account = self.accounts[message.tenant]
-        account.backlog[id(message)] = self.now
-        account.ready += 1
-        account.last_arrival = self.now
-        _add(account.arrivals, self.now, 1)
-        self._waiting.put(message.tenant, message)
-        self._start()
+        message.enqueued_at = now = self.now
+        account = message.account
+        account.entered += 1
+        account.last_arrival = now
+        account.came.append(message)
+        account.arrivals[self._second] += 1
+        if self._fifo is None:
+            self._waiting.put(account.name, message)
+            self._start()
+        elif self._fifo or self._idle <= 0 or self._stopped:
+            self._fifo.append(message)
+        else:
+            self._begin(message)
 
     def _start(self) -> None:
+        if self._fifo is not None:
+            while self._idle > 0 and self._fifo and not self._stopped:
+                self._begin(self._fifo.popleft())
+            return
         while self._idle > 0 and self._waiting and not self._stopped:
-            _, message = self._waiting.take()
-            self._idle -= 1
-            account = self.accounts[message.tenant]
-            account.ready -= 1
-            account.in_flight += 1
-            message.attempts += 1
-            if message.attempts == 1:
-                self.first_attempts.append(
-                    FirstAttempt(
-                        message.tenant, self.now, self.now - message.enqueued_at, self.now - message.offered_at
-                    )
-                )
-            message.processing = (
-                message.work[message.attempts - 1]
-                if message.work
-                else self._draw_service(self._tenants[message.tenant].service_mean)
-            )
-            self.at(self.now + message.processing, lambda message=message: self._complete(message))  # type: ignore[misc]
+            self._begin(self._waiting.take()[1])
+
+    def _begin(self, message: Message) -> None:
+        self._idle -= 1
+        account = message.account
+        account.in_flight += 1
+        message.attempts += 1
+        if message.attempts == 1:
+            message.began_at = self.now
+            account.begun.append(message)
+        if message.work:
+            taken = message.work[message.attempts - 1]
+        elif self._exponential:
+            taken = -log(1.0 - self._draw()) / (1 / (account.mean * self._slowness))
+        else:
+            taken = self._draw_service(account.mean * self._slowness)
+        message.processing = taken
+        self._number += 1
+        heappush(self._heap, (self.now + taken, self._number, message))
 
     def _complete(self, message: Message) -> None:
-        account = self.accounts[message.tenant]
+        account, second = message.account, self._second
         account.in_flight -= 1
-        if self._fails(message):
-            account.ready += 1
-            self._waiting.put(message.tenant, message)
-        else:  # completed, or given up: either way it is gone
+        account.processing[second] += message.processing
+        again = self._fallible and self._fails(message)
+        if not again:  # completed, or given up: either way it is gone
             account.completed += 1
-            del account.backlog[id(message)]
-            _add(account.completions, self.now, 1)
-        account.processing[int(self.now)] = account.processing.get(int(self.now), 0.0) + message.processing
-        self._waiting.done(message.tenant, message.processing)
+            message.done = True
+            account.completions[second] += 1
         self._idle += 1
-        self._start()
+        if (fifo := self._fifo) is None:
+            if again:
+                self._waiting.put(account.name, message)
+            self._waiting.done(account.name, message.processing)
+            self._start()
+            return
+        if again:
+            fifo.append(message)
+        if fifo and self._idle == 1 and not self._stopped:
+            self._begin(fifo.popleft())
+        elif fifo:
+            self._start()
 
     def _fails(self, message: Message) -> bool:
         """Whether it fails and is tried again."""
@@ -257,13 +346,12 @@ class Queue:
             return True
         return failing.start <= self.now < failing.end and self._failure_random.random() < failing.part
 
-    def _draw_service(self, mean: float | None = None) -> float:
-        mean = (self._scenario.service_mean if mean is None else mean) * self._slowness
+    def _draw_service(self, mean: float) -> float:
+        if self._exponential:
+            return -log(1.0 - self._draw()) / (1 / mean)
         if self._scenario.service == "constant":
             return mean
-        if self._scenario.service == "lognormal":
-            return lognormal(self._service_random, mean)
-        return self._service_random.expovariate(1 / mean)
+        return lognormal(self._service_random, mean)
 
     def _scale(self, more: int) -> None:
         self._idle += more
@@ -277,11 +365,27 @@ class Queue:
         self._start()
 
 
+def _arrivals(tenant: Tenant, duration: float, seed: int) -> list[float]:
+    """When ``tenant`` has a message, until ``duration``: a Poisson process of each phase's rate.
+
+    It has no memory, so a draw that crosses into another phase starts anew there.
+    """
+    draw = random.Random(f"{seed}/{tenant.name}").random
+    found: list[float] = []
+    now = 0.0
+    for index, phase in enumerate(tenant.phases):
+        end = tenant.phases[index + 1].at if index + 1 < len(tenant.phases) else duration
+        rate = phase.rate
+        if end <= now or rate <= 0:
+            continue
+        now = max(now, phase.at)
+        while (now := now - log(1.0 - draw()) / rate) < end:
+            found.append(now)
+        now = end
+    return [at for at in found if at <= duration]
+
+
 def lognormal(chance: random.Random, mean: float) -> float:
     """A draw of that mean, and a standard deviation as large."""
     sigma = 0.8325546111576977  # √ln 2
     return chance.lognormvariate(0.0, sigma) * mean / 2**0.5
-
-
-def _add(seconds: dict[int, int], at: float, n: int) -> None:
-    seconds[int(at)] = seconds.get(int(at), 0) + n

@@ -14,7 +14,6 @@ import json
 import math
 import random
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -25,9 +24,9 @@ import pyarrow as pa
 
 from lab.incident import Incident, read
 from lab.queue import Queue
-from lab.replay import traced
 from lab.scenario import Arrival, Scenario, Variant, resampled
 from lab.stats import Estimate, prediction, quantile, short
+from lab.traced import traced
 from lake.dataset import rows_of
 from lake.definitions import Definitions
 from lake.errors import SojournError, UserError
@@ -204,16 +203,15 @@ def _figures(found: Receipt) -> dict[str, str]:
 def _waits(scenario: Scenario, since: float, seed: int) -> dict[str, float]:
     queue = Queue(scenario, scenario.variants[0].servers, seed)
     queue.run()
-    waits: dict[str, list[float]] = defaultdict(list)
-    for first in queue.first_attempts:
-        if first.at - first.total_age >= since:
-            waits[first.tenant].append(first.total_age)
-    return {name: quantile(ages, 0.99) for name, ages in waits.items()}
+    waits = {
+        name: [one.began_at - one.offered_at for one in account.begun if one.offered_at >= since]
+        for name, account in queue.accounts.items()
+    }
+    return {name: quantile(ages, 0.99) for name, ages in waits.items() if ages}
 
 
 def _told(found: Estimate) -> str:
-    low, high = found.mean - found.half_width, found.mean + found.half_width
-    return f"{short(found.mean)} s (95 %: {short(low)} to {short(high)} s)"
+    return f"{short(found.mean)} s (95 %: {short(found.low)} to {short(found.high)} s)"
 
 
 def print_it(root: Path, action_id: str) -> None:

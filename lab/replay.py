@@ -7,66 +7,33 @@ the two differ, so do all rows below from what would have happened.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from alerts.laws.throttle import Terms
+from alerts.control.settings import PolicySettings
 from lab.compare import Compared, compare
 from lab.incident import Incident, Wanted, read
 from lab.loop import Loop
 from lab.queue import Queue
-from lab.scenario import Scenario, Tenant, Variant, shipped_terms
+from lab.scenario import Scenario, Variant
 from lab.stats import quantile
 from lab.table import aligned, said
+from lab.traced import traced
 from lake.definitions import Definitions
 
-#: More tenants than this are simulated as one, but for those who sent the most: the loop looks at each, each second.
-MOST_TENANTS = 500
-REST = "(all others)"
 
-
-def scenario(incident: Incident, definitions: Definitions, terms: Terms, ways: Sequence[Variant]) -> Scenario:
+def scenario(incident: Incident, definitions: Definitions, ways: Sequence[Variant]) -> Scenario:
     """``incident`` as the lab runs it: the tenants that the view calls noisy in it are reported apart."""
-    built = traced(incident, definitions, ways, terms)
+    built = traced(incident, definitions, ways)
     queue = Queue(built, built.variants[0].servers, 0)
-    loop = Loop(queue, built, controlled=False)
+    loop = Loop(queue, built, judging=True)
     loop.start()
     queue.run()
-    noisy = {name for name, watch in loop.watches.items() if watch.named}
+    noisy = loop.alerts.fired if loop.alerts is not None else set()
     tenants = (replace(one, suspect=one.name in noisy, innocent=one.name not in noisy) for one in built.tenants)
     return replace(built, tenants=tuple(tenants))
-
-
-def traced(
-    incident: Incident, definitions: Definitions, ways: Sequence[Variant], terms: Terms | None = None
-) -> Scenario:
-    """``incident`` as a scenario whose tenants are all alike."""
-    sent: dict[str, int] = defaultdict(int)
-    for arrival in incident.arrivals:
-        sent[arrival.tenant] += 1
-    named = set(sorted(sent, key=lambda tenant: -sent[tenant])[:MOST_TENANTS])
-    trace = tuple(
-        arrival if arrival.tenant in named else replace(arrival, tenant=REST) for arrival in incident.arrivals
-    )
-    tenants = tuple(Tenant(name, ()) for name in sorted(named | ({REST} if len(named) < len(sent) else set())))
-    first = incident.servers[0][1]
-    changes = zip(incident.servers[1:], incident.servers, strict=False)
-    return Scenario(
-        title="/".join(filter(None, incident.place)),
-        duration=3 * incident.seconds,
-        tenants=tenants,
-        variants=tuple(replace(way, servers=first) for way in ways),
-        service="exponential",
-        service_mean=sum(sum(one.work) for one in trace) / len(trace),
-        terms=terms or shipped_terms(),
-        window_seconds=definitions.window_seconds,
-        scaling=tuple((at, count - before) for (at, count), (_, before) in changes),
-        trace=trace,
-        done_by=incident.seconds,
-    )
 
 
 def ranked(found: Iterable[Compared], tolerance: float) -> list[Compared]:
@@ -78,15 +45,14 @@ def main(
     root: Path,
     since: datetime,
     until: datetime,
-    policies: Mapping[str, Terms],
+    policies: Mapping[str, PolicySettings],
     *,
     place: Wanted,
     seeds: int,
 ) -> str:
-    """The table, the best first. ``policies``: name → terms, of which the first names the target."""
+    """The table, the best first."""
     incident = read(root, since, until, place)
-    terms = next(iter(policies.values()))
-    built = scenario(incident, Definitions.load(root), terms, ways(policies))
+    built = scenario(incident, Definitions.load(root), ways(policies))
     found = compare(built, range(seeds))
     suspects = sorted(one.name for one in built.tenants if one.suspect)
     lines = [["", "", "quiet p99 s", "change", "noisy p99 s", "completed", "limited", "worse"]]
@@ -110,11 +76,11 @@ def main(
         )
     apart = f"noisy: {', '.join(suspects[:5])}{' …' if len(suspects) > 5 else ''}" if suspects else "nobody noisy"
     title = f"{built.title}, {incident.seconds:.0f} s, {len(incident.arrivals)} messages; {apart}"
-    note = f"Means ± 95 % intervals over {seeds} runs with service times drawn anew from each tenant's own."
+    note = f"Means and 95 % intervals (bootstrap) over {seeds} runs; service times drawn anew from each tenant's own."
     return f"{title}\n{note}\n\n{aligned(lines)}"
 
 
-def ways(policies: Mapping[str, Terms]) -> tuple[Variant, ...]:
+def ways(policies: Mapping[str, PolicySettings]) -> tuple[Variant, ...]:
     """Doing nothing, each order, entitlements, and each of ``policies``; servers are the incident's."""
     return (
         Variant("nothing (FIFO)", False, 1),
@@ -122,5 +88,5 @@ def ways(policies: Mapping[str, Terms]) -> tuple[Variant, ...]:
         Variant("round robin (DRR)", False, 1, order="round_robin"),
         Variant("quiet first (SQS)", False, 1, order="quiet_first"),
         Variant("entitlements", False, 1, entitled=True),
-        *(Variant(name, True, 1, terms=terms) for name, terms in policies.items()),
+        *(Variant(name, True, 1, policy=policy) for name, policy in policies.items()),
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from alerts.laws.throttle import Kind, Verdict
-from lab.entitled import Entitled
 from lab.loop import Loop
-from lab.queue import FirstAttempt, Queue
+from lab.order import HEED_THE_NOISY
+from lab.queue import Account, Queue
 from lab.scenario import Scenario, Variant, load, resampled
+from lab.shipped import Decision
 from lab.stats import Estimate, estimate, jain, quantile
 from lab.table import aligned
 from lake.errors import UserError
@@ -42,7 +42,7 @@ class Result:
     done: int
     innocents: int
     limited: int
-    verdicts: tuple[tuple[float, str, Verdict], ...]
+    decisions: tuple[Decision, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ FIGURES = {
 def simulate(scenario: Scenario, seed: int, variant: Variant | None = None) -> Result:
     """One run of ``variant`` (default: the scenario's last). The same seed brings the same messages to each variant."""
     variant = variant or scenario.variants[-1]
-    if variant.terms is not None:
-        scenario = replace(scenario, terms=variant.terms)
+    if variant.policy is not None:
+        scenario = replace(scenario, policy=variant.policy)
     scenario = resampled(scenario, seed)
     queue = Queue(scenario, variant.servers, seed, order=variant.order)
-    loop = Loop(queue, scenario, variant.controlled, Entitled(queue, scenario) if variant.entitled else None)
+    loop = Loop(queue, scenario, variant.controlled, variant.entitled, judging=variant.order in HEED_THE_NOISY)
     loop.start()
     queue.run()
     return _result(scenario, queue, loop)
@@ -102,26 +102,28 @@ def main(scenario: str, *, seeds: int) -> str:
     shown = [name for name in shown if name not in ("shed", "innocents") or any(row.figures[name].mean for row in rows)]
     lines = [["", *(FIGURES[name] for name in shown)]]
     lines += [[row.variant, *(str(row.figures[name]) for name in shown)] for row in rows]
-    note = f"{load(scenario).title}\nMeans ± 95 % intervals over {seeds} seed{'s' if seeds != 1 else ''}.\n\n"
+    over = f"{seeds} seed{'s' if seeds != 1 else ''}"
+    note = f"{load(scenario).title}\nMeans and their 95 % intervals (bootstrap) over {over}.\n\n"
     return note + aligned(lines)
 
 
 def _result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
     start, end = scenario.measure
     done_by = end if scenario.done_by is None else scenario.done_by
-    measured = [attempt for attempt in queue.first_attempts if start <= attempt.at < end]
     suspects = {tenant.name for tenant in scenario.tenants if tenant.suspect}
     innocent = {tenant.name for tenant in scenario.tenants if tenant.innocent}
-    quiet = [attempt for attempt in measured if attempt.tenant not in suspects]
-    suspect = [attempt for attempt in measured if attempt.tenant in suspects]
+    quiet, suspect = _Ages(), _Ages()
+    for name, account in queue.accounts.items():
+        (suspect if name in suspects else quiet).take(account, start, end)
     accounts = queue.accounts.values()
-    limited = {name for _, name, verdict in loop.verdicts if verdict.kind is Kind.THROTTLE}
+    decisions = loop.decisions
+    limited = {one.tenant for one in decisions if one.decision == "throttle"}
     return Result(
-        quiet_p50=quantile(_ages(quiet), 0.50),
-        quiet_p99=quantile(_ages(quiet), 0.99),
-        quiet_total_p99=quantile([attempt.total_age for attempt in quiet], 0.99),
-        suspect_p99=quantile(_ages(suspect), 0.99),
-        suspect_total_p99=quantile([attempt.total_age for attempt in suspect], 0.99),
+        quiet_p50=quantile(quiet.queued, 0.50),
+        quiet_p99=quantile(quiet.queued, 0.99),
+        quiet_total_p99=quantile(quiet.total, 0.99),
+        suspect_p99=quantile(suspect.queued, 0.99),
+        suspect_total_p99=quantile(suspect.total, 0.99),
         completed=sum(account.completed for account in accounts),
         shed=sum(account.shed for account in accounts),
         late=_late(scenario, loop) if suspects else math.nan,
@@ -131,18 +133,28 @@ def _result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
         done=sum(n for account in accounts for second, n in account.completions.items() if second < done_by),
         limited=len(limited),
         innocents=len(limited & innocent),
-        verdicts=tuple(loop.verdicts),
+        decisions=decisions,
     )
 
 
-def _ages(attempts: Sequence[FirstAttempt]) -> list[float]:
-    return [attempt.age for attempt in attempts]
+@dataclass(slots=True)
+class _Ages:
+    """Ages at first attempts, in the queue and with the time that producers held the messages (seconds)."""
+
+    queued: list[float] = field(default_factory=list)
+    total: list[float] = field(default_factory=list)
+
+    def take(self, account: Account, start: float, end: float) -> None:
+        """Those of ``account`` that began between the two."""
+        begun = [one for one in account.begun if start <= one.began_at < end]
+        self.queued += [one.began_at - one.enqueued_at for one in begun]
+        self.total += [one.began_at - one.offered_at for one in begun]
 
 
 def _spells(scenario: Scenario, loop: Loop) -> list[tuple[float, bool]]:
     """The looks within the measured time: when, and whether the quiet tenants waited beyond the target."""
     start, end = scenario.measure
-    return [(at, age > scenario.terms.target_seconds) for at, age in loop.quiet_ages if start <= at < end]
+    return [(at, age > scenario.target) for at, age in loop.quiet_ages if start <= at < end]
 
 
 def _late(scenario: Scenario, loop: Loop) -> float:
@@ -173,5 +185,5 @@ def _estimate(values: Sequence[float]) -> Estimate:
     if any(not math.isfinite(value) for value in values):
         # A run that never recovered has no mean to add to: say so instead of averaging the others.
         worst = math.nan if any(math.isnan(value) for value in values) else math.inf
-        return Estimate(worst, math.inf)
+        return Estimate(worst, -math.inf, math.inf)
     return estimate(values)

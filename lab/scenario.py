@@ -11,10 +11,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from alerts.laws.bounds import Bounds
-from alerts.laws.throttle import Terms
+from alerts.control.settings import PolicySettings
 from lab.order import ORDERS
 from lake.errors import UserError
+
+#: The shipped policy.
+SHIPPED = PolicySettings(name="shipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Variant:
     ``order`` is a name in :data:`lab.order.ORDERS`: ``arrival``, ``fair`` (start-time fair queueing over tenants, as
     ``sojourn.FairConsumer`` does), ``round_robin`` (by deficit) or ``quiet_first`` (the rule of SQS fair queues).
     ``entitled``: producers keep to what they are entitled to while the queue is congested, by
-    :mod:`alerts.laws.entitlement`. ``terms`` are a policy's of its own, in place of the scenario's.
+    :mod:`alerts.laws.entitlement`. ``policy`` is one of its own, in place of the scenario's.
     """
 
     name: str
@@ -80,14 +82,15 @@ class Variant:
     servers: int
     order: str = "arrival"
     entitled: bool = False
-    terms: Terms | None = None
+    policy: PolicySettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """All that a simulation needs but its seed. Times in seconds, rates in messages/s.
 
-    ``lag_seconds`` is how long metrics and limits together take to arrive, ``window_seconds`` the rates' window.
+    ``target_seconds`` is the lake's, for policies that name none; ``lag_seconds`` is how long metrics and limits
+    together take to arrive, ``window_seconds`` the rates' window.
     Figures count messages whose first attempt falls within ``measure``, and what is completed by its end, or by
     ``done_by``. Where there is a ``trace``, it says what comes in place of rates and drawn service times. During
     ``outage`` nothing is worked on; from each instant of ``slowdowns`` on all service times are so many times as long,
@@ -100,7 +103,8 @@ class Scenario:
     variants: tuple[Variant, ...]
     service: str
     service_mean: float
-    terms: Terms
+    policy: PolicySettings = SHIPPED
+    target_seconds: float = 3.0
     window_seconds: int = 60
     lag_seconds: float = 1.0
     producer: str = "hold"
@@ -112,18 +116,13 @@ class Scenario:
     trace: tuple[Arrival, ...] = ()
     done_by: float | None = None
 
+    @property
+    def target(self) -> float:
+        """The oldest age of quiet tenants that is to be kept (seconds)."""
+        return self.policy.target_seconds or self.target_seconds
+
 
 _SERVICE = ("exponential", "constant", "lognormal")
-#: The shipped policy's, which the lab may not import: a test holds the two together.
-_POLICY_DEFAULTS: dict[str, Any] = {
-    "law": "aimd",
-    "priority": "P2",
-    "cooldown_seconds": 15.0,
-    "lease_seconds": 60.0,
-    "min_coverage": 0.8,
-    "max_staleness_seconds": 15.0,
-    "target_seconds": 3.0,
-}
 #: The ways that every scenario is run unless it names its own; the first does nothing.
 VARIANTS: tuple[dict[str, Any], ...] = (
     {"name": "no control"},
@@ -179,7 +178,7 @@ def parse(document: Mapping[str, Any]) -> Scenario:
         variants=tuple(Variant(**{"servers": servers, "controlled": False} | entry) for entry in variants),
         service=service["distribution"],
         service_mean=float(service["mean_seconds"]),
-        terms=_terms(policy),
+        policy=PolicySettings(name="shipped", **policy),
     )
     known = {field.name for field in fields(Scenario)} - {"trace", "done_by"}
     unknown = set(document) - known
@@ -227,17 +226,6 @@ def _tenants(entry: Mapping[str, Any]) -> list[Tenant]:
         weight=float(entry.get("weight", 1.0)),
     )
     return [tenant] if count == 1 else [replace(tenant, name=f"{tenant.name}-{i}") for i in range(count)]
-
-
-def shipped_terms() -> Terms:
-    """The shipped policy's."""
-    return _terms({})
-
-
-def _terms(policy: Mapping[str, Any]) -> Terms:
-    policy = _POLICY_DEFAULTS | dict(policy)
-    bounds = Bounds(policy.pop("floor", 1.0), policy.pop("ceiling", 10_000.0), policy.pop("max_step", 0.5))
-    return Terms(bounds=bounds, **policy)
 
 
 def _checked(scenario: Scenario) -> Scenario:

@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 #: Student's t, two-sided 95 %, by degrees of freedom; 1.96 beyond.
 _T95 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -14,20 +16,47 @@ _T95 = (
 )  # fmt: skip
 
 
+#: Bootstrap samples that an interval is read from.
+RESAMPLES = 5_000
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over seeds and the half width of its 95 % interval; infinite with one seed."""
+    """A mean over seeds and its 95 % interval; without bounds where there is one seed."""
 
     mean: float
-    half_width: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval."""
+        return (self.high - self.low) / 2
 
     def __str__(self) -> str:
-        return f"{short(self.mean)} ± {short(self.half_width)}" if math.isfinite(self.half_width) else short(self.mean)
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            return short(self.mean)
+        return f"{short(self.mean)} ({short(self.low)} to {short(self.high)})"
+
+
+#: What there is nothing to tell of.
+NOTHING = Estimate(math.nan, math.nan, math.nan)
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean and interval of independent ``values``."""
-    return _around(values, 1.0 / len(values))
+    """Mean of independent ``values`` and its bootstrap interval: percentiles of the means of samples drawn from them
+    with replacement, expanded to the coverage that few values would otherwise lack.
+
+    B. Efron, "Bootstrap methods: another look at the jackknife", 1979; T. Hesterberg, "What teachers should know about
+    the bootstrap", The American Statistician 69(4), 2015, section 4: the percentile is Φ(−t √(n ÷ (n − 1))).
+    """
+    mean, n = statistics.fmean(values), len(values)
+    if n < 2:
+        return Estimate(mean, -math.inf, math.inf)
+    outside = statistics.NormalDist().cdf(-_t95(n - 1) * math.sqrt(n / (n - 1)))
+    drawn = np.random.default_rng(n).integers(0, n, (RESAMPLES, n))
+    low, high = np.quantile(np.asarray(values, float)[drawn].mean(axis=1), (outside, 1 - outside)).tolist()
+    return Estimate(mean, low, high)
 
 
 def prediction(values: Sequence[float]) -> Estimate:
@@ -36,16 +65,15 @@ def prediction(values: Sequence[float]) -> Estimate:
     The further run varies as the values do, and so did the one that they were drawn from: the variances add (prediction
     interval of one observation from another).
     """
-    return _around(values, 2.0)
-
-
-def _around(values: Sequence[float], part: float) -> Estimate:
-    """The mean, and the interval of ``part`` of the values' variance."""
     mean = statistics.fmean(values)
     if len(values) < 2:
-        return Estimate(mean, math.inf)
-    t = _T95[len(values) - 2] if len(values) - 2 < len(_T95) else 1.96
-    return Estimate(mean, t * statistics.stdev(values) * math.sqrt(part))
+        return Estimate(mean, -math.inf, math.inf)
+    half = _t95(len(values) - 1) * statistics.stdev(values) * math.sqrt(2.0)
+    return Estimate(mean, mean - half, mean + half)
+
+
+def _t95(freedom: int) -> float:
+    return _T95[freedom - 1] if freedom <= len(_T95) else 1.96
 
 
 def quantile(values: Sequence[float], q: float) -> float:

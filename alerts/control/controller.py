@@ -34,8 +34,9 @@ log = logging.getLogger(__name__)
 
 #: Metrics are looked at no more often than this, except for an alert that is new (seconds).
 OBSERVE_EVERY = 1.0
-#: Arrivals are counted over the shortest cooldown, within these bounds (seconds).
-RECENT_RANGE = (2, 10)
+#: Arrivals are counted over the shortest cooldown, within these bounds (seconds). Over ten, consumers that come back
+#: from an outage seem to be slow for so long that a large tenant seems to be beyond its share.
+RECENT_RANGE = (2, 5)
 PAUSE_FLAG = "paused"
 
 

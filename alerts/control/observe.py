@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -263,6 +264,7 @@ def since_second(as_of: dict[str, datetime], seconds: int) -> str:
     return " OR ".join(spans)
 
 
+@lru_cache(1_000)
 def literal(text: str) -> str | None:
     """``text`` as a literal of Spark's dialect; None where the gate before the lake would refuse it.
 

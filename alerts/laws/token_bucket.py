@@ -6,6 +6,7 @@ Source: J. Turner, "New directions in communications", IEEE Communications Magaz
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 #: Below this many tokens a shortfall is rounding, not a reason to wait.
 ROUNDING = 1e-9
@@ -23,22 +24,19 @@ class TokenBucket:
             raise ValueError(f"rate {self.rate} must be above 0 and burst {self.burst} at least 1")
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """How many tokens a bucket held at the instant ``at`` (seconds on any clock)."""
 
     tokens: float
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """Whether a message may go now; if not, in how many seconds at the earliest. ``level`` is the bucket afterwards."""
 
     allowed: bool
     wait_seconds: float
     level: Level
-    reason: str
 
 
 def full(bucket: TokenBucket, now: float) -> Level:
@@ -56,6 +54,6 @@ def take(bucket: TokenBucket, level: Level, now: float) -> Taken:
     """Take one token at ``now`` if there is one."""
     there = refill(bucket, level, now)
     if there.tokens >= 1 - ROUNDING:
-        return Taken(True, 0.0, Level(max(0.0, there.tokens - 1), there.at), "within rate")
+        return Taken(True, 0.0, Level(max(0.0, there.tokens - 1), there.at))
     wait = (1 - there.tokens) / bucket.rate
-    return Taken(False, wait, there, f"over {bucket.rate:g}/s: next in {wait:.3f} s")
+    return Taken(False, wait, there)

@@ -36,9 +36,8 @@ def lab(
     if not between or (queue is not None and not (broker and slash and name)):
         raise UserError("--from-lake takes T1..T2, --queue BROKER/QUEUE", "write 2026-11-23T05:00..2026-11-23T05:10")
     everything, root = existing(config, lake)
-    target = part("lake.definitions").Definitions.load(root).target_seconds
     policies = {
-        f"{one.name} ({one.kind})": one.terms(target)
+        f"{one.name} ({one.kind})": one
         for one in part("alerts.control.settings").to_compare(
             everything.section("alert", part("alerts.settings").AlertSettings).control
         )

@@ -17,6 +17,7 @@ from lab.breakwater import LAWS, spike
 from lab.document import published
 from lab.plot import bars, curves
 from lab.published import CAPACITIES, WANTED, partitioned, priorities
+from lab.stats import NOTHING, Estimate, estimate
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -96,9 +97,9 @@ def test_seda_and_dagor_go_down_beyond_their_targets_alone(rate: float, p99: flo
 def test_the_page_and_its_plots_are_well_formed() -> None:
     text, plot = published(2)
     assert "| 100/s |" in text and "| P3 |" in text and "(priorities.svg)" in text
-    for drawn in (plot, bars([("<a>", 0.13, 0.02), ("none", math.nan, math.inf), ("b", 43.0, math.inf)], "s")):
+    for drawn in (plot, bars([("<a>", Estimate(0.13, 0.11, 0.15)), ("none", NOTHING), ("b", estimate([43.0]))], "s")):
         root = ElementTree.fromstring(drawn)
         assert root.tag.endswith("svg") and len(root) > 4
         assert "script" not in drawn
-    assert bars([("none", math.nan, 0.0)], "s") == ""
+    assert bars([("none", NOTHING)], "s") == ""
     assert "polyline" in curves([("a", [0, 1, 2])], "/s")

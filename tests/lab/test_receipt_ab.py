@@ -54,7 +54,6 @@ def test_in_eight_of_ten_the_interval_covers_what_the_untreated_run_showed(tmp_p
         root = lake_of(tmp_path / str(run), treated)
         Lake(root).append("actions", pa.Table.from_pylist(JOURNAL, schema=ACTIONS.schema))
         _, found = worked_out(root, JOURNAL, "a1", 8)
-        low, high = found.saved.mean - found.saved.half_width, found.saved.mean + found.saved.half_width
         assert found.saved.half_width < 0.5 * found.saved.mean, "it says something"
-        covered.append(low <= saved <= high)
+        covered.append(found.saved.low <= saved <= found.saved.high)
     assert sum(covered) >= COVERED, covered

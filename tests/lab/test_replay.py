@@ -28,7 +28,7 @@ from sojourn.cli.main import app
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 SECONDS, SERVERS = 60, 4
 ANY = (None, None, None)
-TERMS = PolicySettings(name="shipped").terms(3)
+SHIPPED = PolicySettings(name="shipped")
 
 
 def arrivals(seed: int = 1) -> list[tuple[float, str, list[float]]]:
@@ -111,7 +111,7 @@ def test_what_came_and_how_long_it_took_is_what_the_events_say(root: Path) -> No
 
 def test_first_in_first_out_comes_to_what_happened(root: Path) -> None:
     found = read(root)
-    built = scenario(found, Definitions.load(root), TERMS, ways({}))
+    built = scenario(found, Definitions.load(root), ways({}))
     assert {one.name for one in built.tenants if one.suspect} == {"noisy"}
     ran = simulate(built, 0, built.variants[0])
     ages = sorted(age for name, ages in found.ages.items() if name != "noisy" for age in ages)
@@ -127,10 +127,10 @@ def test_an_outage_is_in_what_the_servers_did(tmp_path: Path) -> None:
 
 
 def test_every_way_is_ranked_beside_nothing(root: Path) -> None:
-    built = scenario(read(root), Definitions.load(root), TERMS, ways({"shipped": TERMS}))
+    built = scenario(read(root), Definitions.load(root), ways({"shipped": SHIPPED}))
     found = compare(built, [0])
     order = [one.variant for one in ranked(found, built.service_mean)]
-    assert set(order) == {way.name for way in ways({"shipped": TERMS})}
+    assert set(order) == {way.name for way in ways({"shipped": SHIPPED})}
     assert order.index("fair order (SFQ)") < order.index("nothing (FIFO)")
     best = {one.variant: one for one in found}
     assert best["fair order (SFQ)"].quiet.mean < 0.2 * best["nothing (FIFO)"].quiet.mean
@@ -138,7 +138,7 @@ def test_every_way_is_ranked_beside_nothing(root: Path) -> None:
 
 
 def test_a_seed_draws_service_times_from_the_tenants_own(root: Path) -> None:
-    built = scenario(read(root), Definitions.load(root), TERMS, ways({}))
+    built = scenario(read(root), Definitions.load(root), ways({}))
     other = resampled(built, 1)
     assert resampled(built, 0) == built and resampled(built, 1) == other != built
     assert [(one.at, one.tenant) for one in other.trace] == [(one.at, one.tenant) for one in built.trace]
@@ -147,8 +147,8 @@ def test_a_seed_draws_service_times_from_the_tenants_own(root: Path) -> None:
 
 
 def test_tenants_beyond_the_most_are_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.replay.MOST_TENANTS", 2)
-    built = scenario(read(root), Definitions.load(root), TERMS, ways({}))
+    monkeypatch.setattr("lab.traced.MOST_TENANTS", 2)
+    built = scenario(read(root), Definitions.load(root), ways({}))
     assert len(built.tenants) == 3 and "(all others)" in {one.name for one in built.tenants}
 
 
@@ -207,6 +207,6 @@ def test_shipped_kinds_are_compared_once_each() -> None:
 
 
 def test_all_attempts_but_the_last_fail_and_a_trace_needs_no_phases(root: Path) -> None:
-    built = scenario(read(root), Definitions.load(root), TERMS, ways({}))
+    built = scenario(read(root), Definitions.load(root), ways({}))
     ran = simulate(replace(built, done_by=None), 0, built.variants[0])
     assert ran.completed == len(arrivals())

@@ -1,0 +1,205 @@
+"""What the views would show of the simulated queue: the answers to whatever the shipped control asks of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from alerts.control.controller import RECENT_RANGE
+from lab.noisy import noisy_ones
+from lab.queue import Account, Queue
+from lab.scenario import Scenario
+from lake.errors import SojournError
+from lake.now.levels import Array
+
+BROKER, QUEUE, SUBSCRIBER = "lab", "lab", ""
+#: What the second 0 of a simulation is on the clocks of what is shipped.
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_MICROS = re.compile(r"timestamp_micros\((\d+)\)")
+#: What the shipped rule on noisy tenants asks for.
+_MATCHING = pa.schema(
+    [(name, pa.string()) for name in ("broker", "queue", "subscriber", "tenant")]
+    + [("value", pa.float64()), ("backlog", pa.int64()), ("in_flight", pa.int64())]
+    + [(name, pa.float64()) for name in ("arrival_rate", "completion_rate")]
+)
+
+
+@lru_cache(100)
+def _where(rows: int) -> list[pa.Array]:
+    """The first columns of ``rows`` of :data:`_MATCHING`."""
+    return [pa.array([text] * rows, pa.string()) for text in (BROKER, QUEUE, SUBSCRIBER)]
+
+
+def instant(now: float) -> datetime:
+    """The second ``now`` of a simulation."""
+    return EPOCH + timedelta(seconds=now)
+
+
+def second(at: datetime) -> float:
+    """The inverse of :func:`instant`."""
+    return (at - EPOCH).total_seconds()
+
+
+class Rows:
+    """An answer, read as those of an Arrow table are."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """A dictionary a row."""
+        return self._rows
+
+
+class Window:
+    """What happened to each tenant in each of the last whole seconds."""
+
+    def __init__(self, seconds: int, tenants: int) -> None:
+        self._ring = np.zeros((seconds, tenants))
+        self._next = 0
+
+    def add(self, values: Sequence[float]) -> None:
+        """One more second."""
+        self._ring[self._next % len(self._ring)] = values
+        self._next += 1
+
+    def sum(self, seconds: int) -> Array:
+        """By tenant, over so many of them."""
+        if seconds == len(self._ring):
+            total: Array = self._ring.sum(axis=0)
+            return total
+        newest = [(self._next - back) % len(self._ring) for back in range(1, seconds + 1)]
+        total = self._ring[newest].sum(axis=0)
+        return total
+
+
+class Metrics:
+    """The views over ``queue``, which is to be looked at each whole second."""
+
+    def __init__(self, queue: Queue, scenario: Scenario) -> None:
+        self._queue = queue
+        self._accounts = list(queue.accounts.values())
+        self._names = list(queue.accounts)
+        self._window_seconds, self._target = scenario.window_seconds, scenario.target
+        longest = max(self._window_seconds, RECENT_RANGE[1])
+        self._arrivals, self._completions, self._work = (Window(longest, len(self._names)) for _ in range(3))
+        self._oldest: list[float] = []
+        self._noisy = np.zeros(len(self._names), bool)
+
+    def look(self, oldest: list[float]) -> None:
+        """A whole second is over; ``oldest`` are the tenants' oldest messages, as :attr:`Account.oldest` has them."""
+        last, accounts = int(self._queue.now) - 1, self._accounts
+        self._oldest = oldest
+        self._arrivals.add([one.arrivals.get(last, 0) for one in accounts])
+        self._completions.add([one.completions.get(last, 0) for one in accounts])
+        self._work.add([one.processing.get(last, 0.0) for one in accounts])
+        self._noisy = noisy_ones(self._noisy, accounts, self._work.sum(self._window_seconds), self._queue.now)
+
+    @property
+    def noisy(self) -> set[str]:
+        """Who is noisy now."""
+        return {self._names[place] for place in np.flatnonzero(self._noisy)}
+
+    def matching(self, sql: str) -> pa.Table:
+        """The answer to the shipped rule on noisy tenants. SojournError for any other."""
+        if not sql.rstrip().endswith("WHERE noisy"):
+            raise SojournError(f"the lab does not know what to answer: {sql}")
+        places = np.flatnonzero(self._noisy).tolist()
+        backlog = max(1, self._queue.backlog)
+        arrivals, completions = self._rates()
+        of = [self._accounts[place] for place in places]
+        columns = [
+            [one.name for one in of],
+            [one.backlog / backlog for one in of],
+            [one.backlog for one in of],
+            [one.in_flight for one in of],
+            arrivals[places],
+            completions[places],
+        ]
+        where = _where(len(of))
+        types = _MATCHING.types[len(where) :]
+        arrays = [pa.array(values, of_type) for values, of_type in zip(columns, types, strict=True)]
+        return pa.Table.from_arrays([*where, *arrays], schema=_MATCHING)
+
+    def answer(self, sql: str) -> Any:
+        """The rows that control asks for, tenant by tenant. SojournError for what it never asks."""
+        if "FROM tenant_backlog_now" in sql:
+            return Rows(self._tenants() if "quiet_age" in sql else self._waiting())
+        if "FROM queue_health_now" in sql:
+            return Rows([self._health()])
+        if "FROM partials" in sql:
+            begin, *end = (int(micros) / 1e6 - EPOCH.timestamp() for micros in _MICROS.findall(sql))
+            return Rows(self._flows(round(end[0] - begin)) if end else self._seconds(int(begin)))
+        raise SojournError(f"the lab does not know what to answer: {sql}")
+
+    def _rates(self) -> tuple[Array, Array]:
+        """What came and was completed a second, over the window as far as there was one."""
+        window = self._window_seconds
+        elapsed = min(window, self._queue.now)
+        return self._arrivals.sum(window) / elapsed, self._completions.sum(window) / elapsed
+
+    def _row(self, account: Account) -> dict[str, Any]:
+        name = account.name
+        return {"broker": BROKER, "queue": QUEUE, "subscriber": SUBSCRIBER, "tenant": name, "target": name}
+
+    def _tenants(self) -> list[dict[str, Any]]:
+        now, as_of = self._queue.now, instant(self._queue.now)
+        arrivals, completions = (rates.tolist() for rates in self._rates())
+        noisy = self._noisy.tolist()
+        return [
+            self._row(one)
+            | {
+                "as_of": as_of,
+                "backlog": one.backlog,
+                "ready": one.ready,
+                "completion_rate": completions[place],
+                "arrival_rate": arrivals[place],
+                "active_tenants": int(one.backlog > 0 or arrivals[place] > 0),
+                "quiet_age": None if noisy[place] else max(0.0, now - self._oldest[place]),
+            }
+            for place, one in enumerate(self._accounts)
+        ]
+
+    def _waiting(self) -> list[dict[str, Any]]:
+        as_of = instant(self._queue.now)
+        return [self._row(one) | {"as_of": as_of, "ready": one.ready} for one in self._accounts]
+
+    def _health(self) -> dict[str, Any]:
+        oldest = self._queue.now - min(self._oldest, default=math.inf)
+        return {
+            "broker": BROKER,
+            "queue": QUEUE,
+            "depth": sum(one.ready for one in self._accounts),
+            "coverage": 1.0,
+            "staleness_seconds": 0.0,
+            "mode": "backlogged" if oldest > self._target else "fast",
+        }
+
+    def _flows(self, seconds: int) -> list[dict[str, Any]]:
+        """What came and was finished in the last whole ``seconds``."""
+        arrivals, completions = self._arrivals.sum(seconds).tolist(), self._completions.sum(seconds).tolist()
+        return [
+            self._row(one) | {"enqueued": arrivals[place], "finished": completions[place]}
+            for place, one in enumerate(self._accounts)
+        ]
+
+    def _seconds(self, begin: int) -> list[dict[str, Any]]:
+        """What came and was finished, and how much work that was, in each second from ``begin`` on."""
+        return [
+            self._row(one)
+            | {
+                "bucket_start": instant(at),
+                "enqueued": float(one.arrivals.get(at, 0)),
+                "finished": float(one.completions.get(at, 0)),
+                "work": one.processing.get(at, 0.0),
+            }
+            for at in range(begin, int(self._queue.now) + 1)
+            for one in self._accounts
+        ]
