@@ -5,6 +5,7 @@ Liveness: ``GET /_stcore/health`` answers 200 ``ok`` once the server listens.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -20,6 +21,8 @@ HEALTH_PATH = "/_stcore/health"
 LAKE_VARIABLE = "SOJOURN_LAKE"
 SETTINGS_VARIABLE = "SOJOURN_DASHBOARD_SETTINGS"
 OBJECTIVES_VARIABLE = "SOJOURN_DASHBOARD_OBJECTIVES"
+#: Where the alert process is asked to do something: ``url``, and ``token_env``, the variable that has its token.
+API_VARIABLE = "SOJOURN_DASHBOARD_API"
 
 _PACKAGE = Path(__file__).parent
 
@@ -36,9 +39,10 @@ def environment(
     lake_root: Path,
     inherited: Mapping[str, str] | None = None,
     objectives: Sequence[BaseModel] = (),
+    api: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The environment to run :func:`command` in: the caller's own, with the lake, the settings and the objectives
-    (:class:`alerts.rules.slo.SloEntry`) that the rules declare."""
+    """The environment to run :func:`command` in: the caller's own, with the lake, the settings, the objectives
+    (:class:`alerts.rules.slo.SloEntry`) that the rules declare, and where the alert process's API is."""
     environ = dict(os.environ if inherited is None else inherited)
     package_parent = str(_PACKAGE.parent)
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != package_parent]
@@ -46,6 +50,7 @@ def environment(
         **environ,
         LAKE_VARIABLE: str(Path(lake_root).expanduser().absolute()),
         SETTINGS_VARIABLE: settings.model_dump_json(),
+        API_VARIABLE: json.dumps(dict(api or {})),
         OBJECTIVES_VARIABLE: f"[{','.join(one.model_dump_json(by_alias=True) for one in objectives)}]",
         "PYTHONPATH": os.pathsep.join([package_parent, *paths]),
     }
@@ -64,9 +69,11 @@ def exposure(settings: DashboardSettings) -> str:
         )
     if settings.loopback:
         return ""
+    if settings.signs_in:
+        return ""
     return (
         f"Others can reach {settings.host}:{settings.port}. The dashboard has no login and no TLS: whoever gets there "
-        "reads every queue and tenant. Put a proxy that asks who they are in front of it."
+        "reads every queue and tenant, and changes nothing. Let people sign in: [dashboard.oidc] or [dashboard.proxy]."
     )
 
 

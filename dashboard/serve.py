@@ -6,12 +6,16 @@ Started by :func:`dashboard.run.command` in :func:`dashboard.run.environment`.
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from starlette.types import ASGIApp
 from streamlit.web import bootstrap
 from streamlit.web.server.starlette import App
 
+from dashboard.trusted_header import TrustedHeader
 from dashboard.rooted import Rooted
 from dashboard.run import SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
@@ -57,12 +61,34 @@ def policy(settings: DashboardSettings) -> Policy:
     )
 
 
+def application(settings: DashboardSettings) -> ASGIApp:
+    """What is served behind the front door. Raises UserError where a secret is not where the settings say."""
+    app: ASGIApp = Rooted(App(_APP, secrets=_sign_in(settings)))
+    return app if settings.proxy is None else TrustedHeader(app, settings.proxy.header, settings.proxy.addresses)
+
+
+def _sign_in(settings: DashboardSettings) -> dict[str, Any] | None:
+    """What Streamlit's sign-in is told, in the place of its own file of secrets."""
+    if (oidc := settings.oidc) is None:
+        return None
+    cookie = oidc.cookie_secret
+    return {
+        "auth": {
+            "redirect_uri": oidc.redirect_uri,
+            "cookie_secret": secrets.token_hex(32) if cookie is None else cookie.read("[dashboard.oidc] cookie_secret"),
+            "client_id": oidc.client_id,
+            "client_secret": oidc.client_secret.read("[dashboard.oidc] client_secret"),
+            "server_metadata_url": oidc.metadata_url,
+        }
+    }
+
+
 def main() -> None:
     """Serve until a signal."""
     settings = DashboardSettings.model_validate_json(os.environ[SETTINGS_VARIABLE])
     bootstrap.load_config_options(options(settings))
     use_all_files()
-    front = FrontDoor(Rooted(App(_APP)), policy(settings))
+    front = FrontDoor(application(settings), policy(settings))
     listener = listen(settings.host, settings.port, "choose another: --port, or [dashboard] port")
     with suppress(KeyboardInterrupt):
         WebServer(front, listener, front.limits, websockets=True).run()

@@ -23,15 +23,18 @@ from alerts.control.advisor import Advisor
 from alerts.control.answers import Answers, Selector
 from alerts.control.board import Board
 from alerts.control.capacity_page import CONTENT_TYPE, as_json, exposition
-from alerts.control.controller import Controller
+from alerts.control.controller import OPERATOR, Controller
 from alerts.control.standing import Entry, Standing
 from lake.clock import Clock
 from lake.errors import SojournError
+from lake.visible import visible
 
 MAX_WAIT_SECONDS = 30.0
 #: What a producer is asked to wait when too many poll already (seconds).
 BUSY_RETRY_SECONDS = 2
 MAX_LISTED = 1000
+#: Characters of the name of who asks.
+MOST_NAME = 200
 
 
 def make_app(
@@ -93,7 +96,7 @@ def make_app(
     async def approve(request: Request) -> Response:
         action_id = request.path_params["action_id"]
         try:
-            done = await run_in_threadpool(controller.approve, action_id, clock.now())
+            done = await run_in_threadpool(controller.approve, action_id, clock.now(), _by(request))
         except SojournError as error:
             return _error(409, str(error))
         if done:
@@ -102,16 +105,16 @@ def make_app(
 
     async def revoke(request: Request) -> Response:
         action_id = request.path_params["action_id"]
-        if await run_in_threadpool(controller.revoke, action_id, clock.now()):
+        if await run_in_threadpool(controller.revoke, action_id, clock.now(), _by(request)):
             return JSONResponse({"action_id": action_id, "revoked": True})
         return _error(404, f"no limit of action {action_id!r} is in force")
 
     async def pause(request: Request) -> Response:
-        await run_in_threadpool(controller.pause, clock.now())
+        await run_in_threadpool(controller.pause, clock.now(), _by(request))
         return JSONResponse({"paused": True})
 
     async def resume(request: Request) -> Response:
-        await run_in_threadpool(controller.resume)
+        await run_in_threadpool(controller.resume, _by(request))
         return JSONResponse({"paused": False})
 
     return Starlette(
@@ -188,6 +191,11 @@ def _known(request: Request, version: int) -> int | None:
     """``version``, if the request says that the client has it."""
     tags = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
     return version if _etag(version) in tags else None
+
+
+def _by(request: Request) -> str:
+    """Who asks for it, as they say themselves: the token says that they may."""
+    return visible(request.query_params.get("by") or OPERATOR, MOST_NAME)
 
 
 def _version(text: str | None) -> int | None:

@@ -29,6 +29,7 @@ from alerts.laws.throttle import Harm, Kind, Limit, decide
 from alerts.models import RuleEvaluation
 from lake.clock import ZERO, Clock
 from lake.errors import SojournError, UserError
+from lake.visible import visible
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ OBSERVE_EVERY = 1.0
 #: from an outage seem to be slow for so long that a large tenant seems to be beyond its share.
 RECENT_RANGE = (2, 5)
 PAUSE_FLAG = "paused"
+#: Who asks for something without saying who they are.
+OPERATOR = "the operator"
 
 
 class Controller:
@@ -103,7 +106,7 @@ class Controller:
                 log.warning("no decision, what is in force is left to its lease: %s", error)
         self._journal.flush()
 
-    def approve(self, action_id: str, now: datetime) -> bool:
+    def approve(self, action_id: str, now: datetime, by: str = OPERATOR) -> bool:
         """Put the proposal ``action_id`` in force, as it is by now, until it is released; False if there is none.
 
         Raises SojournError where actions are paused, or the actuator or the journal fails: nothing is in force then.
@@ -116,7 +119,7 @@ class Controller:
                 return False
             standing = self._with_shadow(found[0])
             key = standing.key
-            after, entry = rows.approved(self._policies[key.policy], standing, now)
+            after, entry = rows.approved(self._policies[key.policy], standing, now, by)
             before = self._standings
             changed = _merged(before, {key: after})
             enforced = self._enforce(changed)
@@ -135,27 +138,28 @@ class Controller:
             self._shadows.pop(key, None)
             return True
 
-    def revoke(self, action_id: str, now: datetime) -> bool:
+    def revoke(self, action_id: str, now: datetime, by: str = OPERATOR) -> bool:
         """Lift the limit of ``action_id`` at once, and those that other policies have put on the same tenant of the
         same queue, and keep these policies off it; False if it is not in force."""
         with self._lock:
             targets = {key.target for key, standing in self._standings.items() if standing.action_id == action_id}
             found = {key: standing for key, standing in self._standings.items() if key.target in targets}
             until = {key: now.timestamp() + self._policies[key.policy].revoke_seconds for key in found}
-            self._drop(found, "revoke", "revoked by the operator", now, until)
+            self._drop(found, "revoke", f"revoked by {by}", now, until)
             self._blocked |= until
             self._state.forget_blocks(now.timestamp())
             return bool(found)
 
-    def pause(self, now: datetime) -> None:
+    def pause(self, now: datetime, by: str = OPERATOR) -> None:
         """Lift all limits and decide nothing until :meth:`resume`; outlives a restart."""
         self._flag.touch()
         with self._lock:
-            self._drop(self._standings, "revoke", "paused by the operator", now)
+            self._drop(self._standings, "revoke", f"paused by {by}", now)
 
-    def resume(self) -> None:
+    def resume(self, by: str = OPERATOR) -> None:
         """Decide again."""
         self._flag.unlink(missing_ok=True)
+        log.info("actions are resumed by %s", visible(by))
 
     def note(self, entries: Sequence[Entry]) -> None:
         """Journal what another part of the control decided."""

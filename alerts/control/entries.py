@@ -65,7 +65,7 @@ def outcome(policy: PolicySettings | None, *, acts: bool) -> str:
     return "proposed" if policy is not None and policy.mode == "approve" else "dry_run"
 
 
-def approved(policy: PolicySettings, standing: Standing, now: datetime) -> tuple[Standing, Entry]:
+def approved(policy: PolicySettings, standing: Standing, now: datetime, by: str) -> tuple[Standing, Entry]:
     """The proposal ``standing`` in force, with a lease and a cooldown of its own from ``now`` on, and its row."""
     at = now.timestamp()
     limit = dataclasses.replace(
@@ -73,7 +73,7 @@ def approved(policy: PolicySettings, standing: Standing, now: datetime) -> tuple
     )
     after = dataclasses.replace(standing, dry_run=False, limit=limit, shadow=None, proposed=False)
     inputs = {"group": standing.rule.group} | _shadow_inputs(standing.shadow)
-    entry = _ending(after, "approve", "approved by the operator", now, inputs, None)
+    entry = _ending(after, "approve", f"approved by {by}", now, inputs, None)
     entry = dataclasses.replace(entry, before=None, after=limit.rate, valid_until=after.valid_until, outcome="applied")
     return after, entry
 

@@ -121,12 +121,12 @@ def _cells(enqueued: Numbers, done: Numbers, second: int) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), cells).cast(BACKLOG_CELLS)
 
 
-def fill(lake: Lake, load: Load, seconds: int) -> int:
-    """Append ``seconds`` of partials, many to a file; the first second that is still to come."""
-    for start in range(_BEGIN, _BEGIN + seconds, _PER_FILE):
-        batch = [load.partials(second) for second in range(start, min(start + _PER_FILE, _BEGIN + seconds))]
+def fill(lake: Lake, load: Load, seconds: int, begin: int = _BEGIN) -> int:
+    """Append ``seconds`` of partials from ``begin`` on, many to a file; the first second that is still to come."""
+    for start in range(begin, begin + seconds, _PER_FILE):
+        batch = [load.partials(second) for second in range(start, min(start + _PER_FILE, begin + seconds))]
         lake.append("partials", pa.concat_tables(batch))
-    return _BEGIN + seconds
+    return begin + seconds
 
 
 def timed(lake: Lake, load: Load, second: int, reader: Reader) -> dict[str, list[float]]:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from dashboard.pages import details, frame, markup
+from dashboard import operations
+from dashboard.pages import confirm, details, frame, markup
+from dashboard.people import Person, present
 from dashboard.repository import Repository
-from dashboard.services.actions import journal, standings
-from dashboard.services.alerting import limit_cards
+from dashboard.services.actions import Standing, journal, standings, steps
+from dashboard.services.alerting import LimitCard, limit_cards
 from dashboard.services.keys import Row
 from dashboard.services.series import on_the_hour
+from dashboard.writes import changes
 
 _WEEK = timedelta(days=7)
+#: Limits with a button of their own, and lines of what people did.
+LINES = 20
+#: What the alert process leaves in the lake while its kill switch is set.
+PAUSED = Path("state") / "control" / "paused"
 
 
 def page() -> Any:
@@ -29,28 +37,63 @@ def render() -> None:
 
 def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     fresh = frame.age_of_data(lake, health, now)
+    who = present()
     limits = limit_cards(lake.limits(), now)
     since = on_the_hour(now, _WEEK)
     done, waiting = lake.actions(since), standings(lake.last_decisions(since), now)
     proposed, shadows = [one for one in waiting if one.proposed], [one for one in waiting if not one.proposed]
     st.html(markup.title(_headline(len(limits), len(proposed))))
     st.html(markup.note(frame.as_of_line(fresh, now)))
+    confirm.outcome()
     if proposed:
         st.html(markup.section("Waits for a yes", "In force once somebody approves: `sojourn actions approve ID`."))
-        st.html(details.standings(proposed))
+        for one in proposed:
+            st.html(details.standings([one]))
+            _approve(who, lake.root, one)
     held = "" if limits else "No limit is in force."
     st.html(markup.section("In force", held))
-    if limits:
-        st.html(markup.limits(limits))
-        st.html(markup.note("To lift one: `sojourn actions revoke ID`. To stop all policies: `sojourn actions pause`."))
+    for limit in limits[:LINES]:
+        st.html(markup.limits([limit]))
+        if limit.action:
+            _revoke(who, lake.root, limit)
+    if len(limits) > LINES:
+        st.html(markup.limits(limits[LINES:]))
+    _switch(who, lake.root)
     if shadows:
         st.html(markup.section("Dry runs", "What policies would do now. Nobody obeys these."))
         st.html(details.standings(shadows))
     entries = journal(done, now)
     st.html(markup.section("Journal", "What policies decided in the last week, the newest first." if entries else ""))
     st.html(details.journal(entries) if entries else markup.note("No policy has decided anything in the last week."))
+    if told := changes(lake.root, LINES):
+        st.html(markup.section("By people", "What was asked on these pages, the newest first."))
+        st.html(details.steps(steps(told, now)))
 
 
 def _headline(limits: int, proposed: int) -> str:
     said = "Nobody is held back" if not limits else f"{limits:,} limit{'s are' if limits > 1 else ' is'} in force"
     return said + (f", {proposed:,} wait{'s' if proposed == 1 else ''} for a yes" if proposed else "")
+
+
+def _approve(who: Person | None, root: Path, one: Standing) -> None:
+    question = f"{one.tenant} on {one.queue} is held to {one.limit} from now on, until the policy releases it."
+    doing = operations.action(root, one.action, "approve")
+    confirm.button(who, root, "Approve", question, "approve", one.action, doing, icon=":material/check:")
+
+
+def _revoke(who: Person | None, root: Path, one: LimitCard) -> None:
+    question = f"Nothing holds {one.tenant} on {one.queue} back any more; the policy leaves it alone for a while."
+    doing = operations.action(root, one.action, "revoke")
+    confirm.button(who, root, "Revoke", question, "revoke", one.action, doing, icon=":material/undo:")
+
+
+def _switch(who: Person | None, root: Path) -> None:
+    """The kill switch, or the way back from it."""
+    if (root / PAUSED).exists():
+        st.html(markup.banner("All policies are paused", "Nothing is decided until they are resumed.", quiet=True))
+        question = "Policies decide again, and may limit tenants."
+        confirm.button(who, root, "Resume all policies", question, "resume", "policies", operations.switch(root, "resume"))
+        return
+    question = "Every limit is lifted now, and no policy decides anything until they are resumed."
+    doing = operations.switch(root, "pause")
+    confirm.button(who, root, "Pause all policies", question, "pause", "policies", doing, icon=":material/pause:")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from dashboard.pages import details, frame, markup
+from dashboard import operations
+from dashboard.pages import confirm, details, frame, markup
+from dashboard.people import present
 from dashboard.repository import Repository
 from dashboard.services.alerts import AlertLine, AlertStory, alert_lines, alert_story
 from dashboard.services.keys import QueueKey, Row, short_names
@@ -45,7 +48,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if chosen is not None:
         state = next(row for row in states if row["fingerprint"] == chosen.fingerprint)
         told = lake.deliveries(on_the_hour(now, DAY))
-        _story(alert_story(chosen, state, changes, told, now), names)
+        _story(lake.root, alert_story(chosen, state, changes, told, now), names)
     st.html(
         markup.section(
             "All alerts", "What fires, the loudest first; what is pending; what was resolved in the last day."
@@ -74,7 +77,7 @@ def _chosen(lines: Sequence[AlertLine]) -> AlertLine | None:
     return found or lines[0]
 
 
-def _story(story: AlertStory, names: dict[QueueKey, str]) -> None:
+def _story(root: Path, story: AlertStory, names: dict[QueueKey, str]) -> None:
     st.html(details.alert_story(story, names.get(story.line.card.queue) if story.line.card.queue else None))
     told, happened = st.columns(2, gap="large")
     with happened:
@@ -87,3 +90,7 @@ def _story(story: AlertStory, names: dict[QueueKey, str]) -> None:
         name = story.line.fingerprint
         acknowledge, explain = f"`sojourn alerts acknowledge {name}`", f"`sojourn alerts explain {name}`"
         st.html(markup.note(f"To look after it: {acknowledge}. Why it was told, or not: {explain}."))
+        question = "Whoever was told of it hears no more of it until it resolves. If it lasts, you are reminded."
+        doing = operations.acknowledge(root, name)
+        confirm.button(present(), root, "Acknowledge", question, "acknowledge", name, doing, icon=":material/done:")
+        confirm.outcome()

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from alerts.rules.slo import SloEntry
 from dashboard.pages import markup
+from dashboard.people import present
 from dashboard.repository import Repository
 from dashboard.run import LAKE_VARIABLE, OBJECTIVES_VARIABLE, SETTINGS_VARIABLE
 from dashboard.services.freshness import Freshness, Level, freshness, incomplete, newest
@@ -50,6 +51,8 @@ def live(body: Callable[[Repository, list[Row], datetime], None]) -> None:
 def _guarded(body: Callable[[Repository, list[Row], datetime], None]) -> None:
     now = datetime.now(UTC)
     lake = repository()
+    if present() is None:  # the sign-in has ended while the page was open
+        st.rerun()
     try:
         lake = lake.at_one_instant()
         health = lake.health()

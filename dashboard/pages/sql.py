@@ -11,8 +11,11 @@ import streamlit as st
 
 from dashboard import saved
 from dashboard.asking import MOST_ROWS, Ask, desk
+from dashboard.operations import Operation
 from dashboard.pages import choose, details, frame, lists, markup
+from dashboard.people import present
 from dashboard.services.say import duration
+from dashboard.writes import write
 from lake.errors import SojournError
 from lake.texts import csv_text, flat, values_of
 from lake.views import VIEWS
@@ -96,19 +99,20 @@ def _buttons(root: Path, sql: str) -> None:
             except SojournError as error:
                 st.session_state["refused"] = str(error)
             st.rerun()
-        with st.popover("Keep", icon=":material/bookmark:"):
+        may = (who := present()) is not None and who.may_write
+        with st.popover("Keep", icon=":material/bookmark:", disabled=not may):
             name = st.text_input("Name", key="keep-as", max_chars=saved.LONGEST_NAME)
             if st.button("Keep the statement", disabled=not (name and sql.strip())):
-                _try(saved.save, root, name, sql)
+                _try(root, "keep a statement", name, lambda _: saved.save(root, name, sql))
             forgettable = list(saved.load(root))
             gone = st.selectbox("Kept already", forgettable, index=None, key="forget", format_func=_plain)
             if st.button("Forget it", disabled=gone is None) and gone:
-                _try(saved.forget, root, gone)
+                _try(root, "forget a statement", gone, lambda _: saved.forget(root, gone))
 
 
-def _try(act: Any, *arguments: Any) -> None:
+def _try(root: Path, what: str, about: str, act: Operation) -> None:
     try:
-        act(*arguments)
+        write(root, what, about, act)
     except SojournError as error:
         st.html(markup.note(str(error)))
     else:

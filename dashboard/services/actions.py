@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from dashboard.services.alerts import Step
 from dashboard.services.keys import Row
 from dashboard.services.say import clock, duration, rate
 
@@ -48,6 +49,19 @@ class Entry:
     bad: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What somebody asked for: ``outcome`` is ``asked``, ``done``, ``refused`` or ``failed``, the last with ``why``."""
+
+    at: str
+    who: str
+    role: str
+    what: str
+    about: str
+    outcome: str
+    why: str = ""
+
+
 def standings(decisions: Iterable[Row], now: datetime) -> tuple[Standing, ...]:
     """What is proposed, and then what is on trial, at ``now``. ``decisions``: the newest row of each subject."""
     found = [
@@ -83,6 +97,19 @@ def journal(actions: Iterable[Row], now: datetime) -> tuple[Entry, ...]:
             row["outcome"] in ("refused", "failed"),
         )
         for row in rows
+    )
+
+
+def steps(told: Iterable[Change], now: datetime) -> tuple[Step, ...]:
+    """What people asked for on pages, as steps of a story."""
+    return tuple(
+        Step(
+            f"{clock(datetime.fromisoformat(one.at), now, seconds=True)} UTC",
+            f"{one.what} {one.about}: {one.outcome}",
+            f"{one.who}, {one.role}" + (f": {one.why}" if one.why else ""),
+            one.outcome in ("refused", "failed"),
+        )
+        for one in told
     )
 
 

@@ -48,6 +48,7 @@ class LimitCard:
     expires: str
     reason: str
     rule: str
+    action: str = ""  # by which it is revoked
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ def limit_cards(limits: Iterable[Row], now: datetime) -> tuple[LimitCard, ...]:
             expires="no expiry" if row["valid_until"] is None else f"expires in {_left(row['valid_until'] - now)}",
             reason=row["reason"],
             rule=row.get("rule") or "",
+            action=row.get("action_id") or "",
         )
         for row in rows
     )

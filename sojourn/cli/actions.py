@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lake.errors import SojournError, UserError
+from lake.errors import UserError
 from lake.visible import visible
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part, settings_of
+from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json, settings_of
 from sojourn.cli.sql import Format
 
 app = typer.Typer(no_args_is_help=True, help="What was decided and why; approve it, take it back, or stop deciding.")
@@ -31,18 +28,20 @@ UrlOption = Annotated[
 def list_(
     last: Annotated[int, typer.Option("--last", min=1, help="How many, the newest first.")] = 20,
     format: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
     """Show the journal of actions, with inputs and reasons kept."""
     _, root = existing(config, lake)
     rows = part("lake.reader").Reader(root).query(f"SELECT {_COLUMNS} FROM actions ORDER BY at DESC LIMIT {last}")
-    part("sojourn.cli.rows").write(format, rows.schema, rows.to_batches(), sys.stdout)
+    part("sojourn.cli.rows").write("json" if as_json else format, rows.schema, rows.to_batches(), sys.stdout)
 
 
 @app.command()
 def show(
     action_id: Annotated[str, typer.Argument(help="An action, as `actions list` names it.")],
+    as_json: JsonOption = False,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
@@ -54,6 +53,9 @@ def show(
     if not rows:
         raise UserError(f"there is no action {action_id!r}", "see `sojourn actions list`")
     for row in sorted(rows, key=lambda row: row["at"]):
+        if as_json:
+            say_json(row | {"at": row["at"].isoformat(), "inputs": dict(row["inputs"])})
+            continue
         at = row["at"].isoformat(timespec="milliseconds")
         who = row["tenant"] or "all tenants"
         rates = " → ".join("no limit" if row[name] is None else f"{row[name]:g}/s" for name in ("before", "after"))
@@ -66,21 +68,25 @@ def show(
 
 
 @app.command()
-def held(config: ConfigOption = None, lake: LakeOption = None) -> None:
+def held(as_json: JsonOption = False, config: ConfigOption = None, lake: LakeOption = None) -> None:
     """What actuators hold at other servers now: the setting, what stood there before, what stands there, how long."""
     _, root = existing(config, lake)
     folder = root / "state" / "control"
     if not (folder / part("actuators.ledger").FILE_NAME).exists():
-        typer.echo("nothing is held")
+        if not as_json:
+            typer.echo("nothing is held")
         return
     ledger = part("actuators.ledger").Ledger(folder)
     try:
         there = ledger.held()
         for one in there:
             left = one.deadline - ledger.now()
+            if as_json:
+                say_json(asdict(one) | {"seconds_left": left})
+                continue
             lasts = f"{left:.0f} s left" if left > 0 else "overdue"
             typer.echo(visible(f"{one.actuator}  {one.place}  {one.before or 'nothing'} → {one.after}  {lasts}"))
-        if not there:
+        if not there and not as_json:
             typer.echo("nothing is held")
     finally:
         ledger.close()
@@ -94,7 +100,8 @@ def approve(
     url: UrlOption = None,
 ) -> None:
     """Put in force what a policy in `approve` mode proposes, until it is released or revoked."""
-    ask(config, lake, url, f"/v1/actions/{urllib.parse.quote(action_id, safe='')}/approve")
+    api = part("lake.alert_api")
+    ask(config, lake, url, api.action(action_id, "approve", api.own_name()))
     typer.echo(f"approved: {visible(action_id)}")
 
 
@@ -106,7 +113,8 @@ def revoke(
     url: UrlOption = None,
 ) -> None:
     """Take an action back now; its policy leaves that tenant alone for a while."""
-    ask(config, lake, url, f"/v1/actions/{urllib.parse.quote(action_id, safe='')}/revoke")
+    api = part("lake.alert_api")
+    ask(config, lake, url, api.action(action_id, "revoke", api.own_name()))
     typer.echo(f"revoked: {visible(action_id)}")
 
 
@@ -124,14 +132,16 @@ def receipt(
 @app.command()
 def pause(config: ConfigOption = None, lake: LakeOption = None, url: UrlOption = None) -> None:
     """The kill switch: release every limit and act no more until `resume`."""
-    ask(config, lake, url, "/v1/pause")
+    api = part("lake.alert_api")
+    ask(config, lake, url, api.switch("pause", api.own_name()))
     typer.echo("paused: nothing is limited, nothing will be until `sojourn actions resume`")
 
 
 @app.command()
 def resume(config: ConfigOption = None, lake: LakeOption = None, url: UrlOption = None) -> None:
     """Let policies act again."""
-    ask(config, lake, url, "/v1/resume")
+    api = part("lake.alert_api")
+    ask(config, lake, url, api.switch("resume", api.own_name()))
     typer.echo("resumed")
 
 
@@ -148,35 +158,6 @@ def ask(
     """A request to the API of the alert process that works on this lake, with ``body`` as JSON."""
     settings = settings_of(config)
     section = settings.section("alert", part("alerts.settings").AlertSettings)
-    base = url or _told_address(settings.lake_root(lake)) or f"http://{section.host}:{section.port}"
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(base.rstrip("/") + path, data, method=method)
-    if data is not None:
-        request.add_header("Content-Type", "application/json")
-    if token := section.token():
-        request.add_header("Authorization", f"Bearer {token}")
-    try:
-        with urllib.request.urlopen(request, timeout=10) as response:
-            response.read()
-    except urllib.error.HTTPError as error:
-        raise UserError(f"{base} refuses ({error.code}): {_detail(error)}", hint) from error
-    except OSError as error:
-        reason = getattr(error, "reason", error)
-        raise SojournError(f"no alert process answers at {base}: {reason}") from error
-
-
-def _told_address(root: Path) -> str | None:
-    """Where the alert process on this lake says that it listens."""
-    try:
-        return str(json.loads((root / "state" / "run" / "alerts.json").read_text(encoding="utf-8"))["url"])
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _detail(error: urllib.error.HTTPError) -> str:
-    text = error.read(2000).decode(errors="replace").strip()
-    try:
-        told = json.loads(text)
-        return told if isinstance(told, str) else str(told["error"])
-    except (ValueError, KeyError, TypeError):
-        return text or error.reason
+    told = part("lake.alert_api").told_address(settings.lake_root(lake))
+    base = url or told or f"http://{section.host}:{section.port}"
+    part("lake.alert_api").ask(base, path, token=section.token(), method=method, body=body, hint=hint)

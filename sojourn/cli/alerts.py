@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import quote
@@ -47,7 +46,7 @@ def acknowledge(
         ask(config, lake, url, f"/api/v2/acknowledgement/{quote(fingerprint, safe='')}", method="DELETE", hint=hint)
         typer.echo(f"released: {visible(fingerprint)}")
         return
-    body = {"fingerprint": fingerprint, "createdBy": author or getpass.getuser(), "comment": comment}
+    body = {"fingerprint": fingerprint, "createdBy": author or part("lake.alert_api").own_name(), "comment": comment}
     ask(config, lake, url, "/api/v2/acknowledgements", body=body, hint=hint)
     typer.echo(f"acknowledged: {visible(fingerprint)}")
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import typer
 
-from sojourn.cli.options import ConfigOption, LakeOption, settings_of
+from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, say_json, settings_of
 
 
-def doctor(config: ConfigOption = None, lake: LakeOption = None) -> None:
+def doctor(as_json: JsonOption = False, config: ConfigOption = None, lake: LakeOption = None) -> None:
     """Check Java, jars, brokers, clocks, ports, disk and lake; say what will be known of each broker, and what not."""
     settings = settings_of(config)
     from sojourn.doctor import examine, shown
 
     findings = examine(settings, settings.lake_root(lake))
-    shown(findings)
+    if as_json:
+        for finding in findings:
+            say_json(asdict(finding) | {"grade": finding.grade.value})
+    else:
+        shown(findings)
     raise typer.Exit(1 if any(finding.fails for finding in findings) else 0)

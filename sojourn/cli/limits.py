@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part
+from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part
 from sojourn.cli.sql import Format
 
 _QUERY = "SELECT broker, queue, tenant, rate, valid_until, policy, rule, reason, action_id FROM limits ORDER BY 1, 2, 3"
@@ -15,11 +15,11 @@ _QUERY = "SELECT broker, queue, tenant, rate, valid_until, policy, rule, reason,
 
 def limits(
     format: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
-    json_too: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
     """Show the limits that are in force, with the reason for each."""
     _, root = existing(config, lake)
     rows = part("lake.reader").Reader(root).query(_QUERY)
-    part("sojourn.cli.rows").write("json" if json_too else format, rows.schema, rows.to_batches(), sys.stdout)
+    part("sojourn.cli.rows").write("json" if as_json else format, rows.schema, rows.to_batches(), sys.stdout)

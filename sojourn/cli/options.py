@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +27,7 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", envvar="SOJOURN_CONFIG", help="The settings file, sojourn.toml."),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs: one JSON object a line.")]
 
 OUR_PACKAGES = (
     "sojourn",
@@ -64,6 +66,13 @@ def part(module: str) -> ModuleType:
         raise UserError(
             f"this command needs {missing}, which is not installed", f"pip install 'sojourn[{EXTRAS[package]}]'"
         ) from error
+
+
+def say_json(value: Mapping[str, Any]) -> None:
+    """Print ``value`` on one line, for a program; what JSON has no type for, as text."""
+    from lake.visible import visible_json
+
+    typer.echo(visible_json(json.dumps(value, ensure_ascii=False, default=str)))
 
 
 def settings_of(config: Path | None) -> Settings:

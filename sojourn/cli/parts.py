@@ -104,10 +104,19 @@ def dashboard(
     typer.echo(f"Dashboard at {run.address(section)}, Ctrl-C to stop")
     sys.stdout.flush()
     command = run.command(section)
-    env = {**os.environ, **run.environment(section, root, objectives=_objectives(settings))}
+    env = {**os.environ, **run.environment(section, root, objectives=_objectives(settings), api=_api(settings))}
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(f"{command[0]} is not there")
     os.execvpe(command[0], command, env)
+
+
+def _api(settings: Settings) -> dict[str, str]:
+    """Where the alert process that these settings describe takes what operators ask of it."""
+    if not settings.has("alert"):
+        return {}
+    section = settings.section("alert", part("alerts.settings").AlertSettings)
+    token = {"token_env": section.token_env} if section.token_env else {}
+    return {"url": f"http://{section.host}:{section.port}", **token}
 
 
 def _objectives(settings: Settings) -> Sequence[BaseModel]:

@@ -6,6 +6,7 @@ import signal
 import threading
 import uuid
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Iterator  # noqa: UP035
@@ -14,7 +15,7 @@ import typer
 
 from lake.errors import UserError
 from lake.visible import visible
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part
+from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json
 
 if TYPE_CHECKING:
     from actuators.movers.redrive import Book, Progress
@@ -79,10 +80,14 @@ def cancel(
 
 
 @app.command("list")
-def list_(config: ConfigOption = None, lake: LakeOption = None) -> None:
+def list_(as_json: JsonOption = False, config: ConfigOption = None, lake: LakeOption = None) -> None:
     """Show every redrive: how far it is, and why it ended."""
     _, root = existing(config, lake)
     for one in _book(root).all():
+        if as_json:
+            newest = None if one.plan.newer_than == float("inf") else one.plan.newer_than  # JSON has no infinity
+            say_json(asdict(one) | {"plan": asdict(one.plan) | {"newer_than": newest}})
+            continue
         typer.echo(visible(_line(one)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from lake.errors import UserError
 from lake.visible import visible
 from sojourn.cli.instants import instant
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part, settings_of
+from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json, settings_of
 
 app = typer.Typer(no_args_is_help=True, help="Check rule files, run their unit tests, run them over history.")
 
@@ -21,7 +22,9 @@ FilesArgument = Annotated[list[Path] | None, typer.Argument(help="Rule files or 
 
 
 @app.command()
-def check(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOption = None) -> None:
+def check(
+    files: FilesArgument = None, as_json: JsonOption = False, config: ConfigOption = None, lake: LakeOption = None
+) -> None:
     """Say what is wrong with rule files, or that nothing is; with --lake also what they make of its data now."""
     settings = settings_of(config).section("alert", part("alerts.settings").AlertSettings)
     paths = files or list(settings.rules)
@@ -31,21 +34,35 @@ def check(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOp
     intervals = part("alerts.control.intervals")
     # Some files alone say nothing of what other files' rules signal.
     (intervals.check_intervals if files else intervals.check_policies)(rules, settings)
-    typer.echo(f"{len(rules)} rules, all valid")
+    if as_json and lake is None:
+        for rule in rules:
+            say_json({"rule": rule.name})
+    elif not as_json:
+        typer.echo(f"{len(rules)} rules, all valid")
     if lake is not None:
         _, root = existing(config, lake)
         survey = part("alerts.survey")
         found = survey.survey(rules, root, settings)
-        for line in survey.described(found):
-            typer.echo(visible(line))
+        if as_json:
+            for one in found.series:
+                say_json({**asdict(one), "rule": one.rule.name, "at": found.at})
+        else:
+            for line in survey.described(found):
+                typer.echo(visible(line))
         raise typer.Exit(1 if any(one.failed for one in found.series) else 0)
 
 
 @app.command()
-def test(files: FilesArgument = None, config: ConfigOption = None, lake: LakeOption = None) -> None:
+def test(
+    files: FilesArgument = None, as_json: JsonOption = False, config: ConfigOption = None, lake: LakeOption = None
+) -> None:
     """Run the unit tests of rules: files that end in _test.yml. None given: those of the built-in rules."""
     results = part("alerts.check").test(files or [])
     failed = [result for result in results if not result.passed]
+    if as_json:
+        for result in results:
+            say_json(asdict(result) | {"passed": result.passed})
+        raise typer.Exit(1 if failed else 0)
     for result in failed:
         for problem in result.problems:
             typer.echo(visible(f"✗ {result.file}: {result.name}: {problem}"), err=True)

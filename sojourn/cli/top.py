@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +13,12 @@ import typer
 
 from lake.errors import SojournError
 from lake.visible import visible
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part, stopping
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part, say_json, stopping
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from dashboard.services.alerting import AlertCard, LimitCard
     from dashboard.services.overview import QueueCard
     from lake.reader import Reader
 
@@ -31,6 +33,7 @@ _STYLES = {"needs you": "bold red", "watch": "yellow", "keeps up": "green"}
 def top(
     every: Annotated[float, typer.Option("--every", min=0.5, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, print it and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Look once, and print it as one JSON object.")] = False,
     queues: Annotated[int, typer.Option("--queues", min=1, help="Queues in the table, the worst first.")] = 20,
     config: ConfigOption = None,
     lake: LakeOption = None,
@@ -39,6 +42,9 @@ def top(
     settings, root = existing(config, lake)
     limit = settings.section("dashboard", part("dashboard.settings").DashboardSettings).stale_after_seconds
     reader = part("lake.reader").Reader(root)
+    if as_json:
+        say_json(snapshot(reader, root, datetime.now(UTC), limit, queues))
+        return
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -73,12 +79,68 @@ def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int,
     from rich.console import Group
     from rich.text import Text
 
-    asked, keys, alerting = (
-        part("dashboard.queries"),
-        part("dashboard.services.keys"),
-        part("dashboard.services.alerting"),
-    )
-    overview = part("dashboard.services.overview")
+    seen = _seen(reader, now)
+    if seen is None:
+        return Text(
+            f"No queue has been seen yet in the lake at {visible(str(root))}: `sojourn doctor` says what is wrong."
+        )
+    lines = [
+        Text(visible(seen.headline), style="bold"),
+        *_freshness(seen.health, root, now, limit),
+        *(
+            Text(f"▲ {card.severity if card.firing else 'pending'}: {visible(card.summary or card.title)} {card.since}")
+            for card in seen.alerts[:ALERTS]
+        ),
+        *(
+            Text(f"◆ {visible(card.tenant, NAME)} on {visible(card.queue, NAME)}: {card.limit}, {card.expires}")
+            for card in seen.limits[:LIMITS]
+        ),
+    ]
+    more = len(seen.cards) - queues
+    below = [Text(f"{more:,} more queues: --queues", style="dim")] if more > 0 else []
+    return Group(*lines, _table(seen.cards[:queues], part("dashboard.services.overview").COLUMNS, width), *below)
+
+
+def snapshot(reader: Reader, root: Path, now: datetime, limit: float, queues: int) -> dict[str, Any]:
+    """The same for programs: seconds, messages, messages a second; null is unknown. Raises SojournError."""
+    seen = _seen(reader, now)
+    if seen is None:
+        return {"at": now, "headline": "no queue has been seen yet", "queues": [], "alerts": [], "limits": []}
+    fresh, key_of = part("dashboard.services.freshness"), part("dashboard.services.keys").QueueKey.of
+    found = fresh.freshness(fresh.newest(seen.health), part("dashboard.heartbeats").heartbeats(root), now, limit)
+    health, totals = ({key_of(row): row for row in rows} for rows in (seen.health, seen.totals))
+    return {
+        "at": now,
+        "as_of": found.as_of,
+        "freshness": found.level.value,
+        "headline": seen.headline,
+        "queues": [
+            {"verdict": card.verdict.word, "sentence": card.sentence, **totals.get(card.key, {}), **health[card.key]}
+            for card in seen.cards[:queues]
+        ],
+        "alerts": [{"rule": one.title, "severity": one.severity, "state": one.state, "about": one.about,
+                    "summary": one.summary} for one in seen.alerts],
+        "limits": seen.in_force,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one look found, as the dashboard's services have it; ``health``, ``totals`` and ``in_force`` are rows."""
+
+    health: list[dict[str, Any]]
+    totals: list[dict[str, Any]]
+    in_force: list[dict[str, Any]]
+    headline: str
+    cards: tuple[QueueCard, ...]
+    alerts: tuple[AlertCard, ...]
+    limits: tuple[LimitCard, ...]
+
+
+def _seen(reader: Reader, now: datetime) -> _Seen | None:
+    """The lake at ``now``; None where no queue has been seen."""
+    asked, alerting = part("dashboard.queries"), part("dashboard.services.alerting")
+    keys, overview = part("dashboard.services.keys"), part("dashboard.services.overview")
 
     def query(sql: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = reader.query(sql).to_pylist(maps_as_pydicts="lossy")
@@ -86,29 +148,13 @@ def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int,
 
     health = query(asked.HEALTH)
     if not health:
-        return Text(
-            f"No queue has been seen yet in the lake at {visible(str(root))}: `sojourn doctor` says what is wrong."
-        )
+        return None
     names = keys.short_names(keys.QueueKey.of(row) for row in health)
-    transitions = query(asked.alert_transitions(None))
+    transitions, totals, in_force = query(asked.alert_transitions(None)), query(asked.TOTALS), query(asked.LIMITS)
     alerts = alerting.alert_cards(query(asked.ALERT_STATES), transitions, list(names), now)
-    cards = overview.queue_cards(health, query(asked.TOTALS), query(asked.NOISY), alerts, now, names)
-    limits = alerting.limit_cards(query(asked.LIMITS), now)
-    lines = [
-        Text(visible(overview.headline(cards, alerts, rules_ran=bool(transitions))), style="bold"),
-        *_freshness(health, root, now, limit),
-        *(
-            Text(f"▲ {card.severity if card.firing else 'pending'}: {visible(card.summary or card.title)} {card.since}")
-            for card in alerts[:ALERTS]
-        ),
-        *(
-            Text(f"◆ {visible(card.tenant, NAME)} on {visible(card.queue, NAME)}: {card.limit}, {card.expires}")
-            for card in limits[:LIMITS]
-        ),
-    ]
-    more = len(cards) - queues
-    below = [Text(f"{more:,} more queues: --queues", style="dim")] if more > 0 else []
-    return Group(*lines, _table(cards[:queues], overview.COLUMNS, width), *below)
+    cards = overview.queue_cards(health, totals, query(asked.NOISY), alerts, now, names)
+    said = overview.headline(cards, alerts, rules_ran=bool(transitions))
+    return _Seen(health, totals, in_force, said, cards, alerts, alerting.limit_cards(in_force, now))
 
 
 def _freshness(health: list[dict[str, Any]], root: Path, now: datetime, limit: float) -> list[Any]:

@@ -1,0 +1,39 @@
+"""What operators have the alert process do, to be carried out by :func:`dashboard.writes.write`: each takes their name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dashboard.run import API_VARIABLE
+from lake import alert_api
+from lake.errors import UserError
+
+Operation = Callable[[str], object]
+
+
+def action(root: Path, action_id: str, what: str) -> Operation:
+    """Have the action ``action_id`` of the lake at ``root`` approved or revoked: ``what`` is ``approve``, ``revoke``."""
+    return lambda name: _ask(root, alert_api.action(action_id, what, name))
+
+
+def switch(root: Path, what: str) -> Operation:
+    """Have all policies ``pause`` or ``resume``."""
+    return lambda name: _ask(root, alert_api.switch(what, name))
+
+
+def acknowledge(root: Path, fingerprint: str) -> Operation:
+    """Say that whoever asks looks after the alert."""
+    about = {"fingerprint": fingerprint, "comment": "on the dashboard"}
+    return lambda name: _ask(root, "/api/v2/acknowledgements", {**about, "createdBy": name})
+
+
+def _ask(root: Path, path: str, body: Mapping[str, str] | None = None) -> None:
+    known = json.loads(os.environ.get(API_VARIABLE) or "{}")
+    base = alert_api.told_address(root) or known.get("url")
+    if base is None:
+        raise UserError("no alert process has told where it listens", "is `sojourn alert` running on this lake?")
+    token = os.environ.get(known["token_env"]) if "token_env" in known else None
+    alert_api.ask(base, path, token=token, body=body, hint="this page shows what is there now")

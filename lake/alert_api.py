@@ -1,0 +1,82 @@
+"""Asking the alert process that works on a lake to do something: approve, revoke, pause, acknowledge."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from lake.errors import SojournError, UserError
+
+TIMEOUT_SECONDS = 10.0
+
+
+def told_address(root: Path) -> str | None:
+    """Where the alert process on the lake at ``root`` says that it listens."""
+    try:
+        return str(json.loads((root / "state" / "run" / "alerts.json").read_text(encoding="utf-8"))["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def own_name() -> str:
+    """Who runs this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return f"user {os.getuid()}"
+
+
+def action(action_id: str, what: str, by: str) -> str:
+    """The path by which ``by`` has the action ``action_id`` approved or revoked."""
+    return f"/v1/actions/{quote(action_id, safe='')}/{what}?by={quote(by, safe='')}"
+
+
+def switch(what: str, by: str) -> str:
+    """The path by which ``by`` has all policies pause or resume."""
+    return f"/v1/{what}?by={quote(by, safe='')}"
+
+
+def ask(
+    base: str,
+    path: str,
+    *,
+    token: str | None = None,
+    method: str = "POST",
+    body: Mapping[str, str] | None = None,
+    hint: str = "see `sojourn actions list`",
+) -> None:
+    """A request for ``path`` at ``base``, with ``body`` as JSON.
+
+    Raises:
+        UserError: It was refused, with what the answer says and ``hint``.
+        SojournError: Nobody answers.
+    """
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(base.rstrip("/") + path, data, method=method)
+    if data is not None:
+        request.add_header("Content-Type", "application/json")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            response.read()
+    except urllib.error.HTTPError as error:
+        raise UserError(f"{base} refuses ({error.code}): {_detail(error)}", hint) from error
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise SojournError(f"no alert process answers at {base}: {reason}") from error
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    text = error.read(2000).decode(errors="replace").strip()
+    try:
+        told = json.loads(text)
+        return told if isinstance(told, str) else str(told["error"])
+    except (ValueError, KeyError, TypeError):
+        return text or error.reason
