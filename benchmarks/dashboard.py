@@ -1,7 +1,8 @@
 """The dashboard: how soon a page is there, how soon it is renewed, for one and for twenty, what it costs and keeps.
 
 A real Chromium looks at a real server over a lake of 100,000 (queue, tenant) keys into which 10,000 events a second are
-committed meanwhile. The baseline is an empty Streamlit page of the same version in the same run: what nobody could undercut.
+committed meanwhile. The baseline is an empty Streamlit page of the same version in the same run: nothing could undercut
+that.
 
 Prints one JSON object a line: {"figure", "value", "unit", "baseline"}. Run it by `make bench-dashboard`.
 """

@@ -1,4 +1,4 @@
-"""What operators have the alert process do, to be carried out by :func:`dashboard.writes.write`: each takes their name."""
+"""What operators have the alert process do, for :func:`dashboard.writes.write` to carry out: each takes their name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Operation = Callable[[str], object]
 
 
 def action(root: Path, action_id: str, what: str) -> Operation:
-    """Have the action ``action_id`` of the lake at ``root`` approved or revoked: ``what`` is ``approve``, ``revoke``."""
+    """Have an action on the lake at ``root`` approved or revoked: ``what`` is ``approve`` or ``revoke``."""
     return lambda name: _ask(root, alert_api.action(action_id, what, name))
 
 

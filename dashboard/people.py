@@ -1,8 +1,8 @@
 """Who looks at the pages and what they may do: viewers read, operators write as well.
 
-Who somebody is comes from a sign-in by OpenID Connect, or from a proxy's header, which :mod:`dashboard.trusted_header` takes from
-the configured addresses alone. Without either, whoever sits at this machine is an operator, as at its command line;
-whoever comes from elsewhere is a viewer.
+Who somebody is comes from a sign-in by OpenID Connect, or from a proxy's header, which
+:mod:`dashboard.trusted_header` takes from the configured addresses alone. Without either, whoever sits at this machine
+is an operator, as at its command line; whoever comes from elsewhere is a viewer.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def person(
 
 
 def _signed_in(claims: Mapping[str, Any], claim: str, hours: float, now: datetime) -> str:
-    """The name in ``claims`` of an ID token (OpenID Connect Core 1.0, section 2); empty where it is none, or too old."""
+    """The name in the claims of an ID token (OpenID Connect Core 1.0, section 2); empty where it is too old."""
     since = claims.get("iat")
     if claims.get("is_logged_in") is not True or not isinstance(since, (int, float)):
         return ""

@@ -15,11 +15,11 @@ from starlette.types import ASGIApp
 from streamlit.web import bootstrap
 from streamlit.web.server.starlette import App
 
-from dashboard.trusted_header import TrustedHeader
 from dashboard.rooted import Rooted
 from dashboard.run import SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
 from dashboard.theme import options as theme_options
+from dashboard.trusted_header import TrustedHeader
 from lake.web.accept import use_all_files
 from lake.web.front import FrontDoor
 from lake.web.policy import Entrance, Limits, Policy

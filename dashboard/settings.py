@@ -42,7 +42,9 @@ class OidcSignIn(BaseModel):
     metadata_url: str = Field(description="the provider's …/.well-known/openid-configuration")
     client_id: str = Field(min_length=1, description="as the provider knows the dashboard")
     client_secret: Secret = Field(description='{ env = "NAME" } or { file = "path" }')
-    redirect_uri: str = Field(description=f"the dashboard's own address with {CALLBACK}; the provider must know it, too")
+    redirect_uri: str = Field(
+        description=f"the dashboard's own address with {CALLBACK}; the provider must know it, too"
+    )
     claim: str = Field(
         default="email",
         pattern=r"^[a-z_]{1,64}$",

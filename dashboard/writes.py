@@ -1,4 +1,4 @@
-"""The one way from a page to anything that lasts: who may not is refused here, on the server, and all of it is journalled.
+"""The one way from a page to anything that lasts: who may not is refused here, on the server, and all is journalled.
 
 A line is written before something is done, and another with what came of it; where the first cannot be written, nothing
 is done. The journal is a file of JSON lines beside the lake's state, kept to two files of about a megabyte.

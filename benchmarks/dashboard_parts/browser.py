@@ -1,4 +1,4 @@
-"""A real Chromium that writes down what a person would notice: when the heading stood, how long renewals took, what moved."""
+"""A real Chromium that notes what a person would notice: when the heading stood, how long renewals took, what moved."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def chromium() -> Iterator[Any]:
     """Chromium of this machine; each page that is opened has a cache of its own."""
     from playwright.sync_api import sync_playwright
 
-    path = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), "")
+    path = next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+    )
     if not path:
         raise SystemExit("no Chromium on this machine: apt-get install chromium")
     with sync_playwright() as playwright:

@@ -1,7 +1,7 @@
-"""From a commit in gold to a person's screen: a queue's backlog grows by one each second, and a browser shows the number.
+"""From a commit in gold to a person's screen: a queue's backlog grows by one each second, and a browser shows it.
 
-What an event needs until it is in gold is measured by `make bench-rest` (freshness) and `make bench-analytics`: their sum is
-what a person waits for.
+What an event needs until it is in gold is measured by `make bench-rest` (freshness) and `make bench-analytics`: their
+sum is what a person waits for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Eight hours of an open page, without waiting for them: as many renewals as a page asks for in that time, one after the other.
+"""Eight hours of an open page, without waiting for them: as many renewals as it asks for, one after another.
 
 The lake is written meanwhile, so that what is kept under its versions must be let go of. Simulated is the number of
 renewals (8 h ÷ 2 s), not the hours: what would grow by the clock alone would not be seen.
@@ -21,7 +21,7 @@ BROWSER_SECONDS, BROWSER_EVERY = 120.0, 0.5
 
 
 def measure(scale: float) -> Iterator[Figure]:
-    """Resident megabytes of the server with its worker after each hour, the baseline after the first; the browser's heap."""
+    """Resident megabytes of the server with its worker after each hour, beside those after the first; the browser's."""
     lake, renewals = lake_of(scale), round(HOURS * 3600 / EVERY * scale)
     with serving(lake) as server, written(lake):
         held = []
@@ -31,13 +31,17 @@ def measure(scale: float) -> Iterator[Figure]:
         for hour, megabytes in enumerate(held, 1):
             yield Figure(f"memory_mb_after_hour_{hour}", megabytes, "MB", held[0])
         yield Figure("memory_growth_mb_an_hour", (held[-1] - held[1]) / (ROUNDS - 2), "MB")
-    with chromium() as browser, serving(lake, refresh_seconds=BROWSER_EVERY) as server, written(lake):
-        with page_of(browser, server.url) as page:
-            heap = []
-            session = page.context.new_cdp_session(page)
-            for _ in range(4):
-                page.wait_for_timeout(BROWSER_SECONDS * scale / 4 * 1000)
-                session.send("HeapProfiler.collectGarbage")
-                heap.append(session.send("Runtime.getHeapUsage")["usedSize"] / 1e6)
-            yield Figure("browser_heap_mb", heap[-1], "MB", heap[0])
-            yield Figure("browser_renewals", len(seen(page)["renewals"]), "renewals")
+    with (
+        chromium() as browser,
+        serving(lake, refresh_seconds=BROWSER_EVERY) as server,
+        written(lake),
+        page_of(browser, server.url) as page,
+    ):
+        heap = []
+        session = page.context.new_cdp_session(page)
+        for _ in range(4):
+            page.wait_for_timeout(BROWSER_SECONDS * scale / 4 * 1000)
+            session.send("HeapProfiler.collectGarbage")
+            heap.append(session.send("Runtime.getHeapUsage")["usedSize"] / 1e6)
+        yield Figure("browser_heap_mb", heap[-1], "MB", heap[0])
+        yield Figure("browser_renewals", len(seen(page)["renewals"]), "renewals")

@@ -1,4 +1,4 @@
-"""From an address to a page: the overview of 100,000 keys, by a server that nobody has asked and a browser without a cache."""
+"""From an address to a page: the overview of 100,000 keys, of a server that nobody has asked, in a fresh browser."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SECONDS, WARM_UP = 60.0, 15.0
 
 
 def measure(scale: float) -> Iterator[Figure]:
-    """Renewals in seconds from their request to the end of drawing; cores of the server and its worker; layout shifts."""
+    """Renewals in seconds, from their request to the end of drawing; cores of server and worker; layout shifts."""
     lake, seconds = lake_of(scale), max(20.0, SECONDS * scale)
     with chromium() as browser:
         with serving(lake) as server, page_of(browser, server.url) as page:

@@ -1,7 +1,7 @@
-"""Viewers without a browser: what a page's script does at the wire, so that twenty of them cost the machine no browsers.
+"""Viewers without a browser: what a page's script does at the wire, so that twenty of them cost no twenty browsers.
 
-``python -m benchmarks.dashboard_parts.viewer URL VIEWERS SECONDS`` looks that long and prints how long each renewal took, from
-its request to the last word of the answer; with ``--renewals N`` each viewer asks N times without a rest instead.
+``python -m benchmarks.dashboard_parts.viewer URL VIEWERS SECONDS`` prints how long each renewal took in that time,
+from its request to the last word of the answer; with ``--renewals N`` each viewer asks N times without a rest instead.
 """
 
 from __future__ import annotations

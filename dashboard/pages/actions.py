@@ -92,7 +92,9 @@ def _switch(who: Person | None, root: Path) -> None:
     if (root / PAUSED).exists():
         st.html(markup.banner("All policies are paused", "Nothing is decided until they are resumed.", quiet=True))
         question = "Policies decide again, and may limit tenants."
-        confirm.button(who, root, "Resume all policies", question, "resume", "policies", operations.switch(root, "resume"))
+        confirm.button(
+            who, root, "Resume all policies", question, "resume", "policies", operations.switch(root, "resume")
+        )
         return
     question = "Every limit is lifted now, and no policy decides anything until they are resumed."
     doing = operations.switch(root, "pause")

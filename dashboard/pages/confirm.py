@@ -1,4 +1,4 @@
-"""Buttons that change something: each asks once more, says what came of it, and goes through :mod:`dashboard.writes`."""
+"""Buttons that change something: each asks once more, goes through :mod:`dashboard.writes`, says what came of it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def button(
     """
     may = who is not None and who.may_write
     key = f"{what} {about}"
-    why = None if may else "Operators may. You can look."
-    with st.popover(markup.plain(label), icon=icon, disabled=not may, help=why, key=f"ask {key}"):
+    why = "" if may else "Operators may. You can look."
+    with st.popover(markup.plain(label), icon=icon, disabled=not may, help=markup.plain(why), key=f"ask {key}"):
         st.html(markup.note(question))
         if st.button(markup.plain(f"Yes, {label[:1].lower()}{label[1:]}"), type="primary", key=f"do {key}"):
             try:

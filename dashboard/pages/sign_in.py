@@ -15,12 +15,16 @@ def ask(settings: DashboardSettings) -> None:
     st.html(markup.title("Who is there?"))
     if settings.oidc is None:
         st.html(
-            markup.note("The proxy in front of this dashboard has to say who you are, and that you may look; it did not.")
+            markup.note(
+                "The proxy in front of this dashboard has to say who you are, and that you may look; it did not."
+            )
         )
         return
     if st.user.is_logged_in:
         st.html(
-            markup.note("You are signed in, but not as somebody who may look; or it was too long ago. Sign in once more.")
+            markup.note(
+                "You are signed in, but not as somebody who may look; or it was too long ago. Sign in once more."
+            )
         )
     st.button("Sign in", type="primary", on_click=st.login, icon=":material/login:")
 

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from dashboard import serve
 from dashboard.run import HEALTH_PATH, address, claim_port, command, environment
 from dashboard.settings import DashboardSettings
 from tests.dashboard.scene import TENANTS, write_story
@@ -39,6 +40,7 @@ NAMES = (
     "<img src=x onerror=alert(1)>",
 )
 QUEUE = "www.evil.example <img src=http://evil.example/x> a@evil.example :smile: [x](http://evil.example)"
+PAGES = Path(serve.__file__).parent / "pages"
 SHOTS = os.environ.get("SOJOURN_SCREENSHOTS")
 
 
@@ -133,30 +135,53 @@ def shoot(page: Any, name: str, tmp_path: Path) -> None:
     assert path.stat().st_size > 10_000
 
 
-@pytest.mark.parametrize(
-    ("address", "heading"),
-    [
-        ("queue?queue=orders", "orders"),
-        ("tenants?queue=orders", "acme-7 is noisy on orders"),
-        ("consumers", "Look at the consumers of invoices"),
-        ("dead-letters", "invoices dead-letters messages now"),
-        ("slo", "All keep what is promised"),
-        ("alerts", "2 alerts fire"),
-        ("actions", "1 limit is in force"),
-        ("pipeline", "What the pages say can be trusted"),
-    ],
-)
-def test_a_link_to_a_page_opens_that_page(
-    server: str, browser: Any, tmp_path: Path, address: str, heading: str
-) -> None:
-    page = opened(browser, f"{server}/{address}")
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script that reads a page as somebody does who cannot see it, or not well."""
+    source = node_folder(Path(__file__).with_name("axe")) / "node_modules" / "axe-core" / "axe.min.js"
+    return source.read_text(encoding="utf-8")
+
+
+def assert_nothing_grave(page: Any, axe: str) -> None:
+    """No serious finding by WCAG 2.1 A and AA on a page that is open already: opening one for this would cost more."""
+    page.wait_for_selector(READY)
+    page.evaluate(axe)
+    told = page.evaluate("rules => axe.run({runOnly: rules})", ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"])
+    assert len(told["passes"]) > 10
+    grave = [one for one in told["violations"] if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in grave] == []
+
+
+#: Page → how it is opened, and what it then says first. The overview and SQL are looked at in tests of their own.
+LINKS = {
+    "queue": ("?queue=orders", "orders"),
+    "tenants": ("?queue=orders", "acme-7 is noisy on orders"),
+    "consumers": ("", "Look at the consumers of invoices"),
+    "dead-letters": ("", "invoices dead-letters messages now"),
+    "slo": ("", "All keep what is promised"),
+    "alerts": ("", "2 alerts fire"),
+    "actions": ("", "1 limit is in force"),
+    "pipeline": ("", "What the pages say can be trusted"),
+}
+
+
+def test_every_page_is_among_those_that_are_looked_at() -> None:
+    pages = {path.stem.replace("_", "-") for path in PAGES.glob("*.py") if "def page()" in path.read_text("utf-8")}
+    assert pages == {*LINKS, "sql"}
+
+
+@pytest.mark.parametrize("place", range(len(LINKS)))
+def test_a_link_to_a_page_opens_that_page(server: str, browser: Any, axe: str, tmp_path: Path, place: int) -> None:
+    address, (asked, heading) = list(LINKS.items())[place]
+    page = opened(browser, f"{server}/{address}{asked}", scheme=("light", "dark")[place % 2])
     page.wait_for_function("text => document.querySelector('h1')?.innerText === text", arg=heading)
     assert page.locator("[data-testid=stException]").count() == 0
-    shoot(page, address.partition("?")[0], tmp_path)
+    shoot(page, address, tmp_path)
     assert page.outside == [] and page.wrong == []
+    assert_nothing_grave(page, axe)
 
 
-def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: Any, tmp_path: Path) -> None:
+def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: Any, axe: str, tmp_path: Path) -> None:
     page = opened(browser, f"{server}/sql?sql=SELECT+tenant,backlog+FROM+tenant_backlog_now+WHERE+noisy")
     page.get_by_role("button", name="Run").click()
     page.wait_for_selector("td:text('acme-7')")
@@ -165,6 +190,7 @@ def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: A
     assert Path(download.value.path()).read_text().startswith("tenant,backlog\nacme-7,")
     shoot(page, "sql", tmp_path)
     assert page.outside == [] and page.wrong == []
+    assert_nothing_grave(page, axe)
     page.close()
 
 
@@ -179,7 +205,7 @@ def test_on_a_phone_the_title_is_near_the_top_and_nothing_is_wider_than_the_scre
     shoot(page, "phone", tmp_path)
 
 
-def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, tmp_path: Path) -> None:
+def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, axe: str, tmp_path: Path) -> None:
     page = opened(browser, server)
     said = page.inner_text("[data-testid=stApp]")
     assert page.inner_text("h1") == "orders needs you"
@@ -199,6 +225,7 @@ def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, tmp_pa
     shoot(page, "overview", tmp_path)
     assert page.outside == []
     assert page.wrong == []
+    assert_nothing_grave(page, axe)
     page.close()
 
 
@@ -256,25 +283,3 @@ def test_nobodys_name_becomes_a_link_a_picture_or_markup(hostile: str, browser: 
     shoot(page, "hostile", tmp_path)
     assert page.outside == []
     page.close()
-
-
-#: The pages, each with the address that the check below opens.
-ADDRESSES = (
-    *("", "queue?queue=orders", "tenants", "consumers", "dead-letters", "slo"),
-    *("alerts", "actions", "sql", "pipeline"),
-)
-
-
-def test_axe_has_no_serious_finding_on_any_page(server: str, browser: Any) -> None:
-    source = node_folder(Path(__file__).with_name("axe")) / "node_modules" / "axe-core" / "axe.min.js"
-    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-    found = []
-    for place, where in enumerate(ADDRESSES):
-        page = opened(browser, f"{server}/{where}", scheme=("light", "dark")[place % 2])
-        page.evaluate(source.read_text(encoding="utf-8"))
-        told = page.evaluate("rules => axe.run({runOnly: rules})", rules)
-        assert len(told["passes"]) > 10
-        grave = [one for one in told["violations"] if one["impact"] in ("serious", "critical")]
-        found += [(where, one["id"], one["nodes"][0]["html"][:200]) for one in grave]
-        page.close()
-    assert found == []

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dashboard.trusted_header import TrustedHeader
 from dashboard.people import Role, person
 from dashboard.settings import DashboardSettings
+from dashboard.trusted_header import TrustedHeader
 
 NOW = datetime(2026, 3, 1, 3, 7, tzinfo=UTC)
 PROXY = {"addresses": ["10.0.0.0/8", "::1/128"]}
