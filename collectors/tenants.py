@@ -14,16 +14,22 @@ can, from the left.
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from brokers.settings import Settings
 from collectors.samples import TenantShare
 from collectors.texts import valid
+
+log = logging.getLogger(__name__)
 
 #: Tenants of one queue that are told apart; the rest is ``other``.
 MOST = 100
@@ -51,15 +57,17 @@ class Rule:
         return f"{self.source}:{self.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Message(NamedTuple):
     """What is known of one message; ``columns`` are of the row that holds it, where a database does."""
 
     queue: str = ""
     key: str | None = None
-    headers: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, Any] = _NOTHING
     document: Any = None
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = _NOTHING
 
 
 def parse(text: Any) -> Rule:
@@ -114,6 +122,27 @@ TenantRules = Annotated[
 ]
 
 
+class Older(Settings):
+    """Keys that said where a tenant stands before ``tenant`` did; each kind of broker that had some declares them."""
+
+    def rules(self) -> list[str]:
+        """The same, as ``tenant`` says it."""
+        raise NotImplementedError
+
+
+def newer(value: Any, older: type[Older]) -> Any:
+    """A table of settings with ``tenant`` in place of the keys of ``older``, which are warned of; for a validator."""
+    if not isinstance(value, Mapping) or not (given := value.keys() & older.model_fields.keys()):
+        return value
+    names = " and ".join(sorted(given))
+    if "tenant" in value:
+        raise ValueError(f"tenant says what {names} said before: take {names} out")
+    rules = older.model_validate({name: value[name] for name in given}).rules()
+    written = json.dumps(rules[0] if len(rules) == 1 else rules)
+    log.warning("%s of %s is an older key: write tenant = %s", names, value.get("name", "a table"), written)
+    return {name: each for name, each in value.items() if name not in given} | {"tenant": rules}
+
+
 def tenant_of(rules: Sequence[Rule], message: Message) -> str | None:
     """The name that the first of ``rules`` finds in ``message``; None where none does."""
     for rule in rules:
@@ -146,10 +175,11 @@ def _found(rule: Rule, message: Message) -> Any:
     if rule.source == "column":
         return message.columns.get(rule.text)
     if rule.source == "header":
-        if rule.text in message.headers:
-            return message.headers[rule.text]
-        wanted = rule.text.casefold()
-        return next((value for name, value in message.headers.items() if name.casefold() == wanted), None)
+        value = message.headers.get(rule.text)
+        if value is None:
+            wanted = rule.text.casefold()
+            value = next((value for name, value in message.headers.items() if name.casefold() == wanted), None)
+        return value.strip() if isinstance(value, str) else value
     text = message.queue if rule.source == "queue" else message.key
     matched = rule.pattern.fullmatch(text) if rule.pattern is not None and text is not None else None
     return matched["tenant"] if matched is not None else None

@@ -26,6 +26,7 @@ from actuators.movers import registry as movers
 from actuators.movers.base import MoverSettings
 from alerts.settings import AlertSettings
 from collectors.settings import CollectSettings
+from collectors.tenants import Rule
 from dashboard.settings import DashboardSettings
 from lake.definitions import Definitions
 from sojourn.cli.main import app
@@ -138,7 +139,7 @@ def _literal(value: Any) -> str:
             return f"`{value.total_seconds():g}s`"
         case int() | float():
             return f"`{value:_}`" if isinstance(value, int) else f"`{value:g}`"
-        case str() | Path():
+        case str() | Path() | Rule():
             return f'`"{value}"`'
         case tuple() | list() | frozenset():
             inner = [_literal(one).strip("`") for one in (sorted(value) if isinstance(value, frozenset) else value)]

@@ -28,7 +28,7 @@ target_seconds = {TARGET_SECONDS}
 name = "nats"
 kind = "nats"
 url = "{{url}}"
-streams = [{{{{ name = "{STREAM}", tenant_token = 2 }}}}]
+streams = [{{{{ name = "{STREAM}", tenant = "key:*.{{{{tenant}}}}" }}}}]
 
 [alert]
 port = {{port}}

@@ -159,18 +159,6 @@ def headers_of(raw: bytes) -> dict[str, str]:
     return headers
 
 
-def tenant_of(headers: Mapping[str, str], subject: str, header: str, token: int | None) -> str | None:
-    """The tenant that the application named in ``header``, else the subject's token number ``token`` (1 = first)."""
-    named = headers.get(header)
-    if named and (stripped := named.strip()):
-        return stripped
-    if token is not None:
-        tokens = subject.split(".")
-        if token <= len(tokens):
-            return tokens[token - 1]
-    return None
-
-
 def matches(subject: str, pattern: str) -> bool:
     """Whether a subject is one of those that ``pattern`` (with ``*`` and ``>``) names."""
     tokens, wanted = subject.split("."), pattern.split(".")

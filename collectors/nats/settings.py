@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from brokers.nats.settings import NatsServer
 from brokers.settings import Settings
 from collectors.broker import NetworkBroker, each_once, named
+from collectors.tenants import Older, TenantRules, newer, only, parse
+
+
+class _Older(Older):
+    """A header, and the subject's token of a number (1 = first) where that is absent."""
+
+    tenant_header: str = "Tenant"
+    tenant_token: int | None = Field(default=None, ge=1)
+
+    def rules(self) -> list[str]:
+        """The subject is the message's key; its token may be the last."""
+        header = [f"header:{self.tenant_header}"] if self.tenant_header else []
+        if self.tenant_token is None:
+            return header
+        token = "*." * (self.tenant_token - 1) + "{tenant}"
+        return [*header, f"key:{token}.*", f"key:{token}"]
 
 
 class StreamSettings(Settings):
@@ -17,11 +33,8 @@ class StreamSettings(Settings):
 
     name: str = Field(min_length=1)
     queue: str | None = Field(default=None, description="the queue's name in Sojourn; the stream's own unless set")
-    tenant_header: str = Field(default="Tenant", description="header that names a message's tenant")
-    tenant_token: int | None = Field(
-        default=None,
-        ge=1,
-        description="where the header is absent: the subject's token (1 = first) that names the tenant",
+    tenant: Annotated[TenantRules, only("header", "key", "queue")] = Field(
+        default=(parse("header:Tenant"),), description="where a message names its tenant; key is its subject"
     )
     dead_letter_for: str | None = Field(
         default=None, description="set on a dead-letter stream, which is sampled and not tapped: the queue it serves"
@@ -34,6 +47,11 @@ class StreamSettings(Settings):
     most_subjects: int = Field(
         default=100, ge=1, le=10_000, description="so many subjects, the fullest, are told apart; the others together"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _newer(cls, value: Any) -> Any:
+        return newer(value, _Older)
 
     @property
     def queue_name(self) -> str:

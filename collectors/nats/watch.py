@@ -11,9 +11,10 @@ from collectors.nats.attach import StreamFacts, first_look, subscriptions
 from collectors.nats.ledger import Ledger
 from collectors.nats.life import REMOVED, Lives
 from collectors.nats.memory import Memory, restore
-from collectors.nats.parse import microseconds, tenant_of
+from collectors.nats.parse import microseconds
 from collectors.nats.settings import StreamSettings, TapSettings
 from collectors.records import Event
+from collectors.tenants import Message, tenant_of
 
 #: Missing arrivals looked for at once, and messages settled at once: no step takes long.
 _AT_ONCE = 256
@@ -135,7 +136,7 @@ class Watch:
         self.lives.arrived(sequence, at, subject, self._tenant(headers, subject))
 
     def _tenant(self, headers: Mapping[str, str], subject: str) -> str | None:
-        return tenant_of(headers, subject, self.settings.tenant_header, self.settings.tenant_token)
+        return tenant_of(self.settings.tenant, Message(self.settings.queue_name, subject, headers))
 
     def looked(self, consumer: str, info: Mapping[str, Any]) -> None:
         """The server told how far a consumer is."""

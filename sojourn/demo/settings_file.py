@@ -24,8 +24,8 @@ name = {broker}
 kind = "nats"
 url = {url}
 streams = [
-  {{ name = {stream}, tenant_header = {header} }},
-  {{ name = {dead_letters}, tenant_header = {header}, dead_letter_for = {stream} }},
+  {{ name = {stream}, tenant = {tenant} }},
+  {{ name = {dead_letters}, tenant = {tenant}, dead_letter_for = {stream} }},
 ]
 
 [analyze]
@@ -73,7 +73,7 @@ def settings_text(layout: Layout, broker: Broker, ports: Ports, *, quick_start: 
         "url": broker.url,
         "stream": scenario.STREAM,
         "dead_letters": scenario.DEAD_LETTERS,
-        "header": scenario.TENANT_HEADER,
+        "tenant": f"header:{scenario.TENANT_HEADER}",
         "alert_port": ports.alert,
         "webhook": f"http://127.0.0.1:{ports.receiver}/webhook",
         "secret": str(layout.secret),

@@ -17,7 +17,6 @@ from collectors.nats.parse import (
     matches,
     microseconds,
     parse,
-    tenant_of,
 )
 
 HEADERS = {
@@ -139,13 +138,6 @@ def test_of_a_header_that_is_there_twice_the_servers_own_counts() -> None:
     record = parse(b"tap.ORDERS.t0", forged, b"")
     assert isinstance(record, Arrival)
     assert (record.sequence, record.headers["Tenant"]) == (2, "acme")
-
-
-def test_the_tenant_stands_in_the_header_else_in_the_subject() -> None:
-    assert tenant_of({"Tenant": "a"}, "orders.b", "Tenant", 2) == "a"
-    assert tenant_of({}, "orders.b", "Tenant", 2) == "b"
-    assert tenant_of({}, "orders.b", "Tenant", 3) is None
-    assert tenant_of({}, "orders.b", "Tenant", None) is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from collectors.board import Board
 from collectors.exposition import Exposition
+from collectors.kafka.tap.settings import TapTopic
+from collectors.nats.settings import StreamSettings
 from collectors.samples import Sample, TenantShare, samples_table
 from collectors.tenants import MOST, Message, Shares, TenantRules, only, parse, tenant_of
 from lake.tables import QUEUE_SAMPLES
@@ -78,6 +81,62 @@ def test_a_setting_is_one_rule_or_several_and_is_written_as_it_was_read() -> Non
     assert rules.validate_json(rules.dump_json(rules.validate_python(several))) == rules.validate_python(several)
     with pytest.raises(ValidationError, match="column:x is not found here: json, queue can be"):
         TypeAdapter[Any](Annotated[TenantRules, only("json", "queue")]).validate_python("column:x")
+
+
+@pytest.mark.parametrize(
+    ("model", "older", "tenant"),
+    [
+        (StreamSettings, {}, ["header:Tenant"]),
+        (StreamSettings, {"tenant_header": "customer"}, ["header:customer"]),
+        (StreamSettings, {"tenant_token": 2}, ["header:Tenant", "key:*.{tenant}.*", "key:*.{tenant}"]),
+        (StreamSettings, {"tenant_header": "", "tenant_token": "1"}, ["key:{tenant}.*", "key:{tenant}"]),
+        (TapTopic, {}, ["header:tenant"]),
+        (TapTopic, {"tenant_header": "customer", "tenant_key": True}, ["header:customer", "key:{tenant}"]),
+    ],
+)
+def test_older_keys_of_taps_are_read_as_rules_and_warned_of(
+    model: type[StreamSettings] | type[TapTopic],
+    older: dict[str, Any],
+    tenant: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    read = model.model_validate({"name": "orders", **older})
+    assert [str(rule) for rule in read.tenant] == tenant
+    assert bool(older) == bool(caplog.messages)
+    for message in caplog.messages:
+        _, _, written = message.partition("write tenant = ")
+        assert model.model_validate({"name": "orders", "tenant": json.loads(written)}) == read
+
+
+@pytest.mark.parametrize(
+    ("tables", "wrong"),
+    [
+        ({"tenant": "header:a", "tenant_header": "a"}, "take tenant_header out"),
+        ({"tenant_token": 0}, "greater than or equal to 1"),
+        ({"tenant": "json:a"}, "json:a is not found here: header, key, queue can be"),
+    ],
+)
+def test_a_tap_is_told_once_whose_messages_are(tables: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ValidationError, match=wrong):
+        StreamSettings.model_validate({"name": "orders", **tables})
+
+
+@pytest.mark.parametrize(
+    ("headers", "subject", "token", "found"),
+    [
+        ({"Tenant": "a"}, "orders.b", 2, "a"),
+        ({"Tenant": " "}, "orders.b", 2, "b"),
+        ({}, "orders.b", 2, "b"),
+        ({}, "orders.b.new.eu", 2, "b"),
+        ({}, "b.orders", 1, "b"),
+        ({}, "orders.b", 3, None),
+    ],
+)
+def test_a_subjects_token_is_found_by_its_number(
+    headers: dict[str, str], subject: str, token: int, found: str | None
+) -> None:
+    rules = StreamSettings.model_validate({"name": "orders", "tenant_token": token}).tenant
+    assert tenant_of(rules, Message("orders", subject, headers)) == found
 
 
 def test_messages_are_counted_by_tenant_where_they_stand_with_the_oldest_age_of_each() -> None:

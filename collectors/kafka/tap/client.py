@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from collectors.kafka.connection import CREDENTIALS, FORBIDDEN, UNHEARD, connection, explained, explaining
 from collectors.kafka.settings import KafkaBroker
-from collectors.kafka.tap.records import Place, Records, gather, tenant_of, without_collection
+from collectors.kafka.tap.records import Place, Records, gather, tenant_finder, without_collection
 
 #: What a partition answers while its leader is being found; librdkafka does not call these retriable.
 _PASSING = {
@@ -54,7 +54,7 @@ class TapConsumer:
 
     def __init__(self, broker: KafkaBroker) -> None:
         self._broker = broker
-        self._tenants = {topic.name: tenant_of(topic) for topic in broker.tap.topics}
+        self._tenants = {topic.name: tenant_finder(topic) for topic in broker.tap.topics}
         self._config = connection(broker) | {
             "group.id": "sojourn-tap",  # a name that librdkafka wants: never joined, never committed to
             "enable.auto.commit": False,

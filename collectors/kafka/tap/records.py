@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from collectors.kafka.tap.settings import TapTopic
+from collectors.tenants import Message, needs, tenant_of
+from collectors.texts import loads
 
 Place = tuple[str, int]  # topic, partition
 
 _LOG_APPEND_TIME = 2  # librdkafka's RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME
-#: Longest tenant that is kept, in bytes: a key may be anything.
-TENANT_LIMIT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ def without_collection() -> Iterator[None]:
 TenantOf = Callable[[Any], str | None]
 
 
-def gather(messages: Iterable[Any], tenants: Mapping[str, TenantOf]) -> dict[Place, Records]:
-    """Confluent's messages (no errors among them) by place; ``tenants`` tells, for each topic, whose a message is."""
+def gather(messages: Iterable[Any], whose: Mapping[str, TenantOf]) -> dict[Place, Records]:
+    """Confluent's messages (no errors among them) by place; ``whose`` tells, for each topic, whose a message is."""
     found: defaultdict[Place, _Columns] = defaultdict(_Columns)
     for message in messages:
         topic = message.topic()
@@ -104,27 +104,22 @@ def gather(messages: Iterable[Any], tenants: Mapping[str, TenantOf]) -> dict[Pla
         columns.offsets.append(message.offset())
         columns.stamps.append(milliseconds * 1000 if kind and milliseconds >= 0 else None)
         columns.by_broker.append(kind == _LOG_APPEND_TIME)
-        columns.tenants.append(tenants[topic](message))
+        columns.tenants.append(whose[topic](message))
     return {place: _records(columns) for place, columns in found.items()}
 
 
-def tenant_of(settings: TapTopic) -> TenantOf:
-    """How a record of the topic names its tenant: by a header, else by its key where that is wanted."""
-    wanted, by_key = settings.tenant_header, settings.tenant_key
+def tenant_finder(settings: TapTopic) -> TenantOf:
+    """How a record of the topic names its tenant: by the topic's rules."""
+    rules, queue = settings.tenant, settings.queue_name
+    documents = needs(rules, "json")
 
-    def from_header(message: Any) -> str | None:
-        for name, value in message.headers() or ():
-            if name == wanted and value:
-                return _text(value)
-        return from_key(message) if by_key else None
+    def told(message: Any) -> str | None:
+        # Of a header that is there several times, the first that says something.
+        headers = {name: value for name, value in reversed(message.headers() or ()) if value}
+        document = _document(message.value()) if documents else None
+        return tenant_of(rules, Message(queue, _text(message.key()), headers, document))
 
-    def from_key(message: Any) -> str | None:
-        key = message.key()
-        return _text(key) if key else None
-
-    if wanted is not None:
-        return from_header
-    return from_key if by_key else lambda message: None
+    return told if rules else lambda message: None
 
 
 def join(parts: Sequence[Records]) -> Records:
@@ -148,5 +143,12 @@ def _records(columns: _Columns) -> Records:
     )
 
 
-def _text(value: bytes | str) -> str:
-    return value if isinstance(value, str) else value[:TENANT_LIMIT].decode("utf-8", "replace")
+def _text(key: bytes | str | None) -> str | None:
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else key
+
+
+def _document(value: bytes | str | None) -> Any:
+    try:
+        return loads(value or b"null")
+    except (ValueError, RecursionError):
+        return None

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from brokers.settings import Settings
 from collectors.broker import each_once, named
+from collectors.tenants import Older, TenantRules, newer, only, parse
+
+
+class _Older(Older):
+    """A header, and the whole key where that is absent."""
+
+    tenant_header: str | None = "tenant"
+    tenant_key: bool = False
+
+    def rules(self) -> list[str]:
+        """A record's key is a message's."""
+        header = [f"header:{self.tenant_header}"] if self.tenant_header else []
+        return [*header, "key:{tenant}"] if self.tenant_key else header
 
 
 class TapTopic(Settings):
@@ -16,8 +29,15 @@ class TapTopic(Settings):
     name: str = Field(min_length=1)
     queue: str | None = Field(default=None, description="the queue's name in Sojourn; the topic's own unless set")
     groups: tuple[str, ...] = Field(default=(), description="consumer groups whose commits end its messages")
-    tenant_header: str | None = Field(default="tenant", description="header that names a record's tenant")
-    tenant_key: bool = Field(default=False, description="where the header is absent, the record's key is the tenant")
+    tenant: Annotated[TenantRules, only("header", "key", "json", "queue")] = Field(
+        default=(parse("header:tenant"),),
+        description="where a record names its tenant; key is the record's, json begins at its value",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _newer(cls, value: Any) -> Any:
+        return newer(value, _Older)
 
     @property
     def queue_name(self) -> str:

@@ -11,7 +11,7 @@ import pytest
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.tap.begin import Known, begin
 from collectors.kafka.tap.lives import Partition
-from collectors.kafka.tap.records import Records, gather, tenant_of
+from collectors.kafka.tap.records import Records, gather, tenant_finder
 from collectors.kafka.tap.rows import Rows
 from collectors.kafka.tap.settings import TapTopic
 
@@ -193,8 +193,10 @@ def test_ids_tell_apart_what_are_different_events_and_nothing_else() -> None:
 class _Message:
     """A record as librdkafka gives it."""
 
-    def __init__(self, headers: Any = None, key: Any = None, stamp: tuple[int, int] = (1, 5)) -> None:
-        self._headers, self._key, self._stamp = headers, key, stamp
+    def __init__(
+        self, headers: Any = None, key: Any = None, stamp: tuple[int, int] = (1, 5), value: Any = None
+    ) -> None:
+        self._headers, self._key, self._stamp, self._value = headers, key, stamp, value
 
     def topic(self) -> str:
         return "orders"
@@ -214,6 +216,9 @@ class _Message:
     def key(self) -> Any:
         return self._key
 
+    def value(self) -> Any:
+        return self._value
+
 
 @pytest.mark.parametrize(
     ("settings", "message", "tenant"),
@@ -222,6 +227,17 @@ class _Message:
         ({}, _Message(None, b"key"), None),
         ({}, _Message([("tenant", None)]), None),
         ({}, _Message([("tenant", b"\xff\xfe")]), "\ufffd\ufffd"),
+        ({}, _Message([("tenant", b""), ("tenant", b"a"), ("tenant", b"b")]), "a"),
+        ({"tenant": "header:customer"}, _Message([("tenant", b"a"), ("customer", b"b")]), "b"),
+        ({"tenant": "key:{tenant}"}, _Message([("tenant", b"a")], b"key"), "key"),
+        ({"tenant": "key:{tenant}/*"}, _Message(None, b"acme/7/eu"), "acme"),
+        ({"tenant": "key:{tenant}/*"}, _Message(None, None), None),
+        ({"tenant": "json:customer.id"}, _Message(value=b'{"customer": {"id": 7}}'), "7"),
+        ({"tenant": "json:customer.id"}, _Message(value=b"\xff"), None),
+        ({"tenant": "json:customer.id"}, _Message(), None),
+        ({"tenant": "queue:{tenant}-*", "queue": "acme-orders"}, _Message(None), "acme"),
+        ({"tenant": []}, _Message([("tenant", b"a")], b"key"), None),
+        # the older keys
         ({"tenant_header": "customer"}, _Message([("tenant", b"a"), ("customer", b"b")]), "b"),
         ({"tenant_key": True}, _Message([("other", b"a")], b"key"), "key"),
         ({"tenant_key": True}, _Message([("tenant", b"a")], b"key"), "a"),
@@ -229,8 +245,8 @@ class _Message:
         ({"tenant_header": None}, _Message([("tenant", b"a")], b"key"), None),
     ],
 )
-def test_the_tenant_is_in_a_header_or_the_key(settings: Any, message: _Message, tenant: str | None) -> None:
-    chosen = tenant_of(TapTopic(name="orders", **settings))
+def test_the_tenant_is_where_the_rules_of_the_topic_look(settings: Any, message: _Message, tenant: str | None) -> None:
+    chosen = tenant_finder(TapTopic.model_validate({"name": "orders", **settings}))
     (found,) = gather([message], {"orders": chosen}).values()
     assert found.tenants.to_pylist() == [tenant]
 
