@@ -45,7 +45,7 @@ def read(page: str, recipe: Recipe) -> tuple[dict[Key, dict[str, float]], dict[s
         raise NotMetrics(f"the answer is no page of metrics: {error}") from None
     for sample in samples:
         queue = sample.labels.get(recipe.queue)
-        if not queue or not math.isfinite(sample.value) or sample.value < 0:
+        if not queue or queue in recipe.nobody or not math.isfinite(sample.value) or sample.value < 0:
             continue
         queue = cut.sub("", queue)
         if sample.name == recipe.dead:

@@ -19,8 +19,8 @@ class Recipe:
     ``queue``, ``subscriber``: the labels that name them. ``columns``: column → metrics of which the first that is there
     counts; several series of one queue (partitions, nodes) are summed, ages are the highest. ``within``: column → those
     that its metric counts as well, and that are taken off. ``dead``: the metric of a queue's own dead letters, which
-    have no queue of another name. ``partition``: what is cut off a queue's name, a regular expression. ``unknown``:
-    column → why it is never told.
+    have no queue of another name. ``nobody``: what stands in place of a queue's name where there is none.
+    ``partition``: what is cut off a queue's name, a regular expression. ``unknown``: column → why it is never told.
     """
 
     title: str
@@ -29,6 +29,7 @@ class Recipe:
     subscriber: str | None = None
     within: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dead: str | None = None
+    nobody: frozenset[str] = frozenset()
     partition: str = r"(?!)"
     unknown: Mapping[str, str] = field(default_factory=dict)
 
@@ -103,6 +104,7 @@ RECIPES = {
         "metadata_entityname",
         {"depth": ("azure_activemessages_average",), "delayed": ("azure_scheduledmessages_average",)},
         dead="azure_deadletteredmessages_average",
+        nobody=frozenset({"-NamespaceOnlyMetric-"}),
         unknown={
             "in_flight": "Service Bus counts what is locked among the active messages",
             "oldest_age_seconds": "Azure Monitor tells no age",

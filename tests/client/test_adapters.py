@@ -71,7 +71,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 class TestRedis:
     @pytest.mark.parametrize("options", [{}, {"decode_responses": True}, {"protocol": 3}], ids=str)
-    @proves("redis", "per tenant", "our client")
+    @proves("streams", "per tenant", "our client")
     def test_a_stream_s_entries_live_as_they_did(
         self,
         redis_server: RedisServer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,6 +47,8 @@ class Place:
     broker: dict[str, Any]
     told: Told
     outlasts: bool = True  # whether the contents survive a crash of the server
+    #: Row of the table of brokers → which queues are its own; the place's own name and all of them unless set.
+    rows: Mapping[str, set[tuple[str, str | None]]] = field(default_factory=dict)
 
 
 def nats_place(folder: Path) -> Place:
@@ -77,6 +79,7 @@ def redis_place(folder: Path) -> Place:
         {"kind": "redis", "url": server.url},
         {(queue, subscribers.get(queue)): values for queue, values in told.items()},
         outlasts=False,
+        rows={"dyno": {("app.orders", None)}, "streams": {("events", "billing")}},
     )
 
 
@@ -132,7 +135,7 @@ def prometheus_place(folder: Path) -> Place:
     server.start()
     broker = {"kind": "prometheus", "url": server.url, "recipe": "artemis", "dead_letters": {"DLQ": "orders"}}
     told = {("orders", None): {"depth": 4, "in_flight": 2}, ("DLQ", None): {"depth": 1, "in_flight": 0}}
-    return Place(server, broker, told)
+    return Place(server, broker, told, rows={"artemis": set(told)})
 
 
 def kafka_place(folder: Path) -> Place:
@@ -184,7 +187,7 @@ def postgres_place(folder: Path) -> Place:
         database.run(f"INSERT INTO oban_jobs (queue, worker, state, attempt, attempted_at) VALUES ({values})")
     database.run("INSERT INTO oban_producers (node, queue, updated_at) VALUES ('one', 'orders', 'infinity')")
     told = {("orders", None): {"depth": 2, "in_flight": 1}, ("orders.discarded", None): {"depth": 0}}
-    return Place(server, database.settings(), told)
+    return Place(server, database.settings(), told, rows={"oban": set(told)})
 
 
 PLACES: dict[str, Callable[[Path], Place]] = {

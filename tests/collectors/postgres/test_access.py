@@ -12,7 +12,7 @@ from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.postgres.layouts import LAYOUTS
 from tests.collectors.postgres.filling import worked
 from tests.collectors.postgres.reading import Database
-from tests.support.facts import proves
+from tests.support.facts import Note, proves
 from tests.support.postgresql import PostgresServer
 
 PAGE = Path(__file__).parents[3] / "docs" / "brokers" / "postgres.md"
@@ -46,7 +46,7 @@ def reader(database: Database, monkeypatch: pytest.MonkeyPatch) -> dict[str, obj
 @proves("postgres", "auth", "user and password", "a role that may read the listed tables alone")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_grants_of_the_manual_suffice_and_without_them_everything_is_unknown(
-    layout: str, server: PostgresServer, reader: dict[str, object]
+    layout: str, server: PostgresServer, reader: dict[str, object], note: Note
 ) -> None:
     database = worked(server, layout)
     expected = database.read(**{layout: {}})
@@ -64,6 +64,7 @@ def test_the_grants_of_the_manual_suffice_and_without_them_everything_is_unknown
         refused_to_write = psycopg.errors.InsufficientPrivilege, psycopg.errors.ObjectNotInPrerequisiteState
         with pytest.raises(refused_to_write):
             connection.execute(f'DELETE FROM {LAYOUTS[layout].schema}."{first}"'.encode())
+    note((layout, "auth", "with the manual's grants alone"))
 
 
 def test_nothing_is_written_even_by_a_user_who_may(database: Database) -> None:

@@ -8,10 +8,21 @@ import pytest
 
 from collectors.samples import Sample, TenantShare
 from tests.collectors.postgres.reading import Database, Truth, application, wait_for
-from tests.support.facts import proves
+from tests.support.facts import Note, measured
 
 #: How far an age may be from what the application noted, in seconds.
 NEAR = 0.1
+#: What the table of brokers says of it, and of tenants that are found in the job's arguments.
+NOTED, BY_PATH = "within 0.1 s of what the application noted", "by a JSON path of the job"
+#: The application → which version of which library it is.
+VERSIONS = {
+    "river": "River 0.51 itself",
+    "pgboss 9": "pg-boss 9 itself",
+    "pgboss 10": "pg-boss 10 itself",
+    "graphile": "graphile-worker 0.17 itself",
+    "procrastinate": "Procrastinate 3.10 itself",
+    "pgqueuer": "PgQueuer 1.6 itself",
+}
 #: The application → the name of its layout, the library's word for dead jobs, and when its failures are noted.
 APPLICATIONS = {
     "river": ("river", "discarded", "SELECT count(*) = 1 FROM river_job WHERE state = 'discarded'"),
@@ -31,17 +42,9 @@ APPLICATIONS = {
 }
 
 
-@proves("postgres", "depth", "due apart from delayed, first attempts apart from retries")
-@proves("postgres", "per tenant", "column or JSON path, in the samples")
-@proves("postgres", "dead letters", "the library's failed or discarded jobs")
-@proves(
-    "postgres",
-    "cluster shapes",
-    "River 0.51, pg-boss 9 and 10, graphile-worker 0.17, Procrastinate 3.10, PgQueuer 1.6 themselves",
-)
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_a_librarys_jobs_are_counted_by_what_they_wait_for_and_their_ages_are_those_the_application_noted(
-    name: str, database: Database
+    name: str, database: Database, note: Note
 ) -> None:
     layout, word, failed = APPLICATIONS[name]
     with application(name, database) as truth:
@@ -58,6 +61,8 @@ def test_a_librarys_jobs_are_counted_by_what_they_wait_for_and_their_ages_are_th
     assert orders.tenants is not None
     assert {share.tenant: counted(share) for share in orders.tenants} == {"a": (2, 1, 2), "b": (1, 0, 1)}
     assert orders.tenants[0].oldest_age_seconds == orders.oldest_age_seconds
+    note(*measured(layout, [orders]), (layout, "age", NOTED), (layout, "per tenant", BY_PATH))
+    note((layout, "dead letters", f"its {word} jobs"), (layout, "cluster shapes", VERSIONS[name]))
 
 
 def check_ages(sample: Sample, truth: Truth, before: float, after: float) -> None:

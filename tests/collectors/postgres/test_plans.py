@@ -14,7 +14,7 @@ from collectors.postgres.source import PostgresSource
 from tests.collectors.postgres.filling import FINISHED, UNSERVED, WAITING, fill, index, wait_in, worked
 from tests.collectors.postgres.reading import PASSWORD, Database, by_name
 from tests.support import postgresql
-from tests.support.facts import proves
+from tests.support.facts import Note
 from tests.support.postgresql import PostgresServer
 
 ENDED, WAIT = 20_000, 1_000
@@ -52,10 +52,9 @@ def asked(database: Database, monkeypatch: pytest.MonkeyPatch, **changes: Any) -
     return statements, samples
 
 
-@proves("postgres", "depth", "beside finished jobs that are never read")
 @pytest.mark.parametrize("name", FINISHED)
 def test_jobs_that_have_ended_are_never_read(
-    name: str, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    name: str, server: PostgresServer, monkeypatch: pytest.MonkeyPatch, note: Note
 ) -> None:
     monkeypatch.setenv(PASSWORD, postgresql.PASSWORD)
     database, layout = worked(server, name), name.split()[0]
@@ -76,6 +75,9 @@ def test_jobs_that_have_ended_are_never_read(
         assert samples["orders"].depth >= 3 and samples["orders"].delayed >= 3
         for statement in statements:
             check(database, statement)
+    note((layout, "depth", "without a look at finished jobs"))
+    if name in ("pgboss 11", "pgboss 12"):
+        note((layout, "cluster shapes", f"pg-boss {name.split()[1]} by its tables"))
 
 
 def check(database: Database, statement: str) -> None:

@@ -7,8 +7,8 @@ import pytest
 from collectors.postgres.layouts import LAYOUTS
 from collectors.postgres.settings import PostgresBroker
 from tests.collectors.postgres.reading import Database
-from tests.collectors.postgres.test_libraries import NEAR, counted
-from tests.support.facts import proves
+from tests.collectors.postgres.test_libraries import BY_PATH, NEAR, counted
+from tests.support.facts import Note, measured
 
 #: The same jobs in each: of "orders" one has run for 30 s that was due 40 s ago; three wait, the first of which was due
 #: 20 s ago; two are scheduled, one waits for another attempt; one died 50 s ago; one is done.
@@ -81,11 +81,9 @@ JOBS = {"oban": OBAN, "solid_queue": SOLID_QUEUE, "good_job": GOOD_JOB, "pgmq": 
 TELLS = {"oban": ("discarded", 2), "solid_queue": ("failed", 2), "good_job": ("discarded", 2), "pgmq": (None, None)}
 
 
-@proves("postgres", "consumers", "of Oban with producers, Solid Queue, GoodJob: the processes that serve a queue")
-@proves("postgres", "cluster shapes", "Oban, Solid Queue, GoodJob, PGMQ and pg-boss 11 and 12 by their tables alone")
 @pytest.mark.parametrize("layout", JOBS)
 def test_jobs_are_counted_by_what_they_wait_for_in_tables_as_the_library_makes_them(
-    layout: str, database: Database
+    layout: str, database: Database, note: Note
 ) -> None:
     database.schema(layout)
     database.run(JOBS[layout])
@@ -110,6 +108,11 @@ def test_jobs_are_counted_by_what_they_wait_for_in_tables_as_the_library_makes_t
         assert orders.state == "paused"
     if layout == "pgmq":
         assert samples["old"].in_flight == 1 and samples["old"].oldest_in_flight_age_seconds is None
+    note(
+        *measured(layout, [orders]), (layout, "per tenant", BY_PATH), (layout, "cluster shapes", "by its tables alone")
+    )
+    if word is not None:
+        note((layout, "dead letters", f"its {word} jobs"))
 
 
 def test_every_layout_has_its_settings() -> None:

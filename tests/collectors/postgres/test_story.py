@@ -66,7 +66,7 @@ def alerting(root: Path, rules: Path, receiver: WebhookReceiver) -> Iterator[Cal
         process.wait()
 
 
-@proves("postgres", "dead letters", "redriven by the library's own means, from a page to its end")
+@proves("procrastinate", "dead letters", "redriven by the library's own means, from a page to its end")
 def test_a_stuck_worker_is_paged_with_what_is_known_and_over_once_its_jobs_are_redriven(
     database: Database, receivers: Callable[..., WebhookReceiver], tmp_path: Path
 ) -> None:

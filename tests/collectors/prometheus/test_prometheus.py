@@ -15,7 +15,7 @@ from collectors.prometheus.source import PrometheusSource
 from collectors.samples import METRIC_NAMES, Sample, TenantShare
 from collectors.tenants import parse
 from tests.support.exposition import RECORDED, Exposition
-from tests.support.facts import proves
+from tests.support.facts import Note, measured
 
 NOW = 1_800_000_000_000_000
 #: Recipe → (queue, subscriber) → (depth, in flight, delayed, age, consumers, published, acknowledged, dead letters of).
@@ -50,21 +50,33 @@ def told(sample: Sample) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-@proves("prometheus", "dead letters", "by the settings; of Service Bus by its metric")
-def test_a_page_becomes_the_samples_that_it_should(recipe: str) -> None:
+def test_a_page_becomes_the_samples_that_it_should(recipe: str, note: Note) -> None:
     page = (RECORDED / f"{recipe}.txt").read_text()
     serves = {"DLQ": "orders", "orders-dead": "orders-billing"}
     found = samples(page, RECIPES[recipe], NOW, dead_letters=serves, staleness=60.0)
     assert {(one.queue, one.subscriber): told(one) for one in found} == EXPECTED[recipe]
     assert {(one.sampled_at, one.staleness_seconds) for one in found} == {(NOW, 60.0)}
+    note(*measured(recipe, found))
+    if any(one.dead_letter_for for one in found):
+        note((recipe, "dead letters", "by its metric" if RECIPES[recipe].dead else "by the settings"))
 
 
-@proves("prometheus", "per tenant", "by the queue's name")
-def test_a_queue_whose_name_says_whose_it_is_is_theirs_as_a_whole_and_patterns_choose() -> None:
-    page = (RECORDED / "pulsar.txt").read_text()
-    rules = [parse("queue:persistent://{tenant}/*")]
-    (orders,) = samples(page, RECIPES["pulsar"], NOW, queues=["*/orders"], rules=rules)
-    assert orders.tenants == (TenantShare("shop", 6, 5, 1, None),)
+@pytest.mark.parametrize(
+    ("recipe", "rule", "chosen", "share"),
+    [
+        ("pulsar", "queue:persistent://{tenant}/*", "*/orders", TenantShare("shop", 6, 5, 1, None)),
+        ("artemis", "queue:{tenant}", "orders", TenantShare("orders", 4, 2, 3, None)),
+        ("pubsub", "queue:*-{tenant}", "*-billing", TenantShare("billing", 40, 2, None, 75.0)),
+        ("servicebus", "queue:{tenant}", "orders", TenantShare("orders", 12, None, 4, None)),
+    ],
+)
+def test_a_queue_whose_name_says_whose_it_is_is_theirs_as_a_whole_and_patterns_choose(
+    recipe: str, rule: str, chosen: str, share: TenantShare, note: Note
+) -> None:
+    page = (RECORDED / f"{recipe}.txt").read_text()
+    orders, *_ = samples(page, RECIPES[recipe], NOW, queues=[chosen], rules=[parse(rule)])
+    assert orders.tenants == (share,)
+    note((recipe, "per tenant", "by the queue's name"))
 
 
 def test_a_metric_by_another_exporters_name_counts_and_by_both_counts_once() -> None:

@@ -209,7 +209,7 @@ def test_garbage_is_its_own_queues_trouble(redis_server: RedisServer) -> None:
     assert found["ahead", None].oldest_age_seconds == 0.0
 
 
-@proves("bullmq", "auth", "as on Redis; what a user may not ask is said")
+@proves("bullmq", "auth", "what a user may not ask is said")
 def test_what_may_not_be_asked_is_said_with_what_is_missing(own_redis: RedisServer) -> None:
     with own_redis.client() as client:
         put(client, "orders", "1", 5)

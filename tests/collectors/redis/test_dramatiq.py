@@ -14,7 +14,7 @@ import pytest
 from collectors.samples import was_read
 from tests.collectors.redis.reading import counts, read
 from tests.support.dramatiq import redrive, send, worker
-from tests.support.facts import proves
+from tests.support.facts import Note, measured, proves
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
 
@@ -58,7 +58,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield Scene(server, working, waiting)
 
 
-@proves("dramatiq", "dead letters", "on Redis the queue's .XQ; on RabbitMQ by its arguments")
+@proves("dramatiq", "cluster shapes", "Dramatiq 2.2 itself")
+@proves("dramatiq", "dead letters", "the queue's .XQ; on RabbitMQ by its arguments")
 def test_each_queue_is_told_as_dramatiq_keeps_it(scene: Scene) -> None:
     found = read(scene.server, dramatiq={})
     assert {name for name, _ in found} == {"default", "default.XQ", "mail", "mail.XQ"}
@@ -68,7 +69,7 @@ def test_each_queue_is_told_as_dramatiq_keeps_it(scene: Scene) -> None:
     assert counts(found["mail", None]) == (1, 0, 0)
 
 
-@proves("dramatiq", "age", "on Redis within 0.1 s of what the producer noted")
+@proves("dramatiq", "age", "within 0.1 s of what the producer noted")
 def test_ages_are_those_that_the_producer_noted(scene: Scene) -> None:
     default = read(scene.server, dramatiq={})["default", None]
     at = default.sampled_at / 1e6
@@ -86,7 +87,7 @@ def test_each_tenants_share_is_told_where_a_path_names_it(scene: Scene) -> None:
     assert few.oldest_age_seconds == pytest.approx(default.oldest_age_seconds or 0, abs=5)
 
 
-@proves("dramatiq", "dead letters", "on Redis sent back by an application's own means")
+@proves("dramatiq", "dead letters", "sent back by an application's own means")
 def test_a_dead_workers_messages_make_the_queue_stalled_and_dead_letters_go_back(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server, server.client() as client:
         with worker(server.url, "default"):
@@ -129,7 +130,10 @@ def test_garbage_and_other_encoders_are_their_own_queues_trouble(redis_server: R
     assert counts(found["orphan", None]) == (2, 0, 0)  # what is due waits, though nobody moved it
 
 
-def test_resque_is_read_by_keys_as_it_writes_them(redis_server: RedisServer) -> None:
+@proves("resque", "per tenant", "by a JSON path of the job, or the queue's name")
+@proves("resque", "dead letters", "the failed list")
+@proves("resque", "cluster shapes", "by keys as it writes them")
+def test_resque_is_read_by_keys_as_it_writes_them(redis_server: RedisServer, note: Note) -> None:
     now = time.time()
     stamp = lambda age: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now - age))  # noqa: E731
     with redis_server.client() as client:
@@ -161,3 +165,4 @@ def test_resque_is_read_by_keys_as_it_writes_them(redis_server: RedisServer) -> 
     assert failed.depth == 1 and failed.oldest_age_seconds == pytest.approx(90, abs=5)
     assert failed.dead_letter_for == "mail,plain,wrong"
     assert not was_read(found["wrong", None])
+    note(*measured("resque", [mail]))

@@ -16,7 +16,7 @@ from collectors.samples import Sample
 from examples.redis_queue.recipe import Queue
 from tests.collectors.redis import making
 from tests.collectors.redis.reading import counts, named, read, source
-from tests.support.facts import proves
+from tests.support.facts import Note, measured, proves
 from tests.support.redis import RedisServer, prepare
 from tests.support.waiting import wait_until
 
@@ -213,7 +213,8 @@ def test_a_stream_that_no_group_reads_is_a_log_without_a_depth_and_rqs_results_a
     assert counts(read(redis_server, streams={})["bull:mail:events", "late"]) == (1, 0, 0)
 
 
-def test_real_celery_tells_waiting_at_work_and_held_back_apart(redis_server: RedisServer) -> None:
+@proves("celery", "cluster shapes", "Celery 5.7 itself")
+def test_real_celery_tells_waiting_at_work_and_held_back_apart(redis_server: RedisServer, note: Note) -> None:
     with making.celery_at_work(redis_server) as oldest:
         found = read(redis_server, celery={})
         few = read(redis_server, celery={"queues": ["celery"], "read_at_most": 2})
@@ -223,6 +224,7 @@ def test_real_celery_tells_waiting_at_work_and_held_back_apart(redis_server: Red
     assert counts(found["mail", None]) == (1, 0, 0)
     assert found["mail", None].oldest_age_seconds is None
     assert counts(few["celery", None]) == (5, 1, None)
+    note(*measured("celery", [found["celery", None]]))
 
 
 def test_a_celery_task_with_an_eta_or_countdown_waits_from_then_on_however_long_ago_it_was_sent(
@@ -283,8 +285,9 @@ def test_behind_tasks_that_are_not_due_the_oldest_that_is_due_tells_the_age(redi
     assert "not due yet" in few.unavailable["oldest_age_seconds"]
 
 
-@proves("redis", "dead letters", "RQ's failed registry")
-def test_real_rq_tells_its_queue_its_registries_and_its_dead_letters(redis_server: RedisServer) -> None:
+@proves("rq", "dead letters", "the failed registry of each queue")
+@proves("rq", "cluster shapes", "RQ 2.12 itself")
+def test_real_rq_tells_its_queue_its_registries_and_its_dead_letters(redis_server: RedisServer, note: Note) -> None:
     with making.rq_at_work(redis_server):
         found = read(redis_server, rq={})
     assert set(found) == {("default", None), ("default.failed", None)}
@@ -293,6 +296,7 @@ def test_real_rq_tells_its_queue_its_registries_and_its_dead_letters(redis_serve
     assert default.consumers == 1
     assert default.oldest_age_seconds is not None
     assert (failed.depth, failed.dead_letter_for) == (1, "default")
+    note(*measured("rq", [default]))
 
 
 def test_queues_of_one_name_in_two_layouts_stay_apart(redis_server: RedisServer) -> None:

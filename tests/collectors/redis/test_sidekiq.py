@@ -219,7 +219,7 @@ def test_garbage_is_its_own_queues_trouble(redis_server: RedisServer) -> None:
     assert counts(found["sidekiq.retry", None]) == (1, 0, 0)
 
 
-@proves("sidekiq", "auth", "as on Redis; what a user may not ask is said")
+@proves("sidekiq", "auth", "what a user may not ask is said")
 def test_what_may_not_be_read_is_said_with_what_is_missing(own_redis: RedisServer) -> None:
     with own_redis.client() as client:
         newer(client, 7)
