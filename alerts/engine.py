@@ -26,6 +26,7 @@ from alerts.routing.inhibit import SHIPPED
 from alerts.routing.muting import muting, next_change
 from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.model import Rule
+from alerts.sampled import SampledTenants
 from alerts.settings import AlertSettings
 from alerts.state import Transition
 from alerts.store import Author, Desk, Given, Parcel, Resolved, States
@@ -70,7 +71,7 @@ class Engine:
     """The rules with their memory. One engine belongs to one thread; ``snapshot`` may be read from any.
 
     ``published`` is called after each commit that put something into the outbox. ``desk`` has what people and other
-    programs said: silences, acknowledgements, alerts.
+    programs said: silences, acknowledgements, alerts; ``tenants`` reads what samplers told of tenants.
     """
 
     def __init__(
@@ -85,11 +86,13 @@ class Engine:
         published: Callable[[], None],
         external_url: str,
         desk: Desk | None = None,
+        tenants: SampledTenants | None = None,
     ) -> None:
         self._rules = rules
         self._settings = settings
         self._states = states
         self._probe = probe
+        self._tenants = tenants
         self._query = query
         self._definitions = definitions
         self._published = published
@@ -145,6 +148,7 @@ class Engine:
             self._views.outdate()
         freshness, table = self._probe.read(self._query, now, ahead, new_data=new_data)
         self._views.put("data_freshness", table)
+        self._views.put("sampled_tenants", self._sampled(now, ahead))
         definitions = self._definitions()
         due = [rule for rule in self._rules if self._is_due(rule, now)]
         due.sort(key=lambda rule: self._order(rule, started))
@@ -219,6 +223,11 @@ class Engine:
             self._evaluations[rule.key] = outcome.evaluation
             transitions += outcome.transitions
         self._commit(transitions, rewritten, rules, freshness.as_of, now)
+
+    def _sampled(self, now: datetime, ahead: timedelta) -> pa.Table:
+        if self._tenants is None:
+            return ENGINE_VIEWS["sampled_tenants"].empty_table()
+        return self._tenants.read(now, ahead)
 
     def _note_health(self, rule: Rule, evaluation: RuleEvaluation, now: datetime) -> None:
         if evaluation.ok:

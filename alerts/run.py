@@ -31,6 +31,7 @@ from alerts.notify.sender import Sender
 from alerts.received import GROUP as RECEIVED
 from alerts.rules.loader import load_rules
 from alerts.rules.model import Rule
+from alerts.sampled import SampledTenants
 from alerts.settings import AlertSettings
 from alerts.standby import Address
 from alerts.store import Desk, Exporter, States, connect
@@ -165,6 +166,7 @@ def _run(
             sender.wake,
             settings.external_url or url,
             desk,
+            SampledTenants(lake, settings.stale_after),
         )
         stack.callback(lambda: engine.close(clock.now()))
         stack.enter_context(served(WebServer(front, listener, front.limits), "alert-api"))

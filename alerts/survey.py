@@ -15,6 +15,7 @@ from alerts.aside import RULE_SECONDS, rule_worker
 from alerts.freshness import FreshnessProbe
 from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.model import Rule
+from alerts.sampled import SampledTenants
 from alerts.settings import AlertSettings
 from alerts.state import Row
 from alerts.views_cache import ViewCache
@@ -64,6 +65,7 @@ def survey(rules: Sequence[Rule], root: Path, settings: AlertSettings) -> Survey
         now = datetime.now(UTC)
         freshness, table = FreshnessProbe(Lake(root), settings.stale_after).read(reader.query, now)
         views.put("data_freshness", table)
+        views.put("sampled_tenants", SampledTenants(Lake(root), settings.stale_after).read(now))
         at, definitions = freshness.watermark or now, Definitions.load(root)
         try:
             return Survey(freshness.watermark, tuple(_surveyed(rule, views, at, definitions) for rule in rules))

@@ -61,7 +61,7 @@ SHAPES = {
 }
 _NOW = "_now"
 #: Engine views that a backtest knows nothing of.
-UNKNOWN = frozenset({"rule_health", "notification_health"})
+UNKNOWN = frozenset({"rule_health", "notification_health", "sampled_tenants"})
 
 
 def why_not(tables: Iterable[str]) -> str | None:

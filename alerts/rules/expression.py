@@ -38,6 +38,19 @@ ENGINE_VIEWS: dict[str, pa.Schema] = {
             ("sampled", pa.bool_()),
         ]
     ),
+    "sampled_tenants": pa.schema(
+        [
+            ("broker", pa.string()),
+            ("queue", pa.string()),
+            ("subscriber", pa.string()),
+            ("tenant", pa.string()),
+            ("sampled_at", TIMESTAMP),
+            ("depth", pa.int64()),
+            ("in_flight", pa.int64()),
+            ("delayed", pa.int64()),
+            ("oldest_age_seconds", pa.float64()),
+        ]
+    ),
     "rule_health": pa.schema(
         [
             ("rule_group", pa.string()),

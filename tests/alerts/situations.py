@@ -78,6 +78,8 @@ class Situation:
         freshness = {"broker": self.name, "as_of": max(instants), "age_seconds": age}
         reference = Reference(events, samples)
         views = {f"{view}_now": getattr(reference, view)(now=True) for view in _VIEWS}
+        newest = samples[-1:] if samples and samples[-1].get("tenants") else []
+        views["sampled_tenants"] = [{**sample, **share} for sample in newest for share in sample["tenants"]]
         return views | {"data_freshness": [freshness | {"stale": age > STALE_AFTER, "sampled": bool(samples)}]}
 
 
@@ -317,6 +319,31 @@ def nobody_consumes_five_hundred_tasks(s: Situation) -> None:
 @trouble("SampledQueueStalled")
 def consumers_of_a_sampled_queue_take_nothing(s: Situation) -> None:
     s.sampled(depth=40, in_flight=0, consumers=3, acked_total=70)
+
+
+def _shares(acme: float, grove: float) -> Callable[[int], list[Row]]:
+    """One waits and nobody works for it, the other's are worked on; the ages at the start."""
+
+    def told(at: int) -> list[Row]:
+        waits = {"tenant": "acme", "depth": 4, "in_flight": 0, "delayed": 0, "oldest_age_seconds": acme + at}
+        return [
+            waits,
+            {"tenant": "grove", "depth": 5, "in_flight": 2, "delayed": 0, "oldest_age_seconds": grove + at % 30},
+        ]
+
+    return told
+
+
+@trouble("SampledTenantStuck")
+def a_tenant_of_a_sampled_queue_is_passed_over(s: Situation) -> None:
+    s.sampled(depth=9, in_flight=2, acked_total=lambda at: at, oldest_age_seconds=120.0, tenants=_shares(120.0, 2.0))
+
+
+@calm
+def a_tenant_of_a_sampled_queue_waits_behind_a_flood(s: Situation) -> None:
+    s.sampled(
+        depth=900, in_flight=2, acked_total=lambda at: at, oldest_age_seconds=3000.0, tenants=_shares(120.0, 3000.0)
+    )
 
 
 @trouble("NothingAcknowledged")

@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 from alerts.answer import Identities
 from alerts.evaluate import Freshness, RuleMemory, evaluate
 from alerts.models import AlertInstance, fingerprint
-from alerts.rules.expression import bound
+from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.loader import load_rules
 from collectors.settings import CollectSettings
 from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
@@ -165,7 +165,7 @@ def _alerts(root: Path) -> Alerts:
     reader, found = Reader(root), defaultdict[str, list[AlertInstance]](list)
     begin = datetime.now(UTC)
     for rule in load_rules((), builtin=True):
-        if any(name in ("data_freshness", "rule_health", "notification_health") for name in rule.tables):
+        if rule.tables & ENGINE_VIEWS.keys():
             continue
         memory, identities, at = RuleMemory(), Identities(), begin
         answer = reader.query(bound(rule.expr, begin, DEFINITIONS))

@@ -106,7 +106,7 @@ LACKING: dict[str, dict[str, str]] = {
     "celery": {"per tenant": "tasks are not read for it", "dead letters": "Celery keeps none"},
     "rq": {"per tenant": "jobs are not read for it"},
     "pgmq": {"dead letters": "PGMQ keeps none"},
-    "pubsub": {"dead letters": "a topic like any other: by the settings"},
+    "pulsar": {"dead letters": "a topic like any other, unless the settings name it"},
 }
 
 
@@ -222,8 +222,7 @@ def cell(facts: Iterable[Fact], kind: str, column: str) -> str:
     if kind in SERVERS and column not in SHARED:
         return "as below"
     mine = dict.fromkeys(fact.words for fact in facts if (fact.kind, fact.column) == (kind, column))
-    # That it is known at all goes without saying beside more.
-    told = [words for words in mine if words != KNOWN] if len(mine) > 1 else list(mine)
+    told = sorted(mine, key=lambda words: words != KNOWN)
     server = KINDS[kind].server
     if server and column in SHARED:
         told.append(f"as on {KINDS[server].name.partition(',')[0]}")

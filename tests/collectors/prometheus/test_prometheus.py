@@ -56,7 +56,7 @@ def test_a_page_becomes_the_samples_that_it_should(recipe: str, note: Note) -> N
     found = samples(page, RECIPES[recipe], NOW, dead_letters=serves, staleness=60.0)
     assert {(one.queue, one.subscriber): told(one) for one in found} == EXPECTED[recipe]
     assert {(one.sampled_at, one.staleness_seconds) for one in found} == {(NOW, 60.0)}
-    note(*measured(recipe, found))
+    note(*measured(recipe, [one for one in found if one.depth != 0]))  # an empty queue's age is known to be none
     if any(one.dead_letter_for for one in found):
         note((recipe, "dead letters", "by its metric" if RECIPES[recipe].dead else "by the settings"))
 
