@@ -321,29 +321,12 @@ def consumers_of_a_sampled_queue_take_nothing(s: Situation) -> None:
     s.sampled(depth=40, in_flight=0, consumers=3, acked_total=70)
 
 
-def _shares(acme: float, grove: float) -> Callable[[int], list[Row]]:
-    """One waits and nobody works for it, the other's are worked on; the ages at the start."""
-
-    def told(at: int) -> list[Row]:
-        waits = {"tenant": "acme", "depth": 4, "in_flight": 0, "delayed": 0, "oldest_age_seconds": acme + at}
-        return [
-            waits,
-            {"tenant": "grove", "depth": 5, "in_flight": 2, "delayed": 0, "oldest_age_seconds": grove + at % 30},
-        ]
-
-    return told
-
-
 @trouble("SampledTenantStuck")
 def a_tenant_of_a_sampled_queue_is_passed_over(s: Situation) -> None:
-    s.sampled(depth=9, in_flight=2, acked_total=lambda at: at, oldest_age_seconds=120.0, tenants=_shares(120.0, 2.0))
-
-
-@calm
-def a_tenant_of_a_sampled_queue_waits_behind_a_flood(s: Situation) -> None:
-    s.sampled(
-        depth=900, in_flight=2, acked_total=lambda at: at, oldest_age_seconds=3000.0, tenants=_shares(120.0, 3000.0)
-    )
+    waits = {"tenant": "acme", "depth": 4, "in_flight": 0}
+    works = {"tenant": "grove", "depth": 5, "in_flight": 2, "oldest_age_seconds": 5.0}
+    told = lambda at: [waits | {"oldest_age_seconds": 120.0 + at}, works]  # noqa: E731
+    s.sampled(depth=9, in_flight=2, acked_total=lambda at: at, tenants=told)
 
 
 @trouble("NothingAcknowledged")
