@@ -1,8 +1,13 @@
-"""``kind = "redis_key"``: a key for each limit, with the lease as its time to live, for programs that ask Redis."""
+"""``kind = "redis_key"``: a key for each limit, with the lease as its time to live, for programs that ask Redis.
+
+Beside them ``<prefix>index``, a sorted set of the keys with when they end, and ``<prefix>version``, which each change
+raises: so that who follows all limits need not look through a whole server (``sojourn.Limits("redis://…")``).
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from typing import ClassVar, Literal
 from urllib.parse import quote
 
@@ -16,6 +21,8 @@ from lake.errors import SojournError
 
 #: Answers that will be the same whenever it is tried again.
 _REFUSALS = frozenset({"NOPERM", "READONLY", "WRONGTYPE", "MOVED"})
+#: The index forgets keys that ended so long ago, the version itself after so long without a change (seconds).
+_FORGET = 3600
 
 
 class RedisKeySettings(ActuatorSettings, RedisServer):
@@ -44,7 +51,7 @@ class RedisKey:
 
     def read(self, place: str) -> str | None:
         """The key's value."""
-        found = self._asked("GET", place)
+        found = self._asked(("GET", place))
         return None if found is None else found.decode("utf-8", "replace")
 
     def check(self, before: str | None, value: str) -> None:
@@ -53,17 +60,32 @@ class RedisKey:
 
     def write(self, place: str, value: str | None, seconds: float) -> None:
         """Set the key for so long."""
+        index, version = self._settings.prefix + "index", self._settings.prefix + "version"
+        now = time.time()
+        told: list[tuple[str | int, ...]]
         if value is None:
-            self._asked("DEL", place)
+            told = [("DEL", place), ("ZREM", index, place)]
         else:
-            self._asked("SET", place, value, "PX", max(1, math.ceil(seconds * 1000)))
+            told = [("SET", place, value, "PX", max(1, math.ceil(seconds * 1000)))]
+            told += [("ZADD", index, math.ceil(now + seconds), place)]
+        told += [("ZREMRANGEBYSCORE", index, "-inf", math.floor(now - _FORGET))]
+        told += [("INCR", version), ("EXPIRE", version, 24 * _FORGET)]
+        self._asked(*told)
 
-    def _asked(self, *command: str | int) -> bytes | None:
+    def _asked(self, *commands: tuple[str | int, ...]) -> bytes | None:
+        """The first's answer; Refused, or SojournError, where one is refused."""
         try:
             with Link(self._settings) as link:
-                answer = link.demand(*command)
+                answers = link.ask(commands)
         except Refusal as refusal:
-            if refusal.code in _REFUSALS:
-                raise Refused(f"Redis {self._settings.name!r} refuses {command[0]}: {refusal}") from None
-            raise SojournError(f"Redis {self._settings.name!r} refuses {command[0]}: {refusal}") from None
-        return answer if isinstance(answer, bytes) else None
+            raise self._refusal("AUTH", refusal) from None
+        for command, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, Refusal):
+                error = self._refusal(str(command[0]), answer)
+                # Refused means that nothing was changed: by a later one's refusal something was.
+                raise error if command is commands[0] else SojournError(str(error))
+        return answers[0] if isinstance(answers[0], bytes) else None
+
+    def _refusal(self, command: str, refusal: Refusal) -> SojournError:
+        kind = Refused if refusal.code in _REFUSALS else SojournError
+        return kind(f"Redis {self._settings.name!r} refuses {command}: {refusal}")

@@ -22,6 +22,7 @@ KINDS: Kinds[ActuatorSettings, Actuator] = Kinds(
         "nats_max_ack_pending": ("actuators.nats_consumer", "NatsInFlightSettings", "NatsInFlight"),
         "rabbitmq_policy": ("actuators.rabbitmq_policy", "RabbitPolicySettings", "RabbitPolicy"),
         "kafka_quota": ("actuators.kafka_quota", "KafkaQuotaSettings", "KafkaQuota"),
+        "kafka_topic": ("actuators.kafka_topic", "KafkaTopicSettings", "KafkaTopic"),
         "webhook": ("actuators.webhook", "WebhookSettings", "Webhook"),
     }
 )
@@ -32,8 +33,10 @@ AnySettings = Annotated[SerializeAsAny[ActuatorSettings], BeforeValidator(KINDS.
 
 def make(settings: ActuatorSettings) -> Actuator:
     """The actuator that ``settings`` describe; connects to nothing yet. UserError where its library is missing."""
-    if getattr(settings, "kind", "").startswith("nats") and find_spec("nats") is None:
-        raise UserError(f"the actuator {settings.name!r} needs nats-py", "pip install 'sojourn[collectors]'")
+    kind = getattr(settings, "kind", "")
+    for kinds, module, library in (("nats", "nats", "nats-py"), ("kafka_topic", "confluent_kafka", "confluent-kafka")):
+        if kind.startswith(kinds) and find_spec(module) is None:
+            raise UserError(f"the actuator {settings.name!r} needs {library}", "pip install 'sojourn[collectors]'")
     return KINDS.make(settings)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from nats.aio.client import Client as Connection
 from nats.aio.subscription import Subscription
@@ -30,6 +30,16 @@ class ApiError(ConnectionLost):
 
 
 NO_STREAM, NO_CONSUMER, NO_MESSAGE = 10059, 10014, 10037
+#: Requests of :meth:`Client.many` that are under way at once.
+_UNDER_WAY = 256
+
+
+class Request(NamedTuple):
+    """One of many requests; ``headers`` is a mapping, or whatever has its ``items``."""
+
+    subject: str
+    payload: bytes
+    headers: Any = None
 
 
 def no_jetstream(broker: NatsServer) -> UserError:
@@ -193,8 +203,54 @@ class Client:
             raise no_jetstream(self.broker) from None
         except (Error, OSError, TimeoutError) as error:
             raise self.silent(subject, error) from None
-        answer: dict[str, Any] = json.loads(reply.data)
-        if "error" in answer:
-            error_body = answer["error"]
-            raise ApiError(subject, error_body.get("err_code", 0), error_body.get("description", ""))
-        return answer
+        return accepted(subject, json.loads(reply.data))
+
+    async def many(self, requests: Sequence[Request], timeout: float = 5.0) -> list[dict[str, Any]]:
+        """The answers to ``requests`` in their order, a refusal as it came; see :func:`accepted`.
+
+        They are sent in their order, some hundreds before the first answer is there: a round trip is paid once, and
+        not once a message. ConnectionLost where one has no answer ``timeout`` seconds after the one before.
+        """
+        connection, answers = self.connection, [b""] * len(requests)
+        left, came, refused = set[int](), asyncio.Event(), list[str]()
+        inbox = connection.new_inbox()
+
+        async def take(message: Any) -> None:
+            index = int(message.subject.rpartition(".")[2])
+            if not message.data and (message.headers or {}).get("Status") == "503":
+                refused.append(requests[index].subject)
+            answers[index] = message.data
+            left.discard(index)
+            came.set()
+
+        subscription = await connection.subscribe(f"{inbox}.*", cb=take)
+        index = 0
+        try:
+            for index, request in enumerate(requests):
+                left.add(index)
+                await connection.publish(request.subject, request.payload, f"{inbox}.{index}", request.headers)
+                while len(left) >= _UNDER_WAY:
+                    await self._one_more(came, timeout)
+            while left:
+                await self._one_more(came, timeout)
+        except (Error, OSError, TimeoutError) as error:
+            raise self.silent(requests[min(left, default=index)].subject, error) from None
+        finally:
+            with suppress(Error, OSError):
+                await subscription.unsubscribe()
+        if refused:
+            raise ConnectionLost(f"broker {self.broker.name!r} has nobody who answers {refused[0]}")
+        return [json.loads(answer) for answer in answers]
+
+    async def _one_more(self, came: asyncio.Event, timeout: float) -> None:
+        self.connection  # noqa: B018 – lost, it would answer nothing for the whole of the time-out
+        came.clear()
+        await asyncio.wait_for(came.wait(), timeout)
+
+
+def accepted(subject: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """``answer``; ApiError where it is JetStream's refusal of a request to ``subject``."""
+    if "error" in answer:
+        error = answer["error"]
+        raise ApiError(subject, error.get("err_code", 0), error.get("description", ""))
+    return answer

@@ -15,6 +15,7 @@ from sojourn.client.backoff import doubled
 from sojourn.client.bucket import PASS, Bucket, Decision
 from sojourn.client.clock import running
 from sojourn.client.in_force import Congested, InForce
+from sojourn.client.mirrors.base import Mirror, Source, mirror_of
 from sojourn.client.poller import Answer, Poller
 from sojourn.client.wire import MalformedAnswer, Update, WireLimit
 
@@ -34,6 +35,9 @@ class Limits:
     >>> limits = Limits("http://127.0.0.1:9095")        # doctest: +SKIP
     >>> limits.acquire("orders", "acme")                # doctest: +SKIP
 
+    ``url`` may also be a mirror's: ``file:///run/limits.json``, ``redis://…``, ``nats://…``, ``kafka://…``, or one of
+    the classes in :mod:`sojourn.client.mirrors` with its options, such as credentials.
+
     It fails open: where the API cannot be reached, answers nonsense, or a limit's lease has ended, messages pass, and
     :meth:`counters` says how often. ``token`` is the API's bearer token. ``broker`` keeps to the limits of one broker
     (default: all), ``queues`` to those of some queues. ``share`` is this process's part of each tenant's rate, where
@@ -46,7 +50,7 @@ class Limits:
 
     def __init__(
         self,
-        url: str,
+        url: str | Mirror,
         *,
         token: str | None = None,
         broker: str | None = None,
@@ -58,7 +62,14 @@ class Limits:
         if not 0 < share <= 1:
             raise ValueError(f"share {share} must be in (0, 1]")
         wanted = frozenset(queues or ())
-        self._new_poller = functools.partial(Poller, url, token, poll_seconds, clock, broker, wanted)
+        mirror = mirror_of(url) if isinstance(url, str) else url
+        self._new_poller: Callable[[], Source]
+        if isinstance(url, str) and mirror is None:
+            self._new_poller = functools.partial(Poller, url, token, poll_seconds, clock, broker, wanted)
+        elif mirror is not None:
+            if token is not None:
+                raise ValueError("a token is the limits API's: a mirror takes its own options")
+            self._new_poller = functools.partial(mirror.source, clock)
         self._poller = self._new_poller()
         self._said = InForce(broker, wanted, share)
         self._clock = clock
@@ -223,6 +234,7 @@ class Limits:
     def _after_fork(self) -> None:
         """Threads, locks and connections do not survive a fork: the child begins anew, with what was in force."""
         if not self._closed:
+            self._inherited = self._poller  # never ended here: what it is connected by is the parent's
             self._poller = self._new_poller()
             for bucket in self._buckets.values():
                 bucket.unlock()
@@ -251,7 +263,7 @@ def _poll_forever(reference: weakref.ref[Limits]) -> None:
         else:
             limits._count("malformed" if isinstance(fault, MalformedAnswer) else "unreachable")
             level = logging.WARNING if failures == 0 else logging.DEBUG
-            log.log(level, "the limits API is of no use, messages pass when leases end: %s", fault)
+            log.log(level, "where limits come from is of no use, messages pass when leases end: %s", fault)
             failures += 1
             pause = doubled(failures, FIRST_BACKOFF, MAX_BACKOFF) * random.uniform(0.5, 1.0)
         del limits

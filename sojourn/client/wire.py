@@ -105,9 +105,16 @@ def _plain(answer: dict[str, Any]) -> Update:
 
 def _plain_limit(entry: dict[str, Any], generated_at: datetime) -> WireLimit:
     # The difference of two instants of the server's clock: ours may be wrong by hours without harm.
-    lease = (_instant(entry["valid_until"]) - generated_at).total_seconds()
-    place = (_text(entry["broker"]), _text(entry["queue"]), _text(entry["tenant"]))
-    return _limit(*place, entry["rate"], entry["burst"], lease, str(entry.get("reason", "")))
+    return limit_of(entry, (_instant(entry["valid_until"]) - generated_at).total_seconds())
+
+
+def limit_of(entry: dict[str, Any], lease_seconds: float) -> WireLimit:
+    """One limit of the plain form, which mirrors hold as well. Raises MalformedAnswer."""
+    try:
+        place = (_text(entry["broker"]), _text(entry["queue"]), _text(entry["tenant"]))
+        return _limit(*place, entry["rate"], entry["burst"], lease_seconds, str(entry.get("reason", "")))
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise MalformedAnswer(f"{type(error).__name__}: {error}") from error
 
 
 def _compact(answer: dict[str, Any], since: int | None) -> Update:

@@ -157,6 +157,15 @@ def kafka_place(folder: Path, other: Demand) -> Place:
     return Place(settings | {"entity_user": "{tenant}"}, server, meddle, stricter)
 
 
+def kafka_topic_place(folder: Path, other: Demand) -> Place:
+    """A Kafka broker; one topic is not compacted."""
+    server = KafkaServer(folder)
+    server.start()
+    server.make_topics("thrown-away")
+    settings = {"kind": "kafka_topic", "bootstrap": server.bootstrap}
+    return Place(settings, server, partial(written_over, demand=other), {"topic": "thrown-away"}, quick=False)
+
+
 class Resources(Server):
     """A server of resources in memory: PUT, GET, DELETE; below ``/closed`` nobody may write."""
 
@@ -221,5 +230,6 @@ PLACES: dict[str, Callable[[Path, Demand], Place]] = {
     "nats_max_ack_pending": nats_in_flight_place,
     "rabbitmq_policy": rabbitmq_place,
     "kafka_quota": kafka_place,
+    "kafka_topic": kafka_topic_place,
     "webhook": webhook_place,
 }

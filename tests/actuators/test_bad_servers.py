@@ -61,15 +61,17 @@ def bad_server(answer: bytes | None) -> Iterator[int]:
 def actuator(kind: str, port: int) -> dict[str, Any]:
     http, where = f"http://127.0.0.1:{port}", f"127.0.0.1:{port}"
     consumer = {"url": f"nats://{where}", "consumer": "of-{tenant}"}
-    return {
+    kinds: dict[str, dict[str, Any]] = {
         "redis_key": {"url": f"redis://{where}"},
         "nats_kv": {"url": f"nats://{where}"},
         "nats_pause": consumer,
         "nats_max_ack_pending": consumer | {"service_seconds": 1.0},
         "rabbitmq_policy": {"url": http},
         "kafka_quota": {"bootstrap": where, "entity_user": "{tenant}", "message_bytes": 9, "timeout_seconds": 0.4},
+        "kafka_topic": {"bootstrap": where, "timeout_seconds": 0.4},
         "webhook": {"url": http + "/{tenant}"},
-    }[kind] | {"kind": kind, "name": "one", "timeout": 0.4}
+    }
+    return kinds[kind] | {"kind": kind, "name": "one", "timeout": 0.4}
 
 
 NETWORKED = [kind for kind in registry.KINDS.places if kind != "file"]
@@ -115,7 +117,7 @@ def test_a_tenant_whose_name_no_consumer_can_have_is_refused(kind: str, tenant: 
 
 def test_keys_of_different_tenants_are_different() -> None:
     tenants = ["a.b", "a:b", "a b", "a=2Eb", "a%2Eb", "", "é", "a/b", "*"]
-    for kind in ("redis_key", "nats_kv", "webhook"):
+    for kind in ("redis_key", "nats_kv", "kafka_topic", "webhook"):
         one = registry.make(registry.KINDS.chosen(actuator(kind, 9)))
         places = {one.place(Demand("mq", "q", name, 1.0, 1.0, DEMAND.valid_until, "", "")) for name in tenants}
         assert len(places) == len(tenants)

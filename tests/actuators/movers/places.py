@@ -100,7 +100,7 @@ def nats_place(folder: Path) -> Place:
 
         return list(run(work))
 
-    killed = _KILL + "from actuators.movers.nats import NatsMover\nafter(NatsMover, '_delete', 3)\n"
+    killed = _KILL + "from actuators.movers.nats import NatsMover\nafter(NatsMover, '_delete', 2)\n"
     return Place(server, {"kind": "nats", "url": server.url}, send, take, look, killed)
 
 

@@ -193,6 +193,14 @@ def test_a_trace_that_makes_no_sense_is_none(tmp_path: Path) -> None:
         assert Trace.of(text) is None
 
 
+@pytest.mark.parametrize("decimals", ["", ".8", ".8671", ".867123", ".867123456"])
+def test_nats_tells_times_without_the_zeros_at_their_end(decimals: str) -> None:
+    settings = KINDS.chosen({"kind": "nats", "name": "mq", "url": "nats://127.0.0.1:9"})
+    told = {"seq": 7, "subject": "orders.a", "time": f"2026-11-23T19:21:27{decimals}Z"}
+    one = KINDS.make(settings)._read("orders", told)  # type: ignore[attr-defined]
+    assert one.message.enqueued_at == pytest.approx(1795461687 + float(decimals or 0), abs=1e-6)
+
+
 def test_dead_letters_of_nats_go_back_to_the_subject_that_is_named(place: Place, queue: str) -> None:
     if place.settings["kind"] != "nats":
         pytest.skip("others have no subjects")
