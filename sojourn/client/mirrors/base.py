@@ -22,7 +22,7 @@ SCHEMES = {
     "rediss": ("sojourn.client.mirrors.redis", "RedisMirror"),
     "nats": ("sojourn.client.mirrors.nats", "NatsMirror"),
     "tls": ("sojourn.client.mirrors.nats", "NatsMirror"),
-    "kafka": ("sojourn.client.mirrors.kafka", "KafkaMirror"),
+    "kafka": ("sojourn.client.mirrors.confluent_kafka", "KafkaMirror"),
 }
 
 
