@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MOST = 5
 #: What is read at most: so far back from the newest event, so many rows, in so many files.
 WINDOW = timedelta(minutes=10)
-MOST_ROWS, MOST_FILES = 300_000, 2_000
+MOST_ROWS, MOST_FILES = 200_000, 2_000
 #: A reading serves all pages of its queues for so long (seconds).
 GOOD_FOR = 5.0
 #: So many queues are looked for by name; where pages are about more of them, all that were read are looked through.
