@@ -16,26 +16,23 @@ from lake.now import lived
 from lake.now.ages import COLUMNS as AGE_COLUMNS
 from lake.now.ages import Ages
 from lake.now.apart import Apart, Aparts, step_now
-from lake.now.fold import LONGEST, Fold
+from lake.now.fold import Fold
 from lake.now.follow import Change, Follower
 from lake.now.intake import TooLate
-from lake.now.lived import Consumers, ConsumersChanged, by_broker, levels_of
+from lake.now.lived import ConsumersChanged, by_broker
 from lake.now.mending import Mending, folding
 from lake.now.pauses import COLUMNS as MARK_COLUMNS
 from lake.now.pauses import Mark, Pauses, first_attempts, marks_of
 from lake.now.samples import Samples
+from lake.now.survey import oldest, reached_by, surveyed
 from lake.now.totals import Totals
-from lake.now.units import row_group, units, unix_micros
+from lake.now.units import row_group, units
 from lake.snapshot import Snapshot, read_file
 from lake.tables import TABLES
 
 log = logging.getLogger(__name__)
 
 FED = ("partials", "marks", "queue_samples")  # in this order: a batch's marks are committed before its partials
-#: When each of their rows is of.
-_TIMES = {"partials": "bucket_start", "marks": "occurred_at", "queue_samples": "sampled_at"}
-_CLOCK = (*lived.LEVELS, "newest_occurred_at")
-_WHO = ("broker", "queue", "subscriber", *lived.COUNTED)
 
 
 class Watcher(Protocol):
@@ -103,6 +100,15 @@ class Present:
         folds = [*self.folds.items(), *self.apart.folds()]
         return {(broker, queue): second for broker, fold in folds for queue, second in fold.late.items()}
 
+    def distrust(self, broker: str, queue: str) -> None:
+        """All that was told of ``queue`` is wrong: it counts as late from its first second on."""
+        fold = self.folds[broker]
+        named = zip(fold.state.consumers, fold.state.first_seconds().tolist(), strict=True)
+        firsts = [first for (name, _), first in named if name == queue]
+        if (sampled := self.samples.first_us.get((broker, queue))) is not None:
+            firsts.append(sampled // 1_000_000)
+        fold.late[queue] = min(firsts)
+
     def refresh(self, *, patient: bool = False, watcher: Watcher | None = None) -> bool:
         """Take in what was committed since; whether there was anything. Raises LakeError.
 
@@ -120,13 +126,10 @@ class Present:
             if anew or any(change.anew for each in changes.values() for change in each):
                 raise TooLate
             self._take_in(changes)
-        except (TooLate, ConsumersChanged) as reason:
+        except (TooLate, ConsumersChanged):
             try:
                 if watcher is not None:
-                    oldest = _oldest(changes)
-                    if isinstance(reason, ConsumersChanged):  # others have lived through what was told before
-                        oldest |= {broker: fold.now_second - LONGEST for broker, fold in self.folds.items()}
-                    watcher.anew(oldest)
+                    watcher.anew(oldest(changes))
                 self._fold_anew()
             except BaseException:
                 self.forget()
@@ -177,7 +180,7 @@ class Present:
                     came.append(rows)
         for change in changes["queue_samples"]:
             samples += [] if change.same_rows else [self.samples.read(path) for path in change.added]
-        reached = self._reached(came, samples)
+        reached = reached_by(came, samples, self.folds)
         if any(broker not in self.folds for broker in reached):
             raise TooLate
         edges: list[tuple[str, list[Mark]]] = []
@@ -241,26 +244,6 @@ class Present:
             self._ages.roll(pa.concat_tables(wide))
         if any(self._ages.is_finer(broker, *levels) for broker, levels in moved.items()):
             raise TooLate
-
-    def _reached(self, came: list[pa.Table], samples: list[pa.Table]) -> dict[str, int]:
-        """The data time of each broker of which there is something new."""
-        reached: dict[str, int] = {}
-        for rows in came:
-            for row in rows.group_by("broker").aggregate([("newest_occurred_at", "max")]).to_pylist():
-                micros = unix_micros(row["newest_occurred_at_max"])
-                known = self.folds.get(row["broker"])
-                if known is not None and not known.state.names:
-                    raise TooLate  # its first events: until now samples were its clock
-                reached[row["broker"]] = max(micros, reached.get(row["broker"], known.as_of_us if known else -1))
-        told = set(reached)
-        for rows in samples:
-            for row in rows.group_by("broker").aggregate([("sampled_at", "max")]).to_pylist():
-                known = self.folds.get(row["broker"])
-                as_of_us = reached.get(row["broker"], known.as_of_us if known else -1)
-                if row["broker"] not in told:
-                    newest = max(unix_micros(row["sampled_at_max"]), as_of_us)
-                    reached[row["broker"]] = as_of_us if known and known.state.names else newest
-        return reached
 
     def _add_samples(self, rows: pa.Table) -> None:
         if self.samples.changed(rows, {broker: fold.consumers for broker, fold in self.folds.items()}):
@@ -345,7 +328,8 @@ class Present:
         files = {name: [path for change in each for path in change.added] for name, each in changes.items()}
         ordered = sorted(units(files["partials"]), key=lambda unit: unit[2])
         samples = [self.samples.read(path) for path in files["queue_samples"]]
-        self._survey(files["partials"], samples)
+        self.folds = surveyed(files["partials"], samples, self._definitions)
+        self._pauses = {broker: Pauses() for broker in self.folds}
         for path in files["marks"]:
             for broker, marks in self._read_marks(path):
                 if broker in self.folds:
@@ -368,44 +352,3 @@ class Present:
         self._begun = True
         pa.default_memory_pool().release_unused()
         log.info("read the lake's present anew: %d files of partials", len(files["partials"]))
-
-    def _survey(self, files: list[Path], samples: list[pa.Table]) -> None:
-        """Folds for all brokers, with their clocks, levels and consumers, before any row is taken in."""
-        clocks: dict[str, int] = {}
-        levels: dict[str, tuple[int, int]] = {}
-        seen: dict[str, Consumers] = {}
-        columns = (*_CLOCK, *_WHO[1:])
-        for rows in (rows for path, group, _ in units(files) for rows in row_group(path, group, columns)):
-            for row in rows.group_by("broker").aggregate([("newest_occurred_at", "max")]).to_pylist():
-                clocks[row["broker"]] = max(clocks.get(row["broker"], -1), unix_micros(row["newest_occurred_at_max"]))
-            for broker, reached in levels_of(rows).items():
-                known = levels.get(broker, (-1, -1))
-                levels[broker] = max(known[0], reached[0]), max(known[1], reached[1])
-            sums = rows.select(_WHO).group_by(["broker", "queue", "subscriber"])
-            for row in sums.aggregate([(name, "sum") for name in lived.COUNTED]).to_pylist():
-                consumes = any(row[f"{name}_sum"] > 0 for name in lived.COUNTED)
-                seen.setdefault(row["broker"], Consumers()).note(row["queue"], row["subscriber"], consumes)
-        sampled: dict[str, int] = {}
-        for rows in samples:
-            for row in rows.group_by("broker").aggregate([("sampled_at", "max")]).to_pylist():
-                sampled[row["broker"]] = max(sampled.get(row["broker"], -1), unix_micros(row["sampled_at_max"]))
-        window, target = self._definitions.window_seconds, self._definitions.target_seconds
-        for broker in {**sampled, **clocks}:
-            fold = self.folds[broker] = Fold(window, target, seen.get(broker, Consumers()))
-            fold.minutes_until, fold.hours_until = levels.get(broker, (-1, -1))
-            fold.as_of_us = clocks.get(broker, sampled.get(broker, -1))
-            self._pauses[broker] = Pauses()
-
-
-def _oldest(changes: Mapping[str, list[Change]]) -> dict[str, int]:
-    """By broker the first second of which the files of ``changes`` tell; nothing of tables that are wholly new."""
-    found: dict[str, int] = {}
-    for name, time in _TIMES.items():
-        for change in changes[name]:
-            for path in [] if change.anew or change.same_rows or change.removed else change.added:
-                rows = read_file(path, ("broker", time)).group_by("broker").aggregate([(time, "min")])
-                firsts = (rows.column(column).to_pylist() for column in ("broker", f"{time}_min"))
-                for broker, first in zip(*firsts, strict=True):
-                    second = unix_micros(first) // 1_000_000
-                    found[broker] = min(second, found.get(broker, second))
-    return found

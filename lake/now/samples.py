@@ -34,6 +34,7 @@ class Samples:
     def forget(self) -> None:
         """Begin again without any."""
         self.newest_us: dict[str, int] = {}
+        self.first_us: dict[tuple[str, str], int] = {}  # by (broker, queue)
         self._named: dict[tuple[str, str], set[str]] = {}
         self._taken_for: dict[tuple[str, str], bool] = {}
 
@@ -49,10 +50,11 @@ class Samples:
         """Remember which subscribers samples name."""
         read_at = pc.if_else(pc.is_null(rows.column("estimated")), rows.column("sampled_at"), None)
         told = rows.append_column("read_at", read_at)
-        seen = told.group_by(["broker", "queue", "subscriber"]).aggregate([("read_at", "max")])
-        newest = seen.column("read_at_max").cast(pa.int64()).to_pylist()
+        seen = told.group_by(["broker", "queue", "subscriber"]).aggregate([("read_at", "max"), ("sampled_at", "min")])
+        newest, first = (seen.column(name).cast(pa.int64()).to_pylist() for name in ("read_at_max", "sampled_at_min"))
         names = (seen.column(name).to_pylist() for name in ("broker", "queue", "subscriber"))
-        for broker, queue, subscriber, micros in zip(*names, newest, strict=True):
+        for broker, queue, subscriber, micros, begins in zip(*names, newest, first, strict=True):
+            self.first_us[broker, queue] = min(begins, self.first_us.get((broker, queue), begins))
             if micros is not None:  # a report of what was estimated is no sample
                 self.newest_us[broker] = max(micros, self.newest_us.get(broker, micros))
             if subscriber is not None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Places = npt.NDArray[np.int64]
 
@@ -30,6 +31,8 @@ def column(field: pa.Field, *, repeated: bool, constant: bool) -> Column:
         return Constant(pa.dictionary(pa.int32(), field.type) if repeated else field.type)
     if repeated:
         return Texts(field.type)
+    if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type):
+        return Lists(field.type)
     return Fixed(field.type) if pa.types.is_primitive(field.type) else Other(field.type)
 
 
@@ -100,6 +103,55 @@ class Constant:
             whole = pa.chunked_array(self._parts, self._kind).unify_dictionaries().combine_chunks()
             self._parts = [whole]
         return self._parts[0][:count]
+
+
+class Lists:
+    """Lists of structs of numbers, as list views: what a row said before stays in between until it is half of all."""
+
+    def __init__(self, kind: pa.ListType) -> None:
+        self._kind = kind
+        self._starts, self._sizes = Fixed(pa.int32()), Fixed(pa.int32())
+        self._cells = self._empty()
+        self._used = self._count = 0
+
+    def _empty(self) -> list[Fixed]:
+        return [Fixed(field.type) for field in self._kind.value_type.fields]
+
+    def put(self, places: Places, values: pa.ListArray) -> None:
+        """See :class:`Column`."""
+        sizes, cells = pc.list_value_length(values), values.flatten()
+        ends = self._used + np.cumsum(pc.fill_null(sizes, 0).to_numpy())
+        self._starts.put(places, pa.array(ends - pc.fill_null(sizes, 0).to_numpy(), pa.int32()))
+        self._sizes.put(places, sizes)
+        at = np.arange(self._used, self._used + len(cells))
+        for column, name in zip(self._cells, self._kind.value_type.names, strict=True):
+            column.put(at, pc.struct_field(cells, name))
+        self._used += len(cells)
+        self._count = max(self._count, int(places.max(initial=-1)) + 1)
+        if self._used > 2 * (pc.sum(self._sizes.array(self._count)).as_py() or 0):
+            self._close_up()
+
+    def _close_up(self) -> None:
+        """Let go of what rows said before."""
+        starts, sizes = (column.array(self._count) for column in (self._starts, self._sizes))
+        lengths = pc.fill_null(sizes, 0).to_numpy()
+        ends = np.cumsum(lengths)
+        at = pa.array(np.arange(ends[-1]) + np.repeat(starts.to_numpy() - (ends - lengths), lengths))
+        said, self._cells = [column.array(self._used).take(at) for column in self._cells], self._empty()
+        self._used = len(at)
+        for column, values in zip(self._cells, said, strict=True):
+            column.put(np.arange(self._used), values)
+        self._starts.put(np.arange(self._count), pa.array(ends - lengths, pa.int32()))
+
+    def array(self, count: int) -> pa.Array:
+        """See :class:`Column`."""
+        cells = pa.StructArray.from_arrays(
+            [column.array(self._used) for column in self._cells], fields=self._kind.value_type.fields
+        )
+        starts, sizes = self._starts.array(count), self._sizes.array(count)
+        unknown = sizes.is_null() if sizes.null_count else None
+        kind = pa.list_view(self._kind.value_type)
+        return pa.ListViewArray.from_arrays(starts, pc.fill_null(sizes, 0), cells, type=kind, mask=unknown)
 
 
 class Other:

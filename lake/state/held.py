@@ -17,8 +17,8 @@ from lake.state.columns import column
 from lake.store import conform
 from lake.tables import TABLES
 
-#: What orders rows, read whatever else is wanted; of these, what is not held.
-_ORDER = ("epoch", "revision", "key", "as_of")
+#: What orders rows, read whatever else is wanted; of these, what is not held. Two seconds can end at one data time.
+_ORDER = ("epoch", "revision", "key", "as_of", "second")
 _NOT_HELD = frozenset({"epoch", "revision"})
 #: After so many files at once Arrow is asked to give back what it has of them.
 MANY = 10
@@ -40,6 +40,7 @@ class Held:
         schema = TABLES[name].schema
         wanted = schema.names if columns is None else {*_ORDER, *columns}
         self._schema = pa.schema([field for field in schema if field.name in wanted])
+        self._not_held = _NOT_HELD if columns is None or "second" in columns else {*_NOT_HELD, "second"}
         self._snapshot = Snapshot(TABLES[name], root)
         self._follower = Follower(self._snapshot)
         self._ahead: list[Path] = []  # with rows of a revision that the caller has not asked for yet
@@ -49,10 +50,10 @@ class Held:
         self._columns = {
             field.name: column(field, repeated=field.name in _REPEATED, constant=field.name in _OF_THE_KEY)
             for field in self._schema
-            if field.name not in _NOT_HELD
+            if field.name not in self._not_held
         }
         self._place = np.zeros(0, np.int64)  # of each key: its row; −1: none
-        self._told = np.zeros((0, 2), np.int64)  # of each row: its time, in µs, and its revision
+        self._told = np.zeros((0, 3), np.int64)  # of each row: its time, in µs, its second and its revision
         self._count = 0
         self._rows: pa.Table | None = None
 
@@ -112,8 +113,9 @@ class Held:
             self.epoch, self.revision = epoch, -1
         self.revision = max(self.revision, int(revisions[mine].max()))
         times = rows.column("as_of").cast(pa.int64()).to_numpy()
-        mine = mine[np.lexsort((revisions[mine], times[mine]))]
-        return self._put(rows, mine, np.stack((times[mine], revisions[mine]), axis=1))
+        seconds = rows.column("second").fill_null(0).to_numpy()  # rows of before there was this column have none
+        mine = mine[np.lexsort((revisions[mine], seconds[mine], times[mine]))]
+        return self._put(rows, mine, np.stack((times[mine], seconds[mine], revisions[mine]), axis=1))
 
     def _put(self, rows: pa.Table, at: npt.NDArray[np.int64], told: npt.NDArray[np.int64]) -> bool:
         """Hold those of the rows ``at``, in the order of ``told``, that are newer than what is held of their keys."""
@@ -125,9 +127,7 @@ class Held:
         newest = last[keys] == np.arange(len(keys))  # of several rows of a key the last one
         held = self._place[keys]
         if self._count:  # rows of before what is held correct the past, and are no key's present
-            before = self._told[held]
-            later = (told[:, 0] > before[:, 0]) | ((told[:, 0] == before[:, 0]) & (told[:, 1] > before[:, 1]))
-            newest &= (held < 0) | later
+            newest &= (held < 0) | _later(told, self._told[held])
         at, keys, told, held = at[newest], keys[newest], told[newest], held[newest]
         if len(at) == 0:
             return False
@@ -135,13 +135,22 @@ class Held:
         self._place[keys[new]] = self._count + np.arange(int(new.sum()))
         self._count += int(new.sum())
         places = self._place[keys]
-        self._told = np.concatenate((self._told, np.zeros((self._count - len(self._told), 2), np.int64)))
+        self._told = np.concatenate((self._told, np.zeros((self._count - len(self._told), 3), np.int64)))
         self._told[places] = told
         chosen = rows.take(pa.array(at))
         for name, one in self._columns.items():
             one.put(places, chosen.column(name).combine_chunks())
         self._rows = None
         return True
+
+
+def _later(told: npt.NDArray[np.int64], before: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Of each row of ``told`` whether it comes after that of ``before``, by their first columns that differ."""
+    later, same = np.zeros(len(told), bool), np.ones(len(told), bool)
+    for place in range(told.shape[1]):
+        later |= same & (told[:, place] > before[:, place])
+        same &= told[:, place] == before[:, place]
+    return later
 
 
 def newest_by(groups: pa.ChunkedArray, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

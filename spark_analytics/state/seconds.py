@@ -10,7 +10,7 @@ that was told of the queue before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from lake.now.levels import Array
 from lake.now.outcome import Columns, Outcome
 from lake.now.rows import queue_rows, tenant_rows
 from lake.views.catalogue import FORMULAS
+from spark_analytics.state.consumers import Consumers
 from spark_analytics.state.differ import Differ
 
 _TENANTS = (
@@ -131,13 +132,14 @@ _NOTHING = Told(_NONE, _NONE)
 
 
 class Seconds:
-    """Collects rows. ``told``: by broker the newest second of which somebody told before.
+    """Collects rows. ``told``: what somebody told before.
 
     ``flush`` is called when many wait to be taken, ``ended`` when other folds begin, which number things otherwise.
     """
 
-    def __init__(self, told: dict[str, int], flush: Callable[[], None], ended: Callable[[], None]) -> None:
-        self._told = told
+    def __init__(self, told: Consumers, flush: Callable[[], None], ended: Callable[[], None]) -> None:
+        self._told = told.second
+        self._told_of: Consumers | None = told  # None: they are still those of the folds
         self._since: dict[str, int] = {}  # by broker: folds that begin anew are silent before it
         self._flush, self._ended = flush, ended
         self._brokers: dict[Fold, _Broker] = {}
@@ -152,6 +154,8 @@ class Seconds:
 
     def anew(self, oldest: dict[str, int]) -> None:
         """See :class:`lake.now.present.Watcher`."""
+        if self._brokers:
+            self._told_of = Consumers.of((each.broker, each.fold) for each in self._brokers.values())
         late = [(each.broker, second) for each in self._brokers.values() for second in each.fold.late.values()]
         self.begin()
         self._since = dict(self._told)
@@ -186,6 +190,11 @@ class Seconds:
             self._flush()
             if second < known.first or known.correcting is not None:  # what follows corrects later seconds
                 known.corrects = second + 1
+
+    def moved(self, folds: Mapping[str, Fold]) -> list[tuple[str, str]]:
+        """The (broker, queue) that ``folds``, which have begun anew, have other consumers of than was told."""
+        told, self._told_of = self._told_of, None
+        return [] if told is None else list(told.moved(Consumers.of(folds.items())))
 
     def correcting(self, broker: str, fold: Fold, second: int) -> None:
         """See :class:`lake.now.present.Watcher`."""

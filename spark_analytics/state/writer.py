@@ -17,10 +17,10 @@ from lake.definitions import Definitions
 from lake.errors import UserError
 from lake.now.fold import Fold
 from lake.now.present import FED, Present
-from lake.state.held import Held
 from lake.store import Lake
 from lake.tables import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from spark_analytics.state import raw
+from spark_analytics.state.consumers import Consumers
 from spark_analytics.state.differ import Differ
 from spark_analytics.state.finish import Finisher
 from spark_analytics.state.seconds import Seconds
@@ -55,7 +55,8 @@ class Writer:
         self._revision = max((self._lake.committed(name, APP_ID) or 0 for name in TABLES_IN_ORDER), default=0)
         self.rows = 0
         self._ages_told = True
-        self._seconds = Seconds({} if anew else _told_until(root), flush=self._flush, ended=self._end_epoch)
+        told = Consumers() if anew else Consumers.written(root)
+        self._seconds = Seconds(told, flush=self._flush, ended=self._end_epoch)
         self._end_epoch()
 
     def close(self) -> None:
@@ -83,6 +84,8 @@ class Writer:
         present, finisher = self._up_to_date()
         turned, before = finisher.refresh(), self._revision
         came = present.refresh(patient=True, watcher=self._seconds)
+        for broker, queue in self._seconds.moved(present.folds):
+            present.distrust(broker, queue)
         if not came and not turned and self._epoch is not None and (patient or not present.late):
             return False
         if not patient and len(present.late) + len(present.apart) > MOST_APART:
@@ -193,12 +196,3 @@ def _versions_folded(lake: Lake) -> dict[str, int]:
     """The versions of the tables that what is committed rests on."""
     known = {name: lake.committed(QUEUE_STATE.name, f"{APP_ID}:{name}") for name in FED}
     return {name: version for name, version in known.items() if version is not None}
-
-
-def _told_until(root: Path) -> dict[str, int]:
-    """By broker the newest second of which finished state tells."""
-    held = Held(QUEUE_STATE.name, root)
-    held.refresh()
-    newest = held.rows.group_by("broker").aggregate([("second", "max")])
-    told = zip(*(newest.column(name).to_pylist() for name in ("broker", "second_max")), strict=True)
-    return {broker: second for broker, second in told if second is not None}

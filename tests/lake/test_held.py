@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from lake.state.columns import column
 from lake.state.held import Held
 from lake.store import Lake
-from lake.tables import TENANT_STATE
+from lake.tables import HISTOGRAM, TENANT_STATE
 
 _BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
-_KINDS = [pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us", "UTC"), pa.string(), pa.list_(pa.int32())]
+_KINDS = [pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us", "UTC"), pa.string(), pa.list_(pa.int32()), HISTOGRAM]
 
 
 def _value(kind: pa.DataType, chance: random.Random) -> Any:
@@ -28,6 +28,8 @@ def _value(kind: pa.DataType, chance: random.Random) -> Any:
         return None
     if pa.types.is_timestamp(kind):
         return _BEGIN + timedelta(microseconds=number)
+    if kind == HISTOGRAM:
+        return [{"index": chance.randrange(9), "count": number}] * number
     if pa.types.is_list(kind):
         return [number] * number
     if pa.types.is_string(kind):
@@ -93,6 +95,16 @@ def test_nothing_is_held_of_a_revision_that_was_not_asked_for(tmp_path: Path) ->
         assert held.refresh(1, revision)
         assert held.rows.column("backlog").to_pylist() == [revision]
     assert not held.refresh(1, 3)
+
+
+def test_of_two_seconds_that_end_at_one_data_time_the_later_one_is_held(tmp_path: Path) -> None:
+    chance, lake = random.Random(8), Lake(tmp_path)
+    lake.create()
+    rows = [_row(chance, 1, 1) | {"key": 0, "as_of": _BEGIN, "second": second, "backlog": second} for second in (8, 7)]
+    lake.append("tenant_state", pa.Table.from_pylist(rows, TENANT_STATE.schema))
+    held = Held("tenant_state", tmp_path)
+    held.refresh()
+    assert held.rows.column("backlog").to_pylist() == [8]
 
 
 def _row(chance: random.Random, epoch: int, revision: int) -> dict[str, Any]:

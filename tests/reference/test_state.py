@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -18,9 +19,9 @@ from lake.store import Lake
 from spark_analytics.state.writer import Writer
 from tests.reference.compare import differences
 from tests.reference.generate import Row, generate
+from tests.reference.partials import add_samples
 from tests.reference.test_now import (
     SERVED,
-    add_samples,
     append,
     batches_of,
     declared,
@@ -29,6 +30,7 @@ from tests.reference.test_now import (
     served,
     without_named_subscribers,
 )
+from tests.spark_analytics.events import after, event
 
 #: What goes on changing while nothing of the key does: a row has it as it was at its own data time.
 AGING = {
@@ -56,7 +58,7 @@ def plain(root: Path, view: str, columns: list[str]) -> list[Row]:
     by = ", ".join(names)
     newest = (
         f"SELECT {', '.join(columns)} FROM rows WHERE epoch = (SELECT MAX(epoch) FROM rows) "
-        f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY as_of DESC, revision DESC) = 1"
+        f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY as_of DESC, second DESC, revision DESC) = 1"
     )
     with duckdb.connect() as connection:
         connection.register("rows", table)
@@ -101,6 +103,7 @@ def compare_history(reader: Reader) -> None:
         rows: dict[Any, list[Row]] = {}
         for row in sorted(plain_history(reader.root, f"{view}_now", list(wanted[0])), key=lambda row: row["as_of"]):
             rows.setdefault(_names(row), []).append(row)
+        assert rows.keys() == {_names(row) for row in wanted}, view
         for row in wanted:
             told = [each for each in rows[_names(row)] if each["as_of"] <= row["as_of"]][-1]
             left_out = set() if told["as_of"] == row["as_of"] else AGING[f"{view}_now"]
@@ -241,6 +244,42 @@ def test_what_comes_very_late_is_told_anew_of_its_queue_alone(
             compare(reader)
         compare_history(reader)
     assert len(folded_anew) == 1
+    writer.close()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("sampled", [None, "billing"])
+def test_the_past_of_a_queue_is_that_of_whoever_turns_out_to_consume_it(
+    tmp_path: Path, restarted: bool, sampled: str | None
+) -> None:
+    other = {"queue": "other", "message_id": "m9"}
+    waits = [event("enqueued", at, enqueued=at, message_id=f"m{at}") for at in (0.0, 1.0, 5.0)]
+    works = [event(what, 2000.3 + at, enqueued=0.0, message_id="m0.0", subscriber="billing", attempt=1)
+             for at, what in enumerate(("received", "completed"))]  # fmt: skip
+    samples = [{"broker": "nats", "queue": "orders", "subscriber": sampled, "sampled_at": after(at), "depth": 3}
+               for at in (-5.0, 3.0, 1990.0)]  # fmt: skip
+    store, writer = Lake(tmp_path), Writer(tmp_path)
+    store.create()
+    add_samples(store, samples[:1])
+    writer.step()
+    append(store, [*waits, event("enqueued", 6.0, **other), event("enqueued", 1995.0, **other)], samples[1:])
+    writer.step()
+    if restarted:
+        writer.close()
+        writer = Writer(tmp_path)
+    append(store, works, [])
+    writer.step(patient=True)
+    assert writer.late
+    before = DeltaTable(str(tmp_path / "gold" / "tenant_state")).to_pyarrow_table()
+    with Reader(tmp_path) as reader:
+        compare(reader)
+        writer.step()
+        assert not writer.late
+        compare(reader)
+        compare_history(reader)
+    after_it = DeltaTable(str(tmp_path / "gold" / "tenant_state")).to_pyarrow_table()
+    rows = [pc.sum(pc.equal(each.column("queue"), "other")).as_py() for each in (before, after_it)]
+    assert rows[0] == rows[1], "of other queues nothing is told again"
     writer.close()
 
 
