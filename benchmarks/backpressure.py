@@ -14,4 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.parts import run_parts
 
 if __name__ == "__main__":
-    run_parts("benchmarks.backpressure_parts", ("decision", "limits", "lab", "fair", "entitled", "cap"), __doc__)
+    run_parts(
+        "benchmarks.backpressure_parts",
+        ("decision", "limits", "lab", "fair", "entitled", "cap", "limiters"),
+        __doc__,
+        apart=("receipts",),
+    )

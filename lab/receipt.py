@@ -2,7 +2,8 @@
 
 With the action is what the events tell. Without it the limited tenant's messages come when its producers had them. No
 event tells that: the tenant is taken to have gone on as it began, at the rate for which it was limited, until all that
-came is sent. All else – the others' messages, how long each took, how many were worked on at once – is the same.
+came is sent, and what its producers gave up, where somebody counted it. All else – the others' messages, how long each
+took, how many were worked on at once – is the same.
 
 Intervals are for a run without the action that somebody might really have seen: as many messages would not have come
 again, nor would each have taken as long.
@@ -57,12 +58,15 @@ class Action:
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """Seconds of 99th percentiles at first attempts, time held back included: what the ``saved`` tenants waited less,
-    on average over them, and what the limited one waited more."""
+    on average over them, and what the limited one waited more; all others' together, ``others`` with the action and
+    ``others_without`` it."""
 
     tenant: str
     saved_tenants: float
     saved: Estimate
     cost: Estimate
+    others: float
+    others_without: Estimate
 
     def __str__(self) -> str:
         return (
@@ -124,15 +128,32 @@ def recounted(trace: Sequence[Arrival], seed: int) -> tuple[Arrival, ...]:
     return tuple(found)
 
 
-def compared(incident: Incident, definitions: Definitions, one: Action, since: float, seeds: Iterable[int]) -> Receipt:
-    """The receipt of ``one``, which began ``since`` seconds into ``incident``."""
+def shed_ones(trace: Sequence[Arrival], one: Action, since: float, shed: int, seed: int) -> tuple[Arrival, ...]:
+    """``shed`` messages that producers of the tenant gave up, behind those that came, with work like those'."""
+    mine = [arrival for arrival in trace if arrival.tenant == one.tenant and arrival.at >= since]
+    works = [arrival.work for arrival in mine] or [arrival.work for arrival in trace]
+    chance = random.Random(f"{seed}/shed")
+    return tuple(
+        Arrival(since + (len(mine) + number) / one.rate, one.tenant, chance.choice(works))
+        for number in range(1, shed + 1)
+    )
+
+
+def compared(
+    incident: Incident, definitions: Definitions, one: Action, since: float, seeds: Iterable[int], shed: int = 0
+) -> Receipt:
+    """The receipt of ``one``, which began ``since`` seconds into ``incident``; ``shed`` messages never came."""
     scenario = traced(incident, definitions, (Variant("as it came", False, 1),))
     scenario = replace(scenario, trace=unheld(scenario.trace, one.tenant, since, one.rate))
-    savings, helped, costs = [], [], []
-    with_it = _waits(scenario, since, 0)
+    savings, helped, costs, others = [], [], [], []
+    ages = _waits(scenario, since, 0)
+    with_it = _p99s(ages)
     for seed in seeds:
         drawn = resampled(scenario, seed)
-        without_it = _waits(replace(drawn, trace=recounted(without(drawn.trace), seed)), since, seed)
+        came = sorted((*without(drawn.trace), *shed_ones(drawn.trace, one, since, shed, seed)), key=lambda it: it.at)
+        drawn_ages = _waits(replace(drawn, trace=recounted(came, seed)), since, seed)
+        without_it = _p99s(drawn_ages)
+        others.append(_others(drawn_ages, one.tenant))
         less = {
             name: without_it[name] - wait for name, wait in with_it.items() if name != one.tenant and name in without_it
         }
@@ -140,7 +161,14 @@ def compared(incident: Incident, definitions: Definitions, one: Action, since: f
         helped.append(float(len(gained)))
         savings.append(sum(gained) / len(gained) if gained else 0.0)
         costs.append(with_it.get(one.tenant, 0.0) - without_it.get(one.tenant, 0.0))
-    return Receipt(one.tenant, sum(helped) / len(helped), prediction(savings), prediction(costs))
+    return Receipt(
+        one.tenant,
+        sum(helped) / len(helped),
+        prediction(savings),
+        prediction(costs),
+        _others(ages, one.tenant),
+        prediction(others),
+    )
 
 
 def main(root: Path, action_id: str, now: datetime, *, seeds: int = SEEDS, keep: bool = True) -> str:
@@ -161,13 +189,16 @@ def main(root: Path, action_id: str, now: datetime, *, seeds: int = SEEDS, keep:
 
 
 def worked_out(
-    root: Path, rows: Iterable[Mapping[str, Any]], action_id: str, seeds: int = SEEDS
+    root: Path, rows: Iterable[Mapping[str, Any]], action_id: str, seeds: int = SEEDS, shed: int = 0
 ) -> tuple[Action, Receipt]:
-    """The receipt of an action that has ended, of whose journal these are the ``rows``. UserError."""
+    """The receipt of an action that has ended, of whose journal these are the ``rows``. UserError.
+
+    ``shed``: so many messages the limited tenant's producers gave up, where that is known; no event tells it.
+    """
     one = action(rows, action_id)
     begin, end = one.since - timedelta(seconds=BEFORE), one.until + timedelta(seconds=AFTER)
     incident = read(root, begin, end, (one.broker, one.queue, None))
-    return one, compared(incident, Definitions.load(root), one, BEFORE, range(seeds))
+    return one, compared(incident, Definitions.load(root), one, BEFORE, range(seeds), shed)
 
 
 def _app_id(one: Action) -> str:
@@ -195,19 +226,30 @@ _PARTS = ("mean", "half_width")
 
 
 def _figures(found: Receipt) -> dict[str, str]:
-    estimates = {"saved": found.saved, "cost": found.cost}
+    estimates = {"saved": found.saved, "cost": found.cost, "others_without": found.others_without}
     inputs = {f"{name}_{part}": f"{getattr(value, part):.6g}" for name, value in estimates.items() for part in _PARTS}
-    return inputs | {"saved_tenants": f"{found.saved_tenants:.6g}"}
+    return inputs | {"saved_tenants": f"{found.saved_tenants:.6g}", "others": f"{found.others:.6g}"}
 
 
-def _waits(scenario: Scenario, since: float, seed: int) -> dict[str, float]:
+def _waits(scenario: Scenario, since: float, seed: int) -> dict[str, list[float]]:
+    """Each tenant's ages at first attempts, of what its producers had from ``since`` on."""
     queue = Queue(scenario, scenario.variants[0].servers, seed)
     queue.run()
     waits = {
         name: [one.began_at - one.offered_at for one in account.begun if one.offered_at >= since]
         for name, account in queue.accounts.items()
     }
-    return {name: quantile(ages, 0.99) for name, ages in waits.items() if ages}
+    return {name: ages for name, ages in waits.items() if ages}
+
+
+def _p99s(waits: Mapping[str, list[float]]) -> dict[str, float]:
+    return {name: quantile(ages, 0.99) for name, ages in waits.items()}
+
+
+def _others(waits: Mapping[str, list[float]], tenant: str) -> float:
+    """All but the tenant's, together; 0 where there are none."""
+    ages = [age for name, ages in waits.items() if name != tenant for age in ages]
+    return quantile(ages, 0.99) if ages else 0.0
 
 
 def _told(found: Estimate) -> str:

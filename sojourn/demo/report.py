@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sojourn.demo import scenario
 from sojourn.demo.measure import Balance, Moments, QuietAges, quantile
+from sojourn.demo.receipt import SurgeReceipt
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,6 +30,8 @@ class Report:
     shed: int
     restarts: dict[str, int] = field(default_factory=dict)
     interrupted: bool = False
+    dry_run: bool = False
+    receipt: SurgeReceipt | None = None
 
     def since_surge(self, moment: float | None) -> float | None:
         """Seconds from the start of the surge."""
@@ -46,7 +49,7 @@ class Report:
             (moments.throttled, f"{noisy} was not throttled"),
             (moments.recovered, "the quiet tenants did not recover"),
         ):
-            if moment is None:
+            if moment is None and not (self.dry_run and what.endswith(("throttled", "recover"))):
                 found.append(what)
         if others := sorted((self.throttled | self.accused) - {noisy}):
             found.append(f"also accused or throttled: {', '.join(others)}")
@@ -77,6 +80,8 @@ class Report:
             "shed": self.shed,
             "restarts": self.restarts,
             "interrupted": self.interrupted,
+            "dry_run": self.dry_run,
+            "receipt": None if self.receipt is None else asdict(self.receipt),
             "problems": self.problems,
         }
         return json.dumps(figures, indent=2) + "\n"
@@ -96,6 +101,10 @@ class Report:
         table.add_row("quiet tenants' p99 age, before", _seconds(self.ages.before), "first attempts only")
         table.add_row("… during", _seconds(self.ages.during), "from the surge until they recovered")
         table.add_row("… after", _seconds(self.ages.after), "")
+        if (told := self.receipt) is not None:
+            interval = f"95 %: {_seconds(told.quiet_without_low)} to {_seconds(told.quiet_without_high)}"
+            table.add_row("… from the limit on, with it", _seconds(told.quiet_with), "the same messages by the lab")
+            table.add_row("… from then on, without it", _seconds(told.quiet_without), interval)
         table.add_section()
         for what, values, note in (
             ("event → webhook", self.webhook_delays, f"{len(self.webhook_delays)} notifications"),

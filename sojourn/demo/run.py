@@ -15,7 +15,7 @@ from lake.definitions import Definitions
 from lake.files import only_one, write_atomically
 from lake.reader import Reader
 from lake.store import Lake
-from sojourn.demo import cast, measure, scenario
+from sojourn.demo import cast, measure, receipt, scenario
 from sojourn.demo.broker import Broker, StreamReading, provision
 from sojourn.demo.freshness import Freshness
 from sojourn.demo.layout import DEFAULT_LAKE, Layout
@@ -36,14 +36,16 @@ STOP_SECONDS, HASTY_STOP_SECONDS = 8.0, 5.0
 INTERRUPTED = 130
 
 
-def run(*, duration: float | None, headless: bool, lake: Path | None, stop: threading.Event) -> int:
+def run(
+    *, duration: float | None, headless: bool, lake: Path | None, stop: threading.Event, dry_run: bool = False
+) -> int:
     """Run the demo; the exit code: 0 all as it must be, 1 not so, 130 interrupted."""
     plan = scenario.Scenario.lasting(duration or scenario.DEFAULT_DURATION)
     layout = Layout((lake or DEFAULT_LAKE).expanduser().absolute())
     store = Lake(layout.lake)
     store.create()
     with only_one(store.state_path("run", "demo.lock"), "a demo on this lake"):
-        demo = _Demo(plan, layout, headless, stop)
+        demo = _Demo(plan, layout, headless, stop, dry_run)
         with demo.screen:
             report = demo.play()
     if report is None:
@@ -67,7 +69,11 @@ def _tell(demo: _Demo, report: Report) -> int:
         return INTERRUPTED
     for problem in report.problems:
         demo.screen.say(f"✗ {problem}", "bold red")
-    if not report.problems:
+    if report.receipt is not None:
+        demo.screen.say(f"receipt, by the lab: {report.receipt.reason}")
+    if report.dry_run:
+        demo.screen.say(f"nobody was limited: {scenario.NOISY} was to be, and what the others waited is above", "bold")
+    elif not report.problems:
         demo.screen.say(
             f"✓ {scenario.NOISY}, and nobody else, was named and throttled; nothing was lost or doubled", "bold green"
         )
@@ -82,6 +88,7 @@ class _Demo:
     layout: Layout
     headless: bool
     stop: threading.Event
+    dry_run: bool = False
     screen: Screen = field(default_factory=lambda: Screen(_console()))
     troubles: list[str] = field(default_factory=list)
 
@@ -110,7 +117,10 @@ class _Demo:
         ensure_jars()  # here, where its progress can be seen, and not in a child
         self.screen.say(f"lake: {layout.lake} (again on the same lake continues it)")
         ports = cast.Ports.free()
-        write_atomically(layout.settings, settings_text(layout, self.broker, ports, quick_start=self.plan.is_short))
+        write_atomically(
+            layout.settings,
+            settings_text(layout, self.broker, ports, quick_start=self.plan.is_short, dry_run=self.dry_run),
+        )
         Definitions(window_seconds=WINDOW_SECONDS, target_seconds=TARGET_SECONDS).save(layout.lake)
         parts = cast.parts(layout, self.broker, load(layout.settings))
         supervisor.start(parts["analyze"])  # the slowest to be ready
@@ -220,6 +230,8 @@ class _Demo:
             shed=self.looker.shed(),
             restarts={name: count for name in self.supervisor.states() if (count := self.supervisor.restarts(name))},
             interrupted=hasty,
+            dry_run=self.dry_run,
+            receipt=None if hasty else receipt.of_surge(self.layout.lake, about, self.looker.shed()),
         )
 
     def _until(self, done: Callable[[], bool], meanwhile: Callable[[], None] | None = None) -> None:

@@ -43,7 +43,7 @@ allow_private = true # the receiver runs on this machine
 [[alert.control.policies]]
 name = {policy}
 kind = "aimd"
-mode = "auto" # the default only decides and writes down what it would do
+mode = {mode} # the default only decides and writes down what it would do
 floor = 5.0
 cooldown_seconds = 12.0 # longer than the window: judge a limit by what came after it
 lease_seconds = 30.0
@@ -62,7 +62,7 @@ TARGET_SECONDS = 3.0
 POLICY = "throttle-noisy"
 
 
-def settings_text(layout: Layout, broker: Broker, ports: Ports, *, quick_start: bool) -> str:
+def settings_text(layout: Layout, broker: Broker, ports: Ports, *, quick_start: bool, dry_run: bool = False) -> str:
     """The settings of one run: where its servers listen is chosen anew each time."""
     values: dict[str, object] = {
         "lake": str(layout.lake),
@@ -78,6 +78,7 @@ def settings_text(layout: Layout, broker: Broker, ports: Ports, *, quick_start: 
         "webhook": f"http://127.0.0.1:{ports.receiver}/webhook",
         "secret": str(layout.secret),
         "policy": POLICY,
+        "mode": "dry_run" if dry_run else "auto",
         "dashboard_port": ports.dashboard,
     }
     return _TEMPLATE.format(**{name: json.dumps(value) for name, value in values.items()})

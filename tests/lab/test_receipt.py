@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from lab.receipt import action, main, unheld, without
+from lab.receipt import action, main, unheld, without, worked_out
 from lab.scenario import Arrival
 from lake.errors import UserError
 from lake.store import Lake
@@ -67,6 +67,13 @@ def test_a_limit_that_helped_is_told_with_whom_it_cost_and_kept_in_the_journal_o
     # Without it 80/s come upon 40/s of capacity for 26 s and more: half of that is what the quiet would have waited.
     assert 10 < figures["saved_mean"] < 40 and figures["cost_mean"] > 10
     assert figures["saved_half_width"] < figures["saved_mean"]
+
+
+def test_what_producers_gave_up_counts_where_it_is_known(root: Path) -> None:
+    (_, bare), (_, more) = (worked_out(root, JOURNAL, "a1", 3, shed=shed) for shed in (0, 800))
+    assert more.others == bare.others < bare.others_without.mean
+    # 800 more at 60/s, with 20/s of others, upon 40/s of capacity: the last of them is served 20 s later than before.
+    assert more.others_without.mean == pytest.approx(bare.others_without.mean + 13, abs=6)
 
 
 def test_the_command_tells_it(root: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
 import threading
 import time
@@ -10,20 +12,24 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 from standardwebhooks.webhooks import Webhook
 
 from lake.errors import UserError
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import ALERT_TRANSITIONS, DELIVERIES, MESSAGE_EVENTS, PARTIALS
-from sojourn.demo import measure, scenario
+from sojourn.demo import measure, receipt, scenario
 from sojourn.demo.broker import StreamReading
 from sojourn.demo.freshness import Freshness
 from sojourn.demo.measure import FirstAttempt, Moments
+from sojourn.demo.receipt import SurgeReceipt
 from sojourn.demo.receiver import serve
+from sojourn.demo.report import Report
 from sojourn.supervise.probes import free_port
 
 SECRET = "whsec_" + "c29qb3VybiB0ZXN0IHNlY3JldCBvZiAzMiBieXRlcyE="
@@ -91,6 +97,32 @@ def test_a_quantile_is_the_nearest_rank() -> None:
     assert measure.quantile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert measure.quantile(range(1, 101), 0.99) == 99
     assert measure.quantile([], 0.5) is None
+
+
+# --- the report
+
+
+def _report(**changes: Any) -> Report:
+    moments = Moments(surge=100.0, surge_ends=150.0, detected=104.0, webhook=104.5)
+    balance = measure.Balance(**dict.fromkeys(measure.Balance.__dataclass_fields__, 0))
+    empty = measure.QuietAges(None, None, None)
+    base = Report(moments, empty, [], [], balance, frozenset({scenario.NOISY}), frozenset(), 0, 7)
+    return dataclasses.replace(base, **changes)
+
+
+def test_the_report_tells_what_the_quiet_waited_with_the_limit_and_would_have_without(tmp_path: Path) -> None:
+    told = SurgeReceipt("saved 7 tenants 20 s of p99, cost grove 3 s", 1.5, 21.0, 18.0, 24.0)
+    console = Console(file=io.StringIO(), width=120)
+    console.print(_report(receipt=told).as_table())
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "from the limit on, with it" in shown and "21.0 s" in shown and "18.0 s to 24.0 s" in shown
+    assert json.loads(_report(receipt=told).as_json())["receipt"]["quiet_without"] == 21.0
+    assert receipt.of_surge(tmp_path, [], 0) is None, "nobody was limited"
+
+
+def test_where_nobody_is_to_be_limited_that_is_no_fault() -> None:
+    assert _report(dry_run=True).problems == []
+    assert len(_report().problems) == 2, "neither throttled nor recovered"
 
 
 # --- the balance

@@ -1,0 +1,1 @@
+"""Concurrency limiters of ours and of others before the same servers, under the same open-loop load."""
