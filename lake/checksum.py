@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import logging
-from pathlib import Path
 from typing import Any
 
 from lake.files import write_atomically
+from lake.remote import Location, Remote
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class Checksums:
     gets no more checksums: Spark then works as it would without.
     """
 
-    def __init__(self, table: Path) -> None:
+    def __init__(self, table: Location) -> None:
         self._log = table / "_delta_log"
         self._state: dict[str, Any] | None = None
         self._version = -1
@@ -45,7 +45,11 @@ class Checksums:
                 # The log was cleaned up while this process wrote nothing: another's checksum tells how it stands.
                 self._begin(version)
                 self._follow(version)
-            write_atomically(self._path(version), json.dumps(self._state))
+            path, text = self._path(version), json.dumps(self._state)
+            if isinstance(path, Remote):
+                path.write_text(text)
+            else:
+                write_atomically(path, text)
             self._path(version - KEPT).unlink(missing_ok=True)
         except (OSError, ValueError, KeyError, TypeError) as error:
             self._follows = False
@@ -92,5 +96,5 @@ class Checksums:
         self._state["numFiles"] += files
         self._state["tableSizeBytes"] += files * int(action["size"])
 
-    def _path(self, version: int) -> Path:
+    def _path(self, version: int) -> Location:
         return self._log / f"{version:020d}.crc"

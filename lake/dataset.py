@@ -10,6 +10,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
+from lake.address import is_url
+from lake.remote import store_of
+
 if TYPE_CHECKING:  # it loads pandas, which a collecting process is spared
     import pyarrow.dataset as ds
 
@@ -23,10 +26,19 @@ def dataset(table: DeltaTable, where: Conditions | None = None) -> ds.Dataset:
     What deltalake gives Arrow by default is an object of Python, which threads of Arrow's let go of after the last row
     is handed out: a process that ends at that moment is ended by ``terminate`` (SIGABRT) instead.
     """
-    there, path = FileSystem.from_uri(table.table_uri)
     return table.to_pyarrow_dataset(
-        filesystem=SubTreeFileSystem(path, there), file_pruning_predicate=None if where is None else list(where)
+        filesystem=_files(table), file_pruning_predicate=None if where is None else list(where)
     )
+
+
+def _files(table: DeltaTable) -> FileSystem:
+    """The folder of ``table``, by a file system of Arrow's own with the options that deltalake was given."""
+    if is_url(table.table_uri):
+        url = table.table_uri.rstrip("/")
+        store = store_of(url, table._storage_options or {})
+        return SubTreeFileSystem(store.base, store.files)
+    there, path = FileSystem.from_uri(table.table_uri)
+    return SubTreeFileSystem(path, there)
 
 
 def rows_of(table: DeltaTable, columns: Sequence[str] | None = None, where: Conditions | None = None) -> pa.Table:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+if TYPE_CHECKING:
+    from lake.remote import Location, Remote
 
 
-def log_entry(table: Path, version: int) -> Path:
+@overload
+def log_entry(table: Path, version: int) -> Path: ...
+@overload
+def log_entry(table: Remote, version: int) -> Remote: ...
+def log_entry(table: Location, version: int) -> Location:
     """The file in which the table in folder ``table`` keeps the commit that made ``version``."""
     return table / "_delta_log" / f"{version:020d}.json"
 
 
-def newest_from(table: Path, known: int) -> int | None:
+def newest_from(table: Location, known: int) -> int | None:
     """The newest version of the table in folder ``table``, which had ``known``; None where its log no longer tells.
 
     A look-up for each version since, where to open the table costs the more the longer its log is.

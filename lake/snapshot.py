@@ -10,13 +10,13 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from lake.dataset import dataset
 from lake.errors import first_line
 from lake.log import log_entry
+from lake.remote import Location, delta_table, located, open_parquet, tables_at
 from lake.store import LakeError, conform
 from lake.tables import TableSpec
 
@@ -29,15 +29,15 @@ class Snapshot:
 
     def __init__(self, spec: TableSpec, root: Path) -> None:
         self.spec = spec
-        self.path = root / spec.path
+        self.path = tables_at(root) / spec.path
         self._table: DeltaTable | None = None
-        self._parts: dict[str, pa.Table] = {}
+        self._parts: dict[Location, pa.Table] = {}
 
     def version(self) -> int:
         """The table's newest version, −1 before there is a table."""
         try:
             if self._table is None:
-                self._table = DeltaTable(str(self.path))
+                self._table = delta_table(self.path)
             elif self._changed(self._table.version()):
                 self._table.update_incremental()
         except TableNotFoundError:
@@ -55,14 +55,17 @@ class Snapshot:
         """The table as of the last :meth:`version`; None before there is one."""
         return self._table
 
-    def files(self) -> list[str]:
-        """The paths of the files that hold the table, as of the last :meth:`version`."""
-        return [] if self._table is None else self._table.file_uris()
+    def files(self) -> list[Location]:
+        """The files that hold the table, as of the last :meth:`version`."""
+        return [] if self._table is None else self._located(self._table)
 
-    def files_at(self, version: int) -> list[str]:
-        """The paths of the files that held the table at ``version``, which the log still has. Raises LakeError."""
+    def _located(self, table: DeltaTable) -> list[Location]:
+        return [located(self.path, uri) for uri in table.file_uris()]
+
+    def files_at(self, version: int) -> list[Location]:
+        """The files that held the table at ``version``, which the log still has. Raises LakeError."""
         try:
-            return DeltaTable(str(self.path), version=version).file_uris()
+            return self._located(delta_table(self.path, version))
         except (DeltaError, OSError) as error:
             raise LakeError(f"table {self.path} cannot be read: {first_line(error)}") from error
 
@@ -79,21 +82,21 @@ class Snapshot:
         return self._read_new_files(self._table), version
 
     def _read_new_files(self, table: DeltaTable) -> pa.Table:
-        paths = table.file_uris()
+        paths = self._located(table)
         self._parts = {path: self._parts.get(path) or self._read(path) for path in paths}
         return pa.concat_tables([self.spec.schema.empty_table(), *self._parts.values()])
 
-    def _read(self, path: str) -> pa.Table:
+    def _read(self, path: Location) -> pa.Table:
         part = read_file(path)
         for column, value in _partition_values(path, self.spec).items():
             part = part.append_column(column, pa.array([value] * part.num_rows))
         return conform(part, self.spec.schema)
 
 
-def read_file(path: Path | str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_file(path: Location, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one data file; LakeError where it cannot be read."""
     try:
-        with pq.ParquetFile(path) as file:
+        with open_parquet(path) as file:
             return file.read(columns=None if columns is None else list(columns), use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise LakeError(f"file {path} cannot be read: {error}") from error
@@ -105,9 +108,9 @@ def _with_all_columns(files: ds.Dataset, schema: pa.Schema) -> ds.Dataset:
     return files.replace_schema(pa.schema([*files.schema, *lacking])) if lacking else files
 
 
-def _partition_values(path: str, spec: TableSpec) -> dict[str, date]:
+def _partition_values(path: Location, spec: TableSpec) -> dict[str, date]:
     values = {}
-    for folder in Path(path).parts:
+    for folder in str(path).split("/"):
         name, separator, value = folder.partition("=")
         if separator and name in spec.partition_by:
             values[name] = date.fromisoformat(unquote(value))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
+
+from lake.remote import Location, Remote
 
 #: Of a column with a longer text the log tells no bounds: they are read by everybody who opens the table.
 LONGEST_BOUND = 64
@@ -31,7 +34,7 @@ class Staged:
     """
 
     def __init__(
-        self, folder: Path, schema: pa.Schema, indexed: Iterable[str], partition: Mapping[str, str] | None = None
+        self, folder: Location, schema: pa.Schema, indexed: Iterable[str], partition: Mapping[str, str] | None = None
     ) -> None:
         self._partition = dict(partition or {})
         below = [f"{name}={value}" for name, value in self._partition.items()]
@@ -41,6 +44,7 @@ class Staged:
         self._bounds = {name: _Bounds() for name in indexed}
         self._rows = 0
         self._writer: pq.ParquetWriter | None = None
+        self._stream: pa.NativeFile | None = None
         self._lock = threading.Lock()
 
     def append(self, rows: pa.Table) -> None:
@@ -53,7 +57,7 @@ class Staged:
             if self._writer is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 # Statistics in the file of what readers look for, as in the log: of others they cost a sixth more.
-                self._writer = pq.ParquetWriter(self._path, self._schema, write_statistics=list(bounds))
+                self._writer = pq.ParquetWriter(self._begun(), self._schema, write_statistics=list(bounds))
             self._writer.write_table(rows, row_group_size=rows.num_rows)
             self._rows += rows.num_rows
             for name, told in bounds.items():
@@ -64,16 +68,31 @@ class Staged:
         if self._writer is None:
             return []
         self._writer.close()
-        about = self._path.stat()
-        changed = int(about.st_mtime * 1000)
-        return [AddAction(self._name, about.st_size, self._partition, changed, True, self._statistics())]
+        if isinstance(self._path, Remote):
+            assert self._stream is not None
+            size, changed = self._stream.tell(), time.time_ns() // 1_000_000
+            self._stream.close()  # now it is there
+        else:
+            about = self._path.stat()
+            size, changed = about.st_size, int(about.st_mtime * 1000)
+        return [AddAction(self._name, size, self._partition, changed, True, self._statistics())]
 
     def drop(self) -> None:
         """Remove the file, which no commit has added."""
         if self._writer is not None:
             with suppress(OSError):  # where the disk is full, as when it was written
                 self._writer.close()
-            self._path.unlink(missing_ok=True)
+                if self._stream is not None:
+                    self._stream.close()
+            with suppress(OSError) if isinstance(self._path, Remote) else nullcontext():
+                self._path.unlink(missing_ok=True)
+
+    def _begun(self) -> Path | pa.NativeFile:
+        """What the writer writes to."""
+        if isinstance(self._path, Path):
+            return self._path
+        self._stream = self._path.store.files.open_output_stream(self._path.arrow_path)
+        return self._stream
 
     def _statistics(self) -> str:
         told = {name: bounds for name, bounds in self._bounds.items() if bounds.known}
@@ -85,6 +104,24 @@ class Staged:
                 "nullCount": {name: bounds.nulls for name, bounds in self._bounds.items()},
             }
         )
+
+
+class LaidDown:
+    """Files of the table at ``folder`` that other processes have finished, for one commit."""
+
+    def __init__(self, folder: Location, adds: Sequence[AddAction]) -> None:
+        self._folder = folder
+        self._adds = list(adds)
+
+    def finished(self) -> list[AddAction]:
+        """What a commit says of them."""
+        return self._adds
+
+    def drop(self) -> None:
+        """Remove the files, which no commit has added."""
+        for add in self._adds:
+            with suppress(OSError):
+                (self._folder / add.path).unlink(missing_ok=True)
 
 
 def has_bounds(kind: pa.DataType) -> bool:

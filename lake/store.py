@@ -5,37 +5,47 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from contextlib import nullcontext
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from lake import conditional
 from lake.appending import Appender
 from lake.checkpoints import CHECKPOINT_INTERVAL, checkpoint_soon
 from lake.checksum import Checksums
 from lake.dataset import dataset
 from lake.errors import SojournError, UserError, first_line
 from lake.files import close_to_others, only_one, private_folder
-from lake.staged import Staged, has_bounds, partitions
+from lake.making import indexed, open_table
+from lake.remote import Location, Remote, open_parquet, tables_at
+from lake.staged import LaidDown, Staged, partitions
 from lake.tables import TABLES, TIMESTAMP, TableSpec
 
 log = logging.getLogger(__name__)
 
-#: How long files and log entries stay after newer ones replaced them. Each of them is told again by every checkpoint:
-#: with a commit a second, Delta's own week would make each checkpoint half a million lines long.
-REPLACED_FOR = timedelta(hours=2)
-#: Statistics are kept of a gold table's first columns, by which readers narrow down: the log is much shorter for it.
-_INDEXED_COLUMNS = {"partials": 7, "marks": 8, "tenant_state": 8, "queue_state": 7, "age_state": 8}
 #: How often an append is tried while others rewrite the table.
 MOST_TRIES = 10
 #: What a file system says that has no hard links, by which a commit takes its version.
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
+#: What an object store says to whom it does not serve.
+_REFUSED = (
+    "AccessDenied",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "status: 401",
+    "status: 403",
+    "401 Unauth",
+    "403 Forb",
+)
+#: As whom a compaction of a table in an object store holds the table's lease, and for how long at most (seconds).
+_COMPACTION, _LONGEST_COMPACTION = "sojourn-compact", 900.0
 #: Rows that :meth:`Lake.scan` holds at once.
 SCANNED_ROWS = 1 << 15
 
@@ -49,20 +59,29 @@ class UnwritableRows(LakeError):
 
 
 class Lake:
-    """A lake below one root folder. Cheap to make; opens tables when they are first used.
+    """A lake below one root folder, or – its tables – at the address that is kept there (:mod:`lake.address`). Cheap to
+    make; opens tables when they are first used.
 
     One ``Lake`` belongs to one thread. Several processes may append to the same tables.
     """
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).expanduser().absolute()
+        self._tables: Location | None = None
         self._open: dict[str, DeltaTable] = {}
         self._appenders: dict[str, Appender] = {}
         self._checksums: dict[str, Checksums] = {}
 
-    def path(self, name: str) -> Path:
+    @property
+    def tables(self) -> Location:
+        """Below what the tables are. UserError where the lake's address cannot be used."""
+        if self._tables is None:
+            self._tables = tables_at(self.root)
+        return self._tables
+
+    def path(self, name: str) -> Location:
         """The folder of table ``name``."""
-        return self.root / _spec(name).path
+        return self.tables / _spec(name).path
 
     def state_path(self, *parts: str) -> Path:
         """A place for what is not a table: checkpoints, locks, databases. Its folder is made, for the owner alone."""
@@ -86,14 +105,16 @@ class Lake:
 
     def exists(self, name: str) -> bool:
         """Whether table ``name`` has been made."""
-        return DeltaTable.is_deltatable(str(self.path(name)))
+        path = self.path(name)
+        options = path.store.options if isinstance(path, Remote) else None
+        return DeltaTable.is_deltatable(str(path), options)
 
     def ensure(self, name: str) -> DeltaTable:
         """Table ``name``, made empty if it is not there, at its newest version."""
         if name not in self._open:
             spec = _spec(name)
             try:
-                self._open[name] = _open(spec, self.path(name))
+                self._open[name] = open_table(spec, self.path(name))
             except (DeltaError, OSError) as error:
                 raise _unusable(error, self.path(name)) from error
             return self._open[name]
@@ -113,6 +134,8 @@ class Lake:
 
     def committed(self, name: str, app_id: str) -> int | None:
         """The number of the last commit that ``app_id`` made to table ``name``; None if it made none."""
+        if isinstance(self.path(name), Remote):
+            return self.ensure(name).transaction_version(app_id)
         try:
             return self._appender(name).position(app_id)
         except (DeltaError, OSError) as error:
@@ -154,10 +177,16 @@ class Lake:
         spec = _spec(name)
         if name not in self._open:
             self.ensure(name)
-        return Staged(self.path(name), spec.schema, _indexed(spec))
+        return Staged(self.path(name), spec.schema, indexed(spec))
 
     def add(
-        self, name: str, staged: Staged, *, app_id: str, version: int, positions: Mapping[str, int] | None = None
+        self,
+        name: str,
+        staged: Staged | LaidDown,
+        *,
+        app_id: str,
+        version: int,
+        positions: Mapping[str, int] | None = None,
     ) -> bool:
         """Add the rows of ``staged`` to table ``name`` in one commit, idempotent as that of :meth:`append`."""
         return self._add(name, [staged], {app_id: version, **(positions or {})})
@@ -170,7 +199,7 @@ class Lake:
         staged: list[Staged] = []
         try:
             for partition, part in partitions(rows, spec.partition_by):
-                staged.append(Staged(self.path(name), spec.schema, _indexed(spec), partition))
+                staged.append(Staged(self.path(name), spec.schema, indexed(spec), partition))
                 staged[-1].append(part)
         except BaseException as error:
             for file in staged:
@@ -180,12 +209,23 @@ class Lake:
             raise
         return staged
 
-    def _add(self, name: str, staged: Sequence[Staged], reached: Mapping[str, int]) -> bool:
+    def _add(self, name: str, staged: Sequence[Staged | LaidDown], reached: Mapping[str, int]) -> bool:
         """Commit the files of ``staged``; False, and they are dropped, if all of ``reached`` was reached before."""
         try:
             adds = [action for file in staged for action in file.finished()]
         except OSError as error:
             raise explained(error, self.path(name)) from error
+        if isinstance(self.path(name), Remote):
+            added = self._add_remotely(name, adds, reached)
+        else:
+            added = self._add_here(name, adds, reached)
+        if not added:
+            for file in staged:
+                file.drop()
+        return added
+
+    def _add_here(self, name: str, adds: Sequence[AddAction], reached: Mapping[str, int]) -> bool:
+        """As :meth:`_add`, on a disk."""
         appender = self._appender(name)
         try:
             added = appender.commit(adds, reached)
@@ -196,18 +236,31 @@ class Lake:
             added = fit = False
         if not (added or fit):
             added = self._add_by_deltalake(name, adds, reached)
-        if not added:
-            for file in staged:
-                file.drop()
-            return False
-        self._committed(name)
-        return True
+        if added:
+            self._committed(name, self._appenders[name].version)
+        return added
+
+    def _add_remotely(self, name: str, adds: Sequence[AddAction], reached: Mapping[str, int]) -> bool:
+        """As :meth:`_add`, in an object store."""
+        path, spec = self.path(name), _spec(name)
+        assert isinstance(path, Remote)
+        try:
+            table = self._open[name] if name in self._open else self.ensure(name)
+            added = conditional.append(table, path, adds, reached, spec.partition_by)
+        except (DeltaError, OSError) as error:
+            self._open.pop(name, None)  # whatever it holds is not what the store has
+            raise explained(error, path) from error
+        if added:
+            self._committed(name, table.version())
+        return added
 
     def _appender(self, name: str) -> Appender:
         """Who appends to table ``name``, at its newest version."""
         appender = self._appenders.get(name)
         if appender is None or not appender.current:
-            appender = self._appenders[name] = Appender(self.ensure(name), self.path(name))
+            path = self.path(name)
+            assert isinstance(path, Path)
+            appender = self._appenders[name] = Appender(self.ensure(name), path)
         try:
             appender.follow()
         except (OSError, ValueError) as error:
@@ -215,14 +268,16 @@ class Lake:
         return appender
 
     def _reached(self, name: str, positions: Mapping[str, int]) -> bool:
+        if isinstance(self.path(name), Remote):  # what others committed since, the commit itself finds
+            table = self._open[name] if name in self._open else self.ensure(name)
+            return conditional.has_reached(table, positions)
         try:
             return bool(positions) and self._appender(name).reached(positions)
         except (DeltaError, OSError) as error:
             raise explained(error, self.path(name)) from error
 
-    def _committed(self, name: str) -> None:
-        """A commit was made: write what others read beside it."""
-        version = self._appenders[name].version
+    def _committed(self, name: str, version: int) -> None:
+        """A commit made ``version``: write what others read beside it."""
         self._write_checksum(name, version)
         if version % CHECKPOINT_INTERVAL == 0:
             checkpoint_soon(self.path(name))
@@ -231,7 +286,7 @@ class Lake:
         """As :meth:`_add`, where log entries of our own will not do."""
         for last_try in (*[False] * (MOST_TRIES - 1), True):
             table = self.ensure(name)
-            if reached and all(_at_least(table.transaction_version(key), value) for key, value in reached.items()):
+            if conditional.has_reached(table, reached):
                 return False
             properties = CommitProperties(app_transactions=[Transaction(key, value) for key, value in reached.items()])
             partition_by = list(_spec(name).partition_by) or None
@@ -286,7 +341,10 @@ class Lake:
             # Of two compactions at once, even of two processes, deltalake lets both succeed: rows would be there twice.
             with only_one(self.state_path("locks", f"compact-{name}.lock"), f"a compaction of {name}"):
                 table = self.ensure(name)
-                table.optimize.compact(target_size=target_bytes)
+                remote = isinstance(self.path(name), Remote)  # that lock is of this machine alone
+                alone = conditional.lease(table, _COMPACTION, _LONGEST_COMPACTION) if remote else nullcontext()
+                with alone:
+                    table.optimize.compact(target_size=target_bytes)
                 self._write_checksum(name, table.version())
         except (DeltaError, OSError, UserError) as error:
             log.warning("compaction of %s put off: %s", name, first_line(error))
@@ -302,22 +360,11 @@ class Lake:
             self._checksums.setdefault(name, Checksums(self.path(name))).write(version)
 
 
-def _batches(path: Path, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(path, pre_buffer=False) as file:
+def _batches(path: Location, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:
+    with open_parquet(path, pre_buffer=False) as file:
         for batch in file.iter_batches(SCANNED_ROWS, columns=[*columns, "ingested_at"], use_threads=False):
             recent = pc.greater_equal(batch.column("ingested_at"), pa.scalar(since, TIMESTAMP))
             yield batch.filter(recent).select(columns)
-
-
-def _indexed(spec: TableSpec) -> list[str]:
-    """The columns of which the log tells bounds: of those in bronze whatever has any, its nested columns have none."""
-    if spec.name in _INDEXED_COLUMNS:
-        return list(spec.schema.names[: _INDEXED_COLUMNS[spec.name]])
-    return [one.name for one in spec.schema if one.name not in spec.partition_by and has_bounds(one.type)]
-
-
-def _at_least(done: int | None, wanted: int) -> bool:
-    return done is not None and done >= wanted
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -369,75 +416,26 @@ def _spec(name: str) -> TableSpec:
     return TABLES[name]
 
 
-def _open(spec: TableSpec, path: Path) -> DeltaTable:
-    for _ in range(MOST_TRIES - 1):
-        table = _open_or_create(spec, path)
-        try:
-            _grow(spec, table)
-            return table
-        except CommitFailedError:
-            continue  # another process added the columns first
-    _grow(spec, table)
-    return table
-
-
-def _open_or_create(spec: TableSpec, path: Path) -> DeltaTable:
-    try:
-        return DeltaTable(str(path))
-    except TableNotFoundError:
-        path.mkdir(parents=True, exist_ok=True)
-        return DeltaTable.create(
-            str(path),
-            schema=spec.schema,
-            mode="ignore",
-            partition_by=list(spec.partition_by) or None,
-            configuration=properties(spec.name),
-        )
-
-
-def properties(name: str, replaced_for: timedelta = REPLACED_FOR) -> dict[str, str]:
-    """The Delta properties of table ``name``.
-
-    Writers clean up no log by themselves: maintenance does, which knows what streams have not read yet.
-    """
-    kept = f"interval {round(replaced_for.total_seconds())} seconds"
-    indexed = _INDEXED_COLUMNS.get(name)
-    return {
-        "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
-        "delta.deletedFileRetentionDuration": kept,
-        "delta.logRetentionDuration": kept,
-        "delta.enableExpiredLogCleanup": "false",
-        **({"delta.dataSkippingNumIndexedCols": str(indexed)} if indexed else {}),
-    }
-
-
-def _grow(spec: TableSpec, table: DeltaTable) -> None:
-    """Add the nullable columns that this version of Sojourn has and the table lacks: older rows are null there."""
-    there = {field.name for field in table.schema().fields}
-    missing = [field for field in spec.schema if field.name not in there]
-    required = [field.name for field in missing if not field.nullable]
-    if required:
-        raise UserError(
-            f"table {spec.path} of the lake lacks the columns {', '.join(required)}",
-            "it was made by another version of Sojourn: use a new lake, and replay its bronze tables into it",
-        )
-    if missing:
-        table.alter.add_columns([Field.from_arrow(field) for field in missing])
-
-
-def _unusable(error: Exception, path: Path) -> UserError:
+def _unusable(error: Exception, path: Location) -> SojournError:
     """Why a table cannot even be opened: nothing that runs can mend that."""
     reason = explained(error, path)
-    if isinstance(reason, UserError):
+    if isinstance(reason, UserError) or isinstance(path, Remote):
         return reason
     return UserError(str(reason), "restore the table from a copy, or begin a new lake with --lake")
 
 
-def explained(error: Exception, path: Path) -> SojournError:
+def explained(error: Exception, path: Location) -> SojournError:
     """``error`` of the table at ``path`` as one of ours: UserError where the disk is full, or rights are missing."""
     text = str(error)
     if (isinstance(error, OSError) and error.errno == 28) or "No space left" in text:
         return UserError(f"no space left on the disk that holds {path}", "free some, then start again: nothing is lost")
     if "Permission denied" in text:
         return UserError(f"no permission to use {path}", "give this user the right to write there")
+    if isinstance(path, Remote):
+        if any(word in text for word in _REFUSED):
+            return UserError(
+                f"the object store refuses us {path}", "check [lake.storage_options], and what they may do"
+            )
+        if "NoSuchBucket" in text:
+            return UserError(f"there is no bucket for {path}", "make it, or mend [lake] path")
     return LakeError(f"table {path} cannot be used: {first_line(error)}")

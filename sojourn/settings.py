@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from lake.address import Address, home_for, is_url
 from lake.errors import UserError
+from lake.secret import Secret
 
 SECTIONS = ("lake", "definitions", "collect", "analyze", "alert", "dashboard")
 PREFIX = "SOJOURN_"
@@ -32,7 +34,25 @@ class LakeSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    root: Path = DEFAULT_LAKE
+    root: Path = Field(
+        default=DEFAULT_LAKE, description="the lake's folder; with `path`, of what stays on this machine's disk"
+    )
+    path: str | None = Field(default=None, description="where the tables are, if not there: `s3://bucket/prefix`")
+    storage_options: Mapping[str, str | Secret] = Field(
+        default_factory=dict, description="how `path` is reached, as deltalake names it; secrets by `env` or `file`"
+    )
+
+    @model_validator(mode="after")
+    def _with_address(self) -> LakeSettings:
+        if self.path is not None:
+            self.address(self.path)
+        elif self.storage_options:
+            raise ValueError("storage_options are those of a lake's path, which is not set")
+        return self
+
+    def address(self, path: str) -> Address:
+        """``path`` with the options. ValueError where it is no address."""
+        return Address(path=path, storage_options=self.storage_options)
 
 
 @dataclass(frozen=True)
@@ -54,8 +74,25 @@ class Settings:
             raise _explained(error, name, model, self.origin) from None
 
     def lake_root(self, chosen: Path | None = None) -> Path:
-        """The lake's folder: the one chosen on the command line, else ``[lake] root``."""
-        return (chosen or self.section("lake", LakeSettings).root).expanduser().absolute()
+        """The lake's folder: the one chosen on the command line, else ``[lake] root``.
+
+        Where an address of an object store is chosen, or said by ``[lake] path``, the folder is made the home of that
+        lake: it knows the address from then on. UserError where it is the home of another one.
+        """
+        lake = self.section("lake", LakeSettings)
+        if chosen is not None and not is_url(chosen):
+            return chosen.expanduser().absolute()
+        path = lake.path if chosen is None else str(chosen)
+        if path is None:
+            return lake.root.expanduser().absolute()
+        try:
+            address = lake.address(path)
+        except ValidationError as error:
+            raise UserError(_said(error.errors()[0]["msg"]), "write it as s3://bucket/prefix") from None
+        home = lake.root if "root" in lake.model_fields_set else home_for(address.path)
+        home = home.expanduser().absolute()
+        address.keep(home)
+        return home
 
 
 def load(path: Path | None = None, env: Mapping[str, str] = os.environ) -> Settings:
@@ -114,6 +151,11 @@ def _override(tables: dict[str, Any], steps: list[str], value: Any, name: str) -
             here = here[key]
 
 
+def _said(message: str) -> str:
+    """What a check of ours says, without what pydantic puts before it."""
+    return message.removeprefix("Value error, ")
+
+
 def _explained(error: ValidationError, section: str, model: type[BaseModel], origin: str) -> UserError:
     errors = error.errors()
     # A misspelt key often leaves another one missing: the misspelling is what to mend.
@@ -125,7 +167,7 @@ def _explained(error: ValidationError, section: str, model: type[BaseModel], ori
         return _unknown(str(first["loc"][-1]), known, f"{origin}, {'.'.join(where.split('.')[:-1])}")
     if first["type"] == "missing":
         return UserError(f"{where} is missing in {origin}", "set it")
-    message = first["msg"].removeprefix("Value error, ")
+    message = _said(first["msg"])
     return UserError(f"{where} in {origin} is not valid: {message[:1].lower()}{message[1:]}", "mend it")
 
 

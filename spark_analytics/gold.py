@@ -11,7 +11,8 @@ from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
 from lake.errors import UserError, first_line
-from lake.staged import Staged
+from lake.remote import Location
+from lake.staged import LaidDown, Staged
 from lake.store import Lake, LakeError
 from lake.tables import AGE_STATE, GAPS, QUEUE_STATE, TABLES, TENANT_STATE
 
@@ -30,7 +31,7 @@ class Gold:
         self.query_id = query_id
         self._tables = tables
 
-    def path(self, table: str) -> Path:
+    def path(self, table: str) -> Location:
         """The folder of ``table``."""
         return self._lake.path(table)
 
@@ -44,10 +45,13 @@ class Gold:
 
     def stage(self, batch_id: int) -> dict[str, Staged]:
         """A file for each table that does not have this batch yet, in their order."""
-        missing = [name for name in self._tables if not _reached(self._lake.committed(name, self.query_id), batch_id)]
-        return {table: self._lake.stage(table) for table in missing}
+        return {table: self._lake.stage(table) for table in self.missing(batch_id)}
 
-    def add(self, batch_id: int, staged: Mapping[str, Staged]) -> None:
+    def missing(self, batch_id: int) -> list[str]:
+        """The tables that do not have this batch yet, in their order."""
+        return [name for name in self._tables if not _reached(self._lake.committed(name, self.query_id), batch_id)]
+
+    def add(self, batch_id: int, staged: Mapping[str, Staged | LaidDown]) -> None:
         """Add the batch to its tables, in their order."""
         for table, file in staged.items():
             self._lake.add(table, file, app_id=self.query_id, version=batch_id)

@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lake.log import log_entry
+from lake.remote import spark_name
 from lake.store import Lake
 from spark_analytics.batches.attempts import Attempts
 from spark_analytics.batches.engine import Engine
@@ -182,7 +183,7 @@ class Job:
             .option("maxBytesPerTrigger", self._settings.max_bytes_per_trigger)
             .option("ignoreDeletes", "true")  # old days of bronze may be dropped
             .options(**self._beginning(flow))
-            .load(str(self._lake.path(flow.source.name)))
+            .load(spark_name(self._lake.path(flow.source.name)))
             .select(*flow.schema.names)
         )
         if hollow:
@@ -213,7 +214,7 @@ class Job:
                 try:
                     query = started.result()
                     engine = engine or self._engine(flow, str(query.id), attempts_of(self._checkpoint(flow)))
-                    files = files_of(query, batch_id)
+                    files = files_of(query, batch_id, self._lake.path(flow.source.name))
                     if hollow and not engine.reads(files):
                         self._whole.add(flow)
                         raise _BrokenOff

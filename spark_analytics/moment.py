@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from lake.errors import UserError, first_line
 from lake.log import log_entry
+from lake.remote import Location, Remote, delta_table, located
 from lake.store import Lake
 from lake.tables import TABLES
 
@@ -92,7 +92,7 @@ def _instant(word: str, now: datetime) -> datetime:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def _version_at(path: Path, at: datetime, name: str) -> int:
+def _version_at(path: Location, at: datetime, name: str) -> int:
     """The newest version of the table at ``path`` that was committed at ``at`` or before."""
     versions = _versions(path)
     after = bisect.bisect_right(versions, at, key=lambda version: _committed_at(log_entry(path, version)))
@@ -107,15 +107,15 @@ def _version_at(path: Path, at: datetime, name: str) -> int:
     )
 
 
-def _versions(path: Path) -> list[int]:
+def _versions(path: Location) -> list[int]:
     try:
-        names = [_COMMIT.fullmatch(entry.name) for entry in path.joinpath("_delta_log").iterdir()]
+        names = [_COMMIT.fullmatch(entry.name) for entry in (path / "_delta_log").iterdir()]
     except FileNotFoundError:
         return []
     return sorted(int(name.group(1)) for name in names if name)
 
 
-def _committed_at(commit: Path) -> datetime:
+def _committed_at(commit: Location) -> datetime:
     """When ``commit`` was made: by its own word, which copies keep, else by the file's."""
     with commit.open(encoding="utf-8") as lines:
         for line in lines:
@@ -126,15 +126,19 @@ def _committed_at(commit: Path) -> datetime:
     return datetime.fromtimestamp(commit.stat().st_mtime, UTC)
 
 
-def _check_files(path: Path, version: int, name: str) -> None:
+def _check_files(path: Location, version: int, name: str) -> None:
     mend = "name a later time"
     try:
-        files = DeltaTable(str(path), version=version).file_uris()
+        files = delta_table(path, version).file_uris()
     except (DeltaError, OSError) as error:
         raise UserError(
             f"version {version} of table {name} cannot be read any more: {first_line(error)}", mend
         ) from error
-    gone = sum(not Path(unquote(urlparse(file).path) if "://" in file else file).exists() for file in files)
+    if isinstance(path, Remote):
+        there = {file for file, _ in path.entries(recursive=True)}
+        gone = sum(located(path, file) not in there for file in files)
+    else:
+        gone = sum(not Path(unquote(urlparse(file).path) if "://" in file else file).exists() for file in files)
     if gone:
         raise UserError(
             f"version {version} of table {name} is gone: {gone} of its {len(files)} files were vacuumed away",

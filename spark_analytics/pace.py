@@ -11,7 +11,9 @@ import threading
 import time
 from pathlib import Path
 
+from lake.address import LOOK_SECONDS as LOOK_REMOTE_SECONDS
 from lake.log import log_entry
+from lake.remote import Location, Remote
 from spark_analytics.catching_up.places import Checkpoint
 
 #: How often the log is asked whether there is something new.
@@ -29,9 +31,10 @@ class Pace:
     """Between two batches of one query. ``interval`` (seconds) is the least from one beginning to the next."""
 
     def __init__(
-        self, table: Path, table_id: str, checkpoint: Path, interval: float, stopping: threading.Event
+        self, table: Location, table_id: str, checkpoint: Path, interval: float, stopping: threading.Event
     ) -> None:
         self._table = table
+        self._look_seconds = LOOK_REMOTE_SECONDS if isinstance(table, Remote) else LOOK_SECONDS
         self._table_id = table_id
         self._checkpoint = Checkpoint(checkpoint)
         self._interval = interval
@@ -56,7 +59,7 @@ class Pace:
                 version += 1
             if news or self._passed(version):
                 break
-            self._stopping.wait(LOOK_SECONDS)
+            self._stopping.wait(self._look_seconds)
         self._began = time.monotonic()
 
     def _passed(self, version: int) -> bool:
@@ -85,7 +88,7 @@ def due(worked: float, interval: float, rows: int = 0) -> float:
     return max(interval - worked, min(times * worked, LONGEST_REST), 0.0)
 
 
-def has_data(entry: Path) -> bool | None:
+def has_data(entry: Location) -> bool | None:
     """Whether a commit adds data; None while there is none."""
     try:
         lines = entry.read_text(encoding="utf-8").splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -88,6 +89,7 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
     from spark_analytics.job import Job
     from spark_analytics.runtime.jars import ensure_kafka_jars
     from spark_analytics.runtime.session import build_session
+    from spark_analytics.runtime.store import store_environment, store_jars, store_settings
 
     gaps = Gaps(lake)
     required = gaps.check(EVENTS.writes)
@@ -95,12 +97,13 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
     check_checkpoint(lake, checkpoint_path(lake.root, SUMMARIES.name), SUMMARIES.writes, required=False)
     tally = _Tally(progress)
     by_kafka = settings.transport.kind == "kafka"
+    os.environ |= store_environment(lake.tables)  # for Java, which is our child
     session = build_session(
         "sojourn-analyze",
         master=settings.master,
-        conf=spark_settings(settings),
+        conf=store_settings(lake.tables) | spark_settings(settings),
         quick_start=settings.quick_start,
-        jars=ensure_kafka_jars() if by_kafka else (),
+        jars=[*(ensure_kafka_jars() if by_kafka else ()), *store_jars(lake.tables)],
     )
     quieten(session)
     landing = None

@@ -7,13 +7,12 @@ asks of them is then Spark's to answer.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lake.reader import Reader
+from lake.remote import entries
 from lake.snapshot import Snapshot
 from lake.store import Lake, conform
 from lake.tables import HISTOGRAM, LABELS, TABLES, TIMESTAMP
@@ -54,8 +53,8 @@ class Small:
         left = SMALL_BYTES
         for table in below({name})[0]:
             # Files of older versions included: no more than a hint, and soon found for a lake of many files.
-            for file in self._lake.path(table).rglob("*.parquet"):
-                left -= _bytes(file)
+            for _, about in entries(self._lake.path(table), ".parquet", recursive=True):
+                left -= about.st_size
                 if left < 0:
                     return False
         return True
@@ -87,10 +86,3 @@ def hand_over(session: SparkSession, name: str, rows: pa.Table) -> None:
     if rows.num_rows == 0:  # pyspark cannot take a nested column of no chunks at all
         rows = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=rows.schema)])
     session.createDataFrame(rows, from_arrow_schema(rows.schema)).createOrReplaceTempView(name)
-
-
-def _bytes(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:  # vacuumed meanwhile
-        return 0

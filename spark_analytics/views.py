@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lake.definitions import Definitions
+from lake.remote import spark_name
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS, below, render
@@ -53,7 +54,7 @@ def _table(session: SparkSession, lake: Lake, name: str, moment: Moment | None) 
         if version == NOT_YET:
             return session.createDataFrame([], schema)
         reader = reader.option("versionAsOf", version)
-    rows = reader.load(str(lake.path(name)))
+    rows = reader.load(spark_name(lake.path(name)))
     # Columns that were added to the table later.
     lacking = [
         F.lit(None).cast(column.dataType).alias(column.name) for column in schema if column.name not in rows.columns

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import unquote
 
 from lake.log import log_entry
+from lake.remote import Location
 from lake.snapshot import Snapshot
 
 
@@ -19,8 +19,8 @@ class Change:
     ``anew``: the files are the whole table, and nothing from before counts.
     """
 
-    added: list[Path] = field(default_factory=list)
-    removed: list[Path] = field(default_factory=list)
+    added: list[Location] = field(default_factory=list)
+    removed: list[Location] = field(default_factory=list)
     same_rows: bool = False
     anew: bool = False
 
@@ -37,10 +37,10 @@ class Follower:
         """Up to which version of the table changes were told; None before the first look."""
         return self._version
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[Location]:
         """The files that hold the table as of :attr:`version`. Raises LakeError."""
         known = self._version
-        return [] if known is None or known < 0 else [Path(path) for path in self._snapshot.files_at(known)]
+        return [] if known is None or known < 0 else self._snapshot.files_at(known)
 
     def forget(self) -> None:
         """Begin again with the whole table."""
@@ -80,7 +80,7 @@ class Follower:
         return found
 
     def _whole(self) -> Change:
-        return Change([Path(path) for path in self._snapshot.files()], anew=True)
+        return Change(self._snapshot.files(), anew=True)
 
     def _commit(self, version: int) -> Change:
         change, data_changes = Change(), []

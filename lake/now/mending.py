@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -13,6 +12,7 @@ from lake.now.pauses import COLUMNS as MARK_COLUMNS
 from lake.now.pauses import Mark, marks_of
 from lake.now.samples import Samples
 from lake.now.units import row_group, units
+from lake.remote import Location
 from lake.snapshot import read_file
 
 
@@ -48,7 +48,7 @@ def folding(
     broker: str,
     queue: str,
     part: Apart,
-    files: Mapping[str, list[Path]],
+    files: Mapping[str, list[Location]],
     samples: Samples,
     advance: Callable[[int], None],
 ) -> Iterator[None]:

@@ -27,6 +27,7 @@ from lake.now.samples import Samples
 from lake.now.survey import oldest, reached_by, surveyed
 from lake.now.totals import Totals
 from lake.now.units import row_group, units
+from lake.remote import Location
 from lake.snapshot import Snapshot, read_file
 from lake.tables import TABLES
 
@@ -228,7 +229,7 @@ class Present:
                 part = self.apart.of(broker)[queue]
                 part.fold.late[queue] = fold.now_second
 
-    def _read_marks(self, path: Path) -> list[tuple[str, list[Mark]]]:
+    def _read_marks(self, path: Location) -> list[tuple[str, list[Mark]]]:
         rows = read_file(path, MARK_COLUMNS)
         self._first_receipts = self._first_receipts or bool(
             pc.any(pc.and_(first_attempts(rows), pc.not_equal(rows.column("subscriber"), ""))).as_py()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from lake.now.intake import Intake
 from lake.now.lived import Consumers, by_broker, numbered
 from lake.now.reading import NUMBERS, SAMPLE, WORDS, Words
+from lake.remote import Location
 from lake.snapshot import read_file
 from lake.store import conform
 from lake.tables import QUEUE_SAMPLES
@@ -38,7 +38,7 @@ class Samples:
         self._named: dict[tuple[str, str], set[str]] = {}
         self._taken_for: dict[tuple[str, str], bool] = {}
 
-    def read(self, path: Path) -> pa.Table:
+    def read(self, path: Location) -> pa.Table:
         """The samples in the file ``path``."""
         part = read_file(path)
         for name in part.column_names:

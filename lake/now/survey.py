@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from lake.now.follow import Change
 from lake.now.intake import TooLate
 from lake.now.lived import Consumers, levels_of
 from lake.now.units import row_group, units, unix_micros
+from lake.remote import Location
 from lake.snapshot import read_file
 
 #: When the rows of each table are of.
@@ -22,7 +22,7 @@ _WHO = ("broker", "queue", "subscriber", *lived.COUNTED)
 _COLUMNS = (*lived.LEVELS, "newest_occurred_at", *_WHO[1:])
 
 
-def surveyed(files: list[Path], samples: list[pa.Table], definitions: Definitions) -> dict[str, Fold]:
+def surveyed(files: list[Location], samples: list[pa.Table], definitions: Definitions) -> dict[str, Fold]:
     """Empty folds for all brokers of which the partials in ``files``, or ``samples``, tell, with their clocks, levels
     and consumers."""
     clocks: dict[str, int] = {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -11,6 +9,7 @@ import pyarrow as pa
 from lake.now import lived
 from lake.now.expression import compiled
 from lake.now.follow import Change
+from lake.remote import Location
 from lake.snapshot import read_file
 from lake.views.catalogue import FORMULAS
 
@@ -26,14 +25,14 @@ class Totals:
     """The sums over each file of partials that was read."""
 
     def __init__(self) -> None:
-        self._of: dict[Path, Sums | None] = {}  # None: there, but not read under this name
+        self._of: dict[Location, Sums | None] = {}  # None: there, but not read under this name
 
-    def put(self, path: Path, rows: pa.Table) -> None:
+    def put(self, path: Location, rows: pa.Table) -> None:
         """Rows of ``path`` were read."""
         before = self._of.get(path)
         self._of[path] = _sums(rows) if before is None else before + _sums(rows)
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[Location]:
         """The files that hold the table."""
         return list(self._of)
 
@@ -63,7 +62,7 @@ class Totals:
         after = sum((self._sums(path) for path in change.added), np.zeros(len(_SUMMED), np.int64))
         return levels if not opened and np.array_equal(before, after) else None
 
-    def _sums(self, path: Path) -> Sums:
+    def _sums(self, path: Location) -> Sums:
         known = self._of.get(path)
         if known is None:
             known = self._of[path] = _sums(read_file(path, _READ))

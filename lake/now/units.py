@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from lake.remote import Location, open_parquet
 
 #: Rows that are taken in at once.
 _AT_ONCE = 1 << 16
@@ -16,10 +16,10 @@ _AT_ONCE = 1 << 16
 _REPEATING = ("broker", "queue", "subscriber")
 
 
-def units(files: list[Path]) -> Iterator[tuple[Path, int, int]]:
+def units(files: list[Location]) -> Iterator[tuple[Location, int, int]]:
     """(file, row group, a second that none of its rows is before), for all ``files``."""
     for path in files:
-        with pq.ParquetFile(path) as file:
+        with open_parquet(path) as file:
             names = file.schema_arrow.names
             column = names.index("bucket_start")
             leaf = next(
@@ -32,9 +32,9 @@ def units(files: list[Path]) -> Iterator[tuple[Path, int, int]]:
                 yield path, group, unix_micros(statistics.min) // 1_000_000 if known else -(1 << 62)
 
 
-def row_group(path: Path, group: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+def row_group(path: Location, group: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
     """The rows of a row group, some at a time: a compacted file holds a million in one."""
-    with pq.ParquetFile(path, pre_buffer=False, read_dictionary=_REPEATING) as file:
+    with open_parquet(path, pre_buffer=False, read_dictionary=_REPEATING) as file:
         for batch in file.iter_batches(_AT_ONCE, row_groups=[group], columns=list(columns), use_threads=False):
             yield pa.Table.from_batches([batch])
 

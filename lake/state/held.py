@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.now.follow import Follower
+from lake.remote import Location
 from lake.snapshot import Snapshot, read_file
 from lake.state.columns import column
 from lake.store import conform
@@ -43,7 +44,7 @@ class Held:
         self._not_held = _NOT_HELD if columns is None or "second" in columns else {*_NOT_HELD, "second"}
         self._snapshot = Snapshot(TABLES[name], root)
         self._follower = Follower(self._snapshot)
-        self._ahead: list[Path] = []  # with rows of a revision that the caller has not asked for yet
+        self._ahead: list[Location] = []  # with rows of a revision that the caller has not asked for yet
         self._clear()
 
     def _clear(self) -> None:
@@ -83,19 +84,19 @@ class Held:
             pa.default_memory_pool().release_unused()
         return changed
 
-    def _files_since(self, epoch: int | None) -> list[Path]:
+    def _files_since(self, epoch: int | None) -> list[Location]:
         """The files with rows of ``epoch`` (default: the newest) or a later one, by the bounds that the log tells."""
         table = self._snapshot.table
         if table is None:
             return []
         files = pa.table(table.get_add_actions(flatten=True))
         if files.num_rows == 0 or "max.epoch" not in files.column_names:
-            return [Path(path) for path in table.file_uris()]
+            return self._snapshot.files()
         least = pc.max(files.column("max.epoch")) if epoch is None else epoch
         mine = files.filter(pc.fill_null(pc.greater_equal(files.column("max.epoch"), least), True))
         return [self._snapshot.path / unquote(path) for path in mine.column("path").to_pylist()]
 
-    def _take_in(self, path: Path, until: tuple[int, int] | None) -> bool:
+    def _take_in(self, path: Location, until: tuple[int, int] | None) -> bool:
         """Hold what a file tells up to ``until``, an epoch and a revision; whether that is anything new.
 
         Files may come in any order, and again.

@@ -15,6 +15,7 @@ from lake.definitions import Definitions
 from lake.files import only_one, write_atomically
 from lake.reader import Reader
 from lake.store import Lake
+from lake.tables import PARTIALS
 from sojourn.demo import cast, measure, receipt, scenario
 from sojourn.demo.broker import Broker, StreamReading, provision
 from sojourn.demo.freshness import Freshness
@@ -100,7 +101,7 @@ class _Demo:
         self.supervisor = Supervisor(
             self.layout.logs, self.layout.lake / "state" / "run" / "processes.json", self._on_event
         )
-        self.freshness = Freshness(Lake(self.layout.lake).path("partials"))
+        self.freshness = Freshness(self.layout.lake / PARTIALS.path)
         self.looker = Looker(self.layout, self.broker, self.plan, self.freshness)
         try:
             self._start()

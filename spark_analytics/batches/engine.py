@@ -12,16 +12,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from lake.remote import Location, Remote
 from lake.staged import Staged
 from spark_analytics.batches.arrivals import numbered
 from spark_analytics.batches.attempts import Attempts
-from spark_analytics.batches.executors import Kept, append_by_executors
+from spark_analytics.batches.executors import Kept, add_from_executors, append_by_executors
 from spark_analytics.batches.files import Files
 from spark_analytics.batches.flows import Flow
 from spark_analytics.batches.read import pieces, rows_in
@@ -72,14 +72,14 @@ class Engine:
         """Whether a batch of these files is computed here, so that its rows are asked of nobody."""
         return self._paths(files) is not None
 
-    def _paths(self, files: Files | None) -> Sequence[Path] | None:
+    def _paths(self, files: Files | None) -> Sequence[Location] | None:
         return files.paths if files is not None and files.size_bytes <= self._driver_bytes else None
 
     def close(self) -> None:
         """End the threads; a batch at work is finished first."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _append_here(self, batch_id: int, paths: Sequence[Path]) -> int:
+    def _append_here(self, batch_id: int, paths: Sequence[Location]) -> int:
         self._admit(paths)
         self._attempts.begin(batch_id)
         staged = self._gold.stage(batch_id)
@@ -109,7 +109,7 @@ class Engine:
             if table in staged:
                 staged[table].append(rows)
 
-    def _admit(self, paths: Sequence[Path]) -> None:
+    def _admit(self, paths: Sequence[Location]) -> None:
         """Decide which of the batch's tenants are told apart, where there may not be room for all of them."""
         if not 0 < self._tenants.room < rows_in(paths):
             return
@@ -129,6 +129,8 @@ class Engine:
         self._attempts.begin(batch_id)
         with self._numbered(batch, files) as rows, self._kept(batch.sparkSession) as kept:
             self._attempts.keep(batch_id)
+            if isinstance(self._gold.path(self._flow.writes[-1]), Remote):
+                return add_from_executors(self._flow, rows, self._gold, batch_id, kept)
             return append_by_executors(self._flow, rows, self._gold.path, self._gold.query_id, batch_id, kept)
 
     def _numbered(self, batch: DataFrame, files: Files | None) -> AbstractContextManager[DataFrame]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lake.errors import UserError, first_line
+from lake.remote import Location, open_parquet
 
 #: Bytes of columns, before compression, that are read of a file at once; a piece may have twice as many.
 PIECE_BYTES = 48 << 20
@@ -17,7 +17,7 @@ PIECE_BYTES = 48 << 20
 PIECE_ROWS = 1 << 18
 
 
-def pieces(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+def pieces(paths: Sequence[Location], schema: pa.Schema) -> Iterator[pa.Table]:
     """The columns of ``schema``, of all files, in pieces of about PIECE_ROWS rows, or of fewer that are large.
 
     Columns whose type is a dictionary are read as one: names of queues repeat, and are never spelt out. Columns that a
@@ -26,12 +26,12 @@ def pieces(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     return put_together(part for path in paths for part in _parts(path, schema))
 
 
-def rows_in(paths: Sequence[Path]) -> int:
+def rows_in(paths: Sequence[Location]) -> int:
     """How many rows the files have together. UserError for a file that cannot be read."""
     count = 0
     for path in paths:
-        with _explained(path):
-            count += pq.read_metadata(path).num_rows
+        with _explained(path), open_parquet(path) as file:
+            count += file.metadata.num_rows
     return count
 
 
@@ -49,7 +49,7 @@ def put_together(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def _parts(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+def _parts(path: Location, schema: pa.Schema) -> Iterator[pa.Table]:
     # One thread: files of a commit each are small, and pieces of large ones are computed beside by others.
     with _explained(path), _opened(path, schema) as file:
         there = set(file.schema_arrow.names)
@@ -62,17 +62,18 @@ def _parts(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
             yield pa.table(columns, schema=schema)
 
 
-def _opened(path: Path, schema: pa.Schema) -> pq.ParquetFile:
+def _opened(path: Location, schema: pa.Schema) -> pq.ParquetFile:
     repeating = [one.name for one in schema if pa.types.is_dictionary(one.type)]
     try:
-        return pq.ParquetFile(path, read_dictionary=repeating)
+        return open_parquet(path, read_dictionary=repeating)
     except KeyError:  # a column that was added later
-        there = set(pq.read_schema(path).names)
-        return pq.ParquetFile(path, read_dictionary=[name for name in repeating if name in there])
+        with open_parquet(path) as file:
+            there = set(file.schema_arrow.names)
+        return open_parquet(path, read_dictionary=[name for name in repeating if name in there])
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: Location) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, pa.ArrowException) as error:

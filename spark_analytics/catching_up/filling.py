@@ -75,7 +75,7 @@ class Filling:
 
     def _fill(self, gaps: Gaps, gap: Gap) -> bool:
         """Whether the gap was filled; False: stopped before."""
-        table, process, told_at = self._root / MESSAGE_EVENTS.path, self._process_for(gap), time.monotonic()
+        table, process, told_at = Lake(self._root).path(MESSAGE_EVENTS.name), self._process_for(gap), time.monotonic()
         files = all_files(table, gap.begins) if gap.whole else data_files(table, gap.begins, gap.starts)
         for ends, piece in pieces(files, gap.ends, self._piece_bytes):
             if self._stopping.is_set():
@@ -84,7 +84,7 @@ class Filling:
             gaps.write(gap)  # a piece that a crash breaks off must be the same when it is done again
             size = sum(file.size_bytes for file in piece)
             with self._turns.patient():
-                process(gap.number, Files(tuple(f"file://{file.path}" for file in piece), size))
+                process(gap.number, Files.of([file.path for file in piece], size, table))
             gap = gap.advanced(size)
             if time.monotonic() - told_at > TOLD_EACH:
                 told_at = time.monotonic()

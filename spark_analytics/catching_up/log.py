@@ -7,16 +7,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from lake.errors import UserError, first_line
 from lake.log import log_entry
+from lake.remote import Location, delta_table
 from spark_analytics.catching_up.places import Place
 
 _REBUILD = "restore the table's _delta_log, or compute gold anew: `sojourn analyze --rebuild`"
@@ -29,18 +28,18 @@ _ROWS = re.compile(r'"numRecords": ?(\d+)')
 class DataFile:
     """A Parquet file of the table; whoever has read it, and all before it, stands at ``behind``."""
 
-    path: Path
+    path: Location
     size_bytes: int
     rows: int | None
     behind: Place
 
 
-def in_log(table: Path, version: int) -> bool:
+def in_log(table: Location, version: int) -> bool:
     """Whether the log still has the commit of ``version``."""
     return log_entry(table, version).exists()
 
 
-def newest_data(table: Path, newest: int, until: int) -> int | None:
+def newest_data(table: Location, newest: int, until: int) -> int | None:
     """The last version from ``newest`` back to ``until`` that adds data; None if the log tells of none."""
     for version in range(newest, until - 1, -1):
         entry = log_entry(table, version)
@@ -51,7 +50,7 @@ def newest_data(table: Path, newest: int, until: int) -> int | None:
     return None
 
 
-def committed_at(table: Path, version: int) -> datetime:
+def committed_at(table: Location, version: int) -> datetime:
     """When ``version`` was committed; where the log has it no more, before all times."""
     try:
         return datetime.fromtimestamp(log_entry(table, version).stat().st_mtime, UTC)
@@ -59,7 +58,7 @@ def committed_at(table: Path, version: int) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def data_files(table: Path, begins: Place, until: int) -> Iterator[DataFile]:
+def data_files(table: Location, begins: Place, until: int) -> Iterator[DataFile]:
     """The files that are added from ``begins`` on and before version ``until``. UserError where the log has a hole."""
     for version in range(begins.version, until):
         added = _added(log_entry(table, version))
@@ -71,13 +70,13 @@ def data_files(table: Path, begins: Place, until: int) -> Iterator[DataFile]:
                 yield DataFile(path, int(action["size"]), int(rows[1]) if rows else None, behind)
 
 
-def all_files(table: Path, begins: Place) -> Iterator[DataFile]:
+def all_files(table: Location, begins: Place) -> Iterator[DataFile]:
     """The files that hold the table as it was at the version of ``begins``, oldest first, counted as if that version
     had added them all, from ``begins`` on. UserError where that cannot be told any more.
     """
     version = begins.version
     try:
-        adds = pa.table(DeltaTable(str(table), version=version).get_add_actions(flatten=True))
+        adds = pa.table(delta_table(table, version).get_add_actions(flatten=True))
     except (DeltaError, OSError) as error:
         raise UserError(f"version {version} of {table} cannot be read: {first_line(error)}", _REBUILD) from error
     adds = adds.sort_by([("modification_time", "ascending"), ("path", "ascending")])
@@ -88,7 +87,7 @@ def all_files(table: Path, begins: Place) -> Iterator[DataFile]:
             yield DataFile(table / unquote(path), int(size), rows, behind)
 
 
-def _added(entry: Path) -> list[dict[str, Any]]:
+def _added(entry: Location) -> list[dict[str, Any]]:
     """The files by which a commit adds data. UserError where it replaces data, too: no stream could read on there."""
     try:
         lines = entry.read_text(encoding="utf-8").splitlines()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lake.errors import UserError
+from lake.remote import Location, open_parquet
 from lake.store import Lake
 from lake.tables import MESSAGE_EVENTS
 from spark_analytics.catching_up.gaps import Gap, Gaps, Live, attempts_of
@@ -143,10 +142,10 @@ def _end(checkpoint: Checkpoint, batch: int, table_id: str) -> Offset:
     return offset
 
 
-def _unnumbered(path: Path) -> bool:
+def _unnumbered(path: Location) -> bool:
     """Whether the file begins with receipts of which nobody says the how many-th they are."""
     try:
-        with pq.ParquetFile(path) as file:
+        with open_parquet(path) as file:
             rows = file.read_row_group(0, columns=["event_type", "attempt"])
     except (OSError, pa.ArrowException) as error:
         raise _InOrderError(f"{path} cannot be read: {error}") from error

@@ -25,6 +25,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from lake.errors import SojournError, UserError, first_line
+from lake.remote import spark_name
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS
@@ -35,6 +36,7 @@ from spark_analytics.histograms import QUANTILE_FUNCTION
 from spark_analytics.plans import check_plan
 from spark_analytics.runtime.launch import begin
 from spark_analytics.runtime.session import build_session
+from spark_analytics.runtime.store import store_jars, store_settings
 from spark_analytics.small import Small
 from spark_analytics.views import register
 
@@ -98,11 +100,12 @@ class Endpoint:
             )
         self._rows = Path(tempfile.mkdtemp(prefix="views-", dir=self._java.folder if self._java else None))
         atexit.register(shutil.rmtree, self._rows, ignore_errors=True)
-        conf = _CONF | {"spark.driver.memory": memory}
-        self._session = build_session("sojourn-connect", conf=conf, quick_start=True, ahead=self._java)
+        conf = _CONF | store_settings(lake.tables) | {"spark.driver.memory": memory}
+        jars = store_jars(lake.tables)
+        self._session = build_session("sojourn-connect", conf=conf, quick_start=True, jars=jars, ahead=self._java)
         quieten(self._session)
         for name in TABLES:
-            self._define(name, f"delta.`{lake.path(name)}`")
+            self._define(name, f"delta.`{spark_name(lake.path(name))}`")
         self._session.sql(QUANTILE_FUNCTION.replace("TEMPORARY ", ""))
         self.refresh()
         inner_port, inner_token = serve_inside(self._session)

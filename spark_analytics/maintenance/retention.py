@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from lake.store import REPLACED_FOR
+from lake.making import REPLACED_FOR
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from lake.remote import entries
 from lake.store import Lake
 
 
@@ -23,15 +22,7 @@ class Size:
 
 def size(lake: Lake, name: str) -> Size:
     """The size of table ``name`` now."""
-    folder = lake.path(name)
-    log = list(_sizes((folder / "_delta_log").iterdir()))
-    data = _sizes(path for path in folder.rglob("*.parquet") if path.parent.name != "_delta_log")
+    there = list(entries(lake.path(name), recursive=True))
+    log = [about.st_size for path, about in there if path.parent.name == "_delta_log"]
+    data = [about.st_size for path, about in there if path.parent.name != "_delta_log" and path.suffix == ".parquet"]
     return Size(len(lake.ensure(name).file_uris()), len(log), sum(log), sum(data))
-
-
-def _sizes(paths: Iterator[Path]) -> Iterator[int]:
-    for path in paths:
-        try:
-            yield path.stat().st_size
-        except FileNotFoundError:  # removed while we were counting
-            continue

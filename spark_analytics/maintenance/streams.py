@@ -13,6 +13,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from lake.log import log_entry
+from lake.remote import Location
 from lake.store import Lake
 from spark_analytics.catching_up.gaps import Gap, Gaps
 from spark_analytics.catching_up.log import committed_at
@@ -41,7 +42,7 @@ class _Position:
     log_from: int
 
 
-def needed(root: Path, table: DeltaTable, log: Path) -> Needed:
+def needed(root: Path, table: DeltaTable, log: Location) -> Needed:
     """What the streams with checkpoints in the lake at ``root``, and the history that was put off, need of ``table``,
     whose log is the folder ``log``.
     """
@@ -86,7 +87,7 @@ def _position_in(gap: Gap) -> _Position:
     return _Position(gap.begins.version, gap.whole, gap.begins.version)
 
 
-def _first_unread(log: Path, version: int, newest: int) -> datetime | None:
+def _first_unread(log: Location, version: int, newest: int) -> datetime | None:
     """When the first commit from ``version`` on that added data was made; None if there is none."""
     for number in range(version, newest + 1):
         try:

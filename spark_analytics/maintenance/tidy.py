@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
@@ -20,7 +19,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lake.checkpoints import CHECKPOINT_INTERVAL
 from lake.errors import first_line
-from lake.store import Lake, explained, properties
+from lake.making import properties
+from lake.remote import Location, entries
+from lake.store import Lake, explained
 from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.streams import needed
 
@@ -89,7 +90,7 @@ def shorten_log(lake: Lake, name: str, log_for: timedelta, now: datetime) -> Non
         raise explained(error, lake.path(name)) from error
 
 
-def _vacuum(table: DeltaTable, folder: Path, hours: int | None, *, dry_run: bool) -> tuple[int, int]:
+def _vacuum(table: DeltaTable, folder: Location, hours: int | None, *, dry_run: bool) -> tuple[int, int]:
     """Remove files that no version within ``hours`` (None: the table's own retention) needs, those of commits that were
     never finished too; how many, and their bytes."""
     # A dry run first: a vacuum that finds nothing would still make two commits.
@@ -100,7 +101,9 @@ def _vacuum(table: DeltaTable, folder: Path, hours: int | None, *, dry_run: bool
     return len(stale), size
 
 
-def _clean_log(table: DeltaTable, log_folder: Path, before: datetime, needed_from: int | None, *, dry_run: bool) -> int:
+def _clean_log(
+    table: DeltaTable, log_folder: Location, before: datetime, needed_from: int | None, *, dry_run: bool
+) -> int:
     if not dry_run and table.version() - _newest_checkpoint(log_folder) >= CHECKPOINT_INTERVAL:
         table.create_checkpoint()  # its writer was killed before it could
     stale = expired(log_folder, before, needed_from)
@@ -110,32 +113,31 @@ def _clean_log(table: DeltaTable, log_folder: Path, before: datetime, needed_fro
     return len(stale)
 
 
-def expired(log_folder: Path, before: datetime, needed_from: int | None = None) -> list[Path]:
+def expired(log_folder: Location, before: datetime, needed_from: int | None = None) -> list[Location]:
     """The entries of a log that are needed to tell of no version after ``before``, nor from ``needed_from`` on; oldest
     first, so that a kill in between leaves no gap. Checksums look after themselves.
     """
+    there = [(path, about) for path, about in entries(log_folder) if path.name[:20].isdigit()]
     usable = [
         number
-        for path in log_folder.glob("*.checkpoint.parquet")
-        if (number := _number(path)) <= (number if needed_from is None else needed_from) and _time(path) < before
+        for path, about in there
+        if path.name.endswith(".checkpoint.parquet")
+        and (number := _number(path)) <= (number if needed_from is None else needed_from)
+        and datetime.fromtimestamp(about.st_mtime, UTC) < before
     ]
-    numbered = [path for path in log_folder.iterdir() if path.name[:20].isdigit() and path.suffix != ".crc"]
-    return sorted(path for path in numbered if _number(path) < max(usable, default=0))
+    stale = [path for path, _ in there if path.suffix != ".crc" and _number(path) < max(usable, default=0)]
+    return sorted(stale, key=str)
 
 
-def _number(path: Path) -> int:
+def _number(path: Location) -> int:
     return int(path.name[:20])
 
 
-def _newest_checkpoint(log_folder: Path) -> int:
+def _newest_checkpoint(log_folder: Location) -> int:
     return max(map(_number, log_folder.glob("*.checkpoint.parquet")), default=0)
 
 
-def _time(path: Path) -> datetime:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
-
-
-def _size(path: Path) -> int:
+def _size(path: Location) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:

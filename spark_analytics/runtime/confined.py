@@ -56,11 +56,12 @@ def landlock_version() -> int:
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION))))
 
 
-def restrict(reading: Iterable[str], writing: Iterable[str]) -> None:
+def restrict(reading: Iterable[str], writing: Iterable[str], ports: Iterable[int] = ()) -> None:
     """Take from this process all files but those below ``reading`` and ``writing``, and all it can take of the network.
 
     Paths that are not there are passed over. Of TCP, listening at a port that the system chooses is left, and no
-    connection of one's own (from version 4 on; there are no rules for UDP). Raises OSError where the kernel refuses.
+    connection of one's own but to ``ports`` (from version 4 on; there are no rules for UDP). Raises OSError where the
+    kernel refuses.
     """
     version = landlock_version()
     everything = _handled(version)
@@ -78,15 +79,18 @@ def restrict(reading: Iterable[str], writing: Iterable[str]) -> None:
     if version >= 4:
         free = _Port(_BIND, 0)
         _call(_ADD_RULE, handle, _PORT, ctypes.byref(free), ctypes.c_uint32(0))
+        for port in ports:
+            reached = _Port(_CONNECT, port)
+            _call(_ADD_RULE, handle, _PORT, ctypes.byref(reached), ctypes.c_uint32(0))
     _give_up_rights()
     _call(_RESTRICT_SELF, handle, ctypes.c_uint32(0))
     os.close(handle)
 
 
 def main(rules: str, command: Sequence[str]) -> None:
-    """Restrict this process by ``rules`` (JSON: reading, writing) and become ``command``."""
+    """Restrict this process by ``rules`` (JSON: reading, writing, ports) and become ``command``."""
     paths = json.loads(rules)
-    restrict(paths["reading"], paths["writing"])
+    restrict(paths["reading"], paths["writing"], paths.get("ports", ()))
     os.execv(command[0], list(command))
 
 

@@ -29,6 +29,8 @@ _SYSTEM = (
     *("/sys/fs/cgroup", "/sys/devices/system", "/sys/kernel/mm", "/dev/random", "/dev/urandom", "/dev/zero"),
 )
 _WRITTEN = ("/dev/null",)
+#: What a C library asks for a host's address.
+_NAMES = ("/etc/resolv.conf", "/run/systemd/resolve", "/etc/gai.conf")
 #: The version from which Landlock knows of connections, too.
 _NETWORK_VERSION = 4
 
@@ -41,9 +43,13 @@ def bare_environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]
     return kept | {"PATH": "/usr/bin:/bin", "HOME": str(folder), "SPARK_LOCAL_DIRS": str(folder)}
 
 
-def confined_command(command: Sequence[str], lake: Path, folder: Path) -> list[str]:
-    """``command``, a Java's, so that it reads ``lake`` and writes to ``folder`` alone."""
-    rules = {"reading": _readable(command, lake), "writing": [str(folder), *_WRITTEN]}
+def confined_command(command: Sequence[str], lake: Path, folder: Path, port: int | None = None) -> list[str]:
+    """``command``, a Java's, so that it reads ``lake`` and writes to ``folder`` alone.
+
+    ``port``: that of an object store in which the lake's tables are, the only one to which it may connect.
+    """
+    reading = [*_readable(command, lake), *(() if port is None else _NAMES)]
+    rules = {"reading": reading, "writing": [str(folder), *_WRITTEN], "ports": [] if port is None else [port]}
     return [sys.executable, "-I", "-S", str(Path(confined.__file__)), json.dumps(rules), *command]
 
 

@@ -14,6 +14,7 @@ from lake.errors import UserError
 
 DECLARED = Path(__file__).with_name("coordinates.toml")
 KAFKA = Path(__file__).with_name("kafka.toml")
+S3 = Path(__file__).with_name("s3.toml")
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

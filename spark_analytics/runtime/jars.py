@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lake.errors import UserError
 from spark_analytics.runtime.cache import cache_root, replacing
-from spark_analytics.runtime.coordinates import KAFKA, Jar, coordinates_file, read_coordinates, read_jars
+from spark_analytics.runtime.coordinates import KAFKA, S3, Jar, coordinates_file, read_coordinates, read_jars
 from spark_analytics.runtime.progress import Progress
 from spark_analytics.runtime.repository import Repository, TransferError, chosen_repository
 
@@ -36,6 +36,15 @@ def ensure_kafka_jars(
     """The paths of the jars that reading Kafka needs besides; errors as above."""
     return ensure_declared(
         read_jars(KAFKA), cache_root(environ) / "jars", environ, progress=progress, what="Spark's jars for Kafka"
+    )
+
+
+def ensure_s3_jars(
+    environ: Mapping[str, str] = os.environ, *, progress: Callable[[str], Progress] = Progress
+) -> list[Path]:
+    """The paths of the jars that reading a lake at `s3://…` needs besides; errors as above."""
+    return ensure_declared(
+        read_jars(S3), cache_root(environ) / "jars", environ, progress=progress, what="Spark's jars for S3"
     )
 
 

@@ -15,11 +15,12 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from lake.errors import SojournError
+from lake.remote import tables_at
 from spark_analytics.runtime.archive import TRAINING, archive_flags
 from spark_analytics.runtime.cache import cache_root, keep_text
 from spark_analytics.runtime.confined import landlock_version
@@ -27,6 +28,7 @@ from spark_analytics.runtime.confinement import bare_environment, confined_comma
 from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import ensure_java
 from spark_analytics.runtime.options import prepare_environment, session_settings
+from spark_analytics.runtime.store import store_environment, store_jars, store_port
 
 #: The settings that Java itself must be started with; all others reach Spark later.
 _OF_JAVA = ("spark.driver.memory", "spark.driver.extraJavaOptions", "spark.driver.extraClassPath")
@@ -50,17 +52,20 @@ class Launch:
         self.folder = Path(tempfile.mkdtemp(prefix="sojourn-java-"))
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.confined = lake is not None and confined
+        tables = None if lake is None else tables_at(lake)
         self._told = self.folder / "gateway" / "port"
         self._told.parent.mkdir()
         self._reached = False
         flags = archive_flags(command, environ)
         self.from_archive = bool(flags)
         if lake is not None:
-            environ = bare_environment(environ, self.folder)
+            environ = bare_environment(environ, self.folder) | (store_environment(tables) if tables else {})
             flags += [f"-Djava.io.tmpdir={self.folder}", "-XX:-UsePerfData"]  # whose file would be elsewhere
         command = [command[0], *flags, *command[1:]]
         self.process = subprocess.Popen(
-            confined_command(command, lake, self.folder) if lake is not None and confined else command,
+            confined_command(command, lake, self.folder, None if tables is None else store_port(tables))
+            if lake is not None and confined
+            else command,
             stdin=subprocess.PIPE,  # Java ends when this pipe does
             env={**environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told)},
             process_group=0,  # Ctrl-C is for us: Java is told what to cancel
@@ -104,7 +109,7 @@ def begin(memory: str = MEMORY, *, lake: Path | None = None, confined: bool | No
     With ``lake``, for others' SQL over it: ``confined`` where the kernel can (the default), or as is said. None where
     only Spark's own scripts can start it. Raises UserError where jars or Java are missing.
     """
-    command = quick_command(memory)
+    command = quick_command(memory, () if lake is None else store_jars(tables_at(lake)))
     if confined is None:
         confined = landlock_version() > 0
     if TRAINING in os.environ:  # it writes the archive, of our own statements
@@ -112,10 +117,11 @@ def begin(memory: str = MEMORY, *, lake: Path | None = None, confined: bool | No
     return None if command is None else Launch(command, os.environ, lake=lake, confined=confined)
 
 
-def quick_command(memory: str = MEMORY) -> list[str] | None:
-    """The command line of :func:`begin`'s Java, without what concerns the archive of its classes."""
+def quick_command(memory: str = MEMORY, jars: Sequence[Path] = ()) -> list[str] | None:
+    """The command line of :func:`begin`'s Java, with ``jars`` beside those that every session needs, without what
+    concerns the archive of its classes."""
     java = ensure_java()
-    settings = session_settings("local[2]", java, ensure_jars(), quick_start=True)
+    settings = session_settings("local[2]", java, [*ensure_jars(), *jars], quick_start=True)
     prepare_environment(java)
     return command_of(settings | {"spark.driver.memory": memory})
 
