@@ -7,17 +7,18 @@ History is dearer than the present: it is asked for at a pace that leaves most o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import streamlit as st
 
 from dashboard import queries
+from dashboard.behind import Behind
 from dashboard.heartbeats import heartbeats
 from dashboard.services.freshness import Heartbeats
 from dashboard.services.keys import QueueKey, Row
@@ -28,11 +29,16 @@ from lake.foretell import Foretold, foretell
 from lake.why import Told, tell
 from lake.worker.worker import Worker
 
+T = TypeVar("T")
 #: For how long the lake's versions are believed unchanged; also how often the links of the chain are felt for.
 BELIEVED_SECONDS = 1.0
 #: One part in how many of the time may go into reading what is now, and what was.
 SHARES = {"present": 2, "past": 8}
 _KEPT_RESULTS = 200
+#: For how long a page waits for history that was never asked for; then it is shown without, and filled in later.
+FIRST_SECONDS = 1.0
+#: The process that reads history ends when nobody asks it for so long.
+PAST_IDLE_SECONDS = 300.0
 #: How often a page tries to read all it says of now without a commit in between.
 _TRIES = 3
 
@@ -43,6 +49,7 @@ class Repository:
 
     root: Path
     read: Mapping[str, list[Row]] = field(default_factory=dict)  # what one page has read at one instant, by its SQL
+    aside: bool = False  # asked behind the pages, where nobody waits
 
     def at_one_instant(self) -> Repository:
         """The same, with every answer about the present from one reading, however long the page takes to ask."""
@@ -182,7 +189,19 @@ class Repository:
             return self.read[sql]
         return self._at_pace("present", sql)
 
+    def behind(self, question: Hashable, work: Callable[[Repository], T]) -> T | None:
+        """What ``work`` made of the lake's history last, however old; None while it was not worked out yet.
+
+        ``question`` tells what it is about. It is worked out anew behind the pages, when the lake has changed.
+        """
+        root = str(self.root)
+        past = replace(self, read={}, aside=True)
+        found: T | None = _behind(root).answer(question, _token(root), lambda: work(past), FIRST_SECONDS)
+        return found
+
     def _past(self, sql: str) -> list[Row]:
+        if self.aside:
+            return _asked(str(self.root), "past", sql)
         return self._at_pace("past", sql)
 
     def _at_pace(self, tense: str, sql: str) -> list[Row]:
@@ -222,10 +241,16 @@ class Pace:
             self._spent += seconds
 
 
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _worker(root: str, tense: str) -> Worker:
+    """Pages read in processes of their own: what one of them asks neither holds up nor ends the dashboard, and what was
+    never holds up what is. That of the past ends when nobody asks it."""
+    return Worker(Path(root)) if tense == "present" else Worker(Path(root), spare=False, idle_seconds=PAST_IDLE_SECONDS)
+
+
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _worker(root: str) -> Worker:
-    """Pages read in a process of their own: what one of them asks neither holds up nor ends the dashboard."""
-    return Worker(Path(root))
+def _behind(root: str) -> Behind:
+    return Behind()
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -235,19 +260,23 @@ def _pace(root: str, tense: str) -> Pace:
 
 @st.cache_data(ttl=BELIEVED_SECONDS, max_entries=4, show_spinner=False)
 def _token(root: str) -> tuple[Any, ...]:
-    return _worker(root).token()
+    return _worker(root, "present").token()
 
 
 @st.cache_data(ttl=300, max_entries=_KEPT_RESULTS, show_spinner=False)
 def _rows(root: str, token: tuple[Any, ...], sql: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = _worker(root).query(sql).to_pylist(maps_as_pydicts="lossy")
+    return _asked(root, token[0], sql)
+
+
+def _asked(root: str, tense: str, sql: str) -> list[Any]:
+    rows: list[dict[str, Any]] = _worker(root, tense).query(sql).to_pylist(maps_as_pydicts="lossy")
     return rows
 
 
 @st.cache_data(ttl=300, max_entries=4, show_spinner=False)
 def _present(root: str, token: tuple[Any, ...]) -> dict[str, list[dict[str, Any]]]:
     """Every question about the present, answered between two commits where the lake rests for long enough."""
-    worker = _worker(root)
+    worker = _worker(root, "present")
     read: dict[str, list[dict[str, Any]]] = {}
     for _ in range(_TRIES):
         before = worker.token()

@@ -24,6 +24,10 @@ from lake.tables import TableSpec
 CACHED_BYTES = 128 * 1024 * 1024
 
 
+class FileGone(LakeError):
+    """A file that a commit added was replaced since, and removed by maintenance: read the newest files instead."""
+
+
 class Snapshot:
     """The newest state of the table ``spec`` of the lake at ``root``; a table that is not there yet reads as empty."""
 
@@ -98,6 +102,8 @@ def read_file(path: Location, columns: Sequence[str] | None = None) -> pa.Table:
     try:
         with open_parquet(path) as file:
             return file.read(columns=None if columns is None else list(columns), use_threads=False)
+    except FileNotFoundError as error:
+        raise FileGone(f"file {path} is not there any more: others have replaced it") from error
     except (OSError, pa.ArrowException) as error:
         raise LakeError(f"file {path} cannot be read: {error}") from error
 

@@ -60,6 +60,11 @@ def title(text: str) -> str:
     return f'<div class="sj"><h1>{escape(text)}</h1></div>'
 
 
+def reserved(height: int) -> str:
+    """An empty place of ``height`` pixels for what comes later, so that nothing below it moves then."""
+    return f'<div class="sj" style="height:{height:d}px"></div>'
+
+
 def style_sheet() -> str:
     """The style element that the other pieces need once on a page."""
     return f"<style>{style()}</style>"

@@ -59,8 +59,12 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
 def _recent(lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row]) -> dict[QueueKey, Trend]:
     shown = {card.key for card in cards}
     as_of = {key: row["as_of"] for row in health if (key := QueueKey.of(row)) in shown}
-    span = last_hour(max(as_of.values()))
-    found = trends(span, lake.recent(list(as_of), span), as_of, lake.definitions.target_seconds)
+    span, target = last_hour(max(as_of.values())), lake.definitions.target_seconds
+
+    def read(past: Repository) -> dict[QueueKey, Trend]:
+        return trends(span, past.recent(list(as_of), span), as_of, target)
+
+    found = lake.behind(("trends", *sorted(as_of)), read) or {}
     st.session_state["trends"] = found
     return found
 

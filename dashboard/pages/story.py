@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import streamlit as st
@@ -10,47 +11,67 @@ import streamlit as st
 from dashboard import figures
 from dashboard.figures import Line
 from dashboard.pages import markup
-from dashboard.pages.charts import CHART, age_lines, highest, reference
+from dashboard.pages.charts import CHART, Drawn, age_lines, highest, reference
 from dashboard.repository import Repository
 from dashboard.services import series
 from dashboard.services import story as words
 from dashboard.services.alerting import happenings
 from dashboard.services.keys import QueueKey, Row, concerns
 from dashboard.services.overview import QueueCard
-from dashboard.services.series import Span
+from dashboard.services.series import Curve, Span
 from dashboard.theme import CALM
 
 #: The longest range that is drawn here; the queue's own page has longer ones.
 LONGEST = "1 h"
 
 
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What the picture shows of one queue: the broker's own count alone where no event was seen."""
+
+    span: Span
+    noisy: Sequence[str] = ()
+    curves: tuple[Curve, ...] = ()
+    ages: Drawn = field(default_factory=list)
+    p50: tuple[Curve, ...] = ()
+    p99: tuple[Curve, ...] = ()
+    depth: Curve | None = None
+
+
 def show(lake: Repository, card: QueueCard, transitions: Sequence[Row], now: datetime) -> None:
     """Draw the queue of ``card``: backlog by tenant and age of first attempt, else the broker's own count."""
     seen = any(QueueKey.of(row) == card.key for row in lake.totals())
-    since, until = lake.history_bounds(card.key)
-    span = Span.ending(until, _range((until - since).total_seconds()) if seen else LONGEST)
+    title = f"{card.name}: how it came to this"
+    found = lake.behind(("story", card.key, seen), lambda past: _read(past, card.key, seen=seen))
+    if found is None:  # its place is kept, so that nothing moves when it comes
+        st.html(markup.section(title, "Its history is being read.") + markup.reserved(figures.STORY_HEIGHT))
+        return
+    span = found.span
     about = [entry for entry in transitions if concerns(entry["labels"], card.key)]
     done = [entry for entry in lake.actions() if concerns(entry, card.key)]
     marks = happenings(about, done, now, limit=60)
     legend = " ▲ an alert fires, ▽ it is resolved, ◆ an action." if any(span.holds(mark.at) for mark in marks) else ""
     if not seen:
-        states = lake.health_history(card.key, span)
-        depth = series.last_values(span, states, "depth")
-        if depth is None:
+        if found.depth is None:
             return
-        figure = figures.lines(span, [(Line("the broker's own count", CALM[1], step=True), depth)], "messages", marks)
-        said = words.depth(depth)
+        line = (Line("the broker's own count", CALM[1], step=True), found.depth)
+        figure, said = figures.lines(span, [line], "messages", marks), words.depth(found.depth)
     else:
-        noisy = lake.once_noisy(card.key, span)
-        curves = series.levels(
-            span, lake.backlog_changes(card.key, span, series.TOP), "backlog", by="tenant", known_from=since
-        )
-        ages, p50, p99 = age_lines(lake, card.key, span, noisy)
-        figure = figures.story(span, curves, noisy, ages, reference(lake, highest(ages)), marks)
-        said = f"{words.backlog(curves, span, noisy)} {words.ages(p50, p99)}"
-    title = f"{card.name}: how it came to this"
+        target = reference(lake, highest(found.ages))
+        figure = figures.story(span, found.curves, found.noisy, found.ages, target, marks)
+        said = f"{words.backlog(found.curves, span, found.noisy)} {words.ages(found.p50, found.p99)}"
     st.html(markup.section(title, f"{span.words}. {said}{legend}"))
     st.plotly_chart(figure, config=CHART, key=f"story {card.key.full}", alt=f"{title}. {said}")
+
+
+def _read(past: Repository, key: QueueKey, *, seen: bool) -> _Past:
+    since, until = past.history_bounds(key)
+    span = Span.ending(until, _range((until - since).total_seconds()) if seen else LONGEST)
+    if not seen:
+        return _Past(span, depth=series.last_values(span, past.health_history(key, span), "depth"))
+    noisy = past.once_noisy(key, span)
+    curves = series.levels(span, past.backlog_changes(key, span, series.TOP), "backlog", by="tenant", known_from=since)
+    return _Past(span, noisy, curves, *age_lines(past, key, span, noisy))
 
 
 def _range(seconds: float) -> str:

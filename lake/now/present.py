@@ -28,7 +28,7 @@ from lake.now.survey import oldest, reached_by, surveyed
 from lake.now.totals import Totals
 from lake.now.units import row_group, units
 from lake.remote import Location
-from lake.snapshot import Snapshot, read_file
+from lake.snapshot import FileGone, Snapshot, read_file
 from lake.tables import TABLES
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Present:
             if anew or any(change.anew for each in changes.values() for change in each):
                 raise TooLate
             self._take_in(changes)
-        except (TooLate, ConsumersChanged):
+        except (TooLate, ConsumersChanged, FileGone):
             try:
                 if watcher is not None:
                     watcher.anew(oldest(changes))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lake.now.follow import Follower
 from lake.remote import Location
-from lake.snapshot import Snapshot, read_file
+from lake.snapshot import FileGone, Snapshot, read_file
 from lake.state.columns import column
 from lake.store import conform
 from lake.tables import TABLES
@@ -78,8 +78,12 @@ class Held:
         pending, self._ahead = self._ahead, []
         until = None if epoch is None or revision is None else (epoch, revision)
         changed = False
-        for path in pending:
-            changed |= self._take_in(path, until)
+        try:
+            for path in pending:
+                changed |= self._take_in(path, until)
+        except FileGone:  # nobody asked for longer than replaced files are kept: what replaced them has their rows
+            for path in self._files_since(epoch):
+                changed |= self._take_in(path, until)
         if len(pending) > MANY:
             pa.default_memory_pool().release_unused()
         return changed

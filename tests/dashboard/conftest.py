@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dashboard import repository
 from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
 from tests.dashboard.scene import write_story
@@ -43,6 +44,7 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def point(root: Path, **settings: float) -> None:
         monkeypatch.setenv(LAKE_VARIABLE, str(root))
+        monkeypatch.setattr(repository, "FIRST_SECONDS", 60.0)  # a test sees a page once
         monkeypatch.setenv(SETTINGS_VARIABLE, DashboardSettings(**settings).model_dump_json())
 
     return point

@@ -7,11 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from deltalake import write_deltalake
 
+from lake.dataset import rows_of
 from lake.store import Lake
+from lake.tables import TABLES
 from tests.dashboard.scene import TENANTS, write_samples, write_story
 from tests.dashboard.test_browser import NAMES, QUEUE
 from tests.dashboard.test_pages import AGES, heading, opened, words
+from tests.support.waiting import wait_until
 
 PAGES = ("overview", "queue", "tenants", "consumers", "dead_letters", "slo", "alerts", "actions", "pipeline")
 #: For everything that any page reads from its address.
@@ -19,12 +23,16 @@ NONSENSE = dict.fromkeys(
     ("queue", "find", "order", "page", "range", "heat", "alert", "tenant", "slo", "round", "whose"),
     "'; DROP TABLE x; -- <script>alert(1)</script>",
 )
+#: Columns that tables gained lately, and what an older lake therefore lacks.
+GAINED = {"queue_samples": ("tenants", "status", "retention_margin", "oldest_unacked_seconds", "prefetch")}
+#: 300 characters, quotes and pictures among them.
+LONG = "'\"🦜 o'Brien " + "é" * 288
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("hostile")
-    names = dict(zip(TENANTS, NAMES, strict=True))
+    names = dict(zip(TENANTS, (*NAMES[:-1], LONG), strict=True))
     write_story(root, end=datetime.now(UTC), seconds=60, noisy_from=20, queue=QUEUE, names=names)
     return root
 
@@ -42,6 +50,20 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_story(root, end=datetime.now(UTC), seconds=5, noisy_from=5)
     for log in (root / "gold/partials/_delta_log").glob("*.json"):
         log.write_text("not json")
+    return root
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake as an earlier version left it: some columns are not there."""
+    new, root = (tmp_path_factory.mktemp(name) for name in ("newer", "older"))
+    write_story(new, end=datetime.now(UTC), seconds=60, noisy_from=20)
+    for name, spec in TABLES.items():
+        if Lake(new).exists(name):
+            rows = rows_of(Lake(new).ensure(name)).drop_columns(
+                [one for one in GAINED.get(name, ()) if one in spec.schema.names]
+            )
+            write_deltalake(str(root / spec.path), rows, partition_by=list(spec.partition_by) or None)
     return root
 
 
@@ -85,3 +107,29 @@ def test_names_that_mean_harm_stay_text_and_nonsense_in_the_address_is_no_error(
         for wrong in ("<script", "<img src=x", "<b>bold", 'href="http://evil', "\u202e"):
             assert wrong not in html, (page, wrong)
         assert "evil" not in " ".join(element.value for element in app.markdown)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_of_an_earlier_version_are_read_as_far_as_they_go(
+    older: Path, show: Callable[..., None], page: str
+) -> None:
+    show(older, stale_after_seconds=AGES)
+    app = opened(page)
+    assert not app.exception and heading(app), page
+    assert "could not be read" not in words(app) and "acme-7" in words(opened("overview"))
+
+
+def test_a_lake_that_is_compacted_and_vacuumed_meanwhile_is_shown_all_the_time(
+    tmp_path: Path, show: Callable[..., None]
+) -> None:
+    write_story(tmp_path, end=datetime.now(UTC), seconds=30, noisy_from=10)
+    show(tmp_path, stale_after_seconds=AGES)
+    lake = Lake(tmp_path)
+    for page in PAGES:
+        assert "could not be read" not in words(opened(page)), page
+        for name in ("partials", "queue_samples", "alert_transitions"):
+            lake.append(name, rows_of(lake.ensure(name)).slice(0, 1))
+            table = lake.ensure(name)
+            table.optimize.compact()
+            table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    wait_until(lambda: heading(opened("overview")).endswith("you"), "the overview after it all")

@@ -1,0 +1,79 @@
+"""Answers that take long, worked out behind the pages: shown as they were until newer ones are there.
+
+However much history a lake has, a page is renewed in the time that the present takes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+from lake.errors import SojournError
+from lake.visible import visible
+
+log = logging.getLogger(__name__)
+#: Answers that are kept, those that were asked for last.
+MOST = 200
+#: An answer is worked out again after so many times as long as it took.
+REST = 7
+
+
+@dataclass(slots=True)
+class _Known:
+    """One answer. ``token``: of which versions of the lake; ``due``: when it may be worked out anew (monotonic)."""
+
+    work: Future[Any]
+    value: Any = None
+    there: bool = False
+    token: tuple[Any, ...] = ()
+    due: float = 0.0
+
+
+class Behind:
+    """Works out answers one after the other, in a thread of its own, for everybody who looks."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+        self._lock = Lock()
+        self._worker = ThreadPoolExecutor(1, "dashboard-behind")
+
+    def answer(
+        self, question: Hashable, token: tuple[Any, ...], work: Callable[[], Any], first_seconds: float
+    ) -> Any | None:
+        """The newest answer to ``question``, older than ``token`` maybe; None where none was there within
+        ``first_seconds``. What ``work`` raises the first time, it raises; later failures leave the answer as it was."""
+        with self._lock:
+            known = self._known.get(question)
+            if known is None or (known.work.done() and known.token != token and monotonic() >= known.due):
+                known = known or _Known(Future())
+                known.token = token
+                known.work = self._worker.submit(self._run, known, work)
+                self._known[question] = known
+            self._known.move_to_end(question)
+            while len(self._known) > MOST:
+                self._known.popitem(last=False)[1].work.cancel()
+        if not known.there:
+            wait([known.work], first_seconds)
+            if known.work.done() and not known.work.cancelled() and (error := known.work.exception()) is not None:
+                with self._lock:
+                    self._known.pop(question, None)
+                raise error
+        return known.value
+
+    def _run(self, known: _Known, work: Callable[[], Any]) -> None:
+        begun = monotonic()
+        try:
+            known.value = work()
+            known.there = True
+        except SojournError as error:
+            if not known.there:
+                raise
+            log.warning("history could not be renewed: %s", visible(str(error)))
+        finally:
+            known.due = monotonic() + REST * (monotonic() - begun)

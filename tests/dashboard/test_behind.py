@@ -1,0 +1,51 @@
+"""History is worked out behind the pages: nobody waits for it but who never saw any."""
+
+from __future__ import annotations
+
+from threading import Event
+from time import monotonic
+
+import pytest
+
+from dashboard.behind import Behind
+from lake.errors import SojournError
+from tests.support.waiting import PATIENCE, wait_until
+
+LONG = 20.0 * PATIENCE
+
+
+def test_the_first_answer_is_waited_for_a_while_and_shown_when_it_is_there() -> None:
+    behind, go = Behind(), Event()
+    assert behind.answer("q", (1,), lambda: (go.wait(), "one")[1], 0.01) is None
+    assert behind.answer("q", (1,), lambda: "never", 0.01) is None, "it is worked out once"
+    go.set()
+    assert behind.answer("q", (1,), lambda: "never", LONG) == "one"
+
+
+def test_an_old_answer_is_shown_at_once_while_a_newer_one_is_worked_out() -> None:
+    behind, go = Behind(), Event()
+    assert behind.answer("q", (1,), lambda: "one", LONG) == "one"
+
+    def newer() -> str:
+        go.wait()
+        return "two"
+
+    wait_until(lambda: behind._known["q"].due < monotonic(), "the rest")
+    assert behind.answer("q", (1,), newer, LONG) == "one", "nothing has changed"
+    assert behind.answer("q", (2,), newer, LONG) == "one"
+    go.set()
+    wait_until(lambda: behind.answer("q", (2,), newer, LONG) == "two", "the newer answer")
+
+
+def test_what_fails_at_first_is_said_and_tried_again_and_later_failures_keep_the_answer() -> None:
+    behind = Behind()
+
+    def fail() -> str:
+        raise SojournError("the lake cannot be read")
+
+    for _ in range(2):
+        with pytest.raises(SojournError, match="cannot be read"):
+            behind.answer("q", (1,), fail, LONG)
+    assert behind.answer("q", (1,), lambda: "one", LONG) == "one"
+    for version in range(2, 20):
+        assert behind.answer("q", (version,), fail, LONG) == "one"
