@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alerts.check import TestResult, test
 from alerts.memory import Memory
 from alerts.rules.expression import bound, schema_of
 from alerts.rules.loader import OPTIONAL, load_rules
@@ -181,11 +180,6 @@ def test_the_shipped_file_has_a_runbook_and_is_evaluated_only_where_it_is_named(
     assert [rule.name in runbook for rule in rules] == [True] * 4
     assert {rule.annotations["runbook"] for rule in rules} == {"slo.md"}
     assert not {rule.key for rule in rules} & {rule.key for rule in load_rules((), builtin=True)}
-
-
-@pytest.mark.parametrize("result", test([OPTIONAL]), ids=lambda result: result.name)
-def test_the_shipped_objectives_pass_their_own_tests(result: TestResult) -> None:
-    assert result.problems == ()
 
 
 def test_over_a_lake_the_reader_tells_the_same(tmp_path: Path) -> None:
