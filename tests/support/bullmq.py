@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.applications import answers, at_work
-from tests.support.programs import node_folder
+from tests.support.programs import node, node_folder
 from tests.support.redis import RedisServer
-from tests.support.servers import program
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "bullmq"
 
@@ -39,7 +38,7 @@ def worker(
 
 
 def _node(name: str, *arguments: str) -> list[str]:
-    return [str(program("node")), name, *arguments]
+    return [str(node()), name, *arguments]
 
 
 def _environment(server: RedisServer) -> dict[str, str]:

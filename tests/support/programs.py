@@ -7,25 +7,81 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 from spark_analytics.runtime.cache import cache_root
 from tests.support.servers import program, require_server
 
 _SECONDS = 600
+#: What stands in for the machine's own Go and Node where they are older than this.
+_TOOLCHAINS = Path(__file__).with_name("toolchains")
+_LEAST_GO, _LEAST_NODE = (1, 26), (20,)
+_ARCHITECTURES = {"x86_64": ("amd64", "x64"), "aarch64": ("arm64", "arm64")}  # as Go and as Node call them
+
+
+@cache
+def node() -> Path:
+    """A Node that all libraries of the tests run on; without npm, where it has to be fetched, the test ends."""
+    own = shutil.which("node")
+    if own is not None and _version([own, "--version"]) >= _LEAST_NODE:
+        return Path(own)
+    _, named = _ARCHITECTURES.get(platform.machine(), ("", platform.machine()))
+    return node_folder(_TOOLCHAINS / "node") / "node_modules" / f"node-linux-{named}" / "bin" / "node"
+
+
+@cache
+def _go() -> tuple[Path, Mapping[str, str]]:
+    """A Go that builds all modules of the tests, and the environment that it runs in."""
+    own = program("go")
+    if _version([str(own), "version"]) >= _LEAST_GO:
+        return own, {}
+    root = fetched_go(own) / "go"
+    return root / "bin" / "go", {"GOROOT": str(root), "GOTOOLCHAIN": "local"}
+
+
+def fetched_go(old: Path) -> Path:
+    """A folder with the pinned ``go``, by the means of an ``old`` one; without it the test ends."""
+    pinned = json.loads((_TOOLCHAINS / "go" / "toolchain.json").read_text(encoding="utf-8"))
+    named, _ = _ARCHITECTURES.get(platform.machine(), (platform.machine(), ""))
+
+    def make(folder: Path) -> None:
+        modules = {"GOMODCACHE": str(folder / "modules"), "GOTOOLCHAIN": "local", "GOFLAGS": "-modcacherw"}
+        module = f"golang.org/toolchain@{pinned['version']}.linux-{named}"
+        told = json.loads(_run([str(old), "mod", "download", "-json", module], _TOOLCHAINS / "go", modules))
+        if told["Sum"] != pinned["sums"].get(f"linux-{named}"):
+            require_server(f"{module} is not what was pinned: {told['Sum']}")
+        shutil.move(told["Dir"], folder / "go")
+        for each in (*(folder / "go" / "bin").iterdir(), *(folder / "go" / "pkg" / "tool").rglob("*")):
+            each.chmod(0o755)  # modules keep no such bits
+        shutil.rmtree(folder / "modules")
+
+    return _made("toolchain", _TOOLCHAINS / "go", ("*",), make)
+
+
+def _version(command: list[str]) -> tuple[int, ...]:
+    """The first number with dots that ``command`` tells; () where it tells none."""
+    told = subprocess.run(command, capture_output=True, text=True, cwd=_TOOLCHAINS)
+    found = re.search(r"(\d+(?:\.\d+)+)", told.stdout)
+    return tuple(map(int, found[1].split("."))) if found else ()
 
 
 def go_program(source: Path) -> Path:
     """The program of the Go module in ``source``; without Go, or its modules, the test ends."""
 
+    go, environment = _go()
+
     def make(folder: Path) -> None:
-        _run([str(program("go")), "build", "-trimpath", "-o", str(folder / "program"), "."], source)
+        _run([str(go), "build", "-trimpath", "-o", str(folder / "program"), "."], source, environment)
 
     return _made("go", source, ("*.go", "go.mod", "go.sum"), make) / "program"
 
@@ -72,10 +128,13 @@ def _made(kind: str, source: Path, patterns: tuple[str, ...], make: Callable[[Pa
     return place
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    """What the command wrote; the test ends where it fails."""
+    whole = {**os.environ, **(environment or {})}
     try:
-        made = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS)
+        made = subprocess.run(command, cwd=folder, env=whole, capture_output=True, text=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
         require_server(f"{command[0]} took longer than {_SECONDS} s")
     if made.returncode:
         require_server(f"{' '.join(command[:3])}: {made.stderr.strip() or made.stdout.strip()}")
+    return made.stdout

@@ -20,7 +20,7 @@ from collectors.postgres.settings import PostgresBroker
 from collectors.postgres.source import PostgresSource
 from collectors.samples import METRIC_NAMES, Sample
 from tests.support.postgresql import PostgresServer
-from tests.support.programs import go_program, node_folder, python_packages
+from tests.support.programs import go_program, node, node_folder, python_packages
 from tests.support.waiting import wait_until
 
 PASSWORD = "SUITE_POSTGRES_PASSWORD"
@@ -150,7 +150,7 @@ def wait_for(database: Database, statement: str) -> None:
 
 def pgboss_tables(version: int) -> str:
     """The SQL of the tables of a version of pg-boss, by that version."""
-    command = ["node", "pgboss_tables.mjs", str(version)]
+    command = [str(node()), "pgboss_tables.mjs", str(version)]
     told = subprocess.run(command, cwd=node_folder(_PROGRAMS / "node"), capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
     return told.stdout
@@ -170,7 +170,7 @@ def _command(name: str, database: Database) -> tuple[list[str], dict[str, str]]:
     if program == "river":
         command = [str(go_program(_PROGRAMS / "river"))]
     elif program in ("pgboss", "graphile"):
-        command = ["node", str(node_folder(_PROGRAMS / "node") / f"{program}.mjs")]
+        command = [str(node()), str(node_folder(_PROGRAMS / "node") / f"{program}.mjs")]
     else:
         folder = _PROGRAMS / "python"
         environment["PYTHONPATH"] = str(python_packages(folder))

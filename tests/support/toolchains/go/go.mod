@@ -1,0 +1,3 @@
+module sojourn.test/toolchain
+
+go 1.19
