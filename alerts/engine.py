@@ -71,7 +71,8 @@ class Engine:
     """The rules with their memory. One engine belongs to one thread; ``snapshot`` may be read from any.
 
     ``published`` is called after each commit that put something into the outbox. ``desk`` has what people and other
-    programs said: silences, acknowledgements, alerts; ``tenants`` reads what samplers told of tenants.
+    programs said: silences, acknowledgements, alerts; ``tenants`` reads what samplers told of tenants;
+    ``groups`` says which of them count as one now.
     """
 
     def __init__(
@@ -87,7 +88,9 @@ class Engine:
         external_url: str,
         desk: Desk | None = None,
         tenants: SampledTenants | None = None,
+        groups: Callable[[Query, datetime], pa.Table] | None = None,
     ) -> None:
+        self._groups = groups
         self._rules = rules
         self._settings = settings
         self._states = states
@@ -148,6 +151,8 @@ class Engine:
             self._views.outdate()
         freshness, table = self._probe.read(self._query, now, ahead, new_data=new_data)
         self._views.put("data_freshness", table)
+        if self._groups is None:
+            self._views.put("tenant_groups", ENGINE_VIEWS["tenant_groups"].empty_table())
         self._views.put("sampled_tenants", self._sampled(now, ahead))
         definitions = self._definitions()
         due = [rule for rule in self._rules if self._is_due(rule, now)]
@@ -213,6 +218,9 @@ class Engine:
             memory = self._memories.get(rule.key, RuleMemory())
 
             def query(expr: str, rule: Rule = rule) -> pa.Table:
+                if "tenant_groups" in rule.tables and self._groups is not None:
+                    self._views.refresh({"tenant_backlog_now"})
+                    self._views.put("tenant_groups", self._groups(self._views.query, now))
                 return self._answer(rule, bound(expr, freshness.watermark or now + self._ahead, definitions), now)
 
             outcome = evaluate(rule, memory, query, freshness, now, self._identities[rule.key])

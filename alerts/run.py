@@ -99,6 +99,8 @@ def _rules(settings: AlertSettings) -> Sequence[Rule]:
     actions = [policy.name for policy in settings.control.policies]
     rules = load_rules(settings.rules, builtin=settings.builtin, actions=actions)
     check_policies(rules, settings)
+    if not settings.control.groups:  # nobody counts as one: what looks for them would cost for nothing
+        rules = tuple(rule for rule in rules if "tenant_groups" not in rule.tables)
     if any(rule.group == RECEIVED for rule in rules):
         raise UserError(f"a group of rules is called {RECEIVED!r}, as other programs' alerts are", "rename it")
     return rules
@@ -167,6 +169,7 @@ def _run(
             settings.external_url or url,
             desk,
             SampledTenants(lake, settings.stale_after),
+            control.groups.table,
         )
         stack.callback(lambda: engine.close(clock.now()))
         stack.enter_context(served(WebServer(front, listener, front.limits), "alert-api"))

@@ -16,7 +16,7 @@ from alerts.answer import Identities
 from alerts.backtest.history import DeadLetters, History, freshness_table, why_not
 from alerts.evaluate import Freshness, RuleMemory, evaluate
 from alerts.models import AlertState
-from alerts.rules.expression import bound
+from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.model import Rule
 from alerts.state import Transition
 from lake.definitions import Definitions
@@ -194,6 +194,7 @@ class _Play:
         newest = max(reached.values(), default=None)
         stale = newest is None or instant - newest > stale_after
         freshness = Freshness(newest, newest, stale)
+        tables["tenant_groups"] = ENGINE_VIEWS["tenant_groups"].empty_table()
         tables["data_freshness"] = freshness_table(reached, instant, stale_after)
         for name, rows in tables.items():
             self._connection.register(name, rows)

@@ -20,6 +20,7 @@ from alerts.control.api import make_app
 from alerts.control.board import Board
 from alerts.control.controller import Controller
 from alerts.control.entitler import Entitler
+from alerts.control.groups import Groups
 from alerts.control.journal import Journal
 from alerts.control.settings import ControlSettings
 from alerts.control.state import State
@@ -35,6 +36,7 @@ class Control:
     controller: Controller
     entitler: Entitler
     advisor: Advisor
+    groups: Groups
     app: Starlette
     token: str | None
     board: Board
@@ -84,11 +86,12 @@ def build(
     for one in remotes:
         if isinstance(one, Spillover):
             one.start()
-    controller = Controller(settings, definitions.target_seconds, state, journal, actuators, state_dir, clock)
+    groups = Groups(settings.groups)
+    controller = Controller(settings, definitions.target_seconds, state, journal, actuators, state_dir, clock, groups)
     entitler = Entitler(settings.entitlements, board, controller.note, lambda: controller.paused)
     advisor = Advisor(settings.capacity, definitions.window_seconds)
     app = make_app(board, controller, clock, advisor)
-    return Control(controller, entitler, advisor, app, token, board, state, ledger, remotes)
+    return Control(controller, entitler, advisor, groups, app, token, board, state, ledger, remotes)
 
 
 def _token(settings: ControlSettings) -> str | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from alerts.control import entries as rows
 from alerts.control.actuators import Enforced, Enforcer, Told
 from alerts.control.candidates import Candidate, Evaluations, Unusable
+from alerts.control.groups import Groups, together
 from alerts.control.journal import Journal
 from alerts.control.observe import Query, observe
 from alerts.control.settings import ControlSettings, PolicySettings
@@ -55,7 +56,9 @@ class Controller:
         actuators: Mapping[str, Enforcer],
         folder: Path,
         clock: Clock,
+        groups: Groups | None = None,
     ) -> None:
+        self._groups = groups or Groups(())
         self._policies = {policy.name: policy for policy in settings.policies}
         self._terms = {policy.name: policy.terms(target_seconds) for policy in settings.policies}
         self._recent = _recent_seconds(settings.policies)
@@ -204,9 +207,8 @@ class Controller:
         entries = self._unusable_entries([*unusable, *surplus], candidates, now)
         changes: dict[Key, Standing | None] = {}
         if candidates and self._due(candidates, now):
-            seen = observe(
-                query, [candidate.key.target for candidate in candidates], now, self._recent, self._clock.ahead
-            )
+            targets = [candidate.key.target for candidate in candidates]
+            seen = observe(query, targets, now, self._recent, self._clock.ahead, self._groups.members)
             for candidate in candidates:
                 self._decide(candidate, seen.get(candidate.key.target), before, changes, entries, now)
         self._commit(changes, entries, before)
@@ -370,7 +372,10 @@ class Controller:
         for name, actuator in self._actuators.items():
             try:
                 mine = [item for item in standings.values() if item.actuator == name and not item.dry_run]
-                told |= {(target, name): one for target, one in actuator.enforce(mine).items()}
+                parts = {item.key: self._groups.parts(item) for item in mine}
+                answers = actuator.enforce([part for item in mine for part in parts[item.key]])
+                told |= {(target, name): one for target, one in answers.items()}
+                told |= {(key.target, name): together(those, answers) for key, those in parts.items() if len(those) > 1}
             except SojournError as error:
                 log.error("actuator %s failed: %s", name, error)
                 failed[name] = str(error)

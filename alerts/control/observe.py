@@ -6,16 +6,18 @@ for that, or hold what no statement may, each tenant's row comes back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
 from alerts.control.standing import Target
+from alerts.laws.costs import relative
 from alerts.laws.observation import Observation
 from lake.clock import ZERO, age
 from lake.errors import UserError
@@ -30,9 +32,16 @@ MOST_NAMED = 16_000
 
 
 def observe(
-    query: Query, targets: Iterable[Target], now: datetime, recent_seconds: int, ahead: timedelta = ZERO
+    query: Query,
+    targets: Iterable[Target],
+    now: datetime,
+    recent_seconds: int,
+    ahead: timedelta = ZERO,
+    members: Mapping[Target, frozenset[str]] = MappingProxyType({}),
 ) -> dict[Target, Observation]:
     """An observation of each target whose queue is in the metrics; several subscribers of a queue count as the worst.
+
+    A target that is a group is its ``members`` together.
 
     ``recent_seconds`` is how far back a tenant's arrivals are counted: the views' window would still show, for a
     minute, what came before a limit. Quiet tenants are those neither noisy nor in ``targets``.
@@ -41,11 +50,12 @@ def observe(
     wanted = frozenset(target for target in targets if literal(target.broker) is not None)
     if not wanted:
         return {}
-    scope = _Scope.of(wanted)
-    tenants = _subscriptions(query(_tenants_sql(scope)).to_pylist(), wanted)
+    units = _Units(wanted, members)
+    scope = _Scope.of(wanted, units.names)
+    tenants = _subscriptions(query(_tenants_sql(scope)).to_pylist(), units)
     health = _by_queue(query(_health_sql(scope)).to_pylist())
     as_of = {queue[0]: max(item.as_of for item in found) for queue, found in tenants.items() if found}
-    flows = _flows(query(_flows_sql(scope, as_of, recent_seconds)).to_pylist(), wanted) if as_of else {}
+    flows = _flows(query(_flows_sql(scope, as_of, recent_seconds)).to_pylist(), units) if as_of else {}
     observations = {}
     for target in sorted(wanted):
         queue = (target.broker, target.queue)
@@ -56,8 +66,36 @@ def observe(
             counts = (arrival, max(0.0, flow.enqueued - arrival), flow.slowest)
             rates = tuple(count / recent_seconds for count in counts)
             usual = _usual(tenants[queue], target.tenant)
-            observations[target] = _observation(tenants[queue], health[queue], rates, usual, now, ahead)
+            observation = _observation(tenants[queue], health[queue], rates, usual, now, ahead)
+            own, others = flow.costs(target.tenant)
+            observations[target] = replace(observation, cost=own, others_cost=others)
     return observations
+
+
+class _Units:
+    """Whose row is whose: a tenant's is its own, and its group's, as far as they are wanted."""
+
+    def __init__(self, wanted: Iterable[Target], members: Mapping[Target, frozenset[str]]) -> None:
+        self._units: dict[Target, tuple[str, ...]] = {}
+        self.names: set[str] = set()
+        self._groups = frozenset(target for target in wanted if members.get(target))
+        for target in wanted:
+            for name in members.get(target) or (target.tenant,):
+                one = Target(target.broker, target.queue, name)
+                self._units[one] = (*self._units.get(one, ()), target.tenant)
+                self.names.add(name)
+
+    def of(self, row: _Row) -> tuple[str, ...]:
+        """The targets, by name, that ``row`` is of."""
+        if row["target"] is None:
+            return ()
+        # A tenant's name may be wanted in one queue and not in another.
+        return self._units.get(Target(row["broker"], row["queue"], row["target"]), ())
+
+    def group(self, row: _Row) -> str | None:
+        """The wanted group, by name, that ``row`` is of."""
+        names = self.of(row)
+        return next((name for name in names if Target(row["broker"], row["queue"], name) in self._groups), None)
 
 
 @dataclass(slots=True)
@@ -68,10 +106,16 @@ class _Subscription:
     backlog: int | None = None
     ready: int | None = None
     completion_rate: float = 0.0
-    active_tenants: int = 0
+    active_alone: int = 0
+    active_groups: set[str] = field(default_factory=set)
     quiet_age: float = 0.0
     arrival_rate: float = 0.0
     of_target: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def active_tenants(self) -> int:
+        """A group is one."""
+        return self.active_alone + len(self.active_groups)
 
 
 @dataclass(slots=True)
@@ -81,6 +125,14 @@ class _Flow:
     enqueued: float = 0.0
     of_target: dict[str, float] = field(default_factory=dict)
     finished: dict[str, float] = field(default_factory=dict)
+    #: By target, and of all under "": seconds of work, and messages finished.
+    work: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def costs(self, tenant: str) -> tuple[float, float]:
+        """What a message of ``tenant``, and one of all others, costs beside the queue's mean."""
+        whole, own = self.work.get("", (0.0, 0.0)), self.work.get(tenant, (0.0, 0.0))
+        others = max(0.0, whole[0] - own[0]), max(0.0, whole[1] - own[1])
+        return relative(own, whole), relative(others, whole)
 
     @property
     def slowest(self) -> float:
@@ -88,7 +140,7 @@ class _Flow:
         return min((count for count in self.finished.values() if count > 0), default=0.0)
 
 
-def _subscriptions(rows: Iterable[_Row], targets: frozenset[Target]) -> dict[_Queue, list[_Subscription]]:
+def _subscriptions(rows: Iterable[_Row], units: _Units) -> dict[_Queue, list[_Subscription]]:
     found: dict[_Queue, dict[str | None, _Subscription]] = {}
     for row in rows:
         of_queue = found.setdefault((row["broker"], row["queue"]), {})
@@ -99,29 +151,34 @@ def _subscriptions(rows: Iterable[_Row], targets: frozenset[Target]) -> dict[_Qu
         if row["ready"] is not None:
             item.ready = (item.ready or 0) + row["ready"]
         item.completion_rate += row["completion_rate"] or 0.0
-        item.active_tenants += row["active_tenants"]
+        group = units.group(row)
+        if group is None:
+            item.active_alone += row["active_tenants"]
+        elif row["active_tenants"]:
+            item.active_groups.add(group)
         item.arrival_rate += row["arrival_rate"] or 0.0
-        if _is_target(row, targets):
-            item.of_target[row["target"]] = item.of_target.get(row["target"], 0.0) + (row["arrival_rate"] or 0.0)
-        else:
+        names = units.of(row)
+        for name in names:
+            item.of_target[name] = item.of_target.get(name, 0.0) + (row["arrival_rate"] or 0.0)
+        if not names:
             item.quiet_age = max(item.quiet_age, row["quiet_age"] or 0.0)
     return {queue: list(of_queue.values()) for queue, of_queue in found.items()}
 
 
-def _flows(rows: Iterable[_Row], targets: frozenset[Target]) -> dict[_Queue, _Flow]:
+def _flows(rows: Iterable[_Row], units: _Units) -> dict[_Queue, _Flow]:
     found: dict[_Queue, _Flow] = {}
     for row in rows:
         flow = found.setdefault((row["broker"], row["queue"]), _Flow())
         flow.enqueued += row["enqueued"]
         flow.finished[row["subscriber"]] = flow.finished.get(row["subscriber"], 0.0) + row["finished"]
-        if _is_target(row, targets):
-            flow.of_target[row["target"]] = flow.of_target.get(row["target"], 0.0) + row["enqueued"]
+        names = units.of(row)
+        for name in names:
+            flow.of_target[name] = flow.of_target.get(name, 0.0) + row["enqueued"]
+        if row.get("work"):  # whose work nobody tells, of him no cost is known
+            for name in ("", *names):
+                seconds, messages = flow.work.get(name, (0.0, 0.0))
+                flow.work[name] = seconds + row["work"], messages + row["finished"]
     return found
-
-
-def _is_target(row: _Row, targets: frozenset[Target]) -> bool:
-    # A tenant's name may be wanted in one queue and not in another.
-    return row["target"] is not None and Target(row["broker"], row["queue"], row["target"]) in targets
 
 
 def _observation(
@@ -191,9 +248,8 @@ class _Scope:
     tenant: str
 
     @classmethod
-    def of(cls, targets: frozenset[Target]) -> _Scope:
-        tenants = {target.tenant for target in targets}
-        named = names_table(tenants, "wanted_tenant")
+    def of(cls, targets: frozenset[Target], names: set[str]) -> _Scope:
+        named = names_table(names, "wanted_tenant")
         return cls(
             of_queues({target.queue for target in targets}),
             f"LEFT JOIN {named} ON tenant = wanted_tenant" if named else "",
@@ -238,7 +294,8 @@ def _health_sql(scope: _Scope) -> str:
 def _flows_sql(scope: _Scope, as_of: dict[str, datetime], recent_seconds: int) -> str:
     return f"""
         SELECT broker, queue, subscriber, {scope.tenant} AS target, CAST(SUM(enqueued) AS DOUBLE) AS enqueued,
-          CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished
+          CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished,
+          CAST(SUM(processing_sum) AS DOUBLE) AS work
         FROM partials {scope.only} {scope.named}
         WHERE {recent(as_of, recent_seconds)} GROUP BY broker, queue, subscriber, {scope.tenant}"""
 

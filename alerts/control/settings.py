@@ -13,6 +13,7 @@ from alerts.control.flows import Place, cycle
 from alerts.laws import capacity, entitlement
 from alerts.laws.bounds import Bounds
 from alerts.laws.throttle import Terms
+from sojourn.client.groups import Patterns
 
 
 class PolicySettings(BaseModel):
@@ -204,6 +205,29 @@ class CapacitySettings(BaseModel):
         )
 
 
+class GroupSettings(BaseModel):
+    """Tenants of a queue that count as one to rules and policies: NoisyGroup names them, they are limited as one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    broker: str = Field(min_length=1, description="the broker, as the collector names it")
+    queue: str = Field(min_length=1, description="queue, topic or stream")
+    names: tuple[str, ...] = Field(
+        default=(), description="declared groups: `acme-*` is everybody whose name begins so; the longest counts"
+    )
+    together: bool = Field(
+        default=True,
+        description="names that begin to send together, eight or more within two seconds and far from chance, are one",
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        Patterns(self.names)
+        if not self.names and not self.together:
+            raise ValueError(f"a group of {self.broker}/{self.queue} needs names, or together = true")
+        return self
+
+
 class FlowSettings(BaseModel):
     """Whoever consumes ``queue`` produces to these queues: a limit on one of them slows the consumers of ``queue``."""
 
@@ -246,6 +270,9 @@ class ControlSettings(BaseModel):
     )
     capacity: tuple[CapacitySettings, ...] = Field(
         default=(), description="queues whose consumers are scaled: how many there should be is told"
+    )
+    groups: tuple[GroupSettings, ...] = Field(
+        default=(), description="tenants that count as one, by queue; without any, NoisyGroup is not evaluated"
     )
     flows: tuple[FlowSettings, ...] = Field(
         default=(), description="the topology: which queues' consumers produce to which; circles are refused"
@@ -290,6 +317,9 @@ class ControlSettings(BaseModel):
         scopes = [(one.broker, one.queue, one.tenant) for one in self.entitlements]
         if twice := sorted({scope for scope in scopes if scopes.count(scope) > 1}):
             raise ValueError(f"two entitlements are for {'/'.join(twice[0])}")
+        grouped = [(one.broker, one.queue) for one in self.groups]
+        if again := sorted({place for place in grouped if grouped.count(place) > 1}):
+            raise ValueError(f"two of groups are for {'/'.join(again[0])}")
         scaled = [one.place for one in self.capacity]
         if doubly := sorted({place for place in scaled if scaled.count(place) > 1}):
             raise ValueError(f"two of capacity are for {'/'.join(filter(None, doubly[0]))}")

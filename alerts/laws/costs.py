@@ -13,6 +13,17 @@ from collections.abc import Mapping
 FORGOTTEN, PRIOR = 0.985, 10.0
 
 
+def relative(own: tuple[float, float], whole: tuple[float, float]) -> float:
+    """What a message of one tenant costs beside the queue's mean one, each (seconds of work, messages finished).
+
+    1 where the queue's is not known; drawn towards 1 as :class:`Costs` does it.
+    """
+    if whole[0] <= 0 or whole[1] <= 0:
+        return 1.0
+    mean = whole[0] / whole[1]
+    return (own[0] / mean + PRIOR) / (own[1] + PRIOR)
+
+
 class Costs:
     """Costs of one queue, learnt look by look. Until any work is known, each message costs 1."""
 

@@ -13,7 +13,8 @@ class Observation:
     the last seconds, ``others_rate`` that of all others together, ``finish_rate`` what consumers finished of the queue
     in them. ``quiet_age_seconds`` is 0 where no quiet tenant waits. ``usual_rate`` and ``others_usual`` are the same
     arrivals over the metrics' window, which is longer: what they were a while ago. ``ready`` of the backlog wait for a
-    consumer.
+    consumer. ``cost`` is the work for a message of the tenant beside that for the queue's mean one, ``others_cost``
+    that for one of all others; 1 where nobody tells.
     """
 
     data_age_seconds: float | None
@@ -31,6 +32,8 @@ class Observation:
     usual_rate: float | None = None
     others_usual: float | None = None
     ready: float | None = None
+    cost: float = 1.0
+    others_cost: float = 1.0
 
     @property
     def throughput(self) -> float:

@@ -197,12 +197,16 @@ def untrusted(terms: Terms, seen: Observation | None) -> tuple[str, str] | None:
 
 
 def base_rate(terms: Terms, seen: Observation) -> float | None:
-    """What a tenant is entitled to: the rate set, or its max-min share of what the queue finishes; None if unknown."""
+    """What a tenant is entitled to: the rate set, or its max-min share of what the queue finishes; None if unknown.
+
+    The share is one of consumers' time, in messages of the queue's mean cost, and told in the tenant's own.
+    """
     if terms.rate is not None:
         return terms.rate
     if seen.active_tenants < 1 or seen.throughput <= 0:
         return None
-    return terms.share * max(seen.throughput / seen.active_tenants, seen.throughput - seen.others_rate)
+    others = seen.others_rate * seen.others_cost
+    return terms.share * max(seen.throughput / seen.active_tenants, seen.throughput - others) / seen.cost
 
 
 def relief_rate(terms: Terms, seen: Observation, base: float) -> float:
@@ -210,7 +214,7 @@ def relief_rate(terms: Terms, seen: Observation, base: float) -> float:
     the least: draining takes λ + backlog ÷ T, and the others' λ is not the tenant's to give."""
     if terms.rate is not None or seen.active_tenants < 1:
         return base
-    equal = terms.share * seen.throughput / seen.active_tenants
+    equal = terms.share * seen.throughput / seen.active_tenants / seen.cost
     return max(min(base, equal), base - seen.backlog / terms.drain_seconds)
 
 

@@ -51,6 +51,15 @@ ENGINE_VIEWS: dict[str, pa.Schema] = {
             ("oldest_age_seconds", pa.float64()),
         ]
     ),
+    "tenant_groups": pa.schema(
+        [
+            ("broker", pa.string()),
+            ("queue", pa.string()),
+            ("tenant", pa.string()),
+            ("tenant_group", pa.string()),
+            ("declared", pa.bool_()),
+        ]
+    ),
     "rule_health": pa.schema(
         [
             ("rule_group", pa.string()),

@@ -22,13 +22,17 @@ Terms = tuple[float, float]  # rate in messages/s, burst in messages
 
 @dataclass(slots=True)
 class Congested:
-    """A queue of one broker that is congested until ``expires_at``, and the entitlements that bind there until then."""
+    """A queue of one broker that is congested until ``expires_at``, and the entitlements that bind there until then.
+
+    ``of_group``: it is the limit of one group instead, which binds nobody else.
+    """
 
     broker: str
     expires_at: float
     reason: str
     terms: Mapping[str, Terms]
     share: float
+    of_group: bool = False
     buckets: dict[str, Bucket] = field(default_factory=dict)
     groups: Patterns = field(init=False)
 
@@ -85,12 +89,15 @@ class InForce:
             self._forget()
         for scope in update.lifted:
             if self._limits.pop(scope, None) is not None:
+                self._groups.pop(scope, None)
                 del self._ends[scope]
                 self._touched.add(scope[1:])
         for limit in update.limits:
             if self._wants(limit.broker, limit.queue):
                 scope = limit[:3]
                 self._limits[scope] = limit
+                if is_pattern(limit.tenant):
+                    self._groups[scope] = limit
                 self._ends[scope] = said_at + limit.lease_seconds
                 self._brokers.add(limit.broker)
                 self._touched.add((limit.queue, limit.tenant))
@@ -116,6 +123,8 @@ class InForce:
         buckets = {} if self._all else dict(before)
         share, brokers, limits, ends = self._share, list(self._brokers), self._limits, self._ends
         for key in self._touched:
+            if is_pattern(key[1]):
+                continue
             limit, expires_at = None, now
             for broker in brokers:
                 scope = (broker, *key)
@@ -137,8 +146,22 @@ class InForce:
         return buckets, self._congestion(congested, now)
 
     def _congestion(self, before: dict[str, tuple[Congested, ...]], now: float) -> dict[str, tuple[Congested, ...]]:
-        known = {(one.broker, queue): one for queue, those in before.items() for one in those}
+        known = {
+            (one.broker, queue, *(one.terms if one.of_group else ())): one
+            for queue, those in before.items()
+            for one in those
+        }
         found: dict[str, list[Congested]] = {}
+        for (broker, queue, group), limit in self._groups.items():
+            if (expires_at := self._ends[broker, queue, group]) > now:
+                one = Congested(
+                    broker, expires_at, limit.reason, {group: (limit.rate, limit.burst)}, self._share, of_group=True
+                )
+                if (broker, queue, group) in known:
+                    one.follow(known[broker, queue, group], now)
+                found.setdefault(queue, []).append(one)
+        for those in found.values():
+            those.sort(key=lambda one: (-len(next(iter(one.terms))), next(iter(one.terms.values()))))
         for (broker, queue), (expires_at, reason) in self._congested.items():
             terms = dict(self._entitled.get((broker, queue), {}))
             one = Congested(broker, expires_at, reason, terms, self._share)
@@ -153,6 +176,7 @@ class InForce:
     def _forget(self) -> None:
         #: Limits and when they end: apart, for pairs would be a hundred thousand objects more for the collector.
         self._limits: dict[Scope, WireLimit] = {}
+        self._groups: dict[Scope, WireLimit] = {}  # those of them that are of groups
         self._ends: dict[Scope, float] = {}
         self._entitled: dict[tuple[str, str], dict[str, Terms]] = {}
         self._congested: dict[tuple[str, str], tuple[float, str]] = {}

@@ -44,6 +44,8 @@ class Limits:
     several processes send for the same tenant. ``poll_seconds`` is the length of a long poll, not a delay: a change
     arrives at once.
 
+    The limit of a group (``acme-*``) is shared by all whose names begin so and who have none of their own.
+
     Beside limits there are entitlements: what each tenant of a queue may send whatever the others do. They bind only
     while the API says that the queue is congested; where a limit is in force too, it counts instead.
     """
@@ -140,15 +142,25 @@ class Limits:
             await asyncio.sleep(pause)
 
     def in_force(self) -> dict[tuple[str, str], float]:
-        """The rate (messages/s) of each (queue, tenant) that is limited now."""
+        """The rate (messages/s) of each (queue, tenant) that is limited now; a group's under its pattern."""
         now = self._clock()
-        return {key: bucket.rate for key, bucket in list(self._buckets.items()) if bucket.expires_at > now}
+        groups = {
+            (queue, name): rate * one.share
+            for queue, those in list(self._congested.items())
+            for one in those
+            for name, (rate, _) in one.terms.items()
+            if one.of_group and one.expires_at > now
+        }
+        return groups | {key: bucket.rate for key, bucket in list(self._buckets.items()) if bucket.expires_at > now}
 
     def congested(self) -> dict[str, str]:
         """The queues that are congested now, and why: there each tenant is held to what it is entitled to."""
         now = self._clock()
         return {
-            queue: one.reason for queue, those in list(self._congested.items()) for one in those if one.expires_at > now
+            queue: one.reason
+            for queue, those in list(self._congested.items())
+            for one in those
+            if one.expires_at > now and not one.of_group
         }
 
     def counters(self) -> dict[str, float]:
@@ -203,10 +215,12 @@ class Limits:
         return Decision(False, True, waited, min(needed, bucket.expires_at - now), bucket.reason)
 
     def _entitlement(self, queue: str, tenant: str, now: float) -> Bucket | None:
-        """What holds the tenant back while its queue is congested, if it is."""
+        """What holds the tenant back by its group's limit, or while its queue is congested."""
         for congested in self._congested.get(queue, ()):
             if congested.expires_at > now:
-                return congested.bucket_of(tenant, now)
+                bucket = congested.bucket_of(tenant, now)
+                if bucket is not None or not congested.of_group:
+                    return bucket
         return None
 
     def _refused(self, decision: Decision) -> Decision:

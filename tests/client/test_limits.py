@@ -311,3 +311,34 @@ def test_a_bucket_that_never_expires_keeps_its_tokens_when_the_clock_goes_back()
     bucket = Bucket(1, 2, math.inf, now=100)
     assert bucket.take(100) == 0 and bucket.take(50) == 0
     assert bucket.take(50) == pytest.approx(1)
+
+
+def test_a_groups_limit_is_shared_by_all_whose_names_begin_so(limits: sojourn.Limits, clock: Clock) -> None:
+    limits.update([limit(10, burst=10, tenant="acme-*"), limit(2, tenant="acme-own")])
+    assert limits.in_force() == {("orders", "acme-*"): 10, ("orders", "acme-own"): 2}
+    assert limits.congested() == {}
+    sent = 0
+    for step in range(1000):  # 10 s, turn by turn
+        sent += bool(limits.try_acquire("orders", f"acme-{step % 7}"))
+        clock.now += 0.01
+    assert 98 <= sent <= 102, "ten a second for all of them together"
+    assert limits.try_acquire("orders", "other") is not None and limits.try_acquire("orders", "other")
+    assert limits.try_acquire("bills", "acme-1") is PASS
+    before = sum(bool(limits.try_acquire("orders", "acme-own")) for _ in range(10))
+    assert before == 1, "its own counts first"
+    limits.update([limit(10, burst=10, tenant="acme-*", lease=60)])
+    assert not all(limits.try_acquire("orders", "acme-1") for _ in range(12)), "a renewal gives no fresh burst"
+    clock.now += 61
+    assert limits.in_force() == {} and all(limits.try_acquire("orders", "acme-1") for _ in range(50))
+    limits.update([])
+    assert limits.try_acquire("orders", "acme-1") is PASS
+
+
+def test_a_groups_limit_comes_by_the_api_and_is_lifted_by_it(api: Any, eventually: Eventually) -> None:
+    with sojourn.Limits(api.url) as limits:
+        api.limit(3, tenant="acme-*")
+        eventually(lambda: limits.in_force() == {("orders", "acme-*"): 3})
+        assert limits.try_acquire("orders", "acme-1") and not limits.try_acquire("orders", "acme-2")
+        api.board.publish(())
+        eventually(lambda: limits.in_force() == {})
+        assert limits.try_acquire("orders", "acme-2") is PASS

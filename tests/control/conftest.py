@@ -232,13 +232,14 @@ def start(world: World, tmp_path: Path) -> Iterator[Callable[..., Loop]]:
     controls: list[Control] = []
 
     def make(*, max_waiters: int = 1000, token: str | None = None, actuators: Any = (), **changes: Any) -> Loop:
-        spillovers = changes.pop("spillovers", ())
+        spillovers, groups = changes.pop("spillovers", ()), changes.pop("groups", ())
         wanted = {name: value for name, value in (POLICY | changes).items() if value is not None}
         settings = ControlSettings(
             policies=(PolicySettings(**wanted),),
             max_waiters=max_waiters,
             actuators=tuple(actuators),
             spillovers=tuple(spillovers),
+            groups=tuple(groups),
         )
         clock = Clock(lambda: world.now, lambda: world.now.timestamp())
         control = build(settings, tmp_path / "lake", tmp_path / "state", token=token, clock=clock)
