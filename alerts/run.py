@@ -40,6 +40,7 @@ from alerts.store.export import export_quietly
 from alerts.store.translate import translate
 from alerts.v2.app import Api
 from alerts.views_cache import ViewCache
+from lake.address import LOOK_SECONDS, address_of
 from lake.clock import Clock
 from lake.definitions import Definitions
 from lake.errors import SojournError, UserError
@@ -225,6 +226,7 @@ def _watch(
     stop: threading.Event,
 ) -> None:
     """Run a round whenever the lake has grown, or the interval has passed; skipped rounds are never caught up."""
+    poll = POLL_SECONDS if address_of(reader.root) is None else LOOK_SECONDS
     shortest, longest = settings.min_interval.total_seconds(), settings.interval.total_seconds()
     seen: tuple[int, ...] | None = None
     last = -longest
@@ -238,9 +240,9 @@ def _watch(
                 last = time.monotonic()
                 one_round(token != seen)
                 seen = token
-                spare = POLL_SECONDS
+                spare = poll
             else:
-                spare = min(POLL_SECONDS, max(0.001, longest - waited))
+                spare = min(poll, max(0.001, longest - waited))
         except StoreError:
             raise
         except SojournError as error:

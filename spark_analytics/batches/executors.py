@@ -68,7 +68,7 @@ def append_by_executors(
 def add_from_executors(flow: Flow, batch: DataFrame, gold: Gold, version: int, kept: Kept = None) -> int:
     """As :func:`append_by_executors`, over an object store: tasks lay down files, and one commit of ours adds them.
 
-    Spark's own commit there would be safe beside no other writer: docs/adr/0014. Files of a task that was tried twice,
+    Spark's own commit there would be safe beside no other writer: docs/adr/0015. Files of a task that was tried twice,
     of which the second is counted, are orphans, which vacuuming removes.
     """
     missing = gold.missing(version)

@@ -48,8 +48,7 @@ def store_settings(tables: Location) -> dict[str, str]:
         "aws.credentials.provider": ",".join(_PROVIDERS),
         "endpoint.region": told["region"],
         "path.style.access": str(not virtual).lower(),
-        # A log's entries are small, and read once: what S3A does for large files only adds requests.
-        "experimental.input.fadvise": "sequential",
+        "input.stream.type": "classic",  # the other kinds need another library
     }
     if endpoint := told.get("endpoint_override"):
         settings |= {"endpoint": endpoint, "connection.ssl.enabled": str(endpoint.startswith("https")).lower()}
