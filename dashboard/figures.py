@@ -77,7 +77,7 @@ def _stack(span: Span, curves: Sequence[Curve], noisy: Collection[str]) -> list[
         trace = go.Scatter(
             x=_times(span)[known:],
             y=curve.values[known:],
-            name=_text(curve.name, NAME) + (" (noisy)" if loud else ""),
+            name=shown_text(curve.name, NAME) + (" (noisy)" if loud else ""),
             stackgroup="backlog",
             mode="lines",
             line={"width": 1, "color": color, "shape": "hv"},
@@ -145,7 +145,7 @@ def heat(
     figure.add_trace(
         go.Heatmap(
             x=_times(span)[1:],
-            y=[f"{place} {_text(name, NAME)}" for place, name in enumerate(names)],
+            y=[f"{place} {shown_text(name, NAME)}" for place, name in enumerate(names)],
             z=shown,
             zmin=low,
             zmax=high,
@@ -163,7 +163,7 @@ def heat(
         autorange="reversed",
         showgrid=False,
         tickvals=list(range(len(names))),
-        ticktext=[_text(name, 28) for name in names],
+        ticktext=[shown_text(name, 28) for name in names],
         rangemode="normal",
         automargin=True,
         nticks=len(names),
@@ -219,7 +219,11 @@ def bars(span: Span, drawn: tuple[Line, Curve]) -> go.Figure:
     hover = "%{y:,.0f} messages"
     figure.add_trace(
         go.Bar(
-            x=_times(span)[1:], y=curve.values, name=_text(line.name), marker={"color": line.color}, hovertemplate=hover
+            x=_times(span)[1:],
+            y=curve.values,
+            name=shown_text(line.name),
+            marker={"color": line.color},
+            hovertemplate=hover,
         )
     )
     figure.update_layout(bargap=0.1)
@@ -247,7 +251,7 @@ def _line(span: Span, line: Line, curve: Curve, unit: str) -> go.Scatter:
     return go.Scatter(
         x=_times(span),
         y=curve.values,
-        name=_text(line.name, NAME),
+        name=shown_text(line.name, NAME),
         mode="markers" if sparse else "lines",
         connectgaps=False,
         line={"color": line.color, "dash": line.dash, "width": line.width, "shape": "hv" if line.step else "linear"},
@@ -259,7 +263,7 @@ def _level(figure: go.Figure, level: float, words: str, **place: int) -> None:
     figure.add_hline(
         y=level,
         line={"color": MUTED, "dash": "dash", "width": 1},
-        annotation={"text": _text(words), "font": {"size": 11, "color": MUTED}, "xanchor": "right"},
+        annotation={"text": shown_text(words), "font": {"size": 11, "color": MUTED}, "xanchor": "right"},
         annotation_position="top right",
         **place,
     )
@@ -318,11 +322,11 @@ def _mark(figure: go.Figure, mark: Happening) -> None:
         text=sign,
         showarrow=False,
         font={"color": color, "size": 13},
-        hovertext=_text(f"{mark.when} {mark.what}"),
+        hovertext=shown_text(f"{mark.when} {mark.what}"),
     )
 
 
-def _text(words: str, longest: int = 300) -> str:
+def shown_text(words: str, longest: int = 300) -> str:
     """``words`` for plotly, which reads links and a little other HTML in each text, names in legends included."""
     return visible(words, longest).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

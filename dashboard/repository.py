@@ -170,10 +170,20 @@ class Repository:
         """The rows of one of :mod:`dashboard.questions` about history, read at its pace."""
         return self._past(sql)
 
-    def foretell(self, key: QueueKey, as_of: datetime, ready: int | None) -> Foretold:
-        """When the queue, of which ``ready`` messages wait at ``as_of``, is drained, or its waits pass the target."""
-        target = self.definitions.target_seconds
-        return foretell(self._past, key.broker, key.queue, key.subscriber, as_of=as_of, ready=ready, target=target)
+    def foretell(self, row: Row, ready: int | None) -> Foretold:
+        """What comes of the queue in ``row`` of ``queue_health_now``, of which ``ready`` messages wait: when it is
+        drained, its waits pass the target, or its retention deletes what nobody has read."""
+        key = QueueKey.of(row)
+        return foretell(
+            self._past,
+            key.broker,
+            key.queue,
+            key.subscriber,
+            as_of=row["as_of"],
+            ready=ready,
+            target=self.definitions.target_seconds,
+            margin=row["retention_margin"],
+        )
 
     def heartbeats(self) -> Heartbeats:
         """When each link of the chain last wrote to the lake."""

@@ -23,6 +23,9 @@ SETTINGS_VARIABLE = "SOJOURN_DASHBOARD_SETTINGS"
 OBJECTIVES_VARIABLE = "SOJOURN_DASHBOARD_OBJECTIVES"
 #: Where the alert process is asked to do something: ``url``, and ``token_env``, the variable that has its token.
 API_VARIABLE = "SOJOURN_DASHBOARD_API"
+GROUPS_VARIABLE = "SOJOURN_DASHBOARD_GROUPS"
+#: The settings file, for what pages have run by `sojourn` itself: the lab, and redrives. Its own commands read it, too.
+CONFIG_VARIABLE = "SOJOURN_CONFIG"
 
 _PACKAGE = Path(__file__).parent
 
@@ -40,9 +43,13 @@ def environment(
     inherited: Mapping[str, str] | None = None,
     objectives: Sequence[BaseModel] = (),
     api: Mapping[str, str] | None = None,
+    config: Path | None = None,
+    groups: Sequence[BaseModel] = (),
 ) -> dict[str, str]:
     """The environment to run :func:`command` in: the caller's own, with the lake, the settings, the objectives
-    (:class:`alerts.rules.slo.SloEntry`) that the rules declare, and where the alert process's API is."""
+    (:class:`alerts.rules.slo.SloEntry`) that the rules declare, the groups of tenants
+    (:class:`dashboard.services.groups.Declared`) that entitlements do, where the alert process's API is, and where the
+    settings file is."""
     environ = dict(os.environ if inherited is None else inherited)
     package_parent = str(_PACKAGE.parent)
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != package_parent]
@@ -51,6 +58,8 @@ def environment(
         LAKE_VARIABLE: str(Path(lake_root).expanduser().absolute()),
         SETTINGS_VARIABLE: settings.model_dump_json(),
         API_VARIABLE: json.dumps(dict(api or {})),
+        **({} if config is None else {CONFIG_VARIABLE: str(config.expanduser().absolute())}),
+        GROUPS_VARIABLE: f"[{','.join(one.model_dump_json() for one in groups)}]",
         OBJECTIVES_VARIABLE: f"[{','.join(one.model_dump_json(by_alias=True) for one in objectives)}]",
         "PYTHONPATH": os.pathsep.join([package_parent, *paths]),
     }

@@ -6,11 +6,11 @@ The same seed brings the same arrivals to each way, so what is compared is the d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lab.run import Result, simulate
-from lab.scenario import Scenario
+from lab.scenario import Scenario, Variant
 from lab.stats import NOTHING, Estimate, estimate
 
 
@@ -49,10 +49,17 @@ class Compared:
 LEAST_THROUGHPUT = 0.97
 
 
-def compare(scenario: Scenario, seeds: Iterable[int]) -> list[Compared]:
-    """Each variant of ``scenario``, the first of which does nothing, over ``seeds``."""
+#: How one variant is run with one seed.
+Run = Callable[[Scenario, int, Variant], Result]
+
+
+def compare(scenario: Scenario, seeds: Iterable[int], run: Run = simulate) -> list[Compared]:
+    """Each variant of ``scenario``, the first of which does nothing, over ``seeds``.
+
+    Who gives ``run`` hears of each run as it ends: one variant after the other, each over all seeds.
+    """
     seeds = tuple(seeds)
-    results = [[simulate(scenario, seed, variant) for seed in seeds] for variant in scenario.variants]
+    results = [[run(scenario, seed, variant) for seed in seeds] for variant in scenario.variants]
     return [
         _compared(variant.name, found, results[0], len(seeds))
         for variant, found in zip(scenario.variants, results, strict=True)

@@ -72,6 +72,11 @@ FIGURES = {
 
 def simulate(scenario: Scenario, seed: int, variant: Variant | None = None) -> Result:
     """One run of ``variant`` (default: the scenario's last). The same seed brings the same messages to each variant."""
+    return result(*watched(scenario, seed, variant))
+
+
+def watched(scenario: Scenario, seed: int, variant: Variant | None = None) -> tuple[Scenario, Queue, Loop]:
+    """The same run itself, ended, for who shows what happened in it; with the scenario as it was run."""
     variant = variant or scenario.variants[-1]
     if variant.policy is not None:
         scenario = replace(scenario, policy=variant.policy)
@@ -80,7 +85,7 @@ def simulate(scenario: Scenario, seed: int, variant: Variant | None = None) -> R
     loop = Loop(queue, scenario, variant.controlled, variant.entitled, judging=variant.order in HEED_THE_NOISY)
     loop.start()
     queue.run()
-    return _result(scenario, queue, loop)
+    return scenario, queue, loop
 
 
 def run(name_or_path: str | Path, seeds: Iterable[int]) -> list[Row]:
@@ -107,7 +112,8 @@ def main(scenario: str, *, seeds: int) -> str:
     return note + aligned(lines)
 
 
-def _result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
+def result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
+    """What a run showed that has ended."""
     start, end = scenario.measure
     done_by = end if scenario.done_by is None else scenario.done_by
     suspects = {tenant.name for tenant in scenario.tenants if tenant.suspect}

@@ -66,6 +66,16 @@ def breached(
     return reached(room, went, came, seconds, WANDER_GROWING) if pace > 0 and room > 0 else None
 
 
+def overtaken(margin: float, came: Sequence[float], went: Sequence[float], seconds: float) -> Forecast | None:
+    """When the broker's retention deletes the oldest message that nobody has read, ``margin`` messages from it now.
+
+    What comes pushes the end of what is kept towards it, what goes takes the oldest unread away from it, first in,
+    first out: so it is where retention is by number or by size, and where it is by time while as many come as came
+    when what it deletes did. None where too little is known.
+    """
+    return reached(margin, went, came, seconds, WANDER_GROWING)
+
+
 def reached(
     distance: float, away: Sequence[float], towards: Sequence[float], seconds: float, wander: float
 ) -> Forecast | None:

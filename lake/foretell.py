@@ -1,4 +1,5 @@
-"""What is foretold of one queue: when it is drained, when who comes waits beyond the target; from its newest flows."""
+"""What is foretold of one queue, from its newest flows: when it is drained, when who comes waits beyond the target,
+when retention overtakes what nobody has read."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lake.forecast import FEWEST, Forecast, breached, drained
+from lake.forecast import FEWEST, Forecast, breached, drained, overtaken
 from lake.why.law import Bin
 from lake.why.reading import STEP, Query, flows
 
@@ -18,6 +19,7 @@ BINS = 18
 class Foretold:
     """Forecasts of one queue, in seconds from its data time on; ``reason``: why there are none, in words.
 
+    ``retention`` is when the broker deletes messages that nobody has read; None where it does not, or nobody knows.
     ``known``: the seconds of flow that they are made from.
     """
 
@@ -25,12 +27,22 @@ class Foretold:
     breached: Forecast | None
     known: int
     reason: str = ""
+    retention: Forecast | None = None
 
 
 def foretell(
-    query: Query, broker: str, queue: str, subscriber: str, *, as_of: datetime, ready: int | None, target: float
+    query: Query,
+    broker: str,
+    queue: str,
+    subscriber: str,
+    *,
+    as_of: datetime,
+    ready: int | None,
+    target: float,
+    margin: int | None = None,
 ) -> Foretold:
-    """What is foretold of the queue of which ``ready`` messages wait at ``as_of``; ``target`` in seconds."""
+    """What is foretold of the queue of which ``ready`` messages wait at ``as_of``; ``target`` in seconds, ``margin``
+    messages from the oldest unread one to what retention deletes."""
     if ready is None:
         return Foretold(None, None, 0, "what waits is unknown")
     if ready == 0:
@@ -47,7 +59,8 @@ def foretell(
     came, went = [one.arrivals for one in mine], [one.starts for one in mine]
     step = mine[0].seconds
     gone, late = drained(ready, came, went, step), breached(ready, target, came, went, step)
-    return Foretold(gone, late, step * len(mine))
+    lost = None if margin is None else overtaken(max(0, margin), came, went, step)
+    return Foretold(gone, late, step * len(mine), retention=lost)
 
 
 def waiting_throughout(bins: Sequence[Bin], ready: int) -> list[Bin]:

@@ -10,6 +10,7 @@ from dashboard.pages import (
     consumers,
     dead_letters,
     frame,
+    lab,
     overview,
     pipeline,
     queue,
@@ -30,7 +31,7 @@ if (who := present()) is None:
 home = st.Page(overview.render, title="Overview", icon=":material/visibility:", default=True)
 pages = [
     home,
-    *(page.page() for page in (queue, tenants, consumers, dead_letters, slo, alerts, actions, sql, pipeline)),
+    *(page.page() for page in (queue, tenants, consumers, dead_letters, slo, alerts, actions, lab, sql, pipeline)),
 ]
 st.navigation(pages, position="top").run()
 sign_in.foot(who, settings)

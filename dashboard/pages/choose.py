@@ -47,8 +47,13 @@ def stretch() -> str:
 
 
 def one_of(label: str, options: Mapping[str, str], key: str) -> str:
-    """One of ``options`` (what the address says → what viewers read), the first where nothing was chosen."""
+    """One of ``options`` (what the address may say → what viewers read), the first where nothing was chosen.
+
+    Streamlit writes into the address what viewers read, and reads that alone: what is short is taken here.
+    """
     first = next(iter(options))
+    if (asked := st.query_params.get(key)) in options:
+        st.session_state[key] = asked
     chosen = st.segmented_control(
         markup.plain(label),
         list(options),

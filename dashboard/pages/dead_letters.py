@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard import figures
 from dashboard.figures import Line
-from dashboard.pages import choose, details, frame, lists, markup
+from dashboard.pages import choose, details, download, frame, lists, markup
 from dashboard.pages.charts import CHART
 from dashboard.questions import dead_letters as questions
 from dashboard.repository import Repository
@@ -56,6 +56,11 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         )
     )
     st.html(lists.dead_queues(found, names))
+    download.csv(
+        "dead-letters",
+        ("Queue", *dead_letters.COLUMNS),
+        lambda: [(one.key.full, *one.cells) for one in found],
+    )
     shown = {one.key: names[one.key] for one in found}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         chosen = _chosen(found, shown)

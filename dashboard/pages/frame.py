@@ -15,8 +15,9 @@ from alerts.rules.slo import SloEntry
 from dashboard.pages import markup
 from dashboard.people import present
 from dashboard.repository import Repository
-from dashboard.run import LAKE_VARIABLE, OBJECTIVES_VARIABLE, SETTINGS_VARIABLE
+from dashboard.run import GROUPS_VARIABLE, LAKE_VARIABLE, OBJECTIVES_VARIABLE, SETTINGS_VARIABLE
 from dashboard.services.freshness import Freshness, Level, freshness, incomplete, newest
+from dashboard.services.groups import Declared
 from dashboard.services.keys import Row
 from dashboard.services.say import ago, clock, duration
 from dashboard.settings import DashboardSettings
@@ -25,6 +26,7 @@ from lake.visible import visible
 
 log = logging.getLogger(__name__)
 _OBJECTIVES = TypeAdapter(tuple[SloEntry, ...])
+_GROUPS = TypeAdapter(tuple[Declared, ...])
 
 
 def settings() -> DashboardSettings:
@@ -35,6 +37,11 @@ def settings() -> DashboardSettings:
 def objectives() -> tuple[SloEntry, ...]:
     """The objectives that the alert process evaluates, as the server was told of them."""
     return _OBJECTIVES.validate_json(os.environ.get(OBJECTIVES_VARIABLE) or "[]")
+
+
+def groups() -> tuple[Declared, ...]:
+    """The groups of tenants that entitlements declare, as the server was told of them."""
+    return _GROUPS.validate_json(os.environ.get(GROUPS_VARIABLE) or "[]")
 
 
 def repository() -> Repository:

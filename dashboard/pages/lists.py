@@ -6,14 +6,18 @@ As everywhere, what comes from outside passes :func:`dashboard.pages.markup.esca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
 from dashboard.pages import spark
 from dashboard.pages.markup import NAME, bar, cell, escape, loudness, queue_link, tabled
 from dashboard.services import consumers as working
-from dashboard.services import dead_letters
+from dashboard.services import dead_letters, lab
+from dashboard.services import groups as grouping
 from dashboard.services.consumers import ConsumerRow
 from dashboard.services.dead_letters import DeadQueue
+from dashboard.services.groups import GroupRow
 from dashboard.services.keys import QueueKey
+from dashboard.services.lab import Way
 from dashboard.services.series import Curve
 from dashboard.services.slo import Burn
 from dashboard.services.tenants import COLUMNS, PARTS, TenantRow
@@ -44,6 +48,29 @@ def _tenant(row: TenantRow, names: Mapping[QueueKey, str] | None) -> str:
     cells = f"<td>{escape(first)}{bar(width, loud=row.part == 0)}</td>" + "".join(map(cell, rest))
     part = f'<td class="words">{tag(*PARTS[row.part])}</td>'
     return f'<tr><th scope="row">{escape(row.tenant, NAME)}</th>{part}{queue}{cells}</tr>'
+
+
+def groups(rows: Sequence[GroupRow], names: Mapping[QueueKey, str] | None) -> str:
+    """Groups of tenants as a table, with their queues where ``names`` has them."""
+    columns = ("Group", "", *(["Queue"] if names else []), *grouping.COLUMNS)
+    return tabled(head(columns), "".join(_group(row, names) for row in rows))
+
+
+def _group(row: GroupRow, names: Mapping[QueueKey, str] | None) -> str:
+    queue = f'<td class="words">{queue_link(names.get(row.key, row.key.full))}</td>' if names else ""
+    sign = tag("◆", "", "declared") if row.declared else tag("◆", "watch", "began together")
+    noisy = f" {tag('▲', 'act', f'{row.noisy:,} noisy')}" if row.noisy else ""
+    name = escape(row.name, NAME)
+    if row.find:
+        name = f'<a href="tenants?find={quote(row.find, safe="")}" target="_self">{name}</a>'
+    tenants_, backlog, share, *rest, last = row.cells
+    width = 0.0 if row.share is None else max(0.0, min(1.0, row.share)) * 100
+    cells = f"{cell(tenants_)}{cell(backlog)}<td>{escape(share)}{bar(width, loud=row.noisy > 0)}</td>"
+    how = f'<br><span class="dim">{escape(row.how)}</span>'
+    return (
+        f'<tr><th scope="row">{name}</th><td class="words">{sign}{noisy}{how}</td>{queue}{cells}'
+        f'{"".join(map(cell, rest))}<td class="words">{escape(last, 2 * NAME)}</td></tr>'
+    )
 
 
 def consumers(
@@ -109,6 +136,30 @@ def _burn(row: Burn, names: Mapping[QueueKey, str]) -> str:
     first, *rest = row.cells
     budget = f"<td>{escape(first)}{bar(left, loud=left < 10)}</td>"
     return f'<tr>{who}<td class="words">{state}</td>{budget}{"".join(map(cell, rest))}</tr>'
+
+
+#: How a way to run a queue compares with doing nothing.
+_STATES = {
+    "better": ("✓", "fine", "better"),
+    "worse": ("◆", "watch", "worse"),
+    "same": ("–", "", "no difference"),
+    "nothing": ("–", "", "what is compared with"),
+    "happened": ("–", "", "what was"),
+}
+
+
+def ways(rows: Sequence[Way]) -> str:
+    """The ways to run a queue as a table, the best first, each with how it compares with doing nothing."""
+    return tabled(head(("Way", "", *lab.COLUMNS)), "".join(map(_way, rows)))
+
+
+def _way(row: Way) -> str:
+    *figures, worse = row.cells
+    rest = ' class="rest"' if row.state == "happened" else ""
+    return (
+        f'<tr{rest}><th scope="row">{escape(row.name, NAME)}</th><td class="words">{tag(*_STATES[row.state])}</td>'
+        f'{"".join(map(cell, figures))}<td class="words">{escape(worse)}</td></tr>'
+    )
 
 
 def answer(columns: Sequence[str], rows: Sequence[Sequence[str | None]], numeric: Sequence[bool]) -> str:

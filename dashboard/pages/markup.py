@@ -245,6 +245,11 @@ def note(text: str) -> str:
     return f'<div class="sj"><p class="dim">{code(text)}</p></div>'
 
 
+def aside(text: str) -> str:
+    """A line about what comes; nothing where there is nothing to say."""
+    return f'<div class="sj"><p class="sj-ahead">→ {escape(text)}.</p></div>' if text else '<div class="sj"></div>'
+
+
 def code(text: str) -> str:
     """Escaped text in which `backticks` set a command apart."""
     parts = escape(text).split("`")

@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard.pages import frame, markup, queue, spark, story
 from dashboard.repository import Repository
+from dashboard.services import forecast
 from dashboard.services.alerting import alert_cards, happenings, limit_cards
 from dashboard.services.freshness import Level
 from dashboard.services.keys import QueueKey, Row, short_names
@@ -17,6 +18,7 @@ from dashboard.services.overview import QueueCard, Verdict, headline, queue_card
 from dashboard.services.say import clock
 from dashboard.services.series import on_the_hour
 from dashboard.services.trends import Trend, last_hour, trends
+from lake.errors import UserError
 
 #: Queues in trouble that get a card, and queues in the table; beyond those they are only counted.
 CARDS = 6
@@ -54,6 +56,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with picture:
         story.show(lake, cards[0], transitions, now)
     _fill(cards, hours, table, _recent(lake, cards[:LINES], health))
+    _foretell(lake, cards, hours, health, now)
 
 
 def _recent(lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row]) -> dict[QueueKey, Trend]:
@@ -69,8 +72,8 @@ def _recent(lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row])
     return found
 
 
-def _trouble(cards: Sequence[QueueCard]) -> list[Any]:
-    """The cards of queues in trouble; gives back the places for their last hour."""
+def _trouble(cards: Sequence[QueueCard]) -> list[tuple[Any, Any]]:
+    """The cards of queues in trouble; gives back the places for their last hour, and for what comes of them."""
     troubled = [card for card in cards if card.verdict is not Verdict.FINE]
     if not troubled:
         return []
@@ -82,8 +85,9 @@ def _trouble(cards: Sequence[QueueCard]) -> list[Any]:
                 _link(card)
                 st.html(markup.verdict(card), width="content")
             st.html(markup.queue(card))
-            places.append(st.empty())
-            places[-1].html(spark.card(_known(card)))
+            places.append((st.empty(), st.empty()))
+            places[-1][0].html(spark.card(_known(card)))
+            places[-1][1].html(markup.aside(st.session_state.get("ahead", {}).get(card.key, "")))
     if len(troubled) > CARDS:
         st.html(markup.note(f"{len(troubled) - CARDS:,} more stand in the table below."))
     return places
@@ -111,11 +115,35 @@ def _known(card: QueueCard) -> Trend | None:
     return found
 
 
-def _fill(cards: Sequence[QueueCard], hours: Sequence[Any], table: Any, found: Mapping[QueueKey, Trend]) -> None:
+def _fill(
+    cards: Sequence[QueueCard], hours: Sequence[tuple[Any, Any]], table: Any, found: Mapping[QueueKey, Trend]
+) -> None:
     troubled = [card for card in cards if card.verdict is not Verdict.FINE]
-    for place, card in zip(hours, troubled, strict=False):
+    for (place, _), card in zip(hours, troubled, strict=False):
         place.html(spark.card(found.get(card.key, Trend())))
     table.html(markup.queues(cards[:LINES], _caption(cards), found))
+
+
+def _foretell(
+    lake: Repository,
+    cards: Sequence[QueueCard],
+    hours: Sequence[tuple[Any, Any]],
+    health: Sequence[Row],
+    now: datetime,
+) -> None:
+    """Say on each card when it is drained, late, or overtaken by its retention."""
+    rows = {QueueKey.of(row): row for row in health}
+    target = lake.definitions.target_seconds
+    troubled = [card for card in cards if card.verdict is not Verdict.FINE]
+    said = {}
+    for (_, place), card in zip(hours, troubled, strict=False):
+        try:
+            told = lake.foretell(rows[card.key], card.ready)
+        except UserError:  # no statement can name it
+            continue
+        said[card.key] = forecast.in_short(told, now, target)
+        place.html(markup.aside(said[card.key]))
+    st.session_state["ahead"] = said
 
 
 def _link(card: QueueCard) -> None:

@@ -63,7 +63,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     marks = happenings(about, done, now, limit=60)
     if total is not None:
         with because:
-            _foretold(lake, chosen, row, total, now)
+            _foretold(lake, row, total, now)
             _why(lake, chosen)
         since, until = lake.history_bounds(chosen)
         _charts(History(lake, chosen, Span.ending(until, stretch), since, marks))
@@ -186,9 +186,9 @@ def _polls(past: History, states: Sequence[Row]) -> None:
     _chart("Empty polls", said, figure, past.key)
 
 
-def _foretold(lake: Repository, key: QueueKey, row: Row, total: Row, now: datetime) -> None:
-    told = lake.foretell(key, row["as_of"], total["ready"])
-    if told.drained is None and told.breached is None:
+def _foretold(lake: Repository, row: Row, total: Row, now: datetime) -> None:
+    told = lake.foretell(row, total["ready"])
+    if told.drained is None and told.breached is None and told.retention is None:
         return
     shown = markup.facts(forecast.facts(told, now, lake.definitions.target_seconds))
     st.html(markup.section("What comes", forecast.said(told)) + shown)

@@ -1,4 +1,7 @@
-"""Tenants: who is noisy and who its victim, what each has and waits. Bound to ``?queue=…&find=…&order=…&page=…``."""
+"""Tenants: who is noisy and who its victim, what each has and waits, and who counts as one.
+
+Bound to ``?queue=…&find=…&order=…&page=…&by=group``.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,21 @@ from datetime import datetime
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import figures
-from dashboard.pages import choose, frame, lists, markup
+from dashboard.pages import choose, download, frame, lists, markup
 from dashboard.pages.charts import CHART
+from dashboard.questions import groups as group_questions
 from dashboard.questions import tenants as questions
 from dashboard.questions.tenants import Wanted
 from dashboard.repository import Repository
-from dashboard.services import tenants
+from dashboard.services import groups, tenants
 from dashboard.services.keys import QueueKey, Row, short_names
+from dashboard.services.series import on_the_minute
 from dashboard.services.tenants import TenantRow
 from dashboard.services.trends import last_hour
+from sojourn.client.groups import LEAST_MEMBERS, TOGETHER_SECONDS
 
 #: Tenants on one page.
 ROWS = 25
@@ -28,6 +35,7 @@ _ORDERS = {
     "work": "work",
     "arrivals": "arrivals",
 }
+_BY = {"tenant": "tenants", "group": "groups"}
 _HEATS = {"wait": "first attempts, p99", "backlog": "backlog"}
 
 
@@ -46,6 +54,11 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     top = st.container(gap="small")  # what is wrong stands above what is chosen by
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         queue = choose.queue(names, all_of_them=True)
+        by = choose.one_of("Show", _BY, "by")
+    if by == "group":
+        _groups(lake, queue, names, health, now, top)
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         find = choose.text("Tenant", "find")
         order = choose.one_of("Order", _ORDERS, "order")
     target = lake.definitions.target_seconds
@@ -73,7 +86,44 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     )
     several = queue is None and len(names) > 1
     st.html(markup.note(caption) + lists.tenants(shown, names if several else None))
+    download.csv(
+        "tenants",
+        ("Tenant", "Queue", "Part", *tenants.COLUMNS),
+        lambda: [(row.tenant, row.key.full, tenants.PARTS[row.part][2], *row.cells) for row in shown],
+    )
     _heat(lake, shown, max(row["as_of"] for row in health), names if several else None)
+
+
+def _groups(
+    lake: Repository,
+    queue: QueueKey | None,
+    names: dict[QueueKey, str],
+    health: list[Row],
+    now: datetime,
+    top: DeltaGenerator,
+) -> None:
+    """Tenants that count as one, and what they have together."""
+    as_of = max(row["as_of"] for row in health)
+    found = groups.declared(frame.groups(), queue)
+    begun = lake.past(group_questions.beginnings(queue, on_the_minute(as_of)))
+    found += groups.together(begun, lake.now(group_questions.sending(queue)), as_of)
+    shown = groups.group_rows(found, lake.now(group_questions.sums(found[: groups.MOST])) if found else (), now)
+    with top:
+        fresh = frame.age_of_data(lake, health, now)
+        st.html(markup.title(groups.headline(shown, names[queue] if queue else None)))
+        st.html(markup.note(frame.as_of_line(fresh, now)))
+    said = (
+        "A group counts as one to entitlements and to `sojourn.FairConsumer`: it has one share, which its members "
+        "share. Declared: an entitlement names it (`acme-*`). Began together: many more began to send within "
+        f"{TOGETHER_SECONDS:g} s than by chance, {LEAST_MEMBERS} at least, in the last hour, and still do."
+    )
+    st.html(markup.note(said))
+    if shown:
+        several = queue is None and len(names) > 1
+        st.html(lists.groups(shown, names if several else None))
+        download.csv("groups", ("Group", "How", *groups.COLUMNS), lambda: [(r.name, r.how, *r.cells) for r in shown])
+    else:
+        st.html(markup.note("No entitlement declares one that has tenants, and nobody was seen to begin together."))
 
 
 def _heat(lake: Repository, shown: Sequence[TenantRow], as_of: datetime, names: dict[QueueKey, str] | None) -> None:

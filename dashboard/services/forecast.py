@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
+from typing import Any
 
 from dashboard.services.overview import Fact
 from dashboard.services.say import UNKNOWN, clock, duration
@@ -15,11 +16,52 @@ _NEVER = "not as things go"
 
 
 def facts(told: Foretold, now: datetime, target: float) -> tuple[Fact, ...]:
-    """When the queue is drained, and when who comes waits beyond the ``target``."""
+    """When the queue is drained, when who comes waits beyond the ``target``, when retention deletes what is unread.
+
+    A target that is passed already is not foretold, nor a retention that the queue has not.
+    """
+    named = (
+        (f"Who comes waits beyond {duration(target)}", told.breached),
+        ("Retention deletes unread messages", told.retention),
+    )
     gone = Fact("Drained", middle(told.drained), interval(told.drained, now) or told.reason)
-    if told.breached is None:  # they do already
-        return (gone,)
-    return gone, Fact(f"Who comes waits beyond {duration(target)}", middle(told.breached), interval(told.breached, now))
+    return gone, *(
+        Fact(label, middle(forecast), interval(forecast, now)) for label, forecast in named if forecast is not None
+    )
+
+
+def in_short(told: Foretold, now: datetime, target: float) -> str:
+    """The same in one line: ``Drained in 4 min (3 min to 6 min, by 03:12 UTC at the latest); who comes waits …``.
+
+    Empty where nothing is foretold.
+    """
+    if told.drained is None and told.breached is None and told.retention is None:
+        return ""
+    parts = []
+    for place, fact in enumerate(facts(told, now, target)):
+        label = fact.label if place == 0 else f"{fact.label[:1].lower()}{fact.label[1:]}"
+        parts.append(f"{label} {fact.value}" + (f" ({fact.note})" if fact.note else ""))
+    return "; ".join(parts)
+
+
+def as_json(told: Foretold, target: float) -> dict[str, Any]:
+    """For programs: percentiles in seconds from the data time on; null is never as things go, or unknown."""
+    return {
+        "reason": told.reason or None,
+        "known_seconds": told.known,
+        "target_seconds": target,
+        "drained_in_seconds": _percentiles(told.drained),
+        "late_in_seconds": _percentiles(told.breached),
+        "retention_in_seconds": _percentiles(told.retention),
+    }
+
+
+def _percentiles(forecast: Forecast | None) -> dict[str, float | None] | None:
+    """p10, p50 and p90; null is never, as things go."""
+    if forecast is None:
+        return None
+    named = {"p10": forecast.early, "p50": forecast.middle, "p90": forecast.late}
+    return {name: None if math.isinf(value) else round(value, 1) for name, value in named.items()}
 
 
 def said(told: Foretold) -> str:

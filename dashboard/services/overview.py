@@ -66,6 +66,7 @@ class QueueCard:
     facts: tuple[Fact, ...]
     cells: tuple[str, ...]  # of the table of all queues, by COLUMNS
     unknown: str = ""  # why some of the facts are unknown
+    ready: int | None = None  # messages that wait for a consumer
 
     @property
     def predicate(self) -> str:
@@ -106,6 +107,7 @@ def queue_cards(
             facts=_facts(row, total),
             cells=_cells(row, total),
             unknown=_why_unknown(row, total),
+            ready=total.get("ready"),
         )
         ranked.append((card.verdict, *_harm(row), -(total.get("backlog") or 0), card.name, card))
     return tuple(entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1]))

@@ -82,6 +82,11 @@ def on_the_hour(now: datetime, span: timedelta) -> datetime:
     return (now - span).replace(minute=0, second=0, microsecond=0)
 
 
+def on_the_minute(at: datetime) -> datetime:
+    """``at`` without its seconds: a question up to then stays the same for a minute."""
+    return at.replace(second=0, microsecond=0)
+
+
 def levels(
     span: Span, changes: Iterable[Row], column: str, *, by: str | None = None, known_from: datetime | None = None
 ) -> tuple[Curve, ...]:

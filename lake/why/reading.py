@@ -30,8 +30,9 @@ class Flow:
 class Told:
     """What can be said of a queue. ``reason``: why there is no rise to explain, in words; empty where there is one.
 
-    ``ready``: messages that wait now, ``coverage``: the part of them that events tell of; None is unknown. ``sql`` has
-    the statements behind each figure.
+    ``ready``: messages that wait now, ``coverage``: the part of them that events tell of, ``margin``: messages from the
+    oldest unread one to what the broker's retention deletes; None is unknown. ``sql`` has the statements behind each
+    figure.
     """
 
     as_of: datetime
@@ -41,6 +42,7 @@ class Told:
     tenants: tuple[Flow, ...]
     reason: str
     sql: Mapping[str, str]
+    margin: int | None = None
 
 
 def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: int = SPAN) -> Told | None:
@@ -67,7 +69,7 @@ def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: i
         tenants = tuple(
             Flow(each["tenant"], each["before"] / early, each["since"] / late) for each in query(sql["tenants"])
         )
-    return Told(as_of, ready, row["coverage"], rise, tenants, _reason(ready, bins, rise), sql)
+    return Told(as_of, ready, row["coverage"], rise, tenants, _reason(ready, bins, rise), sql, row["margin"])
 
 
 def flows(query: Query, broker: str, queue: str, subscriber: str, end: int, span: int) -> tuple[list[Bin], str]:
@@ -105,7 +107,8 @@ def _bins(rows: Sequence[Mapping[str, Any]], end: int) -> list[Bin]:
 
 _SUMS = ("arrivals", "starts", "retries", "ended", "busy_seconds", "waited_seconds", "waited")
 _READY = """
-SELECT MAX(h.as_of) AS as_of, CAST(SUM(t.ready) AS BIGINT) AS ready, MAX(h.coverage) AS coverage
+SELECT MAX(h.as_of) AS as_of, CAST(SUM(t.ready) AS BIGINT) AS ready, MAX(h.coverage) AS coverage,
+  MIN(h.retention_margin) AS margin
 FROM (SELECT * FROM queue_health_now WHERE {mine}) AS h
 LEFT JOIN (SELECT * FROM tenant_backlog_now WHERE {mine}) AS t ON TRUE
 """

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import sys
+from typing import Annotated, Any
 
 import typer
 
 from lake.errors import UserError
+from lake.visible import visible_json
 from sojourn.cli.instants import instant
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part
 
@@ -22,14 +25,29 @@ def lab(
         str | None, typer.Option("--queue", help="BROKER/QUEUE [default: where the most was finished then].")
     ] = None,
     subscriber: Annotated[str | None, typer.Option("--subscriber", help="Of several, whose consumers.")] = None,
+    most: Annotated[
+        int | None, typer.Option("--most", min=1, help="With --from-lake: refuse more messages than so many.")
+    ] = None,
+    json_too: Annotated[
+        bool, typer.Option("--json", help="One JSON object, with the course of a run each way; progress on stderr.")
+    ] = False,
+    list_too: Annotated[bool, typer.Option("--list", help="Name the built-in scenarios, and end.")] = False,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
     """Simulate queues under the very laws of the alerts' policies."""
+    shown = part("lab.shown")
+    if list_too:
+        found = shown.listed()
+        typer.echo(_json(found) if json_too else "\n".join(f"{one['name']}  {one['title']}" for one in found))
+        return
     if (scenario is None) == (from_lake is None):
         raise UserError("what is to be simulated is not clear", "name a scenario, or --from-lake T1..T2")
     if scenario is not None:
-        typer.echo(part("lab.run").main(scenario, seeds=seeds))
+        if json_too:
+            typer.echo(_json(shown.of_scenario(scenario, seeds=seeds, told=_told)))
+        else:
+            typer.echo(part("lab.run").main(scenario, seeds=seeds))
         return
     since, between, until = (from_lake or "").partition("..")
     broker, slash, name = (queue or "").partition("/")
@@ -43,4 +61,18 @@ def lab(
         )
     }
     place = (broker or None, name or None, subscriber)
-    typer.echo(part("lab.replay").main(root, instant(since), instant(until), policies, place=place, seeds=seeds))
+    span = instant(since), instant(until)
+    if json_too:
+        told = shown.of_lake(root, *span, policies, place=place, seeds=seeds, most=most, told=_told)
+        typer.echo(_json(told))
+    else:
+        typer.echo(part("lab.replay").main(root, *span, policies, place=place, seeds=seeds))
+
+
+def _told(ended: int, runs: int, way: str) -> None:
+    """One line of progress a run, for whoever waits."""
+    print(visible_json(json.dumps({"ended": ended, "runs": runs, "way": way}, ensure_ascii=False)), file=sys.stderr)
+
+
+def _json(found: Any) -> str:
+    return visible_json(json.dumps(found, ensure_ascii=False))

@@ -79,8 +79,13 @@ def settings_of(config: Path | None) -> Settings:
     """The settings of ``config``, else of ``./sojourn.toml`` if there is one."""
     from sojourn import settings
 
+    return settings.load(chosen(config))
+
+
+def chosen(config: Path | None) -> Path | None:
+    """The settings file: ``config``, else ``./sojourn.toml`` if there is one."""
     here = Path("sojourn.toml")
-    return settings.load(config or (here if here.is_file() else None))
+    return config or (here if here.is_file() else None)
 
 
 def opened(config: Path | None, lake: Path | None) -> tuple[Settings, Path]:

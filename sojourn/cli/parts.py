@@ -12,7 +12,7 @@ import typer
 
 from lake.errors import UserError
 from sojourn.cli import logs
-from sojourn.cli.options import ConfigOption, LakeOption, opened, part, stopping
+from sojourn.cli.options import ConfigOption, LakeOption, chosen, opened, part, stopping
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -104,7 +104,8 @@ def dashboard(
     typer.echo(f"Dashboard at {run.address(section)}, Ctrl-C to stop")
     sys.stdout.flush()
     command = run.command(section)
-    env = {**os.environ, **run.environment(section, root, objectives=_objectives(settings), api=_api(settings))}
+    known = _alerting(settings)
+    env = {**os.environ, **run.environment(section, root, **known, api=_api(settings), config=chosen(config))}
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(f"{command[0]} is not there")
     os.execvpe(command[0], command, env)
@@ -119,14 +120,21 @@ def _api(settings: Settings) -> dict[str, str]:
     return {"url": f"http://{section.host}:{section.port}", **token}
 
 
-def _objectives(settings: Settings) -> Sequence[BaseModel]:
-    """The objectives of the alert process's rule files; none, and a word why, where they cannot be read here."""
+def _alerting(settings: Settings) -> dict[str, Sequence[BaseModel]]:
+    """What pages know of the alert process's settings: objectives, groups of tenants; none, and a word why, where they
+    cannot be read here."""
     if not settings.has("alert"):
-        return ()
+        return {}
     try:
-        rules = settings.section("alert", part("alerts.settings").AlertSettings).rules
-        found: Sequence[BaseModel] = part("alerts.rules.loader").load_objectives(rules)
+        section = settings.section("alert", part("alerts.settings").AlertSettings)
+        objectives: Sequence[BaseModel] = part("alerts.rules.loader").load_objectives(section.rules)
     except UserError as error:
-        typer.echo(f"the page of objectives shows none of the rules': {error}", err=True)
-        return ()
-    return found
+        typer.echo(f"pages show neither objectives nor declared groups: {error}", err=True)
+        return {}
+    declared, is_pattern = part("dashboard.services.groups").Declared, part("sojourn.client.groups").is_pattern
+    groups = [
+        declared(broker=one.broker, queue=one.queue, pattern=one.tenant)
+        for one in section.control.entitlements
+        if is_pattern(one.tenant)
+    ]
+    return {"objectives": objectives, "groups": groups}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lake.errors import SojournError
+from lake.errors import SojournError, UserError
 from lake.visible import visible
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part, say_json, stopping
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from dashboard.services.overview import QueueCard
     from lake.reader import Reader
 
-#: Alerts, limits and characters of a name that one screen shows.
-ALERTS, LIMITS, NAME = 6, 4, 40
+#: Alerts, limits, forecasts and characters of a name that one screen shows.
+ALERTS, LIMITS, FORETOLD, NAME = 6, 4, 3, 40
+#: Of which queues it is foretold when they are drained.
+TROUBLED = ("needs you", "watch")
 #: From so many characters on there is room for all columns; below, for these.
 WIDE, NARROW = 130, ("Oldest, quiet", "Backlog", "In → out", "Drained")
 _SIGNS = {"needs you": "▲", "watch": "◆", "unknown": "?", "keeps up": "✓"}
@@ -96,6 +98,7 @@ def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int,
             for card in seen.limits[:LIMITS]
         ),
     ]
+    lines += _coming(seen, reader, root, now)
     more = len(seen.cards) - queues
     below = [Text(f"{more:,} more queues: --queues", style="dim")] if more > 0 else []
     return Group(*lines, _table(seen.cards[:queues], part("dashboard.services.overview").COLUMNS, width), *below)
@@ -155,6 +158,29 @@ def _seen(reader: Reader, now: datetime) -> _Seen | None:
     cards = overview.queue_cards(health, totals, query(asked.NOISY), alerts, now, names)
     said = overview.headline(cards, alerts, rules_ran=bool(transitions))
     return _Seen(health, totals, in_force, said, cards, alerts, alerting.limit_cards(in_force, now))
+
+
+def _coming(seen: _Seen, reader: Reader, root: Path, now: datetime) -> list[Any]:
+    """A line for each queue in trouble of which something is foretold."""
+    from rich.text import Text
+
+    key_of, words = part("dashboard.services.keys").QueueKey.of, part("dashboard.services.forecast")
+    foretell = part("lake.foretell").foretell
+    target = part("lake.definitions").Definitions.load(root).target_seconds
+    rows = {key_of(row): row for row in seen.health}
+    found = []
+    for card in [one for one in seen.cards if one.verdict.word in TROUBLED][:FORETOLD]:
+        row, key = rows[card.key], card.key
+        try:
+            told = foretell(
+                lambda sql: reader.query(sql).to_pylist(), key.broker, key.queue, key.subscriber,
+                as_of=row["as_of"], ready=card.ready, target=target, margin=row["retention_margin"],
+            )  # fmt: skip
+        except UserError:  # no statement can name it
+            continue
+        if said := words.in_short(told, now, target):
+            found.append(Text(f"→ {visible(card.name, NAME)}: {said}"))
+    return found
 
 
 def _freshness(health: list[dict[str, Any]], root: Path, now: datetime, limit: float) -> list[Any]:

@@ -17,7 +17,9 @@ from sojourn.cli.options import ConfigOption, LakeOption, existing, part
 
 if TYPE_CHECKING:
     from dashboard.services.keys import QueueKey
+    from lake.foretell import Foretold
     from lake.why import Told
+    from lake.why.reading import Query
 
 
 class Form(StrEnum):
@@ -36,7 +38,7 @@ def why(
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
-    """Say why first attempts on a queue wait longer than they did: how much by what, and who sends more."""
+    """Say why first attempts on a queue wait longer than they did: how much by what, who sends more, what comes."""
     _, root = existing(config, lake)
     keys, tell = part("dashboard.services.keys"), part("lake.why").tell
     reader = part("lake.reader").Reader(root)
@@ -54,16 +56,35 @@ def why(
     told = tell(query, key.broker, key.queue, key.subscriber, span=minutes * 60)
     if told is None:
         raise UserError(f"nothing is known of {queue!r} any more", "try again")
+    target = part("lake.definitions").Definitions.load(root).target_seconds
+    ahead = coming(query, key, told, target)
     if json_too or format is Form.JSON:
-        print(visible_json(json.dumps(as_json(key, told), ensure_ascii=False)))
+        print(visible_json(json.dumps(as_json(key, told, ahead, target), ensure_ascii=False)))
         return
     _print(key, told)
+    if said := part("dashboard.services.forecast").in_short(ahead, told.as_of, target):
+        print(f"{said}.")
     if sql:
         for name, text in told.sql.items():
             print(f"\n-- {name}\n{visible_lines(text.strip())}")
 
 
-def as_json(key: QueueKey, told: Told) -> dict[str, Any]:
+def coming(query: Query, key: QueueKey, told: Told, target: float) -> Foretold:
+    """What is foretold of the queue that is ``told`` of, as of the same instant; ``target`` in seconds."""
+    found: Foretold = part("lake.foretell").foretell(
+        query,
+        key.broker,
+        key.queue,
+        key.subscriber,
+        as_of=told.as_of,
+        ready=told.ready,
+        target=target,
+        margin=told.margin,
+    )
+    return found
+
+
+def as_json(key: QueueKey, told: Told, ahead: Foretold, target: float) -> dict[str, Any]:
     """Everything that is known, for programs: seconds, messages and messages a second; null is unknown."""
     rise = told.rise
     return {
@@ -89,6 +110,7 @@ def as_json(key: QueueKey, told: Told) -> dict[str, Any]:
             ],
         },
         "tenants": [{"tenant": t.tenant, "before_per_second": t.before, "per_second": t.since} for t in told.tenants],
+        "foretold": part("dashboard.services.forecast").as_json(ahead, target),
         "sql": dict(told.sql),
     }
 

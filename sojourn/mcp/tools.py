@@ -14,15 +14,13 @@ from dashboard.services import alerting, overview
 from dashboard.services.keys import QueueKey, resolve, short_names
 from lake.definitions import Definitions
 from lake.errors import UserError
-from lake.forecast import Forecast
-from lake.foretell import foretell
 from lake.select import limited
 from lake.tables import TABLES
 from lake.views import VIEWS
 from lake.visible import visible
 from lake.why import tell
 from lake.worker.worker import Worker
-from sojourn.cli.why import as_json
+from sojourn.cli.why import as_json, coming
 from sojourn.mcp.protocol import Tool
 
 INSTRUCTIONS = (
@@ -121,20 +119,8 @@ class Evidence:
         if told is None:
             raise UserError(f"nothing is known of {queue!r} any more", "try again")
         target = Definitions.load(self._root).target_seconds
-        coming = foretell(
-            self._rows, key.broker, key.queue, key.subscriber, as_of=told.as_of, ready=told.ready, target=target
-        )
-        known = as_json(key, told)
-        return {
-            **known,
-            "sql": {name: " ".join(text.split()) for name, text in known["sql"].items()},
-            "foretold": {
-                "reason": coming.reason or None,
-                "target_seconds": target,
-                "drained_in_seconds": _percentiles(coming.drained),
-                "late_in_seconds": _percentiles(coming.breached),
-            },
-        }
+        known = as_json(key, told, coming(self._rows, key, told, target), target)
+        return {**known, "sql": {name: " ".join(text.split()) for name, text in known["sql"].items()}}
 
     def tenants(self, queue: str, find: str = "", order: str = "harm", page: int = 1) -> dict[str, Any]:
         """One page of a queue's tenants."""
@@ -186,14 +172,6 @@ _PROPOSALS: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
     "revoke": ("action", queries.actions(None), "action_id", ("sojourn", "actions", "revoke")),
     "acknowledge": ("alert", queries.ALERT_STATES, "fingerprint", ("sojourn", "alerts", "acknowledge")),
 }
-
-
-def _percentiles(forecast: Forecast | None) -> dict[str, float | None] | None:
-    """p10, p50 and p90; null is never, as things go."""
-    if forecast is None:
-        return None
-    named = {"p10": forecast.early, "p50": forecast.middle, "p90": forecast.late}
-    return {name: None if math.isinf(value) else round(value, 1) for name, value in named.items()}
 
 
 def _plain(value: Any) -> Any:

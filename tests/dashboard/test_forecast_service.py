@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.services.forecast import facts, interval, middle
+from dashboard.services.forecast import as_json, facts, in_short, interval, middle
 from lake.forecast import Forecast
 from lake.foretell import Foretold, foretell, waiting_throughout
 from lake.reader import Reader
@@ -37,6 +37,16 @@ def test_what_is_passed_already_is_not_foretold() -> None:
     assert [fact.label for fact in facts(Foretold(Forecast(1, 2, 3, 1), None, 90), NOW, 30)] == ["Drained"]
 
 
+def test_all_that_comes_is_one_line_and_nothing_where_nothing_is_foretold() -> None:
+    told = Foretold(Forecast(60, math.inf, math.inf, 0.3), None, 90, retention=Forecast(60, 90, 150, 1))
+    assert in_short(told, NOW, 30) == (
+        "Drained not as things go (1 min at the earliest, perhaps never); retention deletes unread messages in "
+        "1 min 30 s (1 min to 2 min 30 s, by 03:02 UTC at the latest)"
+    )
+    assert as_json(told, 30)["retention_in_seconds"] == {"p10": 60, "p50": 90, "p90": 150}
+    assert in_short(Foretold(None, None, 0, "nothing waits"), NOW, 30) == ""
+
+
 def test_a_queue_that_grows_is_foretold_not_to_drain_and_when_its_target_is_passed(story: Path) -> None:
     with Reader(story) as reader:
 
@@ -46,9 +56,11 @@ def test_a_queue_that_grows_is_foretold_not_to_drain_and_when_its_target_is_pass
         (row,) = query("SELECT SUM(ready) AS ready FROM tenant_backlog_now WHERE queue = 'orders'")
         asked = {"as_of": STORY_END, "ready": int(str(row["ready"]))}
         told = foretell(query, "nats", "orders", "", **asked, target=60.0)  # type: ignore[arg-type]
+        kept = foretell(query, "nats", "orders", "", **asked, target=60.0, margin=4000)  # type: ignore[arg-type]
         calm = foretell(query, "nats", "emails", "", as_of=STORY_END, ready=0, target=60.0)
     assert told.drained is not None and math.isinf(told.drained.middle) and told.known == 90
     assert told.breached is not None and 60 < told.breached.middle < 400  # 40/s go, 8/s more come, 1,060 more fit
+    assert kept.retention is not None and 100 < kept.retention.middle < 2000 and told.retention is None
     assert calm.reason == "nothing waits"
 
 

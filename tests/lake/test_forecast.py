@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lab.forecasts import LEFT_OUT, Held, judged
 from lab.scenario import names
-from lake.forecast import FEWEST, breached, drained, reached
+from lake.forecast import FEWEST, breached, drained, overtaken, reached
 
 
 def test_an_even_flow_drains_when_arithmetic_says() -> None:
@@ -27,6 +27,14 @@ def test_the_wait_of_who_comes_passes_the_target_at_target_times_pace() -> None:
     assert forecast.early < forecast.middle < forecast.late
     assert breached(301.0, 30.0, [60.0] * 20, [50.0] * 20, 5.0) is None  # it is passed already
     assert breached(10.0, 30.0, [60.0] * 20, [0.0] * 20, 5.0) is None  # nothing goes: no pace to count by
+
+
+def test_retention_overtakes_what_is_unread_as_fast_as_more_comes_than_goes() -> None:
+    forecast = overtaken(600.0, [80.0] * 20, [50.0] * 20, 5.0)
+    assert forecast is not None and forecast.middle == pytest.approx(100.0, rel=0.1)
+    assert forecast.early < forecast.middle < forecast.late
+    kept = overtaken(600.0, [50.0] * 20, [80.0] * 20, 5.0)
+    assert kept is not None and math.isinf(kept.early)
 
 
 def test_too_little_says_nothing_and_nothing_waiting_is_drained() -> None:

@@ -96,7 +96,7 @@ def test_a_hostile_name_is_text_on_every_page_and_every_terminal(name: str) -> N
     page = markup.tenants([line], name) + markup.title(name)
     inside = page.replace("<span", "").replace("</span", "")
     assert "<a" not in inside and "<script" not in inside and "<img" not in inside
-    legend = figures._text(name, figures.NAME)
+    legend = figures.shown_text(name, figures.NAME)
     assert "<" not in legend and len(legend) < 6 * figures.NAME
     table = pa.table({"tenant": [name]})
     for shown in (page, legend, as_table(table)):

@@ -25,7 +25,8 @@ def test_the_parts_are_told_with_what_changed(lake: Path) -> None:
     first, *lines = run.stdout.splitlines()
     assert first.startswith("nats/orders: First attempts wait ")
     assert lines[0].split()[0] == "arrivals" and "acme-7" in lines[0]
-    assert lines[-1].strip().startswith(("unknown", "withheld"))
+    assert lines[-1].startswith("Drained not as things go")
+    assert lines[-2].strip().startswith(("unknown", "withheld"))
 
 
 def test_programs_get_parts_that_add_up_and_the_statements(lake: Path) -> None:
@@ -34,6 +35,7 @@ def test_programs_get_parts_that_add_up_and_the_statements(lake: Path) -> None:
     rise = told["rise"]
     assert sum(part["seconds"] for part in rise["parts"]) == pytest.approx(rise["rise_seconds"])
     assert rise["wait_seconds"] - rise["wait_before_seconds"] == pytest.approx(rise["rise_seconds"])
+    assert told["foretold"]["drained_in_seconds"]["p50"] is None and told["foretold"]["known_seconds"] == 90
     again = sojourn(
         "sql", "--engine", "reader", told["sql"]["tenants"], "--format", "json", "--lake", str(lake), cwd=lake
     )
