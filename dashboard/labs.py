@@ -112,8 +112,8 @@ class Trial:
     def _said(self, answer: IO[str]) -> str:
         """Run the process to its end; what was wrong, in words."""
         with self._lock:
-            if self._stopped:
-                return self._stopped
+            if why := self._why():
+                return why
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=answer, stderr=subprocess.PIPE, text=True
             )
@@ -123,9 +123,13 @@ class Trial:
         with process:
             for line in process.stderr or ():
                 wrong = self._heard(line) or wrong
-        if self._stopped:
-            return self._stopped
-        return "" if process.returncode == 0 else wrong or "the simulation ended before it had an answer"
+        if process.returncode == 0:
+            return ""
+        return self._why() or wrong or "the simulation ended before it had an answer"
+
+    def _why(self) -> str:
+        """Why it was ended from here; empty where it was not."""
+        return self._stopped
 
     def _heard(self, line: str) -> str:
         """Take a line of progress; give back any other."""

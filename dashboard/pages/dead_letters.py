@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard import figures
 from dashboard.figures import Line
-from dashboard.pages import choose, details, download, frame, lists, markup
+from dashboard.pages import bring_back, choose, details, download, frame, lists, markup
 from dashboard.pages.charts import CHART
 from dashboard.questions import dead_letters as questions
 from dashboard.repository import Repository
@@ -65,7 +65,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         chosen = _chosen(found, shown)
         stretch = choose.stretch()
-    _one(lake, chosen, names[chosen], Span.ending(until, stretch), since, until)
+    whose = _one(lake, chosen, names[chosen], Span.ending(until, stretch), since, until)
+    bring_back.show(lake, chosen, names[chosen], health, whose, now)
 
 
 def _chosen(found: Sequence[DeadQueue], shown: dict[QueueKey, str]) -> QueueKey:
@@ -74,7 +75,8 @@ def _chosen(found: Sequence[DeadQueue], shown: dict[QueueKey, str]) -> QueueKey:
     return choose.queue(shown) or found[0].key
 
 
-def _one(lake: Repository, key: QueueKey, name: str, span: Span, since: datetime, until: datetime) -> None:
+def _one(lake: Repository, key: QueueKey, name: str, span: Span, since: datetime, until: datetime) -> list[str]:
+    """When, why and whose; gives back whose."""
     deaths = {row["at"]: row["dead_lettered"] for row in lake.past(questions.rates(key, span))}
     held = series.last_values(span, lake.past(questions.depths(key, span)), "dlq_depth")
     total = sum(count for at, count in deaths.items() if at > span.start)
@@ -102,3 +104,4 @@ def _one(lake: Repository, key: QueueKey, name: str, span: Span, since: datetime
     if whose:
         st.html(markup.section("Whose"))
         st.html(details.table(("Tenant", "Messages", "First", "Last"), dead_letters.tenant_cells(whose, until)))
+    return [row["tenant"] for row in whose]
