@@ -15,7 +15,7 @@ from benchmarks.parts import run_parts
 
 #: Modules of benchmarks/collecting.
 PARTS = (
-    "redis", "jobs_on_redis", "rabbitmq", "kafka", "kafka_moving", "nats", "sqs",
+    "redis", "jobs_on_redis", "peers_on_redis", "rabbitmq", "kafka", "kafka_moving", "nats", "sqs",
     "otlp", "client", "kafka_tap", "nats_tap", "postgres",
     "idle",
 )  # fmt: skip

@@ -35,7 +35,7 @@ def measure(scale: float) -> Iterator[Figure]:
         server = RedisServer(Path(folder) / "redis", "--appendonly", "no")
         server.start()
         try:
-            for name, fill, plainly in (("sidekiq", _sidekiq, _plain_sidekiq), ("bullmq", _bullmq, _plain_bullmq)):
+            for name, fill, plainly in (("sidekiq", _sidekiq, _plain_sidekiq), ("bullmq", fill_bullmq, _plain_bullmq)):
                 with server.client() as client:
                     client.flushall()
                     fill(client, count)
@@ -99,7 +99,8 @@ async def _plain_sidekiq(client: redis.asyncio.Redis, count: int) -> None:
     await pipe.execute(raise_on_error=False)
 
 
-def _bullmq(client: redis.Redis, count: int) -> None:
+def fill_bullmq(client: redis.Redis, count: int) -> None:
+    """Make ``count`` queues as BullMQ keeps them."""
     now, pipe = int(time.time() * 1000), client.pipeline(transaction=False)
     for number in range(count):
         base = f"bull:queue-{number}"
