@@ -19,6 +19,7 @@ from tests.support.nats import NatsServer
 from tests.support.process import Server
 from tests.support.rabbitmq import RabbitServer
 from tests.support.redis import RedisServer
+from tests.support.waiting import wait_until
 
 PASSWORD = "ACTUATOR_PASSWORD"
 
@@ -45,6 +46,8 @@ class Place:
     before: str | None = None
     #: Whether it starts within seconds: what the suite shows of a server that is away, others show for it.
     quick: bool = True
+    #: What of it is ended and started again instead of the whole, where that is quicker.
+    away: Running | None = None
 
 
 def written_over(actuator: Any, place: str, *, demand: Demand) -> None:
@@ -130,6 +133,26 @@ def nats_in_flight_place(folder: Path, other: Demand) -> Place:
     return Place(settings | {"service_seconds": 0.5}, server, meddle, {"service_seconds": 3600.0}, before="500")
 
 
+@dataclass
+class RabbitApplication:
+    """RabbitMQ within its node: without it nobody listens, and the node need not start again."""
+
+    server: RabbitServer
+
+    def start(self) -> None:
+        self.server.ctl("start_app")
+        wait_until(self._answers, "the management API to answer", seconds=60)
+
+    def stop(self) -> None:
+        self.server.ctl("stop_app")
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.server.api("GET", "overview"))
+        except OSError:
+            return False
+
+
 def rabbitmq_place(folder: Path, other: Demand) -> Place:
     """A queue for each tenant that refuses what is too much, and one that throws it away."""
     server = RabbitServer(folder)
@@ -140,7 +163,8 @@ def rabbitmq_place(folder: Path, other: Demand) -> Place:
             channel.queue_declare(f"orders.{tenant}", durable=True, arguments={"x-overflow": "reject-publish"})
             channel.queue_declare(f"losing.{tenant}", durable=True)
     settings = {"kind": "rabbitmq_policy", "url": server.url, "user": server.user, "password": {"env": PASSWORD}}
-    return Place(settings, server, partial(written_over, demand=other), {"queue": "losing.{tenant}"}, quick=False)
+    meddle, losing = partial(written_over, demand=other), {"queue": "losing.{tenant}"}
+    return Place(settings, server, meddle, losing, away=RabbitApplication(server))
 
 
 def kafka_place(folder: Path, other: Demand) -> Place:

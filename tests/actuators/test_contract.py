@@ -203,9 +203,9 @@ def test_a_server_that_is_away_is_said_so_and_what_is_overdue_is_ended_once_it_i
 ) -> None:
     if place.server is None or not place.quick:
         pytest.skip("there is no server, or one that takes long to start")
-    one = start()
+    one, server = start(), place.away or place.server
     one.leased.apply(DEMAND, 5.0)
-    place.server.stop()
+    server.stop()
     one.clock[0] += 10
     try:
         outcomes, (failed,) = one.leased.reap()
@@ -214,7 +214,7 @@ def test_a_server_that_is_away_is_said_so_and_what_is_overdue_is_ended_once_it_i
             one.leased.apply(DEMAND, 5.0)
         assert len(one.ledger.held()) == 1
     finally:
-        place.server.start()
+        server.start()
     one.clock[0] += 10
     wait_until(lambda: one.leased.reap() and not one.ledger.held(), "it to be ended", seconds=60)
     assert one.actuator.read(one.where) == place.before
