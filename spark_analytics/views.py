@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lake.definitions import Definitions
+from lake.now.serve import SERVED
 from lake.remote import spark_name
+from lake.state.stages import HELD, NEWEST, STAGES, tables_of_stage
 from lake.store import Lake
-from lake.tables import TABLES
+from lake.tables import QUEUE_STATE, TABLES
 from lake.views import VIEWS, below, render
 from spark_analytics.histograms import QUANTILE_FUNCTION
 from spark_analytics.moment import NOT_YET, Moment
@@ -22,15 +26,46 @@ def register(session: SparkSession, lake: Lake, names: set[str] | None = None, *
     written anywhere.
     """
     definitions = Definitions.load(lake.root)
-    tables, views = below({*TABLES, *VIEWS} if names is None else names)
-    for name in tables:
+    wanted = {*TABLES, *VIEWS} if names is None else names
+    stages = finished_stages(lake, moment).intersection(below(wanted, SERVED)[1])
+    tables, views = below(wanted, stages)
+    held = frozenset().union(*map(tables_of_stage, stages))
+    for name in {*tables, *(name.removesuffix("_now") for name in held), *([QUEUE_STATE.name] if held else ())}:
         _table(session, lake, name, moment).createOrReplaceTempView(name)
+    for name in held:
+        session.sql(render(NEWEST[name], definitions)).localCheckpoint().createOrReplaceTempView(name)
     for name in views:
-        rows = session.sql(at_moment(render(VIEWS[name], definitions), moment))
+        view = STAGES[name] if name in stages else VIEWS[name]
+        rows = session.sql(at_moment(render(view, definitions), moment))
         # Stages build on one another many levels deep. Each is worked out once: expanded in every view above it, a
         # plan would grow by powers, and planning would take minutes.
         (rows if VIEWS[name].public else rows.localCheckpoint()).createOrReplaceTempView(name)
     register_functions(session)
+
+
+def finished_stages(lake: Lake, moment: Moment | None = None) -> set[str]:
+    """The stages that finished state tells, so that nothing below them has to be worked out."""
+    epochs = {held: _newest_epoch(lake, held.removesuffix("_now"), moment) for held in HELD}
+    newest = epochs["queue_state_now"]
+    if newest is None:
+        return set()
+    # Ages over several named subscribers are told by history alone: then there are none of the epoch.
+    there = {held for held, epoch in epochs.items() if epoch == newest or held == "tenant_state_now"}
+    return {name for name in STAGES if tables_of_stage(name) <= there}
+
+
+def _newest_epoch(lake: Lake, name: str, moment: Moment | None) -> int | None:
+    """The newest epoch of a table of finished state, by the bounds that its log tells; None where it has no rows."""
+    table = lake.ensure(name)
+    if moment is not None:
+        if (version := moment.version(lake, name)) == NOT_YET:
+            return None
+        table.load_as_version(version)
+    files = pa.table(table.get_add_actions(flatten=True))
+    if files.num_rows == 0 or "max.epoch" not in files.column_names:
+        return None
+    newest: int | None = pc.max(files.column("max.epoch")).as_py()
+    return newest
 
 
 def register_functions(session: SparkSession) -> None:

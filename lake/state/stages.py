@@ -22,8 +22,12 @@ from lake.views.model import View
 HELD = ("tenant_state_now", "queue_state_now", "age_state_now")
 
 
-def _stage(name: str, file: str) -> View:
-    return View(name, complete(resources.files("lake.state").joinpath(f"{file}.sql").read_text("utf-8")))
+def _stage(name: str, file: str, **parts: str) -> View:
+    return View(name, complete(resources.files("lake.state").joinpath(f"{file}.sql").read_text("utf-8"), **parts))
+
+
+#: The rows of HELD for who does not follow the tables commit by commit.
+NEWEST: dict[str, View] = {name: _stage(name, "held", table=name.removesuffix("_now")) for name in HELD}
 
 
 STAGES: dict[str, View] = {

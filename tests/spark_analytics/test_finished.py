@@ -1,0 +1,39 @@
+"""Spark reads the present from finished state by the text that the JVM-free reader runs; and the present of then."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lake.state.stages import HELD, STAGES
+from lake.store import Lake
+from spark_analytics.moment import Moment
+from spark_analytics.state.writer import Writer
+from spark_analytics.views import finished_stages, register
+from tests.reference.compare import Row, differences
+from tests.reference.generate import generate
+from tests.reference.test_now import SERVED, append, batches_of, declared, without_named_subscribers
+
+pytestmark = pytest.mark.spark
+
+
+def test_the_present_is_that_of_finished_state_now_and_then(lake: Lake, spark: SparkSession) -> None:
+    events, samples = without_named_subscribers(generate(14, messages=80, seconds=150, burst=20))
+    assert finished_stages(lake) == set()
+    writer, was = Writer(lake.root), list[tuple[Moment, dict[str, list[Row]]]]()
+    for batch in batches_of(events, random.Random(2), 2, 0.0):
+        append(lake, batch, samples)
+        samples = []
+        writer.step()
+        versions = {name: lake.version(name) for name in (held.removesuffix("_now") for held in HELD)}
+        was.append((Moment(datetime.now(UTC), versions), declared(lake.root)))
+    writer.close()
+    assert finished_stages(lake) == set(STAGES)
+    for (moment, expected), when in zip(was, (was[0][0], None), strict=True):
+        register(spark, lake, set(SERVED), moment=when)
+        for view in SERVED:
+            rows = spark.sql(f"SELECT * FROM {view}").toArrow().to_pylist()
+            assert expected[view] and differences(expected[view], rows) == [], (view, moment)
