@@ -37,6 +37,8 @@ DEFAULTS = {
     "retry_timeout": "20s",
 }
 _REGION = "us-east-1"
+#: Read here, too: processes of ours that run others' SQL have none of this environment.
+_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 #: How often somebody who waits for a commit asks an object store for it (seconds): each question is a paid request.
 LOOK_SECONDS = 0.2
 
@@ -86,6 +88,8 @@ class Address(BaseModel):
         if not any(name in told for name in ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")):
             named = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
             told |= {"aws_endpoint_url": named} if named else {}
+        if not any(name.endswith("access_key_id") for name in told):
+            told |= {name.lower(): environ[name] for name in _CREDENTIALS if environ.get(name)}
         if any(value.startswith("http:") for name, value in told.items() if "endpoint" in name):
             told.setdefault("aws_allow_http", "true")
         if not any("region" in name for name in told):

@@ -196,6 +196,8 @@ class Remote:
         """A store's folders are there as soon as anything is in them."""
 
 
+#: What :func:`give_options` gave, by home.
+_GIVEN: dict[Path, dict[str, str]] = {}
 #: A file or folder of a lake.
 Location = Path | Remote
 
@@ -237,7 +239,14 @@ def store_of(url: str, options: Mapping[str, str]) -> Store:
 def tables_at(home: Path) -> Location:
     """Below what the tables of the lake of ``home`` are. UserError where its address cannot be used."""
     address = address_of(home)
-    return home if address is None else Remote(store_of(address.path, address.options()))
+    if address is None:
+        return home
+    return Remote(store_of(address.path, _GIVEN.get(home) or address.options()))
+
+
+def give_options(home: Path, options: Mapping[str, str]) -> None:
+    """Have this process reach the tables of the lake of ``home`` by ``options``: what they come from it cannot read."""
+    _GIVEN[home] = dict(options)
 
 
 def delta_table(place: Location, version: int | None = None) -> DeltaTable:

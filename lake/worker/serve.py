@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lake.errors import SojournError, UserError, first_line
 from lake.reader import Reader, answer, connect
+from lake.remote import give_options
 from lake.worker.limits import limit, limit_cpu
 from lake.worker.wire import Closed, Late, Wire
 
@@ -47,6 +48,8 @@ class _Session:
     def __init__(self, wire: Wire, hello: dict[str, Any]) -> None:
         self._wire = wire
         self._root: str | None = hello["root"]
+        if self._root is not None and "store" in hello:
+            give_options(Path(self._root), hello["store"])
         self._timeout: float = hello["timeout_seconds"]
         self._database_mb = max(64, hello["memory_mb"] // 2)
         self._reader: Reader | None = None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lake.address import address_of
 from lake.errors import SojournError, UserError
 from lake.worker.process import SPARES, Process
 from lake.worker.wire import Late, WireError
@@ -155,7 +156,7 @@ class Worker:
             self._answered = 0
             process = SPARES.take()
             try:
-                process.begin(self._hello, self._memory_mb * _MIB)
+                process.begin(self._hello | self._store(), self._memory_mb * _MIB)
             except WireError as error:
                 code = process.kill()
                 raise SojournError(f"the process to run SQL in did not start ({error}, code {code})") from error
@@ -164,6 +165,12 @@ class Worker:
                 raise
             self._process = process
         return not self._answered
+
+    def _store(self) -> dict[str, Any]:
+        """How a lake in an object store is reached: the process, whose environment is bare, could not find out."""
+        root = self._hello["root"]
+        address = None if root is None else address_of(Path(str(root)))
+        return {} if address is None else {"store": address.options()}
 
     def _ask(self, request: dict[str, Any], tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], pa.Table | None]:
         process = self._process
