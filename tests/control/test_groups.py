@@ -11,12 +11,16 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from alerts.aside import rule_worker
 from alerts.control.groups import Groups
 from alerts.control.settings import ControlSettings, GroupSettings
 from alerts.control.standing import Target
+from alerts.rules.expression import bound, schema_of
 from alerts.rules.loader import load_rules
 from alerts.run import _rules
 from alerts.settings import AlertSettings
+from alerts.views_cache import ViewCache
+from lake.definitions import Definitions
 from tests.control.conftest import START
 
 Start = Callable[..., Any]
@@ -135,3 +139,20 @@ def test_a_queues_groups_stand_once_and_the_rule_is_asked_only_where_there_are_a
     assert "NoisyGroup" not in {rule.name for rule in _rules(AlertSettings())}
     settings = AlertSettings(control=ControlSettings.model_validate({"groups": twice[:1]}))
     assert "NoisyGroup" in {rule.name for rule in _rules(settings)}
+
+
+def test_the_rule_names_a_declared_group_over_views_as_the_alert_process_holds_them() -> None:
+    views = ViewCache(lambda _: pytest.fail("nothing is read"), rule_worker(), lambda _: pytest.fail("no history"))
+    told = [(f"bot-{number}", 20, 5.0) for number in range(10)] + [("quiet", 10, 1.0), ("it's", 5, 1.0)]
+    waiting = [
+        ORDERS | {"tenant": name, "backlog": backlog, "ready": backlog - 1, "in_flight": 1, "arrival_rate": rate}
+        for name, backlog, rate in told
+    ]
+    views.put("tenant_backlog_now", pa.Table.from_pylist(waiting, schema=schema_of("tenant_backlog_now")))
+    groups = Groups([GroupSettings(**ORDERS, names=("bot-*",))])
+    views.put("tenant_groups", groups.table(views.query, START))
+    (rule,) = [rule for rule in load_rules((), builtin=True) if rule.name == "NoisyGroup"]
+    (row,) = views.query(bound(rule.expr, START, Definitions())).to_pylist()
+    assert (row["tenant"], row["members"], row["backlog"]) == ("bot-*", 10, 200.0)
+    assert row["value"] == pytest.approx(200 / 215)
+    views.close()
