@@ -34,6 +34,10 @@ class _Known:
     token: tuple[Any, ...] = ()
     due: float = 0.0
 
+    def stale(self, token: tuple[Any, ...]) -> bool:
+        """Whether it is to be worked out anew: the lake has changed, or it failed; and it has rested."""
+        return (self.token != token or not self.there) and monotonic() >= self.due
+
 
 class Behind:
     """Works out answers one after the other, in a thread of its own, for everybody who looks."""
@@ -47,10 +51,11 @@ class Behind:
         self, question: Hashable, token: tuple[Any, ...], work: Callable[[], Any], first_seconds: float
     ) -> Any | None:
         """The newest answer to ``question``, older than ``token`` maybe; None where none was there within
-        ``first_seconds``. What ``work`` raises the first time, it raises; later failures leave the answer as it was."""
+        ``first_seconds``. Raises SojournError where it could not be worked out and there is no older one; that, too, is
+        tried again only when it is due."""
         with self._lock:
             known = self._known.get(question)
-            if known is None or (known.work.done() and known.token != token and monotonic() >= known.due):
+            if known is None or (known.work.done() and known.stale(token)):
                 known = known or _Known(Future())
                 known.token = token
                 known.work = self._worker.submit(self._run, known, work)
@@ -61,8 +66,6 @@ class Behind:
         if not known.there:
             wait([known.work], first_seconds)
             if known.work.done() and not known.work.cancelled() and (error := known.work.exception()) is not None:
-                with self._lock:
-                    self._known.pop(question, None)
                 raise error
         return known.value
 

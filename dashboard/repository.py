@@ -8,6 +8,7 @@ History is dearer than the present: it is asked for at a pace that leaves most o
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,9 +26,10 @@ from dashboard.services.keys import QueueKey, Row
 from dashboard.services.series import Span
 from dashboard.services.trends import Recent
 from lake.definitions import Definitions
+from lake.errors import SojournError
 from lake.foretell import Foretold, foretell
 from lake.why import Told, tell
-from lake.worker.worker import Worker
+from lake.worker.worker import Overrun, Worker
 
 T = TypeVar("T")
 #: For how long the lake's versions are believed unchanged; also how often the links of the chain are felt for.
@@ -39,6 +41,7 @@ _KEPT_RESULTS = 200
 FIRST_SECONDS = 1.0
 #: The process that reads history ends when nobody asks it for so long.
 PAST_IDLE_SECONDS = 300.0
+_past_limits: dict[str, Any] = {"idle_seconds": PAST_IDLE_SECONDS}
 #: How often a page tries to read all it says of now without a commit in between.
 _TRIES = 3
 
@@ -74,7 +77,11 @@ class Repository:
         rows = self._rows(queries.NOISY)
         if not rows:
             return []
-        since = {(QueueKey.of(row), row["tenant"]): row["noisy_since"] for row in self._past(queries.noisy_since(rows))}
+        try:
+            told = self._past(queries.noisy_since(rows))
+        except Overrun:  # who is noisy is known all the same
+            told = []
+        since = {(QueueKey.of(row), row["tenant"]): row["noisy_since"] for row in told}
         return [{**row, "noisy_since": since.get((QueueKey.of(row), row["tenant"]))} for row in rows]
 
     def tenants(self, key: QueueKey, top: int) -> list[Row]:
@@ -255,7 +262,14 @@ class Pace:
 def _worker(root: str, tense: str) -> Worker:
     """Pages read in processes of their own: what one of them asks neither holds up nor ends the dashboard, and what was
     never holds up what is. That of the past ends when nobody asks it."""
-    return Worker(Path(root)) if tense == "present" else Worker(Path(root), spare=False, idle_seconds=PAST_IDLE_SECONDS)
+    return Worker(Path(root)) if tense == "present" else Worker(Path(root), spare=False, **_past_limits)
+
+
+def warm(root: Path) -> None:
+    """Have the process that reads the present up, and the lake's newest rows in it, before anybody asks."""
+    with suppress(SojournError):  # whoever asks is told
+        for sql in queries.PRESENT:
+            _worker(str(root), "present").query(sql)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)

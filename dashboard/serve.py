@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -16,7 +18,7 @@ from streamlit.web import bootstrap
 from streamlit.web.server.starlette import App
 
 from dashboard.rooted import Rooted
-from dashboard.run import SETTINGS_VARIABLE
+from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
 from dashboard.theme import options as theme_options
 from dashboard.trusted_header import TrustedHeader
@@ -89,6 +91,10 @@ def main() -> None:
     bootstrap.load_config_options(options(settings))
     use_all_files()
     front = FrontDoor(application(settings), policy(settings))
+    # What the first page needs is there before it is asked for; the lake may take longer than that.
+    import_module("dashboard.pages.overview")
+    lake = Path(os.environ.get(LAKE_VARIABLE) or "lake-data").expanduser().absolute()
+    Thread(target=import_module("dashboard.repository").warm, args=(lake,), name="warm", daemon=True).start()
     listener = listen(settings.host, settings.port, "choose another: --port, or [dashboard] port")
     with suppress(KeyboardInterrupt):
         WebServer(front, listener, front.limits, websockets=True).run()

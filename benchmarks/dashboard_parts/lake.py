@@ -73,7 +73,7 @@ def _write(folder: Path) -> None:
         writer.step()
         print(number, time.time(), flush=True)
         due = max(due + 1.0, time.time())
-        time.sleep(due - time.time())
+        time.sleep(max(0.0, due - time.time()))
 
 
 def _probe(load: Load, second: int, number: int) -> pa.Table:

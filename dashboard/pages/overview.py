@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,8 +19,10 @@ from dashboard.services.overview import QueueCard, Verdict, headline, queue_card
 from dashboard.services.say import clock
 from dashboard.services.series import on_the_hour
 from dashboard.services.trends import Trend, last_hour, trends
-from lake.errors import UserError
+from lake.errors import SojournError, UserError
+from lake.visible import visible
 
+log = logging.getLogger(__name__)
 #: Queues in trouble that get a card, and queues in the table; beyond those they are only counted.
 CARDS = 6
 LINES = 50
@@ -67,7 +70,11 @@ def _recent(lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row])
     def read(past: Repository) -> dict[QueueKey, Trend]:
         return trends(span, past.recent(list(as_of), span), as_of, target)
 
-    found = lake.behind(("trends", *sorted(as_of)), read) or {}
+    try:
+        found = lake.behind(("trends", *sorted(as_of)), read) or {}
+    except SojournError as error:
+        log.warning("the last hour could not be read: %s", visible(str(error)))
+        found = {}
     st.session_state["trends"] = found
     return found
 

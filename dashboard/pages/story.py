@@ -20,6 +20,7 @@ from dashboard.services.keys import QueueKey, Row, concerns
 from dashboard.services.overview import QueueCard
 from dashboard.services.series import Curve, Span
 from dashboard.theme import CALM
+from lake.errors import SojournError
 
 #: The longest range that is drawn here; the queue's own page has longer ones.
 LONGEST = "1 h"
@@ -42,7 +43,13 @@ def show(lake: Repository, card: QueueCard, transitions: Sequence[Row], now: dat
     """Draw the queue of ``card``: backlog by tenant and age of first attempt, else the broker's own count."""
     seen = any(QueueKey.of(row) == card.key for row in lake.totals())
     title = f"{card.name}: how it came to this"
-    found = lake.behind(("story", card.key, seen), lambda past: _read(past, card.key, seen=seen))
+    try:
+        found = lake.behind(("story", card.key, seen), lambda past: _read(past, card.key, seen=seen))
+    except SojournError as error:  # the rest of the page does not need it
+        st.html(
+            markup.section(title, f"Its history could not be read: {error}") + markup.reserved(figures.STORY_HEIGHT)
+        )
+        return
     if found is None:  # its place is kept, so that nothing moves when it comes
         st.html(markup.section(title, "Its history is being read.") + markup.reserved(figures.STORY_HEIGHT))
         return

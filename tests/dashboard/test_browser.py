@@ -70,7 +70,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _served(root: Path) -> Iterator[str]:
-    settings = claim_port(DashboardSettings(port=0, stale_after_seconds=600))
+    yield from _running(claim_port(DashboardSettings(port=0, stale_after_seconds=600)), root)
+
+
+def _running(settings: DashboardSettings, root: Path) -> Iterator[str]:
     process = subprocess.Popen(command(settings), env=environment(settings, root), cwd=root)
     try:
         _wait_until_healthy(address(settings), process)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
+from dashboard import repository
+from dashboard.behind import Behind
 from lake.dataset import rows_of
 from lake.store import Lake
 from lake.tables import TABLES
@@ -133,3 +135,16 @@ def test_a_lake_that_is_compacted_and_vacuumed_meanwhile_is_shown_all_the_time(
             table.optimize.compact()
             table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     wait_until(lambda: heading(opened("overview")).endswith("you"), "the overview after it all")
+
+
+def test_history_that_takes_more_than_there_is_leaves_the_rest_of_the_overview_as_it_is(
+    story: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show(story, stale_after_seconds=AGES)
+    fresh = Behind()
+    monkeypatch.setattr(repository, "_behind", lambda root: fresh)
+    monkeypatch.setattr(repository, "_past_limits", {"memory_mb": 1, "timeout_seconds": 0.001})
+    repository._worker.clear()  # type: ignore[attr-defined]
+    said = words(opened("overview"))
+    repository._worker.clear()  # type: ignore[attr-defined]
+    assert "Its history could not be read" in said and "needs you" in said and "All queues" in said

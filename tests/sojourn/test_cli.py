@@ -154,6 +154,17 @@ def test_rows_are_printed_for_eyes_and_for_programs(tmp_path: Path) -> None:
     assert "2 rows" in table
 
 
+def test_checks_tell_programs_what_they_found_one_object_a_line(tmp_path: Path) -> None:
+    found = [json.loads(line) for line in sojourn("doctor", "--json", cwd=tmp_path).stdout.splitlines()]
+    assert {"subject", "grade", "found", "mend"} == set(found[0]) and {one["grade"] for one in found} <= {
+        "ok",
+        "warn",
+        "fail",
+    }
+    rules = [json.loads(line) for line in sojourn("rules", "check", "--json", cwd=tmp_path).stdout.splitlines()]
+    assert {"rule": "NoisyTenant"} in rules
+
+
 def test_doctor_finds_what_is_wrong_and_says_how_to_mend_it(tmp_path: Path) -> None:
     config = settings(tmp_path, "[[collect.brokers]]\nname = 'orders'\nurl = 'nats://127.0.0.1:9'")
     run = sojourn("doctor", "-c", config, cwd=tmp_path, env={"COLUMNS": "200"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -38,6 +39,18 @@ def test_one_look_says_what_is_wrong_who_and_what_acts(lake: Path) -> None:
     narrow = sojourn("top", "--once", "--queues", "1", "--lake", str(lake), cwd=lake, env={"COLUMNS": "80"}).stdout
     assert "Coverage" not in narrow and "2 more queues" in narrow
     assert max(map(len, narrow.splitlines())) <= 80
+
+
+def test_programs_get_what_people_see_as_json(lake: Path) -> None:
+    (line,) = sojourn("top", "--json", "--lake", str(lake), cwd=lake).stdout.splitlines()
+    told = json.loads(line)
+    worst = told["queues"][0]
+    assert (worst["verdict"], worst["queue"]) == ("needs you", "or\x1b[31mders") and worst["backlog"] > 1000
+    assert told["headline"].startswith("or\x1b[31mders needs you") and "freshness" in told
+    assert told["limits"][0]["tenant"] == "acme-7" and told["alerts"][0]["severity"] == "critical"
+    (action,) = sojourn("actions", "list", "--last", "1", "--json", "--lake", str(lake), cwd=lake).stdout.splitlines()
+    about = sojourn("actions", "show", json.loads(action)["action_id"], "--json", "--lake", str(lake), cwd=lake)
+    assert {json.loads(row)["tenant"] for row in about.stdout.splitlines()} == {"acme-7"}
 
 
 def test_old_data_and_an_empty_lake_are_said(tmp_path: Path) -> None:
