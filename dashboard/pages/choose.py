@@ -52,8 +52,10 @@ def one_of(label: str, options: Mapping[str, str], key: str) -> str:
     Streamlit writes into the address what viewers read, and reads that alone: what is short is taken here.
     """
     first = next(iter(options))
-    if (asked := st.query_params.get(key)) in options:
-        st.session_state[key] = asked
+    asked = st.query_params.get(key) or ""
+    if (read := options.get(asked, asked)) != asked:
+        st.query_params[key] = read
+        st.rerun()
     chosen = st.segmented_control(
         markup.plain(label),
         list(options),

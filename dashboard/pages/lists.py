@@ -24,9 +24,10 @@ from dashboard.services.tenants import COLUMNS, PARTS, TenantRow
 from dashboard.services.trends import level_words
 
 
-def head(names: Sequence[str]) -> str:
-    """The headings of a table."""
-    return "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+def head(names: Sequence[str], words: Sequence[str] = ()) -> str:
+    """The headings of a table: of columns of figures, and then of ``words``."""
+    said = "".join(f'<th scope="col" class="words">{escape(name)}</th>' for name in words)
+    return "".join(f'<th scope="col">{escape(name)}</th>' for name in names) + said
 
 
 def tag(sign: str, tone: str, word: str) -> str:
@@ -52,8 +53,8 @@ def _tenant(row: TenantRow, names: Mapping[QueueKey, str] | None) -> str:
 
 def groups(rows: Sequence[GroupRow], names: Mapping[QueueKey, str] | None) -> str:
     """Groups of tenants as a table, with their queues where ``names`` has them."""
-    columns = ("Group", "", *(["Queue"] if names else []), *grouping.COLUMNS)
-    return tabled(head(columns), "".join(_group(row, names) for row in rows))
+    columns = ("Group", "", *(["Queue"] if names else []), *grouping.COLUMNS[:-1])
+    return tabled(head(columns, grouping.COLUMNS[-1:]), "".join(_group(row, names) for row in rows))
 
 
 def _group(row: GroupRow, names: Mapping[QueueKey, str] | None) -> str:
@@ -150,7 +151,7 @@ _STATES = {
 
 def ways(rows: Sequence[Way]) -> str:
     """The ways to run a queue as a table, the best first, each with how it compares with doing nothing."""
-    return tabled(head(("Way", "", *lab.COLUMNS)), "".join(map(_way, rows)))
+    return tabled(head(("Way", "", *lab.COLUMNS[:-1]), lab.COLUMNS[-1:]), "".join(map(_way, rows)))
 
 
 def _way(row: Way) -> str:

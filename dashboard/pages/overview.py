@@ -144,6 +144,8 @@ def _foretell(
     troubled = [card for card in cards if card.verdict is not Verdict.FINE]
     said = {}
     for (_, place), card in zip(hours, troubled, strict=False):
+        if card.flows:
+            continue
         try:
             told = lake.foretell(rows[card.key], card.ready)
         except UserError:  # no statement can name it

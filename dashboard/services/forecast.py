@@ -40,7 +40,8 @@ def in_short(told: Foretold, now: datetime, target: float) -> str:
     parts = []
     for place, fact in enumerate(facts(told, now, target)):
         label = fact.label if place == 0 else f"{fact.label[:1].lower()}{fact.label[1:]}"
-        parts.append(f"{label} {fact.value}" + (f" ({fact.note})" if fact.note else ""))
+        value = f": {fact.value}" if fact.value in (_NEVER, UNKNOWN) else f" {fact.value}"
+        parts.append(f"{label}{value}" + (f" ({fact.note})" if fact.note else ""))
     return "; ".join(parts)
 
 

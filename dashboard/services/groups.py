@@ -150,4 +150,5 @@ def headline(rows: Sequence[GroupRow], queue: str | None) -> str:
         return f"No group of tenants{where}"
     first = rows[0]
     holds = f"holds {percent(first.share)} of the backlog" if first.share else "has nothing waiting"
-    return f"{first.name}: {first.cells[0]} tenants as one, {holds}"
+    many = "1 tenant" if first.cells[0] == "1" else f"{first.cells[0]} tenants"
+    return f"{first.name}: {many} as one, {holds}"

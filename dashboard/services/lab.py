@@ -96,9 +96,7 @@ def headline(found: Found) -> str:
 
 def sentence(found: Found) -> str:
     """What was run, how often, and how far that can be believed."""
-    said = f"{found['title']}. " if found["title"] else ""
-    if found["messages"] is not None:
-        said += f"{count(found['messages'])} messages. "
+    said = f"{found['title']}: {count(found['messages'])} messages. " if found["messages"] is not None else ""
     noisy = found["noisy"]
     if noisy:
         more = f" and {len(noisy) - 3:,} more" if len(noisy) > 3 else ""

@@ -67,6 +67,7 @@ class QueueCard:
     cells: tuple[str, ...]  # of the table of all queues, by COLUMNS
     unknown: str = ""  # why some of the facts are unknown
     ready: int | None = None  # messages that wait for a consumer
+    flows: bool = False  # what waits only passes through
 
     @property
     def predicate(self) -> str:
@@ -108,6 +109,7 @@ def queue_cards(
             cells=_cells(row, total),
             unknown=_why_unknown(row, total),
             ready=total.get("ready"),
+            flows=_flows(row, total),
         )
         ranked.append((card.verdict, *_harm(row), -(total.get("backlog") or 0), card.name, card))
     return tuple(entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1]))

@@ -169,7 +169,7 @@ def _coming(seen: _Seen, reader: Reader, root: Path, now: datetime) -> list[Any]
     target = part("lake.definitions").Definitions.load(root).target_seconds
     rows = {key_of(row): row for row in seen.health}
     found = []
-    for card in [one for one in seen.cards if one.verdict.word in TROUBLED][:FORETOLD]:
+    for card in [one for one in seen.cards if one.verdict.word in TROUBLED and not one.flows][:FORETOLD]:
         row, key = rows[card.key], card.key
         try:
             told = foretell(

@@ -155,7 +155,7 @@ def assert_nothing_grave(page: Any, axe: str) -> None:
     assert [(one["id"], one["nodes"][0]["html"][:200]) for one in grave] == []
 
 
-#: Page → how it is opened, and what it then says first. The overview and SQL are looked at in tests of their own.
+#: Page → how it is opened, and what it then says first. The overview, the lab and SQL have tests of their own.
 LINKS = {
     "queue": ("?queue=orders", "orders"),
     "tenants": ("?queue=orders", "acme-7 is noisy on orders"),
@@ -170,7 +170,7 @@ LINKS = {
 
 def test_every_page_is_among_those_that_are_looked_at() -> None:
     pages = {path.stem.replace("_", "-") for path in PAGES.glob("*.py") if "def page()" in path.read_text("utf-8")}
-    assert pages == {*LINKS, "sql"}
+    assert pages == {*LINKS, "lab", "sql"}
 
 
 @pytest.mark.parametrize("place", range(len(LINKS)))
@@ -195,6 +195,23 @@ def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: A
     assert page.outside == [] and page.wrong == []
     assert_nothing_grave(page, axe)
     page.close()
+
+
+def test_the_lab_runs_a_scenario_from_a_link_and_draws_every_way(
+    server: str, browser: Any, axe: str, tmp_path: Path
+) -> None:
+    page = opened(browser, f"{server}/lab?runs=1&scenario=noisy-neighbour", height=1400)
+    page.wait_for_url("**runs=1*quick*")  # the address stays one that shows the same to others
+    page.get_by_role("button", name="Run").click()
+    page.wait_for_selector("h1:has-text('quiet tenants wait')")
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 14")
+    assert page.locator("table tbody tr").count() == 6
+    assert page.locator("[data-testid=stException]").count() == 0
+    shoot(page, "lab", tmp_path)
+    assert_nothing_grave(page, axe)
+    page.set_viewport_size({"width": 390, "height": 1400})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.outside == [] and page.wrong == []
 
 
 def test_on_a_phone_the_title_is_near_the_top_and_nothing_is_wider_than_the_screen(

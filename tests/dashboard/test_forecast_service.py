@@ -40,7 +40,7 @@ def test_what_is_passed_already_is_not_foretold() -> None:
 def test_all_that_comes_is_one_line_and_nothing_where_nothing_is_foretold() -> None:
     told = Foretold(Forecast(60, math.inf, math.inf, 0.3), None, 90, retention=Forecast(60, 90, 150, 1))
     assert in_short(told, NOW, 30) == (
-        "Drained not as things go (1 min at the earliest, perhaps never); retention deletes unread messages in "
+        "Drained: not as things go (1 min at the earliest, perhaps never); retention deletes unread messages in "
         "1 min 30 s (1 min to 2 min 30 s, by 03:02 UTC at the latest)"
     )
     assert as_json(told, 30)["retention_in_seconds"] == {"p10": 60, "p50": 90, "p90": 150}
