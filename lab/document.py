@@ -14,7 +14,7 @@ from lab.scenario import Scenario, load, names
 from lab.stats import estimate
 from lab.table import said
 
-SEEDS = 10
+SEEDS = 6
 _HEAD = """\
 # The lab's scenarios
 

@@ -68,7 +68,7 @@ def observe(
             usual = _usual(tenants[queue], target.tenant)
             observation = _observation(tenants[queue], health[queue], rates, usual, now, ahead)
             own, others = flow.costs(target.tenant)
-            observations[target] = replace(observation, cost=own, others_cost=others)
+            observations[target] = replace(observation, cost=own, others_cost=others, recent_seconds=recent_seconds)
     return observations
 
 

@@ -14,7 +14,8 @@ class Observation:
     in them. ``quiet_age_seconds`` is 0 where no quiet tenant waits. ``usual_rate`` and ``others_usual`` are the same
     arrivals over the metrics' window, which is longer: what they were a while ago. ``ready`` of the backlog wait for a
     consumer. ``cost`` is the work for a message of the tenant beside that for the queue's mean one, ``others_cost``
-    that for one of all others; 1 where nobody tells.
+    that for one of all others; 1 where nobody tells. The last seconds are
+    ``recent_seconds``; 0: unknown.
     """
 
     data_age_seconds: float | None
@@ -34,6 +35,7 @@ class Observation:
     ready: float | None = None
     cost: float = 1.0
     others_cost: float = 1.0
+    recent_seconds: float = 0.0
 
     @property
     def throughput(self) -> float:

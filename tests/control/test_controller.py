@@ -161,7 +161,7 @@ def test_a_policy_that_is_not_declared_is_refused_by_name(start: Start) -> None:
 
 
 def test_no_more_than_max_limits_tenants_are_limited(start: Start) -> None:
-    loop = start(max_limits=2, share=0.1)
+    loop = start(max_limits=2, rate=1.0)
     loop.world.usual_rate = 1.0  # each of them has risen
     for _ in range(3):
         loop.world.advance(1)

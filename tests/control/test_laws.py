@@ -216,6 +216,15 @@ def test_a_tenant_within_its_share_is_limited_where_the_backlog_grows_all_the_sa
     assert early.code == "within_share"
 
 
+def test_a_tenant_beyond_its_share_by_no_more_than_chance_is_left_alone() -> None:
+    """A share of 10/s is what 80/s finished and 70/s of others leave: each a count over five seconds."""
+    for rate, code in ((20.0, "within_share"), (35.0, "alert")):
+        seen = replace(NOISY, arrival_rate=rate, recent_seconds=5.0, backlog=499.0)
+        assert decide(TERMS, seen, None, Alert.ACTIVE, 100.0, HARM).code == code
+    agreed = decide(replace(TERMS, rate=10.0), replace(NOISY, arrival_rate=12.0), None, Alert.ACTIVE, 100.0, HARM)
+    assert agreed.kind is Kind.THROTTLE, "a rate that was set has no chance in it"
+
+
 def test_a_limit_that_is_used_up_rises_once_nobody_suffers_though_the_alert_lasts() -> None:
     verdict = decide(TERMS, replace(CALM, arrival_rate=10.0), IN_FORCE, Alert.ACTIVE, 106.0)
     assert verdict.kind is Kind.RELAX and verdict.limit is not None and verdict.limit.rate == 15
