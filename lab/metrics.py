@@ -183,11 +183,11 @@ class Metrics:
         }
 
     def _flows(self, seconds: int) -> list[dict[str, Any]]:
-        """What came and was finished in the last whole ``seconds``."""
-        arrivals, completions = self._arrivals.sum(seconds).tolist(), self._completions.sum(seconds).tolist()
+        """What came and was finished, and how much work that was, in the last whole ``seconds``."""
+        counts = (kept.sum(seconds).tolist() for kept in (self._arrivals, self._completions, self._work))
         return [
-            self._row(one) | {"enqueued": arrivals[place], "finished": completions[place]}
-            for place, one in enumerate(self._accounts)
+            self._row(one) | {"enqueued": came, "finished": finished, "work": work}
+            for one, came, finished, work in zip(self._accounts, *counts, strict=True)
         ]
 
     def _seconds(self, begin: int) -> list[dict[str, Any]]:

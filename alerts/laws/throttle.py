@@ -286,7 +286,7 @@ def _chance(terms: Terms, seen: Observation) -> float:
     """By how much arrivals may exceed the share by chance (messages/s): counts vary by the root of what they count."""
     if terms.rate is not None or seen.recent_seconds <= 0:
         return 0.0
-    varying = seen.arrival_rate + seen.others_rate + seen.throughput
+    varying = seen.arrival_rate + (seen.throughput + seen.others_rate * seen.others_cost**2) / seen.cost**2
     return SIGNIFICANT * math.sqrt(varying / seen.recent_seconds)
 
 
