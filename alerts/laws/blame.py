@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import math
 
+from alerts.laws.observation import Observation
+
 #: A tenant that sends no more than this part above what it did sends as always.
 RISEN = 0.25
 #: Rates are Poisson counts over so many seconds at the least (the controller's shortest look back); a rise counts from
 #: so many standard deviations on.
 SHORTEST_SECONDS, DEVIATIONS = 2.0, 3.0
+#: A tenant is beyond a share that is measured itself only by so many standard deviations of what was counted.
+SIGNIFICANT = 2.0
+
+
+def by_chance(seen: Observation) -> float:
+    """By how much arrivals may exceed the share by chance (messages/s): counts vary by the root of what they count."""
+    if seen.recent_seconds <= 0:
+        return 0.0
+    varying = seen.arrival_rate + (seen.throughput + seen.others_rate * seen.others_cost**2) / seen.cost**2
+    return SIGNIFICANT * math.sqrt(varying / seen.recent_seconds)
 
 
 def sends_as_always(sends: float, usual: float, others: float, others_usual: float, throughput: float) -> bool:

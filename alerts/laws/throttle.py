@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from alerts.laws import aimd, inverse_backlog
-from alerts.laws.blame import sends_as_always
+from alerts.laws.blame import by_chance, sends_as_always
 from alerts.laws.bounds import Bounds, Step
 from alerts.laws.observation import Observation
 
@@ -40,8 +40,6 @@ CLOCK_TOLERANCE = 5.0
 #: Consumers that finish less than this part of what they did have slowed down, or stopped; that did less than this part
 #: of what they finish now, are on their way back. Neither is a tenant's doing, nor tells what a share is.
 STEADY = 0.8
-#: A tenant is beyond a share that is measured itself only by so many standard deviations of what was counted.
-SIGNIFICANT = 2.0
 #: A limit counts as used up from this part of it on.
 USED_UP = 0.8
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
@@ -246,7 +244,9 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
         )
         reason += f"from {harm.others_usual:.3g}/s to {harm.others_most:.3g}/s"
         return Verdict(Kind.SKIP, None, "sends_as_always", reason, harm)
-    within_share = terms.law != "inverse_backlog" and seen.arrival_rate <= base + _chance(terms, seen)
+    within_share = terms.law != "inverse_backlog" and seen.arrival_rate <= base + (
+        by_chance(seen) if terms.rate is None else 0.0
+    )
     if within_share and (
         terms.law != "aimd" or now - harm.since < terms.cooldown_seconds or seen.backlog < harm.backlog
     ):
@@ -280,14 +280,6 @@ def _sends_as_always(seen: Observation, harm: Harm) -> bool:
     if usual is None or others is None:
         return False
     return sends_as_always(seen.arrival_rate, usual, harm.others_most, others, seen.throughput)
-
-
-def _chance(terms: Terms, seen: Observation) -> float:
-    """By how much arrivals may exceed the share by chance (messages/s): counts vary by the root of what they count."""
-    if terms.rate is not None or seen.recent_seconds <= 0:
-        return 0.0
-    varying = seen.arrival_rate + (seen.throughput + seen.others_rate * seen.others_cost**2) / seen.cost**2
-    return SIGNIFICANT * math.sqrt(varying / seen.recent_seconds)
 
 
 def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:
