@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,8 @@ import pytest
 
 from dashboard import serve
 from dashboard.run import HEALTH_PATH, address, claim_port, command, environment
-from dashboard.settings import DashboardSettings
+from dashboard.settings import CALLBACK, DashboardSettings
+from lake.store import Lake
 from tests.dashboard.scene import TENANTS, write_story
 from tests.dashboard.troubles import write_troubles
 from tests.support.programs import node_folder
@@ -303,3 +305,49 @@ def test_nobodys_name_becomes_a_link_a_picture_or_markup(hostile: str, browser: 
     shoot(page, "hostile", tmp_path)
     assert page.outside == []
     page.close()
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A dashboard over an empty lake, with whose pages people sign in at a real provider of OpenID Connect."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the provider about its own libraries
+        from oidc_provider_mock import User, run_server_in_thread
+    root = tmp_path_factory.mktemp("signed")
+    Lake(root).create()
+    (root / "secret").write_text("hush")
+    users = [
+        User(sub=name, claims={"email": f"{name}@example.org", "email_verified": name != "mallory"})
+        for name in ("ada", "bob", "mallory")
+    ]
+    settings = claim_port(DashboardSettings(port=0))
+    with run_server_in_thread(user_claims=users) as provider:
+        oidc = {
+            "metadata_url": f"http://localhost:{provider.server_port}/.well-known/openid-configuration",
+            "client_id": "sojourn",
+            "client_secret": {"file": str(root / "secret")},
+            "redirect_uri": f"{address(settings)}{CALLBACK}",
+        }
+        told = settings.model_dump() | {"oidc": oidc, "operators": ["ada@example.org"]}
+        yield from _running(DashboardSettings.model_validate(told), root)
+
+
+@pytest.mark.parametrize(("name", "role"), [("ada", "operator"), ("bob", "viewer"), ("mallory", None)])
+def test_people_sign_in_at_a_provider_and_are_what_they_may_be(
+    signed: str, browser: Any, name: str, role: str | None
+) -> None:
+    page = opened(browser, f"{signed}/actions")
+    assert page.inner_text("h1") == "Who is there?" and page.get_by_text("No queue has been seen").count() == 0
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/oauth2/authorize*")
+    page.get_by_role("button", name=name, exact=True).click()
+    page.wait_for_url(f"{signed}/")
+    if role is None:  # an address that nobody has verified is nobody's
+        page.wait_for_selector("text=not as somebody who may look")
+        return
+    page.wait_for_selector(f"text={name}@example.org, {role}")
+    page.wait_for_selector("text=No queue has been seen yet")
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/oauth2/end_session*")  # the provider asks whether it shall forget them, too
+    page.goto(signed)
+    page.wait_for_selector("text=Who is there?")
