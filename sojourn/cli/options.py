@@ -113,11 +113,15 @@ def existing(config: Path | None, lake: Path | None) -> tuple[Settings, Path]:
 def stopping() -> Iterator[threading.Event]:
     """An event that SIGTERM, SIGINT and SIGHUP set; a second signal interrupts at once."""
     stop = threading.Event()
+    told: list[int] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
+        if told or stop.is_set():
             raise KeyboardInterrupt
-        stop.set()
+        told.append(number)
+        # Not from here: the signal may have come while this very thread held the event's lock, on its way into or out
+        # of a wait, and it would wait for itself.
+        threading.Thread(target=stop.set, name="stopping", daemon=True).start()
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:

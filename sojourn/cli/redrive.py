@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import uuid
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Iterator  # noqa: UP035
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lake.errors import UserError
 from lake.visible import visible
-from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json
+from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json, stopping
 
 if TYPE_CHECKING:
     from actuators.movers.redrive import Book, Progress
@@ -106,7 +103,7 @@ def _work(progress: Progress, config: Path | None, lake: Path | None) -> None:
     if broker is None:
         raise UserError(f"[[collect.brokers]] has no broker {plan.broker!r}", "name one that is there")
     book, journal = _book(root), _Journal(root, plan)
-    with _interruptible() as stop:
+    with stopping() as stop:
         mover = redrive.mover_of(broker, plan.layout, plan.subject)
         world = redrive.World(mover, lambda: _quiet_age(root, plan), stop.wait)
 
@@ -116,17 +113,6 @@ def _work(progress: Progress, config: Path | None, lake: Path | None) -> None:
 
         with part("lake.files").only_one(book_folder(root) / f"{plan.id}.lock", f"redrive {plan.id}"):
             redrive.run(progress, book, world, told)
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def book_folder(root: Path) -> Path:
