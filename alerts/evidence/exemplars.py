@@ -1,4 +1,4 @@
-"""Messages that waited longest, by id and trace: read from the newest events of bronze, so many of them and no more."""
+"""Messages that waited longest, by id and trace, among the newest events of bronze."""
 
 from __future__ import annotations
 
@@ -10,33 +10,27 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alerts.evidence.newest import NewestEvents
 from alerts.models import RuleEvaluation
-from lake.clock import TOLERANCE, ZERO
-from lake.errors import SojournError, first_line
+from lake.clock import ZERO
+from lake.errors import first_line
 from lake.reader import connect
-from lake.snapshot import Snapshot, read_file
-from lake.tables import MESSAGE_EVENTS, OF_A_LIFE
 
 log = logging.getLogger(__name__)
 
 #: Ids that one page shows.
 MOST = 5
-#: What is read at most: so far back from the newest event, so many rows, in so many files.
-WINDOW = timedelta(minutes=10)
-MOST_ROWS, MOST_FILES = 200_000, 2_000
 #: A reading serves all pages of its queues for so long (seconds).
 GOOD_FOR = 5.0
 #: So many queues are looked for by name; where pages are about more of them, all that were read are looked through.
 MOST_QUEUES = 100
+#: Who has not been asked for so long (seconds) lets go of what was read.
+KEPT_FOR = 60.0
 _MEMORY_MB = 500
-#: What a row takes in a file, where the log does not tell how many there are.
-_ROW_BYTES = 20
-_COLUMNS = (*OF_A_LIFE, "trace_id")
 Key = tuple[str, str]
 
 #: Messages that nobody has taken yet, aged at their broker's newest event, beside first attempts, aged when they began.
@@ -133,8 +127,7 @@ class Exemplars:
     and those who ask while another is under way share the next one."""
 
     def __init__(self, root: Path) -> None:
-        self._snapshot = Snapshot(MESSAGE_EVENTS, root)
-        self._root = root
+        self._newest = NewestEvents(root)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="alert-evidence")
         self._lock = threading.Lock()
         self._asked: tuple[_Asked, ...] = ()  # the newest two: one that has begun, one that has not
@@ -150,6 +143,9 @@ class Exemplars:
                 soon |= queues_of(alert.labels for alert in evaluation.alerts)
         if soon:
             self.reading(soon)
+        elif self._asked and monotonic() - self._asked[-1].at > KEPT_FOR:
+            self._asked = ()
+            self._pool.submit(self._newest.forget)
 
     def reading(self, queues: Collection[Key]) -> Future[Reading]:
         """The newest reading that tells of ``queues``, under way or done; never fails."""
@@ -174,7 +170,7 @@ class Exemplars:
             asked.begun, asked.at = frozenset(asked.queues), monotonic()
         queues = asked.begun if len(asked.begun) <= MOST_QUEUES else None
         try:
-            self.last = read(self._snapshot, self._root, datetime.now(UTC), queues)
+            self.last = read(self._newest, datetime.now(UTC), queues)
         except Exception as error:  # whatever is wrong with the events must not hold back a page
             log.warning("what waited longest cannot be read: %s", first_line(error))
             self.last = Reading(problem="the events cannot be read")
@@ -186,59 +182,28 @@ def queues_of(labels: Iterable[Mapping[str, str]]) -> set[Key]:
     return {(one.get("broker", ""), one["queue"]) for one in labels if "queue" in one}
 
 
-def read(snapshot: Snapshot, root: Path, now: datetime, queues: frozenset[Key] | None = None) -> Reading:
-    """The longest waits in the newest events of the lake at ``root``, at most what the limits above allow.
+def read(newest: NewestEvents, now: datetime, queues: frozenset[Key] | None = None) -> Reading:
+    """The longest waits in the ``newest`` events of a lake.
 
-    Of ``queues`` alone, where they are given: looking through those of all takes as long as reading them.
+    Of ``queues`` alone, where they are given: looking through those of all takes longer than reading them.
     """
-    if snapshot.version() < 0 or snapshot.table is None:
+    found = newest.read(now)
+    if found is None:
         return Reading()
-    files = _newest_first(pa.table(snapshot.table.get_add_actions(flatten=True)))
-    parts: list[pa.Table] = []
-    rows, newest, since = 0, None, None
-    for number, (path, count, last) in enumerate(files):
-        newest = newest or (None if last is None else min(last, now + TOLERANCE))
-        is_old = last is not None and newest is not None and last < newest - WINDOW
-        if number >= MOST_FILES or is_old or (parts and rows + count > MOST_ROWS):
-            since = last
-            break
-        try:
-            parts.append(read_file(root / MESSAGE_EVENTS.path / path, _COLUMNS))
-        except SojournError:
-            continue  # merged with others since, and removed
-        rows += parts[-1].num_rows
-    if not parts:
-        return Reading(newest=newest, since=since, queues=queues)
-    events = pa.concat_tables(parts, promote_options="permissive").slice(0, 2 * MOST_ROWS)
+    events = found.rows
+    if events is None:
+        return Reading(newest=found.newest, since=found.since, queues=queues)
     ends = events.group_by("broker").aggregate([("occurred_at", "max")]).rename_columns(["broker", "at"])
     if queues is not None:  # another broker's queue of the same name is looked through in vain
         events = events.filter(pc.is_in(events["queue"], pa.array({queue for _, queue in queues}, pa.string())))
     with connect(_MEMORY_MB) as database:
         database.register("newest", ends)
         database.register("events", events)
-        found = database.sql(_LONGEST).to_arrow_table().to_pylist()
+        rows = database.sql(_LONGEST).to_arrow_table().to_pylist()
     longest: dict[Key, list[Exemplar]] = {}
-    for row in found:
+    for row in rows:
         one = Exemplar(
             row["message_id"], row["trace_id"], row["waited"], row["waits"], row["subscriber"], row["tenant"]
         )
         longest.setdefault((row["broker"], row["queue"]), []).append(one)
-    return Reading({key: tuple(ones) for key, ones in longest.items()}, since, newest, queues=queues)
-
-
-def _newest_first(actions: pa.Table) -> list[tuple[str, int, datetime | None]]:
-    """Each file's path, rows and newest event."""
-    names = actions.column_names
-    newest = actions["max.occurred_at"].to_pylist() if "max.occurred_at" in names else [None] * actions.num_rows
-    rows = actions["num_records"].to_pylist() if "num_records" in names else [None] * actions.num_rows
-    files = [
-        (
-            unquote(path),
-            count if count is not None else size // _ROW_BYTES,
-            last.replace(tzinfo=UTC) if last is not None and last.tzinfo is None else last,
-        )
-        for path, size, count, last in zip(
-            actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), rows, newest, strict=True
-        )
-    ]
-    return sorted(files, key=lambda file: file[2] or datetime.min.replace(tzinfo=UTC), reverse=True)
+    return Reading({key: tuple(ones) for key, ones in longest.items()}, found.since, found.newest, queues=queues)

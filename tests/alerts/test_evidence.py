@@ -18,6 +18,7 @@ import pytest
 from alerts.control.standing import Key, RuleKey, Standing, Target
 from alerts.engine import Snapshot
 from alerts.evidence import exemplars as module
+from alerts.evidence import newest
 from alerts.evidence.exemplars import Exemplars, Reading
 from alerts.evidence.facts import Facts
 from alerts.evidence.pages import Pages
@@ -103,14 +104,35 @@ def test_no_more_is_read_than_the_limits_allow_and_that_is_told(lake: Lake, monk
     for number in range(6):
         lake.append("message_events", pa.Table.from_pylist([event(f"m{number}", "enqueued", 60 - number)]))
     lake.append("message_events", pa.Table.from_pylist([event("ancient", "enqueued", 7200)]))
-    monkeypatch.setattr(module, "MOST_ROWS", 3)
+    monkeypatch.setattr(newest, "MOST_ROWS", 3)
     with reading(lake) as found:
         assert [one.message_id for one in found.of(LABELS)] == ["m3", "m4", "m5"]
         assert found.since == NOW - timedelta(seconds=58)
-    monkeypatch.setattr(module, "MOST_ROWS", 100)
+    monkeypatch.setattr(newest, "MOST_ROWS", 100)
     with reading(lake) as found:
         assert [one.message_id for one in found.of(LABELS)] == ["m0", "m1", "m2", "m3", "m4"], "at most five"
         assert found.since == NOW - timedelta(seconds=7200), "what is long over is not read"
+
+
+def test_what_was_read_before_is_not_read_again_until_it_is_let_go(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    read_file = newest.read_file
+    monkeypatch.setattr(
+        newest, "read_file", lambda path, columns: (opened.append(path.name), read_file(path, columns))[1]
+    )
+    events = newest.NewestEvents(lake.root)
+    for number in range(3):
+        lake.append("message_events", pa.Table.from_pylist([event(f"m{number}", "enqueued", 60 - number)]))
+        found = events.read(NOW)
+        assert found is not None and found.rows is not None and found.rows.num_rows == number + 1
+    assert len(opened) == len(set(opened)) == 3
+    events.forget()
+    events.read(NOW)
+    assert len(opened) == 6
+    monkeypatch.setattr(newest, "MOST_ROWS", 1)
+    events.read(NOW)
+    events.read(NOW)
+    assert len(opened) == 6, "the newest is held, the others are let go"
 
 
 def test_a_lake_without_events_says_so(lake: Lake) -> None:
