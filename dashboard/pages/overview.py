@@ -19,7 +19,7 @@ from dashboard.services.overview import QueueCard, Verdict, headline, queue_card
 from dashboard.services.say import clock
 from dashboard.services.series import on_the_hour
 from dashboard.services.trends import Trend, last_hour, trends
-from lake.errors import SojournError, UserError
+from lake.errors import SojournError
 from lake.visible import visible
 
 log = logging.getLogger(__name__)
@@ -146,12 +146,18 @@ def _foretell(
     for (_, place), card in zip(hours, troubled, strict=False):
         if card.flows:
             continue
+
+        def work(past: Repository, row: Row = rows[card.key], ready: int | None = card.ready) -> Any:
+            return past.foretell(row, ready)
+
         try:
-            told = lake.foretell(rows[card.key], card.ready)
-        except UserError:  # no statement can name it
+            told = lake.behind(("ahead", card.key), work)
+        except SojournError as error:  # one that no statement can name, and history that could not be read
+            log.warning("nothing can be foretold of a queue: %s", visible(str(error)))
             continue
-        said[card.key] = forecast.in_short(told, now, target)
-        place.html(markup.aside(said[card.key]))
+        if told is not None:
+            said[card.key] = forecast.in_short(told, now, target)
+            place.html(markup.aside(said[card.key]))
     st.session_state["ahead"] = said
 
 
