@@ -14,13 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import redis
 
+from benchmarks.collecting.exporters import scraped
 from benchmarks.collecting.jobs_on_redis import QUEUES, fill_bullmq
 from benchmarks.figures import Figure
 from collectors.redis.settings import RedisBroker
@@ -29,7 +29,6 @@ from tests.support.bullmq import EXAMPLE
 from tests.support.ports import free_ports
 from tests.support.programs import node, node_folder, python_packages
 from tests.support.redis import RedisServer
-from tests.support.waiting import wait_until
 
 ROUNDS = 5
 _RQ = Path(__file__).with_name("peers") / "rq"
@@ -110,31 +109,14 @@ def _rq_exporter(server: RedisServer, count: int) -> float:
     """Seconds of a scrape."""
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "rq_exporter", "--host", "127.0.0.1", "--port", str(port)]
-    environment = {**os.environ, "PYTHONPATH": str(python_packages(_RQ))}
-    process = subprocess.Popen(
-        [*command, "--redis-url", server.url], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    seconds, told = scraped(
+        [*command, "--redis-url", server.url],
+        {"PYTHONPATH": str(python_packages(_RQ))},
+        port,
+        lambda line: line.startswith("rq_jobs{") and 'status="queued"' in line,
     )
-    try:
-        wait_until(lambda: _scraped(port) is not None, "the exporter to answer")
-        seconds = []
-        for _ in range(ROUNDS):
-            began = time.perf_counter()
-            told = _scraped(port) or ""
-            seconds.append(time.perf_counter() - began)
-        queued = [line for line in told.splitlines() if line.startswith("rq_jobs{") and 'status="queued"' in line]
-        assert sum(float(line.rsplit(" ", 1)[1]) for line in queued) == _waiting(count)
-        return statistics.median(seconds)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _scraped(port: int) -> str | None:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return None
+    assert told == _waiting(count), (told, _waiting(count))
+    return seconds
 
 
 def _bullmq(server: RedisServer, count: int) -> float:

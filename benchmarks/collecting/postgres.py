@@ -10,15 +10,14 @@ import asyncio
 import os
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 
 import psycopg
 import yaml
 
+from benchmarks.collecting.exporters import scraped
 from benchmarks.figures import Figure
 from collectors.postgres.source import PostgresSource
 from tests.collectors.postgres.filling import WAITING, fill, index, wait_in, worked
@@ -26,7 +25,6 @@ from tests.collectors.postgres.reading import PASSWORD, Database
 from tests.support import postgresql
 from tests.support.ports import free_ports
 from tests.support.postgresql import PostgresServer
-from tests.support.waiting import wait_until
 
 ENDED, WAITING_JOBS, CYCLES = 1_000_000, 25_000, 7
 #: Layout → the query of a general exporter: the whole table.
@@ -98,30 +96,12 @@ def _exporter(program: str, database: Database) -> float:
         # It takes no password with a space in it.
         database.run("CREATE ROLE exporter LOGIN PASSWORD 'exporter'; GRANT SELECT ON river_job TO exporter")
         where = f"postgresql://exporter:exporter@127.0.0.1:{database.server.port}/{database.name}?sslmode=disable"
-        environment = {**os.environ, "DATA_SOURCE_NAME": where}
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            wait_until(lambda: _scraped(port) is not None, "the exporter to answer")
-            seconds = []
-            for _ in range(3):
-                began = time.perf_counter()
-                told = _scraped(port) or ""
-                seconds.append(time.perf_counter() - began)
-            lines = [
-                line for line in told.splitlines() if line.startswith("river_jobs{") and 'state="available"' in line
-            ]
-            jobs = sum(float(line.rsplit(" ", 1)[1]) for line in lines)
-            ((there,),) = database.rows("SELECT count(*) FROM river_job WHERE state = 'available'")
-            assert jobs == there, (jobs, there)
-            return statistics.median(seconds)
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def _scraped(port: int) -> str | None:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return None
+        seconds, told = scraped(
+            command,
+            {"DATA_SOURCE_NAME": where},
+            port,
+            lambda line: line.startswith("river_jobs{") and 'state="available"' in line,
+        )
+        ((there,),) = database.rows("SELECT count(*) FROM river_job WHERE state = 'available'")
+        assert told == there, (told, there)
+        return seconds
