@@ -106,7 +106,7 @@ def test_a_batch_that_cannot_be_read_here_is_read_by_spark_which_was_asked_for_n
     fill(lake, events[:200])
     analyse(spark, lake, DRIVER)
     fill(lake, events[200:])
-    monkeypatch.setattr("spark_analytics.job.files_of", lambda query, batch_id: None)
+    monkeypatch.setattr("spark_analytics.job.files_of", lambda query, batch_id, table: None)
     analyse(spark, lake, DRIVER)
     analyse(spark, lake, DRIVER)
     assert_gold_is_of(lake, events)
@@ -287,7 +287,7 @@ def files_in_a_stream(spark: SparkSession, table: Path, checkpoint: Path) -> lis
     def look(batch: DataFrame, batch_id: int) -> None:
         while not queries:
             time.sleep(0.01)
-        told.append(files_of(queries[0], batch_id))
+        told.append(files_of(queries[0], batch_id, table))
 
     stream = spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(str(table)).select("queue")
     writer = stream.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(look)
