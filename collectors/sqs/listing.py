@@ -6,10 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from brokers.sqs import trouble
+from brokers.sqs.answers import Refusal, content
+from brokers.sqs.client import Channel, Unanswered
 from collectors.broker import matching
-from collectors.sqs import parse, trouble
-from collectors.sqs.answers import Refusal, content
-from collectors.sqs.client import Channel, Unanswered
+from collectors.sqs import parse
 from collectors.sqs.settings import SqsBroker
 
 _PAGE = 1000

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
+from brokers.sqs.answers import Refusal
 from collectors.samples import NO_LOG, UNSPLIT, Sample
-from collectors.sqs.answers import Refusal
 from collectors.sqs.cloudwatch import FIELDS, Told
 from collectors.sqs.settings import SqsBroker
 from collectors.texts import loads

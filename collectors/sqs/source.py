@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from brokers.sqs import client, credentials, trouble
+from brokers.sqs.client import Channel
 from collectors.records import now_us
 from collectors.samples import Sample, unread
-from collectors.sqs import client, credentials, parse, trouble
-from collectors.sqs.client import Channel
+from collectors.sqs import parse
 from collectors.sqs.cloudwatch import PERIOD, Ledger, Told
 from collectors.sqs.listing import addresses
 from collectors.sqs.pace import Pace

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from brokers.sqs.answers import Kind, Refusal, content
+from brokers.sqs.client import Channel, Unanswered
 from collectors.records import now_us
 from collectors.sqs import parse
-from collectors.sqs.answers import Kind, Refusal, content
-from collectors.sqs.client import Channel, Unanswered
 from collectors.sqs.pace import Pace
 
 #: How often one queue is tried in one reading where the service is at fault.

@@ -10,9 +10,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from collectors.sqs import client
-from collectors.sqs.answers import Refusal, content
-from collectors.sqs.client import Channel, Unanswered
+from brokers.sqs import client
+from brokers.sqs.answers import Refusal, content
+from brokers.sqs.client import Channel, Unanswered
 from collectors.sqs.cloudwatch import Asked, Ledger, Told, queries, results, window
 from collectors.sqs.settings import SqsBroker
 from collectors.thread import Threads
@@ -39,7 +39,8 @@ class Watch:
         self.queues: Sequence[str] = ()
         self._broker = broker
         self._settings = broker.cloudwatch
-        self._channel = Channel(client.cloudwatch(broker), credentials)
+        service = client.service(broker, broker.cloudwatch_url, "monitoring", "GraniteServiceVersion20100801")
+        self._channel = Channel(service, credentials)
         self._threads = Threads(f"cloudwatch-{broker.name}")
         self._ledger = ledger
         self._read_at: float | None = None

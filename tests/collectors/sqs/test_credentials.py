@@ -14,9 +14,9 @@ from botocore.credentials import Credentials
 from pydantic import ValidationError
 
 from brokers.errors import ConnectionLost, CredentialsRefused
+from brokers.sqs.client import Channel, Unanswered, sqs
+from brokers.sqs.credentials import find
 from collectors.settings import CollectSettings
-from collectors.sqs.client import Channel, Unanswered, sqs
-from collectors.sqs.credentials import find
 from collectors.sqs.settings import SqsBroker
 from lake.errors import UserError
 from tests.collectors.sqs.support import broker, read_once

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from brokers.errors import ConnectionLost, CredentialsRefused
+from brokers.sqs import client
+from brokers.sqs.client import Channel
+from brokers.sqs.credentials import find
 from collectors.samples import was_read
-from collectors.sqs import client
 from collectors.sqs import source as sources
-from collectors.sqs.client import Channel
-from collectors.sqs.credentials import find
 from collectors.sqs.pace import Pace
 from collectors.sqs.sweep import Read, Sweep
 from tests.collectors.sqs.support import action, broker, by_queue, error, on, opened, read_once, reading

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from brokers.sqs.answers import Answer, Refusal, content
 from collectors.samples import METRIC_NAMES
 from collectors.sqs import parse
-from collectors.sqs.answers import Answer, Refusal, content
 from collectors.sqs.cloudwatch import Told
 from collectors.sqs.settings import SqsBroker
 

@@ -9,7 +9,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from collectors.sqs.signing import Signer
+from brokers.sqs.signing import Signer
 
 BODY = b'{"QueueUrl": "https://sqs.eu-west-1.amazonaws.com/1/orders"}'
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from brokers.errors import ConnectionLost, CredentialsRefused
-from collectors.sqs.settings import SqsBroker
+from brokers.sqs.settings import SqsAccount
 
 
-def lost(broker: SqsBroker, why: str) -> ConnectionLost:
+def lost(account: SqsAccount, why: str) -> ConnectionLost:
     """Nobody answers as SQS does."""
-    return ConnectionLost(f"broker {broker.name!r} at {broker.url} cannot be reached: {why}")
+    return ConnectionLost(f"broker {account.name!r} at {account.url} cannot be reached: {why}")
 
 
-def refused(broker: SqsBroker, kind: str, reason: str, permission: str = "") -> CredentialsRefused:
+def refused(account: SqsAccount, kind: str, reason: str, permission: str = "") -> CredentialsRefused:
     """SQS answers, but not to us: by ``kind`` of refusal what the user can do; ``permission`` is the one that lacks."""
-    what = f"broker {broker.name!r} at {broker.url} refuses the credentials: {reason}"
+    what = f"broker {account.name!r} at {account.url} refuses the credentials: {reason}"
     if kind == "clock":
         return CredentialsRefused(what, "set this machine's clock right: signatures hold for minutes")
     if kind == "denied":

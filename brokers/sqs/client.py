@@ -21,9 +21,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from collectors.sqs.answers import Answer
-from collectors.sqs.settings import SqsBroker
-from collectors.sqs.signing import Signer
+from brokers.sqs.answers import Answer
+from brokers.sqs.settings import SqsAccount
+from brokers.sqs.signing import Signer
 from lake.errors import SojournError, first_line
 
 #: More than any answer that was asked for: what is longer is not read to its end.
@@ -50,21 +50,17 @@ class Service:
     timeout: float
 
 
-def sqs(broker: SqsBroker) -> Service:
-    """SQS as ``broker`` says; UserError if its TLS files cannot be used."""
-    return _service(broker, broker.url, "sqs", "AmazonSQS")
+def sqs(account: SqsAccount) -> Service:
+    """SQS as ``account`` says; UserError if its TLS files cannot be used."""
+    return service(account, account.url, "sqs", "AmazonSQS")
 
 
-def cloudwatch(broker: SqsBroker) -> Service:
-    """CloudWatch beside it."""
-    return _service(broker, broker.cloudwatch_url, "monitoring", "GraniteServiceVersion20100801")
-
-
-def _service(broker: SqsBroker, url: str, signs: str, target: str) -> Service:
+def service(account: SqsAccount, url: str, signs: str, target: str) -> Service:
+    """Any service of the account at ``url``."""
     tls = None
     if url.startswith("https:"):
-        tls = broker.tls.context() or ssl.create_default_context()
-    return Service(url, signs, target, broker.region, tls, broker.request_timeout)
+        tls = account.tls.context() or ssl.create_default_context()
+    return Service(url, signs, target, account.region, tls, account.request_timeout)
 
 
 class Channel:

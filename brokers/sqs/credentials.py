@@ -11,39 +11,39 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
 from brokers.errors import CredentialsRefused
-from collectors.sqs.settings import SqsBroker
+from brokers.sqs.settings import SqsAccount
 from lake.secret import Secret
 
 _MEND = "set access_key_id and secret_access_key, a profile, or what the AWS command line needs"
 
 
-def find(broker: SqsBroker) -> Callable[[], Any]:
+def find(account: SqsAccount) -> Callable[[], Any]:
     """A function that gives the credentials of this moment: those of a role are renewed before they expire.
 
     Both may ask the network and so block; CredentialsRefused where there are none. Neither logs nor raises a secret.
     """
-    name = broker.name
-    if broker.access_key_id is not None and broker.secret_access_key is not None:
-        token = broker.session_token
+    name = account.name
+    if account.access_key_id is not None and account.secret_access_key is not None:
+        token = account.session_token
         found = Credentials(
-            _read(broker.access_key_id, f"the access key id of broker {name!r}"),
-            _read(broker.secret_access_key, f"the secret access key of broker {name!r}"),
+            _read(account.access_key_id, f"the access key id of broker {name!r}"),
+            _read(account.secret_access_key, f"the secret access key of broker {name!r}"),
             _read(token, f"the session token of broker {name!r}") if token is not None else None,
         )
     else:
-        found = _guarded(name, lambda: Session(profile=broker.profile).get_credentials())
+        found = _guarded(name, lambda: Session(profile=account.profile).get_credentials())
         if found is None:
             raise CredentialsRefused(f"there are no AWS credentials for broker {name!r}", _MEND)
-    if broker.role_arn is not None:
-        role = _role(broker, broker.role_arn, found)
-        return lambda: _guarded(name, role.get_frozen_credentials, f"the role {broker.role_arn}")
+    if account.role_arn is not None:
+        role = _role(account, account.role_arn, found)
+        return lambda: _guarded(name, role.get_frozen_credentials, f"the role {account.role_arn}")
     return lambda: _guarded(name, found.get_frozen_credentials)
 
 
-def _role(broker: SqsBroker, arn: str, found: Any) -> Any:
+def _role(account: SqsAccount, arn: str, found: Any) -> Any:
     """The credentials of a role, which STS gives to ``found`` for an hour at a time."""
-    client = partial(Session(profile=broker.profile).create_client, region_name=broker.region)
-    more = {"RoleSessionName": "sojourn"} | ({"ExternalId": broker.external_id} if broker.external_id else {})
+    client = partial(Session(profile=account.profile).create_client, region_name=account.region)
+    more = {"RoleSessionName": "sojourn"} | ({"ExternalId": account.external_id} if account.external_id else {})
     fetcher = AssumeRoleCredentialFetcher(client, found, arn, extra_args=more)
     return DeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method="assume-role")
 
