@@ -14,6 +14,7 @@ KINDS: Kinds[MoverSettings, Mover] = Kinds(
         "nats": ("actuators.movers.nats", "NatsMoverSettings", "NatsMover"),
         "redis_stream": ("actuators.movers.redis", "RedisMoverSettings", "RedisStreamMover"),
         "redis_list": ("actuators.movers.redis", "RedisListSettings", "RedisListMover"),
+        "sqs": ("actuators.movers.sqs", "SqsMoverSettings", "SqsMover"),
         "rabbitmq": ("actuators.movers.rabbitmq", "RabbitMoverSettings", "RabbitMover"),
     }
 )

@@ -36,7 +36,9 @@ class SpilloverSettings(Settings):
     """Which queues have a queue aside, and when it is used. Times are seconds."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="what policies call it in `actuator`")
-    mover: AnyMover = Field(description="the broker: `kind` (nats, redis_stream, redis_list, rabbitmq) and where it is")
+    mover: AnyMover = Field(
+        description="the broker: `kind` (nats, redis_stream, redis_list, rabbitmq, sqs) and where it is"
+    )
     queues: tuple[str, ...] = Field(min_length=1, description="the queues that it serves, as the broker names them")
     aside: str = Field(default="{queue}-aside", description="the queue aside; {queue} is replaced")
     keep_seconds: float = Field(default=1.0, ge=0, description="so much of a tenant's rate is left in the queue")

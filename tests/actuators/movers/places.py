@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 import pika
 
 from tests.collectors.support import api, connect
+from tests.support.elasticmq import ElasticMq
 from tests.support.nats import NatsServer
 from tests.support.process import Server
 from tests.support.rabbitmq import RabbitServer
 from tests.support.redis import RedisServer
+from tests.support.waiting import wait_until
 
 #: Tenant and number, as a consumer gets them.
 Got = list[tuple[str, int]]
@@ -35,6 +38,8 @@ class Place:
     #: What a child process does before it moves, so that it is killed at its third message.
     killed: str
     ordered: bool = True
+    #: Whether the broker hands messages out in no order at all.
+    arbitrary: bool = False
 
 
 _KILL = """
@@ -197,9 +202,67 @@ def rabbitmq_place(folder: Path) -> Place:
     return Place(server, settings, send, take, look, killed, ordered=False)
 
 
+def sqs_settings(server: ElasticMq, **changes: Any) -> dict[str, Any]:
+    """A mover of that server; what it has in its hands when it is killed comes back after four seconds."""
+    given = server.settings()
+    known = {name: given[name] for name in ("endpoint", "access_key_id", "secret_access_key")}
+    return {"kind": "sqs", "timeout": 2.0, **known, **changes}
+
+
+def sqs_look(server: ElasticMq, queue: str) -> list[dict[str, Any]]:
+    """What is in a queue when nobody has anything of it in his hands, as SQS tells messages, in the order received."""
+    if queue not in [url.rsplit("/", 1)[-1] for url in server.ask("ListQueues").get("QueueUrls", ())]:
+        return []
+    address = server.address(queue)
+
+    def idle() -> bool:
+        told = server.ask("GetQueueAttributes", QueueUrl=address, AttributeNames=["All"])["Attributes"]
+        return int(told["ApproximateNumberOfMessagesNotVisible"]) == 0
+
+    wait_until(idle, "messages to come back by themselves", seconds=30)
+    found: list[dict[str, Any]] = []
+    asked = {"QueueUrl": address, "MaxNumberOfMessages": 10, "VisibilityTimeout": 600}
+    while some := server.ask("ReceiveMessage", **asked, AttributeNames=["All"], MessageAttributeNames=["All"]).get(
+        "Messages"
+    ):
+        found += some
+    for one in found:
+        server.ask("ChangeMessageVisibility", QueueUrl=address, ReceiptHandle=one["ReceiptHandle"], VisibilityTimeout=0)
+    return found
+
+
+def sqs_place(folder: Path) -> Place:
+    """A standard queue of ElasticMQ."""
+    server = ElasticMq(folder)
+    server.start()
+
+    def send(queue: str, messages: Got) -> None:
+        address = server.make(queue)
+        for tenant, number in messages:
+            told = {"tenant": tenant, "Colour": "blue"}
+            attributes = {name: {"DataType": "String", "StringValue": value} for name, value in told.items()}
+            server.ask("SendMessage", QueueUrl=address, MessageBody=str(number), MessageAttributes=attributes)
+            time.sleep(0.002)  # what came in one millisecond the server hands out in any order
+
+    def got(one: dict[str, Any]) -> tuple[str, int, dict[str, str]]:
+        attributes = {name: told["StringValue"] for name, told in one["MessageAttributes"].items()}
+        return attributes["tenant"], int(one["Body"]), attributes
+
+    def take(queue: str, count: int) -> Got:
+        asked = {"QueueUrl": server.address(queue), "MaxNumberOfMessages": count, "MessageAttributeNames": ["All"]}
+        return [got(one)[:2] for one in server.ask("ReceiveMessage", **asked)["Messages"]]
+
+    def look(queue: str) -> list[tuple[str, int, dict[str, str]]]:
+        return sorted(map(got, sqs_look(server, queue)), key=lambda one: (one[1], one[0]))
+
+    killed = _KILL + "from actuators.movers.sqs import SqsMover\nafter(SqsMover, '_delete', 2)\n"
+    return Place(server, sqs_settings(server), send, take, look, killed, ordered=False, arbitrary=True)
+
+
 PLACES: dict[str, Callable[[Path], Place]] = {
     "nats": nats_place,
     "redis_stream": redis_stream_place,
     "redis_list": redis_list_place,
     "rabbitmq": rabbitmq_place,
+    "sqs": sqs_place,
 }

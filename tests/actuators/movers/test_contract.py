@@ -84,8 +84,9 @@ def test_what_goes_back_keeps_the_order_within_its_tenant(place: Place, queue: s
     if place.ordered:
         place.send(queue, [("a", 3), ("b", 3)])  # while older ones are aside
     assert mover(place).give_back(aside, queue, of("a"), 2).moved == 2
-    assert [number for tenant, number in seen(place, queue) if tenant == "a"] == [0, 1]
-    assert seen(place, aside)[0] == ("a", 2)
+    back = [number for tenant, number in seen(place, queue) if tenant == "a"]
+    assert len(back) == 2 if place.arbitrary else back == [0, 1]
+    assert place.arbitrary or seen(place, aside)[0] == ("a", 2)
     while mover(place).give_back(aside, queue, of("a"), 2).moved:
         pass
     expected = [0, 1, 2, 3] if place.ordered else [0, 1, 2]
@@ -178,7 +179,8 @@ def test_a_queue_that_is_not_there_is_an_error_or_empty(place: Place) -> None:
 
 
 def test_a_server_that_is_away_is_an_error(place: Place) -> None:
-    gone = dict(place.settings, timeout=1.0, url=place.settings["url"].split("//")[0] + "//127.0.0.1:9")
+    where = "endpoint" if "endpoint" in place.settings else "url"
+    gone = dict(place.settings, timeout=1.0) | {where: place.settings[where].split("//")[0] + "//127.0.0.1:9"}
     with pytest.raises(SojournError):
         KINDS.make(KINDS.chosen({"name": "mq", **gone})).waiting("orders")
 
