@@ -38,7 +38,7 @@ class Link:
 
         ConnectionLost where none comes, CredentialsRefused where we are not known or may not, Declined for the rest.
         """
-        answer: dict[str, Any] | Refusal = Refusal("busy", "not asked")
+        refusal = Refusal("busy", "not asked")
         for attempt in range(_ATTEMPTS):
             time.sleep(_PAUSE * 2**attempt if attempt else 0)
             try:
@@ -47,13 +47,14 @@ class Link:
                 raise trouble.lost(self._account, str(error)) from None
             if not isinstance(answer, Refusal):
                 return answer
-            if answer.kind not in ("throttled", "busy"):
+            refusal = answer
+            if refusal.kind not in ("throttled", "busy"):
                 break
-        if answer.kind in ("throttled", "busy"):
-            raise trouble.lost(self._account, f"it is too busy for {action}: {answer.reason}")
-        if answer.kind in ("credentials", "clock", "denied"):
-            raise trouble.refused(self._account, answer.kind, answer.reason, f"sqs:{action}")
-        raise Declined(f"broker {self._account.name!r} declines {action}", answer)
+        if refusal.kind in ("throttled", "busy"):
+            raise trouble.lost(self._account, f"it is too busy for {action}: {refusal.reason}")
+        if refusal.kind in ("credentials", "clock", "denied"):
+            raise trouble.refused(self._account, refusal.kind, refusal.reason, f"sqs:{action}")
+        raise Declined(f"broker {self._account.name!r} declines {action}", refusal)
 
     def address(self, queue: str) -> str | None:
         """What requests call a queue; None where there is none of that name."""
