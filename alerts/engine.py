@@ -410,7 +410,8 @@ class Engine:
         # Several receivers are told the same.
         key = decision.group_key, most, *map(id, decision.firing), *map(id, decision.resolved)
         if key not in written:
-            payload = alertmanager(decision, self._external_url, self._ahead, most, links)
+            at = self._external_url, self._ahead, most, links, self._settings.dashboard_url
+            payload = alertmanager(decision, *at)
             del payload["receiver"]
             written[key] = payload["status"], encoded(payload)
         status, text = written[key]

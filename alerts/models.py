@@ -44,7 +44,7 @@ class AlertInstance:
     active_since: datetime
     fired_at: datetime | None
     fingerprint: str
-    generator_url: str = ""  # of alerts that another program sent
+    generator_url: str = ""  # of what has no page of its own: another program's alert, a receipt
     threshold: float | None = None  # what the value is held against, where its rule says so
 
 

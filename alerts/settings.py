@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from alerts.control.settings import ControlSettings
 from alerts.durations import Duration
@@ -57,6 +57,11 @@ class AlertSettings(BaseModel):
     external_url: str | None = Field(
         default=None, description="where people reach this API, for links in notifications"
     )
+    dashboard_url: str | None = Field(
+        default=None,
+        description="where people reach the dashboard: notifications lead to the alert's page there (`generatorURL`); "
+        "by default the address of `[dashboard.oidc]`, or this machine's where external_url is not set",
+    )
     links: dict[LabelName, Annotated[str, AfterValidator(checked_link)]] = Field(
         default_factory=dict,
         description="annotation → url with labels in it, https://sojourn.example/queue?queue={broker}/{queue} say",
@@ -65,11 +70,11 @@ class AlertSettings(BaseModel):
     route: RouteSettings = Field(default_factory=RouteSettings, description="how alerts become notifications")
     control: ControlSettings = Field(default_factory=ControlSettings, description="what may be acted on")
 
-    @field_validator("external_url")
+    @field_validator("external_url", "dashboard_url")
     @classmethod
-    def _is_a_page(cls, url: str | None) -> str | None:
+    def _is_a_page(cls, url: str | None, info: ValidationInfo) -> str | None:
         if url is not None and _host_of(url) is None:
-            raise ValueError("external_url is http:// or https://, a host, and a path if need be")
+            raise ValueError(f"{info.field_name} is http:// or https://, a host, and a path if need be")
         return url
 
     @property

@@ -58,7 +58,10 @@ class Behind:
             if known is None or (known.work.done() and known.stale(token)):
                 known = known or _Known(Future())
                 known.token = token
-                known.work = self._worker.submit(self._run, known, work)
+                try:
+                    known.work = self._worker.submit(self._run, known, work)
+                except RuntimeError:  # the process is ending: its pools take nothing more
+                    return known.value
                 self._known[question] = known
             self._known.move_to_end(question)
             while len(self._known) > MOST:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from dashboard.settings import DashboardSettings
+from dashboard.settings import CALLBACK, DashboardSettings
 from lake.errors import UserError
 
 HEALTH_PATH = "/_stcore/health"
@@ -102,6 +102,15 @@ def claim_port(settings: DashboardSettings) -> DashboardSettings:
                 "choose another: --host and --port, or [dashboard] host and port; port = 0 takes a free one",
             ) from error
         return settings.model_copy(update={"port": probe.getsockname()[1]})
+
+
+def reached_at(settings: DashboardSettings) -> str | None:
+    """Where people reach the dashboard as far as its settings say: where their provider sends them back to, else this
+    machine's own address; None where a proxy, a name or a port is not told."""
+    if settings.oidc is not None:
+        return settings.oidc.redirect_uri.removesuffix(CALLBACK)
+    here = settings.loopback and settings.port and settings.proxy is None and not settings.allowed_hosts
+    return address(settings) if here else None
 
 
 def address(settings: DashboardSettings) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
+from alerts.models import AlertInstance
 from alerts.notify.links import links
 from alerts.notify.plan import Decision, Notice
 from lake.clock import ZERO
@@ -24,14 +25,15 @@ def alertmanager(
     ahead: timedelta = ZERO,
     most: int = MOST_ALERTS,
     templates: Mapping[str, str] = MappingProxyType({}),
+    dashboard: str | None = None,
 ) -> dict[str, Any]:
     """The payload that tells ``decision.receiver`` of the group's alerts, the firing ones first.
 
-    Its instants are shown as the wall clock stands, ``ahead`` of the engine's.
+    Its instants are shown as the wall clock stands, ``ahead`` of the engine's. ``dashboard`` is where people reach it.
     """
     notices = [*decision.firing, *decision.resolved]
     shown = notices[:most]
-    alerts = [alert_of(notice, external_url, ahead, templates) for notice in shown]
+    alerts = [alert_of(notice, external_url, ahead, templates, dashboard) for notice in shown]
     return {
         "receiver": decision.receiver,
         "status": "firing" if decision.firing else "resolved",
@@ -47,7 +49,11 @@ def alertmanager(
 
 
 def alert_of(
-    notice: Notice, external_url: str, ahead: timedelta = ZERO, templates: Mapping[str, str] = MappingProxyType({})
+    notice: Notice,
+    external_url: str,
+    ahead: timedelta = ZERO,
+    templates: Mapping[str, str] = MappingProxyType({}),
+    dashboard: str | None = None,
 ) -> dict[str, Any]:
     """One alert of the payload.
 
@@ -67,9 +73,19 @@ def alert_of(
         "annotations": annotations,
         "startsAt": iso((alert.fired_at or alert.active_since) + ahead),
         "endsAt": NO_END if notice.resolved_at is None else iso(notice.resolved_at + ahead),
-        "generatorURL": alert.generator_url or (f"{external_url}/api/v2/alerts" if external_url else ""),
+        "generatorURL": source_of(alert, dashboard, external_url),
         "fingerprint": alert.fingerprint,
     }
+
+
+def source_of(alert: AlertInstance, dashboard: str | None, external_url: str = "") -> str:
+    """Where to look next (``generatorURL``): what another program says of its alert, its page on the dashboard, else
+    the API; empty where none is known."""
+    if alert.generator_url:
+        return alert.generator_url
+    if dashboard:
+        return f"{dashboard.rstrip('/')}/alerts?alert={alert.fingerprint}"
+    return f"{external_url}/api/v2/alerts" if external_url else ""
 
 
 def encoded(payload: Mapping[str, Any]) -> str:

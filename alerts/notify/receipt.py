@@ -25,7 +25,7 @@ def tell_receipt(store: Store, settings: AlertSettings, sender: Sender, clock: C
     """Put it into the outbox of each receiver that takes webhooks, and resolved alerts, and matches."""
     labels = labels_of(entry)
     parcels = [
-        _parcel(receiver.name, labels, entry, clock.now(), settings.external_url or "")
+        _parcel(receiver.name, labels, entry, clock.now(), settings)
         for receiver in settings.receivers
         if receiver.format == "webhook"
         and receiver.send_resolved
@@ -45,11 +45,14 @@ def labels_of(entry: Entry) -> dict[str, str]:
     return labels | {"tenant": entry.tenant or "", "policy": entry.policy, "action_id": entry.action_id}
 
 
-def _parcel(receiver: str, labels: dict[str, str], entry: Entry, now: datetime, url: str) -> Parcel:
+def _parcel(receiver: str, labels: dict[str, str], entry: Entry, now: datetime, settings: AlertSettings) -> Parcel:
     notes = {"summary": entry.reason, **entry.inputs}
-    alert = AlertInstance(ALERT, "(actions)", labels, notes, None, AlertState.FIRING, now, now, fingerprint(labels))
+    journal = f"{settings.dashboard_url.rstrip('/')}/actions" if settings.dashboard_url else ""
+    alert = AlertInstance(
+        ALERT, "(actions)", labels, notes, None, AlertState.FIRING, now, now, fingerprint(labels), journal
+    )
     key = f'{{}}:{{action_id="{entry.action_id}"}}'
     group = {"alertname": ALERT, "action_id": entry.action_id}
     decision = Decision(receiver, key, group, True, Reason.RESOLVED, (), (Notice(alert, now),))
-    body = encoded(alertmanager(decision, url))
+    body = encoded(alertmanager(decision, settings.external_url or ""))
     return Parcel(f"msg_receipt_{entry.action_id}_{receiver}", receiver, key, "resolved", 1, body, now, None)

@@ -11,6 +11,7 @@ import yaml
 
 from alerts.durations import format_duration
 from alerts.models import AlertInstance
+from alerts.notify.payload import source_of
 from alerts.notify.plan import group_of, ways
 from alerts.routing.acknowledge import Acknowledgement
 from alerts.routing.matchers import Matcher
@@ -88,7 +89,7 @@ class Shown:
             "startsAt": instant((alert.fired_at or alert.active_since) + self.ahead),
             "endsAt": "0001-01-01T00:00:00.000Z",
             "updatedAt": instant(self.now + self.ahead),
-            "generatorURL": alert.generator_url,
+            "generatorURL": source_of(alert, self.settings.dashboard_url),
             "fingerprint": alert.fingerprint,
             "receivers": [{"name": name} for name in receivers],
             "status": status,

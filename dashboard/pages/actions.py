@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,10 @@ from typing import Any
 import streamlit as st
 
 from dashboard import operations
-from dashboard.pages import confirm, details, frame, markup
+from dashboard.pages import confirm, details, download, frame, markup
 from dashboard.people import Person, present
 from dashboard.repository import Repository
-from dashboard.services.actions import Standing, journal, standings, steps
+from dashboard.services.actions import COLUMNS, Standing, journal, standings, steps
 from dashboard.services.alerting import LimitCard, limit_cards
 from dashboard.services.keys import Row
 from dashboard.services.series import on_the_hour
@@ -65,6 +66,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     entries = journal(done, now)
     st.html(markup.section("Journal", "What policies decided in the last week, the newest first." if entries else ""))
     st.html(details.journal(entries) if entries else markup.note("No policy has decided anything in the last week."))
+    if entries:
+        download.csv("journal", COLUMNS, lambda: [astuple(entry)[: len(COLUMNS)] for entry in entries])
     if told := changes(lake.root, LINES):
         st.html(markup.section("By people", "What was asked on these pages, the newest first."))
         st.html(details.steps(steps(told, now)))

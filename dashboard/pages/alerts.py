@@ -10,10 +10,10 @@ from typing import Any
 import streamlit as st
 
 from dashboard import operations
-from dashboard.pages import confirm, details, frame, markup
+from dashboard.pages import confirm, details, download, frame, markup
 from dashboard.people import present
 from dashboard.repository import Repository
-from dashboard.services.alerts import AlertLine, AlertStory, alert_lines, alert_story
+from dashboard.services.alerts import COLUMNS, AlertLine, AlertStory, alert_cells, alert_lines, alert_story
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.series import on_the_hour
 
@@ -55,6 +55,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         )
     )
     st.html(details.alert_table(lines[:LINES], chosen))
+    download.csv("alerts", COLUMNS, lambda: [alert_cells(line) for line in lines], what="All of them as a file")
     if len(lines) > LINES:
         st.html(markup.note(f'{len(lines) - LINES:,} more: `sojourn sql "SELECT * FROM alert_states"` has them all.'))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.pages import choose, frame, lists, markup
+from dashboard.pages import choose, download, frame, lists, markup
 from dashboard.questions import consumers as questions
 from dashboard.repository import Repository
 from dashboard.services import consumers, series
@@ -60,6 +60,11 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     st.html(markup.note(caption))
     table = st.empty()
     table.html(lists.consumers(shown, names, st.session_state.get("work", {}), judged=bool(transitions)))
+    download.csv(
+        "consumers",
+        ("Queue", "Faults", *consumers.COLUMNS),
+        lambda: [(one.key.full, ", ".join(card.title for card in one.judged), *one.cells) for one in shown],
+    )
     hours = _hours(lake, health, [row.key for row in shown])
     st.session_state["work"] = hours
     table.html(lists.consumers(shown, names, hours, judged=bool(transitions)))

@@ -10,9 +10,12 @@ import streamlit as st
 
 from lake.texts import csv_text
 
+_WHAT = "This table as a file, as it stands here"
 
-def csv(name: str, columns: Sequence[str], rows: Callable[[], Sequence[Sequence[str]]]) -> None:
-    """A button that downloads ``rows`` of texts below ``columns``; ``name`` is the file's beginning and the key."""
+
+def csv(name: str, columns: Sequence[str], rows: Callable[[], Sequence[Sequence[str]]], *, what: str = _WHAT) -> None:
+    """A button that downloads ``rows`` of texts below ``columns``; ``name`` is the file's beginning and the key,
+    ``what`` is said of it."""
 
     def made() -> bytes:
         found = list(rows())
@@ -29,7 +32,7 @@ def csv(name: str, columns: Sequence[str], rows: Callable[[], Sequence[Sequence[
         key=f"csv {name}",
         icon=":material/download:",
         type="tertiary",
-        help="This table as a file, as it stands here",
+        help=what,
     )
 
 

@@ -16,6 +16,7 @@ from dashboard.pages import spark
 from dashboard.services.alerting import AlertCard, Happening, LimitCard, severity_rank
 from dashboard.services.keys import QueueKey
 from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
+from dashboard.services.queue import COLUMNS as TENANT_COLUMNS
 from dashboard.services.queue import TenantLine
 from dashboard.services.say import UNKNOWN
 from dashboard.services.trends import Trend
@@ -207,8 +208,7 @@ def timeline(events: Sequence[Happening]) -> str:
 
 def tenants(lines: Sequence[TenantLine], caption: str) -> str:
     """The tenants of a queue as a table that screen readers can walk."""
-    columns = ("Tenant", "Backlog", "Share of backlog", "In flight", "Ready", "Oldest", "In → out", "Drained", "Limit")
-    head = "".join(f'<th scope="col">{name}</th>' for name in columns)
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Tenant", *TENANT_COLUMNS))
     return tabled(head, "".join(map(_tenant, lines)), caption)
 
 
@@ -216,17 +216,7 @@ def _tenant(line: TenantLine) -> str:
     noisy = ' <span class="sj-tag act">▲ noisy</span>' if line.noisy else ""
     width = 0 if line.share is None else max(0.0, min(1.0, line.share)) * 100
     rest = ' class="rest"' if line.drained == "–" and line.limit == "–" and line.oldest == "–" else ""
-    cells = (
-        line.backlog,
-        line.share_text,
-        line.in_flight,
-        line.ready,
-        line.oldest,
-        line.flow,
-        line.drained,
-        line.limit,
-    )
-    shown = [escape(cell) for cell in cells]
+    shown = [escape(cell) for cell in line.cells]
     shown[1] += bar(width, loud=line.noisy)
     return (
         f'<tr{rest}><th scope="row">{escape(line.tenant, NAME)}{noisy}</th>'

@@ -9,13 +9,13 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.pages import frame, markup, queue, spark, story
+from dashboard.pages import download, frame, markup, queue, spark, story
 from dashboard.repository import Repository
 from dashboard.services import forecast
 from dashboard.services.alerting import alert_cards, happenings, limit_cards
 from dashboard.services.freshness import Level
 from dashboard.services.keys import QueueKey, Row, short_names
-from dashboard.services.overview import QueueCard, Verdict, headline, queue_cards
+from dashboard.services.overview import COLUMNS, QueueCard, Verdict, headline, queue_cards
 from dashboard.services.say import clock
 from dashboard.services.series import on_the_hour
 from dashboard.services.trends import Trend, last_hour, trends
@@ -105,6 +105,12 @@ def _all(cards: Sequence[QueueCard]) -> Any:
     st.html(markup.section("All queues") + spark.legend())
     place = st.empty()
     place.html(markup.queues(cards[:LINES], _caption(cards), st.session_state.get("trends")))
+    download.csv(
+        "queues",
+        ("Queue", "State", *COLUMNS),
+        lambda: [(card.key.full, card.verdict.word, *card.cells) for card in cards],
+        what="All queues as a file, as they stand here",
+    )
     return place
 
 

@@ -11,14 +11,14 @@ import streamlit as st
 
 from dashboard import figures
 from dashboard.figures import Line
-from dashboard.pages import choose, details, frame, markup
+from dashboard.pages import choose, details, download, frame, markup
 from dashboard.pages.charts import CHART, age_lines, highest
 from dashboard.repository import Repository
 from dashboard.services import forecast, series, story, why
 from dashboard.services.alerting import Happening, alert_cards, happenings
 from dashboard.services.keys import QueueKey, Row, concerns, short_names
 from dashboard.services.overview import queue_cards
-from dashboard.services.queue import tenant_lines
+from dashboard.services.queue import COLUMNS, tenant_lines
 from dashboard.services.say import count, percent
 from dashboard.services.series import Curve, Span
 from dashboard.theme import CALM, MUTED
@@ -85,6 +85,8 @@ def _tenants(lake: Repository, key: QueueKey, total: Row | None, *, estimated: b
     if estimated:
         caption += " Estimates: sampled traces stand for those that were not; a queue of few messages is off by chance."
     st.html(markup.section("Tenants") + markup.tenants(lines, caption))
+    columns = ("Tenant", "Noisy", *COLUMNS)
+    download.csv("queue", columns, lambda: [(one.tenant, "noisy" if one.noisy else "", *one.cells) for one in lines])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import streamlit as st
 from alerts.rules.slo import SloEntry
 from dashboard import figures
 from dashboard.figures import Line
-from dashboard.pages import choose, frame, lists, markup
+from dashboard.pages import choose, download, frame, lists, markup
 from dashboard.pages.charts import CHART
 from dashboard.questions import slo as questions
 from dashboard.repository import Repository
@@ -69,6 +69,11 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if not shown:
         return
     st.html(lists.burns(shown, slo.columns(one), names))
+    download.csv(
+        "slo",
+        ("Whose", "Burns", *slo.columns(one)),
+        lambda: [(slo.name(burn, names), burn.severity or "", *burn.cells) for burn in shown],
+    )
     _over_time(lake, one, shown, names, at)
 
 

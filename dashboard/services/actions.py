@@ -49,6 +49,10 @@ class Entry:
     bad: bool
 
 
+#: The columns of the journal as a file: the first fields of :class:`Entry`.
+COLUMNS = ("When", "What", "Outcome", "Policy", "Reason", "Inputs")
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What somebody asked for: ``outcome`` is ``asked``, ``done``, ``refused`` or ``failed``, the last with ``why``."""

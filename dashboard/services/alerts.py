@@ -29,6 +29,17 @@ class AlertLine:
     resolved: bool
 
 
+#: What a file says of each alert.
+COLUMNS = ("Alert", "State", "Severity", "Since", "About", "Summary", "Fingerprint")
+
+
+def alert_cells(line: AlertLine) -> tuple[str, ...]:
+    """``line`` by :data:`COLUMNS`."""
+    card = line.card
+    state = "resolved" if line.resolved else card.state
+    return card.title, state, card.severity, card.since, card.about, card.summary, line.fingerprint
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One change of an alert's state, or one attempt to tell a receiver of it."""

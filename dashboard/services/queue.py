@@ -9,6 +9,9 @@ from dashboard.services.keys import Row
 from dashboard.services.overview import TRUSTED_COVERAGE, drained
 from dashboard.services.say import UNKNOWN, age, count, percent, rate
 
+#: The columns of the table, after the tenant's name.
+COLUMNS = ("Backlog", "Share of backlog", "In flight", "Ready", "Oldest", "In → out", "Drained", "Limit")
+
 
 @dataclass(frozen=True, slots=True)
 class TenantLine:
@@ -29,6 +32,20 @@ class TenantLine:
     def share_text(self) -> str:
         """The tenant's part of the queue's backlog."""
         return percent(self.share) if self.share is not None else "–"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The line by :data:`COLUMNS`."""
+        return (
+            self.backlog,
+            self.share_text,
+            self.in_flight,
+            self.ready,
+            self.oldest,
+            self.flow,
+            self.drained,
+            self.limit,
+        )
 
 
 def tenant_lines(

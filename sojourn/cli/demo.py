@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lake.errors import UserError
 from sojourn.cli.options import LakeOption, part, stopping
 
 
@@ -15,10 +16,16 @@ def demo(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Limit nobody: what the surge does to the others without a limit.")
     ] = False,
+    approve: Annotated[
+        bool,
+        typer.Option("--approve", help="Limit nobody before somebody approves it, on the dashboard's page Actions."),
+    ] = False,
     lake: LakeOption = None,
 ) -> None:
     """See a noisy tenant detected, named in a webhook, throttled, and everybody else recover: on a real broker."""
-    run = part("sojourn.demo.run")
+    if dry_run and approve:
+        raise UserError("--dry-run limits nobody, whoever approves", "give one of --dry-run and --approve")
+    run, mode = part("sojourn.demo.run"), "dry_run" if dry_run else "approve" if approve else "auto"
     with stopping() as stop:
-        code = run.run(duration=duration, headless=headless, lake=lake, stop=stop, dry_run=dry_run)
+        code = run.run(duration=duration, headless=headless, lake=lake, stop=stop, mode=mode)
     raise typer.Exit(code)

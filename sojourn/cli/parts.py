@@ -17,6 +17,7 @@ from sojourn.cli.options import ConfigOption, LakeOption, chosen, opened, part, 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from alerts.settings import AlertSettings
     from sojourn.settings import Settings
 
 OnceOption = Annotated[bool, typer.Option("--once", help="Work through what is there, then end.")]
@@ -69,9 +70,25 @@ def alert(config: ConfigOption = None, lake: LakeOption = None, once: OnceOption
     lean.give_back_memory()
     run = part("alerts.run").run
     settings, root = opened(config, lake)
-    section = settings.section("alert", part("alerts.settings").AlertSettings)
     with stopping() as stop:
-        run(section, root, stop, once=once, receipts=(sys.executable, "-m", "lab.receipt"))
+        run(leading_on(settings), root, stop, once=once, receipts=(sys.executable, "-m", "lab.receipt"))
+
+
+def leading_on(settings: Settings) -> AlertSettings:
+    """What the alert process is told, with where the dashboard is if its own section says so.
+
+    An address of this machine is of use where the alert process, too, is reached on this machine alone.
+    """
+    section: AlertSettings = settings.section("alert", part("alerts.settings").AlertSettings)
+    if section.dashboard_url is not None:
+        return section
+    try:
+        found = settings.section("dashboard", part("dashboard.settings").DashboardSettings)
+    except UserError:  # the dashboard says so itself; alerts go on without it
+        return section
+    if found.oidc is None and section.external_url is not None:
+        return section
+    return section.model_copy(update={"dashboard_url": part("dashboard.run").reached_at(found)})
 
 
 def dashboard(

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from dashboard.services.alerting import AlertCard, LimitCard
+    from dashboard.services.keys import QueueKey
     from dashboard.services.overview import QueueCard
+    from lake.foretell import Foretold
     from lake.reader import Reader
 
 #: Alerts, limits, forecasts and characters of a name that one screen shows.
@@ -105,12 +107,17 @@ def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int,
 
 
 def snapshot(reader: Reader, root: Path, now: datetime, limit: float, queues: int) -> dict[str, Any]:
-    """The same for programs: seconds, messages, messages a second; null is unknown. Raises SojournError."""
+    """The same for programs: seconds, messages, messages a second; null is unknown. Raises SojournError.
+
+    ``foretold`` is null of a queue that keeps up, and of those in trouble beyond the first few.
+    """
     seen = _seen(reader, now)
     if seen is None:
         return {"at": now, "headline": "no queue has been seen yet", "queues": [], "alerts": [], "limits": []}
     fresh, key_of = part("dashboard.services.freshness"), part("dashboard.services.keys").QueueKey.of
     found = fresh.freshness(fresh.newest(seen.health), part("dashboard.heartbeats").heartbeats(root), now, limit)
+    target, words = _target(root), part("dashboard.services.forecast")
+    ahead = {key: words.as_json(told, target) for key, told in _foretold(seen, reader, target).items()}
     health, totals = ({key_of(row): row for row in rows} for rows in (seen.health, seen.totals))
     return {
         "at": now,
@@ -118,7 +125,8 @@ def snapshot(reader: Reader, root: Path, now: datetime, limit: float, queues: in
         "freshness": found.level.value,
         "headline": seen.headline,
         "queues": [
-            {"verdict": card.verdict.word, "sentence": card.sentence, **totals.get(card.key, {}), **health[card.key]}
+            {"verdict": card.verdict.word, "sentence": card.sentence, **totals.get(card.key, {}), **health[card.key],
+             "foretold": ahead.get(card.key)}
             for card in seen.cards[:queues]
         ],
         "alerts": [{"rule": one.title, "severity": one.severity, "state": one.state, "about": one.about,
@@ -164,22 +172,31 @@ def _coming(seen: _Seen, reader: Reader, root: Path, now: datetime) -> list[Any]
     """A line for each queue in trouble of which something is foretold."""
     from rich.text import Text
 
-    key_of, words = part("dashboard.services.keys").QueueKey.of, part("dashboard.services.forecast")
-    foretell = part("lake.foretell").foretell
-    target = part("lake.definitions").Definitions.load(root).target_seconds
+    words, target = part("dashboard.services.forecast"), _target(root)
+    names = {card.key: card.name for card in seen.cards}
+    said = {key: words.in_short(told, now, target) for key, told in _foretold(seen, reader, target).items()}
+    return [Text(f"→ {visible(names[key], NAME)}: {line}") for key, line in said.items() if line]
+
+
+def _target(root: Path) -> float:
+    seconds: float = part("lake.definitions").Definitions.load(root).target_seconds
+    return seconds
+
+
+def _foretold(seen: _Seen, reader: Reader, target: float) -> dict[QueueKey, Foretold]:
+    """What comes of the first queues in trouble."""
+    key_of, foretell = part("dashboard.services.keys").QueueKey.of, part("lake.foretell").foretell
     rows = {key_of(row): row for row in seen.health}
-    found = []
+    found: dict[QueueKey, Foretold] = {}
     for card in [one for one in seen.cards if one.verdict.word in TROUBLED and not one.flows][:FORETOLD]:
         row, key = rows[card.key], card.key
         try:
-            told = foretell(
+            found[key] = foretell(
                 lambda sql: reader.query(sql).to_pylist(), key.broker, key.queue, key.subscriber,
                 as_of=row["as_of"], ready=card.ready, target=target, margin=row["retention_margin"],
             )  # fmt: skip
         except UserError:  # no statement can name it
             continue
-        if said := words.in_short(told, now, target):
-            found.append(Text(f"→ {visible(card.name, NAME)}: {said}"))
     return found
 
 

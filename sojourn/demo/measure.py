@@ -20,6 +20,8 @@ from sojourn.demo.broker import StreamReading
 RECOVERED_AGE = 0.5
 RECOVERED_FACTOR = 2.0
 SETTLED_SECONDS = 5
+#: What puts a limit in force: a policy, or whoever approved what it proposed.
+BEGINNINGS = ("throttle", "approve")
 
 
 class Queries(Protocol):
@@ -192,7 +194,7 @@ def enforced(queries: Queries, since: float) -> list[dict[str, Any]]:
 
 def throttled(actions: Iterable[Mapping[str, Any]]) -> set[str]:
     """The tenants that were really limited."""
-    return {str(row["tenant"]) for row in actions if row["decision"] == "throttle"}
+    return {str(row["tenant"]) for row in actions if row["decision"] in BEGINNINGS}
 
 
 def webhooks(path: Path, since: float) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 from lake.dataset import rows_of
 from lake.errors import SojournError
 from lake.store import Lake
+from sojourn.demo.measure import BEGINNINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def of_surge(root: Path, actions: Sequence[Mapping[str, Any]], shed: int) -> Sur
     were given up because of it. None where there was none, or nothing can be said of it."""
     from lab.receipt import worked_out  # only now: the demo's start must not wait for it
 
-    throttle = next((action for action in actions if action["decision"] == "throttle"), None)
+    throttle = next((action for action in actions if action["decision"] in BEGINNINGS), None)
     if throttle is None:
         return None
     rows = rows_of(Lake(root).ensure("actions"), where=[("action_id", "=", throttle["action_id"])]).to_pylist()

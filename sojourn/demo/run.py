@@ -37,16 +37,14 @@ STOP_SECONDS, HASTY_STOP_SECONDS = 8.0, 5.0
 INTERRUPTED = 130
 
 
-def run(
-    *, duration: float | None, headless: bool, lake: Path | None, stop: threading.Event, dry_run: bool = False
-) -> int:
-    """Run the demo; the exit code: 0 all as it must be, 1 not so, 130 interrupted."""
+def run(*, duration: float | None, headless: bool, lake: Path | None, stop: threading.Event, mode: str = "auto") -> int:
+    """Run the demo, with its policy in ``mode``; the exit code: 0 all as it must be, 1 not so, 130 interrupted."""
     plan = scenario.Scenario.lasting(duration or scenario.DEFAULT_DURATION)
     layout = Layout((lake or DEFAULT_LAKE).expanduser().absolute())
     store = Lake(layout.lake)
     store.create()
     with only_one(store.state_path("run", "demo.lock"), "a demo on this lake"):
-        demo = _Demo(plan, layout, headless, stop, dry_run)
+        demo = _Demo(plan, layout, headless, stop, mode)
         with demo.screen:
             report = demo.play()
     if report is None:
@@ -89,7 +87,7 @@ class _Demo:
     layout: Layout
     headless: bool
     stop: threading.Event
-    dry_run: bool = False
+    mode: str = "auto"
     screen: Screen = field(default_factory=lambda: Screen(_console()))
     troubles: list[str] = field(default_factory=list)
 
@@ -120,7 +118,7 @@ class _Demo:
         ports = cast.Ports.free()
         write_atomically(
             layout.settings,
-            settings_text(layout, self.broker, ports, quick_start=self.plan.is_short, dry_run=self.dry_run),
+            settings_text(layout, self.broker, ports, quick_start=self.plan.is_short, mode=self.mode),
         )
         Definitions(window_seconds=WINDOW_SECONDS, target_seconds=TARGET_SECONDS).save(layout.lake)
         parts = cast.parts(layout, self.broker, load(layout.settings))
@@ -150,6 +148,9 @@ class _Demo:
             if not self._ready("dashboard"):
                 return
             self.screen.say(f"dashboard: http://127.0.0.1:{ports.dashboard}", "bold")
+        if self.mode == "approve":
+            where = "sojourn actions approve ID" if self.headless else f"http://127.0.0.1:{ports.dashboard}/actions"
+            self.screen.say(f"{scenario.NOISY} is limited once somebody approves it: {where}", "bold")
         layout.start_clock(time.time())
 
     def _ready(self, *names: str) -> bool:
@@ -214,7 +215,7 @@ class _Demo:
             surge_ends=start + after.begins,
             detected=detected,
             webhook=measure.first_webhook(entries, scenario.NOISY),
-            throttled=_first(about, "throttle"),
+            throttled=_first(about, *measure.BEGINNINGS),
             recovered=measure.recovery(quiet, surge_at, min(end, time.time())),
             resolved=resolved,
             released=_released(about),
@@ -231,7 +232,7 @@ class _Demo:
             shed=self.looker.shed(),
             restarts={name: count for name in self.supervisor.states() if (count := self.supervisor.restarts(name))},
             interrupted=hasty,
-            dry_run=self.dry_run,
+            dry_run=self.mode == "dry_run",
             receipt=None if hasty else receipt.of_surge(self.layout.lake, about, self.looker.shed()),
         )
 
@@ -268,9 +269,9 @@ class _Demo:
         self.screen.say(f"{event.child}: {event.text}", "red" if event.bad else "dim")
 
 
-def _first(actions: list[dict[str, object]], decision: str) -> float | None:
+def _first(actions: list[dict[str, object]], *decisions: str) -> float | None:
     for action in actions:
-        if action["decision"] == decision:
+        if action["decision"] in decisions:
             return float(action["at"].timestamp())  # type: ignore[attr-defined]
     return None
 

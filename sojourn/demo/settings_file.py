@@ -62,8 +62,8 @@ TARGET_SECONDS = 3.0
 POLICY = "throttle-noisy"
 
 
-def settings_text(layout: Layout, broker: Broker, ports: Ports, *, quick_start: bool, dry_run: bool = False) -> str:
-    """The settings of one run: where its servers listen is chosen anew each time."""
+def settings_text(layout: Layout, broker: Broker, ports: Ports, *, quick_start: bool, mode: str = "auto") -> str:
+    """The settings of one run: where its servers listen is chosen anew each time. ``mode`` is the policy's."""
     values: dict[str, object] = {
         "lake": str(layout.lake),
         "quick_start": quick_start,
@@ -78,7 +78,7 @@ def settings_text(layout: Layout, broker: Broker, ports: Ports, *, quick_start: 
         "webhook": f"http://127.0.0.1:{ports.receiver}/webhook",
         "secret": str(layout.secret),
         "policy": POLICY,
-        "mode": "dry_run" if dry_run else "auto",
+        "mode": mode,
         "dashboard_port": ports.dashboard,
     }
     return _TEMPLATE.format(**{name: json.dumps(value) for name, value in values.items()})

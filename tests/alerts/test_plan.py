@@ -162,6 +162,18 @@ def test_the_payload_is_alertmanagers_webhook_version_4() -> None:
     }
 
 
+def test_what_is_told_leads_to_the_alerts_own_page_where_the_dashboard_is_known() -> None:
+    one, theirs = alert("a"), replace(alert("b"), generator_url="http://prometheus.example/graph")
+    (decision, *_), _ = told([Notice(one), Notice(theirs)])
+    payload = alertmanager(decision, "http://sojourn:9095", dashboard="https://sojourn.example/")
+    found = {told["labels"]["tenant"]: told["generatorURL"] for told in payload["alerts"]}
+    assert found == {
+        "a": f"https://sojourn.example/alerts?alert={one.fingerprint}",
+        "b": "http://prometheus.example/graph",
+    }
+    assert payload["externalURL"] == "http://sojourn:9095"
+
+
 def test_a_body_holds_so_many_alerts_and_counts_the_rest() -> None:
     (decision,), _ = told([Notice(alert(f"t{number}")) for number in range(501)])
     payload = alertmanager(decision, "")

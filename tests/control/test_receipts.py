@@ -120,7 +120,7 @@ def test_receivers_of_webhooks_hear_of_it_as_of_what_is_over(tmp_path: Path) -> 
         {"name": f"hook-{at}", "url": "http://127.0.0.1:9/x", "allow_private": True, **one}
         for at, one in enumerate(hooks)
     ]
-    settings = AlertSettings.model_validate({"receivers": receivers})
+    settings = AlertSettings.model_validate({"receivers": receivers, "dashboard_url": "https://s.example"})
     sender: Any = Woken()
     entry = replace(ENDED, decision="receipt", reason="saved 7 tenants 41 s", inputs={"saved_mean": "41"})
     tell_receipt(tmp_path / "alerts.sqlite", settings, sender, Clock(), entry)
@@ -129,4 +129,5 @@ def test_receivers_of_webhooks_hear_of_it_as_of_what_is_over(tmp_path: Path) -> 
     db.close()
     assert (receiver, status, sender.woken) == ("hook-0", "resolved", 1)
     assert '"summary":"saved 7 tenants 41 s"' in body and '"saved_mean":"41"' in body
+    assert '"generatorURL":"https://s.example/actions"' in body
     assert labels_of(entry)["action_id"] == "a1"

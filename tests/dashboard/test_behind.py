@@ -52,3 +52,12 @@ def test_what_fails_at_first_is_said_and_tried_again_and_later_failures_keep_the
     assert behind.answer("q", (2,), lambda: "one", LONG) == "one"
     for version in range(3, 20):
         assert behind.answer("q", (version,), fail, LONG) == "one"
+
+
+def test_while_the_process_ends_pages_keep_what_they_have_and_nothing_is_logged() -> None:
+    behind = Behind()
+    assert behind.answer("q", (1,), lambda: "one", LONG) == "one"
+    behind._known["q"].due = 0
+    behind._worker.shutdown()
+    assert behind.answer("q", (2,), lambda: "two", LONG) == "one"
+    assert behind.answer("another", (2,), lambda: "two", LONG) is None

@@ -170,6 +170,26 @@ LINKS = {
 }
 
 
+#: How the file begins that a page offers of its table.
+FILES = {
+    "queue": "Tenant,Noisy,Backlog",
+    "tenants": "Tenant,Queue,Part",
+    "consumers": "Queue,Faults,Consumers",
+    "dead-letters": "Queue,",
+    "slo": "Whose,Burns,Budget left",
+    "alerts": "Alert,State,Severity",
+    "actions": "When,What,Outcome",
+}
+
+
+def assert_file(page: Any, head: str) -> None:
+    """The table can be taken along: a file of more than its headings."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").first.click()
+    text = Path(download.value.path()).read_text("utf-8")
+    assert text.startswith(head) and len(text.splitlines()) > 1
+
+
 def test_every_page_is_among_those_that_are_looked_at() -> None:
     pages = {path.stem.replace("_", "-") for path in PAGES.glob("*.py") if "def page()" in path.read_text("utf-8")}
     assert pages == {*LINKS, "lab", "sql"}
@@ -184,6 +204,8 @@ def test_a_link_to_a_page_opens_that_page(server: str, browser: Any, axe: str, t
     shoot(page, address, tmp_path)
     assert page.outside == [] and page.wrong == []
     assert_nothing_grave(page, axe)
+    if address in FILES:
+        assert_file(page, FILES[address])
 
 
 def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: Any, axe: str, tmp_path: Path) -> None:
@@ -248,6 +270,7 @@ def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, axe: s
     assert page.outside == []
     assert page.wrong == []
     assert_nothing_grave(page, axe)
+    assert_file(page, "Queue,State,Mode")
     page.close()
 
 

@@ -17,6 +17,8 @@ from dashboard.theme import options
 from lake.errors import UserError
 from lake.web.policy import Refusal
 from sojourn.cli.main import app
+from sojourn.cli.parts import leading_on
+from sojourn.settings import load
 
 LAKE = Path("/somewhere/lake")
 
@@ -114,6 +116,33 @@ def test_the_command_takes_host_and_port_prints_its_address_and_refuses_to_be_op
     named = ["--host", "0.0.0.0", "--port", "0", "--allowed-host", "queues.example"]
     opened = CliRunner().invoke(app, ["dashboard", *named, *lake])
     assert "no login" in opened.stderr and started[1].allowed_hosts == ("queues.example",)
+
+
+@pytest.mark.parametrize(
+    ("told", "page"),
+    [
+        ("", "http://127.0.0.1:8501"),
+        ("[dashboard]\nport = 8599", "http://127.0.0.1:8599"),
+        ("[dashboard]\nport = 0", None),
+        ('[alert]\nexternal_url = "http://sojourn.example:9095"', None),
+        ('[alert]\ndashboard_url = "https://sojourn.example"', "https://sojourn.example"),
+        ('[dashboard]\nallowed_hosts = ["sojourn.example"]', None),
+        (
+            (
+                '[alert]\nexternal_url = "https://api.example"\n[dashboard.oidc]\nclient_id = "s"\n'
+                'metadata_url = "https://id.example/"\nclient_secret = { env = "S" }\n'
+                'redirect_uri = "https://sojourn.example/oauth2callback"'
+            ),
+            "https://sojourn.example",
+        ),
+    ],
+)
+def test_alerts_lead_to_the_dashboard_where_the_settings_say_how_it_is_reached(
+    tmp_path: Path, told: str, page: str | None
+) -> None:
+    config = tmp_path / "sojourn.toml"
+    config.write_text(told)
+    assert leading_on(load(config)).dashboard_url == page
 
 
 def test_the_environment_carries_the_lake_and_the_settings() -> None:

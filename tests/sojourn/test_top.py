@@ -48,9 +48,19 @@ def test_programs_get_what_people_see_as_json(lake: Path) -> None:
     assert (worst["verdict"], worst["queue"]) == ("needs you", "or\x1b[31mders") and worst["backlog"] > 1000
     assert told["headline"].startswith("or\x1b[31mders needs you") and "freshness" in told
     assert told["limits"][0]["tenant"] == "acme-7" and told["alerts"][0]["severity"] == "critical"
+    assert [one["foretold"] for one in told["queues"]] == [None] * 3, "no statement names such a queue"
     (action,) = sojourn("actions", "list", "--last", "1", "--json", "--lake", str(lake), cwd=lake).stdout.splitlines()
     about = sojourn("actions", "show", json.loads(action)["action_id"], "--json", "--lake", str(lake), cwd=lake)
     assert {json.loads(row)["tenant"] for row in about.stdout.splitlines()} == {"acme-7"}
+
+
+def test_programs_are_foretold_of_queues_in_trouble_what_people_are(tmp_path: Path) -> None:
+    write_story(tmp_path, end=datetime.now(UTC), seconds=360, noisy_from=120)
+    worst, *others = json.loads(sojourn("top", "--json", "--lake", str(tmp_path), cwd=tmp_path).stdout)["queues"]
+    ahead = worst["foretold"]
+    assert ahead["known_seconds"] > 0 and ahead["target_seconds"] > 0 and ahead["reason"] is None
+    assert set(ahead["drained_in_seconds"]) == {"p10", "p50", "p90"}
+    assert [one["foretold"] for one in others] == [None] * 2, "they keep up"
 
 
 def test_old_data_and_an_empty_lake_are_said(tmp_path: Path) -> None:
