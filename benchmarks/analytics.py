@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.parts import run_parts
 
 #: Modules of benchmarks/analytics_parts.
-PARTS = ("throughput", "live", "catch_up", "tenants", "scale", "finished", "sql_start", "month", "rules")
+PARTS = ("throughput", "live", "catch_up", "tenants", "scale", "finished", "sql_start", "month", "rules", "s3")
 
 if __name__ == "__main__":
     run_parts("benchmarks.analytics_parts", PARTS, __doc__)

@@ -23,6 +23,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from lake.log import log_entry
+from lake.remote import Location
 
 #: An appender that has not looked at the log for so long begins anew: entries are kept for a minute at least, and one
 #: that was cleaned up must not be taken for one that is free.
@@ -35,7 +36,8 @@ _ENGINE = "sojourn"
 class Appender:
     """Follows the log of one table from the version of ``table`` on, and appends to it. Belongs to one thread."""
 
-    def __init__(self, table: DeltaTable, path: Path) -> None:
+    def __init__(self, table: DeltaTable, path: Location, looked: float | None = None) -> None:
+        """``looked``: when ``table`` was asked for its newest version, by the monotonic clock, if not just now."""
         self._table = table
         self._path = path
         self._positions: dict[str, int | None] = {}
@@ -43,7 +45,9 @@ class Appender:
         self.version = table.version()
         #: Whether the table asks no more of its writers than is done here.
         self.fit = protocol.min_reader_version == 1 and protocol.min_writer_version <= 2
-        self._looked = time.monotonic()
+        #: The entry of the last commit.
+        self.written = ""
+        self._looked = time.monotonic() if looked is None else looked
 
     @property
     def current(self) -> bool:
@@ -51,7 +55,11 @@ class Appender:
 
         Where the entry of the version that was seen last is gone, so may be those behind it.
         """
-        return time.monotonic() - self._looked < TRUSTED_SECONDS and log_entry(self._path, self.version).exists()
+        return self._trusted and log_entry(self._path, self.version).exists()
+
+    @property
+    def _trusted(self) -> bool:
+        return time.monotonic() - self._looked < TRUSTED_SECONDS
 
     def follow(self) -> None:
         """Take in what others committed. Raises OSError, and ValueError where an entry of the log is damaged."""
@@ -81,9 +89,10 @@ class Appender:
 
         Raises OSError where the disk does not take it, or cannot link files; then nothing was committed.
         """
-        draft = self._path / "_delta_log" / f"_commit_{uuid4()}.json.tmp"
+        assert isinstance(self._path, Path)
+        draft, entry = self._path / "_delta_log" / f"_commit_{uuid4()}.json.tmp", entry_of(adds, positions)
         try:
-            draft.write_text("\n".join(map(json.dumps, _actions(adds, positions))), encoding="utf-8")
+            draft.write_text(entry, encoding="utf-8")
             while True:
                 self.follow()
                 if self.reached(positions) or not self.fit:
@@ -92,12 +101,17 @@ class Appender:
                     os.link(draft, log_entry(self._path, self.version + 1))
                 except FileExistsError:
                     continue
-                self.version += 1
-                self._positions |= positions
+                self._advance(entry, positions)
                 return True
         finally:
             with suppress(OSError):  # whether the commit was made is known by then
                 draft.unlink()
+
+    def _advance(self, entry: str, positions: Mapping[str, int]) -> None:
+        """The next version is ours."""
+        self.version += 1
+        self.written = entry
+        self._positions |= positions
 
     def _take(self, action: dict[str, Any]) -> None:
         if told := action.get("txn"):
@@ -106,14 +120,16 @@ class Appender:
             self.fit = {name: told.get(name) for name in _PROTOCOL} == _PROTOCOL
 
 
-def _actions(adds: Sequence[AddAction], positions: Mapping[str, int]) -> list[dict[str, Any]]:
+def entry_of(adds: Sequence[AddAction], positions: Mapping[str, int], mark: str | None = None) -> str:
+    """The log's entry of a commit that adds files and reaches ``positions``; ``mark`` is in no other commit."""
     now = time.time_ns() // 1_000_000
     told = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"}, "engineInfo": _ENGINE}
-    return [
-        {"commitInfo": {**told, "isBlindAppend": True}},
+    actions: list[dict[str, Any]] = [
+        {"commitInfo": {**told, "isBlindAppend": True, **({"txnId": mark} if mark else {})}},
         *({"txn": {"appId": key, "version": value, "lastUpdated": now}} for key, value in positions.items()),
         *({"add": _add(one)} for one in adds),
     ]
+    return "\n".join(map(json.dumps, actions))
 
 
 def _add(one: AddAction) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from lake.files import write_atomically
@@ -32,34 +33,46 @@ class Checksums:
         self._log = table / "_delta_log"
         self._state: dict[str, Any] | None = None
         self._version = -1
+        self._oldest = 0
         self._follows = True
 
-    def write(self, version: int) -> None:
-        """Write the checksum of ``version``, the newest."""
+    def write(self, version: int, entry: str = "") -> None:
+        """Write the checksum of ``version``, the newest, whose ``entry`` in the log need not be read if it is given."""
         if not self._follows or version <= self._version:
             return
+        known = {version: entry} if entry else {}
         try:
             try:
-                self._follow(version)
+                self._follow(version, known)
             except FileNotFoundError:
                 # The log was cleaned up while this process wrote nothing: another's checksum tells how it stands.
                 self._begin(version)
-                self._follow(version)
+                self._follow(version, known)
             path, text = self._path(version), json.dumps(self._state)
             if isinstance(path, Remote):
                 path.write_text(text)
             else:
                 write_atomically(path, text)
-            self._path(version - KEPT).unlink(missing_ok=True)
+            self._forget(version)
         except (OSError, ValueError, KeyError, TypeError) as error:
             self._follows = False
             log.debug("no checksums for %s from here on: %s", self._log.parent, error)
 
-    def _follow(self, version: int) -> None:
+    def _forget(self, version: int) -> None:
+        """Remove checksums that are too old: one at a time, or in a store many at once, which is one request."""
+        path = self._path(version - KEPT)
+        if not isinstance(path, Remote) or path.store.creator is None:
+            path.unlink(missing_ok=True)
+        elif version - KEPT - self._oldest >= KEPT:
+            gone = range(self._oldest, version - KEPT)
+            path.store.creator.remove([f"{path.parent.key}/{old:020d}.crc" for old in gone])
+            self._oldest = version - KEPT
+
+    def _follow(self, version: int, known: Mapping[int, str]) -> None:
         if self._state is None:
             self._begin(version)
         for number in range(self._version + 1, version + 1):
-            self._take(number)
+            self._take(known.get(number) or (self._log / f"{number:020d}.json").read_text(encoding="utf-8"))
             self._version = number
 
     def _begin(self, version: int) -> None:
@@ -72,11 +85,11 @@ class Checksums:
             self._state = json.loads(self._path(self._version).read_text(encoding="utf-8"))
         for number in usable[:-KEPT]:
             self._path(number).unlink(missing_ok=True)
+        self._oldest = min(usable[-KEPT:], default=version)
 
-    def _take(self, version: int) -> None:
+    def _take(self, entry: str) -> None:
         assert self._state is not None
-        commit = self._log / f"{version:020d}.json"
-        for line in commit.read_text(encoding="utf-8").splitlines():
+        for line in entry.splitlines():
             action = json.loads(line)
             if add := action.get("add"):
                 self._count(1, add)

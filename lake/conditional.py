@@ -3,6 +3,10 @@
 Who is cut off behind a put does not know whether it was done, and a client that repeats it is told that the version is
 taken, though it took it itself. So a commit that failed, however, is looked for in the log before it is tried again.
 
+A commit of ours is one request (:class:`RemoteAppender`): nobody asks what the newest version is, the store's refusal
+tells that there is a newer one. deltalake's own (:func:`append`) lists and reads the log each time; it is left to
+stores and tables that ask for more.
+
 Source: Delta transaction log protocol; RFC 9110, 13.1.2 (`If-None-Match: *`), which S3, Azure and Google honour.
 """
 
@@ -13,19 +17,23 @@ import random
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from lake.appending import Appender, entry_of
+from lake.creating import Creator
 from lake.errors import UserError, first_line
 from lake.log import log_entry
 from lake.remote import Remote
 
 log = logging.getLogger(__name__)
 
-#: How often a commit is tried while others commit.
-MOST_TRIES = 20
+#: How often a commit is tried while others commit; and how often while the store does not answer.
+MOST_TRIES, MOST_FAULTS = 20, 5
 #: Nobody waits for a checkpoint: :mod:`lake.checkpoints` writes it.
 _NOTHING_BESIDE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 #: The longest pause (seconds) before the next try.
@@ -63,13 +71,63 @@ def append(
             failed = error
         asked = table.version() + 1 if asked is None else asked
         log.debug("%s: %s", place, first_line(failed))
-        time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
+        _pause(attempt)
         table.update_incremental()
         if _made(place, mine, asked, table.version()):
             return True
         if not isinstance(failed, CommitFailedError):
             raise failed
     raise failed
+
+
+class RemoteAppender(Appender):
+    """Appends to a table in an object store by entries of our own. Belongs to one thread."""
+
+    def __init__(self, table: DeltaTable, place: Remote, creator: Creator, looked: float) -> None:
+        super().__init__(table, place, looked)
+        self._place = place
+        self._creator = creator
+        self._marks: set[str] = set()
+
+    @property
+    def current(self) -> bool:
+        """As :class:`Appender` has it, without a look: entries younger than the last one are not cleaned up."""
+        return self._trusted
+
+    def commit(self, adds: Sequence[AddAction], positions: Mapping[str, int]) -> bool:
+        """Add files in one commit that reaches ``positions``; False if they were reached before, or the table is not
+        :attr:`fit` any more.
+
+        An OSError tells that nobody can say whether it was made: with the same ``positions`` it may be tried again.
+        """
+        mark = str(uuid4())
+        entry = entry_of(adds, positions, mark)
+        faults = 0
+        for attempt in range(MOST_TRIES):
+            if self.reached(positions) or not self.fit:
+                return False
+            looked, failed = time.monotonic(), OSError("others commit all the time")
+            try:
+                if self._creator.put(log_entry(self._place, self.version + 1).key, entry):
+                    self._advance(entry, positions)
+                    self._looked = looked
+                    return True
+            except OSError as error:
+                failed, faults = error, faults + 1
+            log.debug("%s: %s", self._place, first_line(failed))
+            _pause(attempt)
+            self._marks.clear()
+            self.follow()
+            if mark in self._marks:
+                return True
+            if faults == MOST_FAULTS:
+                break
+        raise failed
+
+    def _take(self, action: dict[str, Any]) -> None:
+        super()._take(action)
+        if mark := action.get("commitInfo", {}).get("txnId"):
+            self._marks.add(mark)
 
 
 @contextmanager
@@ -121,6 +179,10 @@ def _commit(
         commit_properties=properties,
         post_commithook_properties=_NOTHING_BESIDE,
     )
+
+
+def _pause(attempt: int) -> None:
+    time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)))
 
 
 def _made(place: Remote, mine: Collection[str], first: int, last: int) -> bool:

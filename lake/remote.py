@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -22,6 +22,7 @@ from deltalake._internal import DeltaFileSystemHandler
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, FileType, S3FileSystem
 
 from lake.address import address_of
+from lake.creating import Creator, creator_of
 from lake.errors import UserError
 
 #: How often Arrow tries a request; deltalake's client has its own number (:data:`lake.address.DEFAULTS`).
@@ -56,6 +57,11 @@ class Store:
         #: What Arrow puts before a key: bucket and prefix.
         self.base = f"{parts.netloc}{parts.path}"
         self._files: FileSystem | None = None
+
+    @cached_property
+    def creator(self) -> Creator | None:
+        """What puts a file where there is none; None where nothing but deltalake itself can."""
+        return creator_of(self.url, self.options)
 
     @property
     def files(self) -> FileSystem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
@@ -132,12 +133,16 @@ class Lake:
         """The newest version of table ``name``."""
         return self.ensure(name).version()
 
-    def committed(self, name: str, app_id: str) -> int | None:
-        """The number of the last commit that ``app_id`` made to table ``name``; None if it made none."""
-        if isinstance(self.path(name), Remote):
+    def committed(self, name: str, app_id: str, *, look: bool = True) -> int | None:
+        """The number of the last commit that ``app_id`` made to table ``name``; None if it made none.
+
+        Without a ``look``: as of the last one, and of what was committed here since. It is enough where nobody else
+        commits as ``app_id`` meanwhile, and spares a request where the table is in an object store.
+        """
+        if not self._by_entries(name):
             return self.ensure(name).transaction_version(app_id)
         try:
-            return self._appender(name).position(app_id)
+            return self._appender(name, look=look).position(app_id)
         except (DeltaError, OSError) as error:
             raise explained(error, self.path(name)) from error
 
@@ -215,37 +220,41 @@ class Lake:
             adds = [action for file in staged for action in file.finished()]
         except OSError as error:
             raise explained(error, self.path(name)) from error
-        if isinstance(self.path(name), Remote):
-            added = self._add_remotely(name, adds, reached)
-        else:
-            added = self._add_here(name, adds, reached)
+        added = self._add_by_entry(name, adds, reached) if self._by_entries(name) else None
+        if added is None:
+            remote = isinstance(self.path(name), Remote)
+            added = (self._add_remotely if remote else self._add_by_deltalake)(name, adds, reached)
         if not added:
             for file in staged:
                 file.drop()
         return added
 
-    def _add_here(self, name: str, adds: Sequence[AddAction], reached: Mapping[str, int]) -> bool:
-        """As :meth:`_add`, on a disk."""
-        appender = self._appender(name)
+    def _by_entries(self, name: str) -> bool:
+        """Whether log entries of our own can be put where table ``name`` is."""
+        path = self.path(name)
+        return not isinstance(path, Remote) or path.store.creator is not None
+
+    def _add_by_entry(self, name: str, adds: Sequence[AddAction], reached: Mapping[str, int]) -> bool | None:
+        """As :meth:`_add`, by a log entry of our own; None where such will not do."""
+        appender = self._appender(name, look=False)
         try:
             added = appender.commit(adds, reached)
-            fit = appender.fit
         except (DeltaError, OSError, ValueError) as error:
-            if not isinstance(error, OSError) or error.errno not in _NO_LINKS:
-                raise explained(error, self.path(name)) from error
-            added = fit = False
-        if not (added or fit):
-            added = self._add_by_deltalake(name, adds, reached)
+            if isinstance(error, OSError) and error.errno in _NO_LINKS:
+                return None
+            if isinstance(self.path(name), Remote):
+                del self._appenders[name]  # what it knows may not be what the store has
+            raise explained(error, self.path(name)) from error
         if added:
-            self._committed(name, self._appenders[name].version)
-        return added
+            self._committed(name, appender.version, appender.written)
+        return added if added or appender.fit else None
 
     def _add_remotely(self, name: str, adds: Sequence[AddAction], reached: Mapping[str, int]) -> bool:
-        """As :meth:`_add`, in an object store."""
+        """As :meth:`_add`, in an object store, by deltalake."""
         path, spec = self.path(name), _spec(name)
         assert isinstance(path, Remote)
         try:
-            table = self._open[name] if name in self._open else self.ensure(name)
+            table = self.ensure(name)  # of an older version the next one may have been cleaned up, and seem free
             added = conditional.append(table, path, adds, reached, spec.partition_by)
         except (DeltaError, OSError) as error:
             self._open.pop(name, None)  # whatever it holds is not what the store has
@@ -254,31 +263,38 @@ class Lake:
             self._committed(name, table.version())
         return added
 
-    def _appender(self, name: str) -> Appender:
-        """Who appends to table ``name``, at its newest version."""
-        appender = self._appenders.get(name)
+    def _appender(self, name: str, *, look: bool = True) -> Appender:
+        """Who appends to table ``name``, at its newest version; without a ``look`` in a store at one that it had."""
+        appender, path = self._appenders.get(name), self.path(name)
         if appender is None or not appender.current:
-            path = self.path(name)
-            assert isinstance(path, Path)
-            appender = self._appenders[name] = Appender(self.ensure(name), path)
-        try:
-            appender.follow()
-        except (OSError, ValueError) as error:
-            raise explained(error, self.path(name)) from error
+            looked = time.monotonic()
+            if not isinstance(path, Remote):
+                appender = Appender(self.ensure(name), path, looked)
+            else:
+                assert path.store.creator is not None
+                appender = conditional.RemoteAppender(self.ensure(name), path, path.store.creator, looked)
+            self._appenders[name] = appender
+        elif look or not isinstance(path, Remote):
+            try:
+                appender.follow()
+            except (OSError, ValueError) as error:
+                raise explained(error, path) from error
         return appender
 
     def _reached(self, name: str, positions: Mapping[str, int]) -> bool:
-        if isinstance(self.path(name), Remote):  # what others committed since, the commit itself finds
+        if not positions:
+            return False
+        if not self._by_entries(name):  # what others committed since, the commit itself finds
             table = self._open[name] if name in self._open else self.ensure(name)
             return conditional.has_reached(table, positions)
         try:
-            return bool(positions) and self._appender(name).reached(positions)
+            return self._appender(name, look=False).reached(positions)
         except (DeltaError, OSError) as error:
             raise explained(error, self.path(name)) from error
 
-    def _committed(self, name: str, version: int) -> None:
-        """A commit made ``version``: write what others read beside it."""
-        self._write_checksum(name, version)
+    def _committed(self, name: str, version: int, entry: str = "") -> None:
+        """A commit made ``version``, by ``entry`` of its log: write what others read beside it."""
+        self._write_checksum(name, version, entry)
         if version % CHECKPOINT_INTERVAL == 0:
             checkpoint_soon(self.path(name))
 
@@ -295,7 +311,7 @@ class Lake:
                     list(adds), "append", table.schema(), partition_by, commit_properties=properties
                 )
                 self._appenders.pop(name, None)
-                self._appender(name)
+                self._committed(name, self._appender(name).version)
                 return True
             except CommitFailedError as error:
                 # Somebody rewrote the table meanwhile. Appending depends on nothing that was there: try again.
@@ -355,9 +371,9 @@ class Lake:
         """
         self._write_checksum(name, self._open[name].version())
 
-    def _write_checksum(self, name: str, version: int) -> None:
+    def _write_checksum(self, name: str, version: int, entry: str = "") -> None:
         if _spec(name).layer == "bronze":
-            self._checksums.setdefault(name, Checksums(self.path(name))).write(version)
+            self._checksums.setdefault(name, Checksums(self.path(name))).write(version, entry)
 
 
 def _batches(path: Location, columns: list[str], since: datetime) -> Iterator[pa.RecordBatch]:

@@ -37,11 +37,11 @@ class Gold:
 
     def holds(self, batch_id: int) -> bool:
         """Whether every table has this batch already, as after a crash between commit and checkpoint."""
-        return all(_reached(self._lake.committed(table, self.query_id), batch_id) for table in self._tables)
+        return not self.missing(batch_id)
 
     def begun(self, batch_id: int) -> bool:
         """Whether any table has this batch already."""
-        return any(_reached(self._lake.committed(table, self.query_id), batch_id) for table in self._tables)
+        return len(self.missing(batch_id)) < len(self._tables)
 
     def stage(self, batch_id: int) -> dict[str, Staged]:
         """A file for each table that does not have this batch yet, in their order."""
@@ -49,7 +49,11 @@ class Gold:
 
     def missing(self, batch_id: int) -> list[str]:
         """The tables that do not have this batch yet, in their order."""
-        return [name for name in self._tables if not _reached(self._lake.committed(name, self.query_id), batch_id)]
+        # Nobody else commits as this query.
+        return [name for name in self._tables if not _reached(self._committed(name), batch_id)]
+
+    def _committed(self, table: str) -> int | None:
+        return self._lake.committed(table, self.query_id, look=False)
 
     def add(self, batch_id: int, staged: Mapping[str, Staged | LaidDown]) -> None:
         """Add the batch to its tables, in their order."""

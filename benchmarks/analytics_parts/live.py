@@ -33,25 +33,29 @@ def measure(scale: float) -> Iterator[Figure]:
 
 
 def _lived(rate: int, tenants: int, scale: float) -> tuple[list[float], float]:
-    """Ages, of events spread evenly over their time, at which gold showed them; and the most memory seen."""
+    """As :func:`lived`, in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder:
-        root = Path(folder) / "lake"
-        Lake(root).create()
-        gold = Gold(root)
-        gold.start()
-        memory = 0.0
-        with analysis(root) as process:
-            load = fed(root, rate, tenants, WARM_UP_SECONDS + SECONDS * scale)
-            written: list[Instant] = []
-            assert load.stdout is not None
-            for line in load.stdout:
-                number, at = line.split()
-                written.append((int(number), float(at)))
-                memory = max(memory, rss_mb(process.pid))
-            deadline = time.monotonic() + 60
-            while (not gold.seen or gold.seen[-1][0] < written[-1][0]) and time.monotonic() < deadline:
-                time.sleep(0.05)
-        gold.stop()
+        return lived(Path(folder) / "lake", rate, tenants, scale)
+
+
+def lived(root: Path, rate: int, tenants: int, scale: float) -> tuple[list[float], float]:
+    """Ages, of events spread evenly over their time, at which gold showed them; and the most memory seen."""
+    Lake(root).create()
+    gold = Gold(root)
+    gold.start()
+    memory = 0.0
+    with analysis(root) as process:
+        load = fed(root, rate, tenants, WARM_UP_SECONDS + SECONDS * scale)
+        written: list[Instant] = []
+        assert load.stdout is not None
+        for line in load.stdout:
+            number, at = line.split()
+            written.append((int(number), float(at)))
+            memory = max(memory, rss_mb(process.pid))
+        deadline = time.monotonic() + 60
+        while (not gold.seen or gold.seen[-1][0] < written[-1][0]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    gold.stop()
     return list(_ages([one for one in written if one[1] - written[0][1] > WARM_UP_SECONDS], gold.seen)), memory
 
 

@@ -161,7 +161,7 @@ def _summaries(count: int) -> Iterator[Figure]:
         share = max(1, count // 10)
         for number in range(10):
             first = number * share
-            rows = EVENTS.compute(_as_read(_one_each(first, share)))["partials"].select(SUMMARIES.schema.names)
+            rows = EVENTS.compute(as_read(_one_each(first, share)))["partials"].select(SUMMARIES.schema.names)
             for name, value in extra.items():
                 field = EVENT_SUMMARIES.schema.field(name)
                 rows = rows.append_column(field, pa.repeat(pa.scalar(value, field.type), rows.num_rows))
@@ -249,7 +249,8 @@ def _process(engine: Engine, batch_id: int, files: Files) -> int:
     return engine.process(batch_id, cast(Any, None), files)  # known files: Spark's batch is not asked
 
 
-def _as_read(rows: pa.Table) -> pa.Table:
+def as_read(rows: pa.Table) -> pa.Table:
+    """Rows of message_events as a batch has them when it is computed."""
     rows = rows.append_column("subscriber", pa.nulls(rows.num_rows, pa.string()))
     columns = [rows.column(field.name) for field in EVENTS.schema]
     columns = [c.dictionary_encode() if pa.types.is_dictionary(f.type) else c.cast(f.type)

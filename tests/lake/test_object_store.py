@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from lake import conditional
+from lake import appending, conditional
+from lake.address import Address
+from lake.checksum import KEPT
+from lake.creating import Creator, creator_of
 from lake.dataset import dataset
 from lake.errors import UserError
+from lake.log import log_entry
 from lake.reader import Reader
 from lake.store import Lake
 from tests.lake.test_appending import rejected
-from tests.support.s3 import CREDENTIALS, Network, S3Server
+from tests.support.s3 import BUCKET, CREDENTIALS, Network, S3Server
 from tests.support.waiting import wait_until
 
 HOME = Path(__file__).parents[2]
@@ -45,7 +49,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+    with S3Server(tmp_path_factory.mktemp("s3"), noting=True) as server:
         yield server
 
 
@@ -109,9 +113,57 @@ def test_processes_that_append_at_once_lose_nothing(remote: Lake) -> None:
     assert reasons(remote) == sorted(f"{name}-{number}" for name in "ab" for number in range(6))
 
 
-def test_a_commit_of_which_the_answer_is_lost_counts_once(
-    server: S3Server, remote: Lake, monkeypatch: pytest.MonkeyPatch
+def requests_of(server: S3Server, folder: str) -> list[str]:
+    return [f"{one.method} {one.path.rpartition('.')[2]}" for one in server.requests() if f"/{folder}/" in one.path]
+
+
+def test_a_commit_is_two_puts_and_a_checksum(server: S3Server, remote: Lake, tmp_path: Path) -> None:
+    """Nothing is listed and nothing read: each request is paid for, and waited for."""
+    remote.append("rejected_records", rejected("first"), app_id="tap", version=0)
+    before = len(requests_of(server, tmp_path.name))
+    remote.append("rejected_records", rejected("second"), app_id="tap", version=1)
+    assert requests_of(server, tmp_path.name)[before:] == ["PUT parquet", "PUT json", "PUT crc"]
+    assert remote.committed("rejected_records", "tap", look=False) == 1
+    for number in range(2, 2 * KEPT + 2):
+        remote.append("rejected_records", rejected(str(number)), app_id="tap", version=number)
+    checksums = list((remote.path("rejected_records") / "_delta_log").glob("*.crc"))
+    assert KEPT <= len(checksums) <= 2 * KEPT, "older ones go"
+
+
+class Unanswered:
+    """A client whose next put is done, or not, but for which no answer comes."""
+
+    def __init__(self, creator: Creator, *, done: bool) -> None:
+        self._creator = creator
+        self._done = done
+        self.lost = 1
+
+    def put(self, key: str, text: str) -> bool:
+        if self.lost and self._done:
+            self._creator.put(key, text)
+        if self.lost:
+            self.lost -= 1
+            raise OSError("connection reset")
+        return self._creator.put(key, text)
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
+@pytest.mark.parametrize("version", [None, 1])
+def test_a_commit_of_which_the_answer_is_lost_counts_once(remote: Lake, version: int | None, *, done: bool) -> None:
+    remote.append("rejected_records", rejected("before"))
+    appender = remote._appenders["rejected_records"]
+    assert isinstance(appender, conditional.RemoteAppender)
+    appender._creator = Unanswered(appender._creator, done=done)  # type: ignore[assignment]
+    assert remote.append("rejected_records", rejected("once"), app_id=version and "tap", version=version)
+    assert remote.append("rejected_records", rejected("behind"), app_id=version and "tap", version=version and 2)
+    assert reasons(remote) == ["before", "behind", "once"]
+
+
+def test_what_deltalake_commits_is_looked_for_too_where_the_answer_is_lost(
+    remote: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A table that asks more of its writers than entries of ours give."""
+    remote.ensure("rejected_records").alter.add_constraint({"counted": "count > 0"})
     commit = conditional.DeltaTable.create_write_transaction
     lost: list[str] = []
 
@@ -121,12 +173,39 @@ def test_a_commit_of_which_the_answer_is_lost_counts_once(
             lost.append("answer")
             raise OSError("connection reset")
 
-    remote.append("rejected_records", rejected("before"))
     monkeypatch.setattr(conditional.DeltaTable, "create_write_transaction", unanswered)
     assert remote.append("rejected_records", rejected("once")), "it is found in the log"
     lost.clear()
     assert remote.append("rejected_records", rejected("numbered"), app_id="tap", version=1)
-    assert reasons(remote) == ["before", "numbered", "once"]
+    assert not remote.append("rejected_records", rejected("again"), app_id="tap", version=1)
+    assert reasons(remote) == ["numbered", "once"]
+
+
+def test_a_log_that_was_cleaned_up_meanwhile_is_not_written_into_its_past(
+    remote: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote.append("rejected_records", rejected("a"))
+    other = Lake(remote.root)
+    for number in range(3):
+        other.append("rejected_records", rejected(str(number)))
+    table = other.ensure("rejected_records")
+    table.create_checkpoint()
+    for version in range(table.version()):
+        log_entry(remote.path("rejected_records"), version).unlink()
+    monkeypatch.setattr(appending, "TRUSTED_SECONDS", -1.0)  # as if so long had passed
+    assert remote.append("rejected_records", rejected("z"))
+    assert log_entry(remote.path("rejected_records"), table.version() + 1).exists()
+    assert reasons(remote) == ["0", "1", "2", "a", "z"]
+
+
+def test_an_option_that_our_client_does_not_know_leaves_commits_to_deltalake(server: S3Server, tmp_path: Path) -> None:
+    options = {"aws_endpoint_url": server.url, "aws_sse_bucket_key_enabled": "false"}
+    Address(path=f"s3://{BUCKET}/{tmp_path.name}", storage_options=options).keep(tmp_path / "home")
+    lake = Lake(tmp_path / "home")
+    assert lake.append("rejected_records", rejected("one"), app_id="tap", version=1)
+    assert not lake.append("rejected_records", rejected("one"), app_id="tap", version=1)
+    assert lake.committed("rejected_records", "tap") == 1 and reasons(lake) == ["one"]
+    assert creator_of("gs://bucket", {}) is None
 
 
 def test_a_writer_that_was_overtaken_appends_behind(remote: Lake) -> None:

@@ -6,23 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-import pytest
 
 from tests.support.s3 import BUCKET, CREDENTIALS, S3Server
 from tests.support.waiting import PATIENCE
 
 HOME = Path(__file__).parents[2]
 BACKLOG = "SELECT tenant, backlog FROM tenant_backlog_now ORDER BY tenant"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with S3Server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 def events(path: Path) -> Path:

@@ -12,7 +12,7 @@ import urllib.request
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from lake.address import Address
 from tests.support.ports import free_ports
@@ -24,12 +24,24 @@ BUCKET = "lakes"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "thing"}
 
 
-class S3Server(ServerProcess):
-    """One server with an empty bucket. What it stores is gone when it is killed."""
+class Request(NamedTuple):
+    """One request: when it was over (unix time), its seconds at the server, and what it was."""
 
-    def __init__(self, folder: Path) -> None:
+    at: float
+    seconds: float
+    method: str
+    status: str
+    client: str
+    path: str
+
+
+class S3Server(ServerProcess):
+    """One server with an empty bucket. What it stores is gone when it is killed. ``noting``: it tells its requests."""
+
+    def __init__(self, folder: Path, *, noting: bool = False) -> None:
         super().__init__(folder)
         (self.port,) = free_ports(1)
+        self._notes = folder / "requests" if noting else None
 
     @property
     def url(self) -> str:
@@ -42,7 +54,13 @@ class S3Server(ServerProcess):
             require_server("there is no moto")
         assert self._process is None, "it runs already"
         self._folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "tests.support.s3_server", str(self.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.support.s3_server",
+            str(self.port),
+            *([str(self._notes)] if self._notes else []),
+        ]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=Path(__file__).parents[2]
@@ -61,6 +79,13 @@ class S3Server(ServerProcess):
             return error.code == 409  # it is there
         except OSError:
             return False
+
+    def requests(self) -> list[Request]:
+        """What was asked so far, if it is noting, in the order of the answers."""
+        assert self._notes is not None, "it does not note"
+        lines = self._notes.read_text(encoding="utf-8").splitlines() if self._notes.exists() else []
+        told = (line.split("\t") for line in lines)
+        return [Request(float(at), float(took), *rest) for at, took, *rest in told]
 
     def address(self, name: str, url: str = "") -> Address:
         """The address of a lake ``name``; ``url``: of a proxy before the server. Credentials are the environment's."""
