@@ -35,6 +35,7 @@ APP = str(HOME / "dashboard" / "entry" / "app.py")
 SENT = {"acme": 30, "quiet": 10}
 TAKEN = 8
 BACKLOG = "SELECT sum(backlog) AS n FROM tenant_backlog_now"
+DEPTH = "SELECT max(depth) AS n FROM queue_health_now"
 SETTINGS = """
 [lake]
 root = "{home}"
@@ -166,13 +167,11 @@ def test_all_parts_run_over_an_object_store(
             send(broker.url)
             reader = Reader(home)
             left = sum(SENT.values()) - TAKEN
-            wait_until(lambda: reader.query(BACKLOG)["n"].to_pylist() == [left], "gold", seconds=60)
+            wait_until(lambda: reader.query(BACKLOG)["n"].to_pylist() == [left], "gold", seconds=60, every=0.2)
             [request] = pager.wait(1)
             assert [one["labels"]["tenant"] for one in request.payload["alerts"]] == ["acme"], logs(home)
             lake = Lake(home)
-            wait_until(
-                lambda: lake.read("queue_samples", columns=["depth"])["depth"].to_pylist()[-1:] == [left], "samples"
-            )
+            wait_until(lambda: reader.query(DEPTH)["n"].to_pylist() == [left], "samples", every=0.5)
             told = heartbeats(home)
             assert None not in (told.events, told.samples, told.metrics)
             monkeypatch.setenv(LAKE_VARIABLE, str(home))
