@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from deltalake import DeltaTable, Field
+import pyarrow as pa
+from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from lake.checkpoints import CHECKPOINT_INTERVAL
-from lake.errors import UserError
+from lake.errors import UserError, first_line
 from lake.remote import Location, Remote, delta_table
 from lake.staged import has_bounds
 from lake.tables import TableSpec
@@ -91,3 +92,12 @@ def _grow(spec: TableSpec, table: DeltaTable) -> None:
         )
     if missing:
         table.alter.add_columns([Field.from_arrow(field) for field in missing])
+
+
+def unwritable(rows: pa.Table, spec: TableSpec) -> str:
+    """Why ``rows`` cannot be written where no store can be at fault: in memory. Empty where they can."""
+    try:
+        write_deltalake("memory:///trial", rows, partition_by=list(spec.partition_by) or None)
+    except (DeltaError, OSError) as error:
+        return first_line(error)
+    return ""

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
@@ -24,7 +24,7 @@ from lake.checksum import Checksums
 from lake.dataset import dataset
 from lake.errors import SojournError, UserError, first_line
 from lake.files import close_to_others, only_one, private_folder
-from lake.making import indexed, open_table
+from lake.making import indexed, open_table, unwritable
 from lake.remote import Location, Remote, open_parquet, tables_at
 from lake.staged import LaidDown, Staged, partitions
 from lake.tables import TABLES, TIMESTAMP, TableSpec
@@ -173,7 +173,7 @@ class Lake:
                 return False
             return self._add(name, self._laid_down(name, rows), reached)
         except LakeError as error:
-            if reason := _unwritable(rows, _spec(name)):
+            if reason := unwritable(rows, _spec(name)):
                 raise UnwritableRows(f"rows of {name} cannot be written: {reason}") from error
             raise
 
@@ -409,15 +409,6 @@ def sound(rows: pa.Table) -> pa.Table:
     except pa.ArrowInvalid as error:
         raise UnwritableRows(f"rows are not sound: {first_line(error)}") from error
     return rows
-
-
-def _unwritable(rows: pa.Table, spec: TableSpec) -> str:
-    """Why ``rows`` cannot be written where no store can be at fault: in memory. Empty where they can."""
-    try:
-        write_deltalake("memory:///trial", rows, partition_by=list(spec.partition_by) or None)
-    except (DeltaError, OSError) as error:
-        return first_line(error)
-    return ""
 
 
 def reached_by(app_id: str | None, version: int | None, positions: Mapping[str, int] | None) -> dict[str, int]:
