@@ -47,6 +47,7 @@ docs: $(STAMP) ## regenerate the reference pages from what is declared
 	@$(BIN)/python -m lake.views.document > docs/views.md
 	@$(BIN)/python -m lake.metrics_page > docs/metrics.md
 	@$(BIN)/python -m alerts.rules.document > docs/rules.md
+	@$(BIN)/python -m alerts.laws.document > docs/laws.md
 	@$(BIN)/python -m tests.support.facts > docs/brokers/README.md
 	@$(BIN)/python -m collectors.receive.document
 	@$(BIN)/python -m lab.forecasts > docs/forecasts.md

@@ -71,6 +71,7 @@ class Account:
     arrivals: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     completions: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     processing: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    failures: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     @property
     def offered(self) -> int:
@@ -323,6 +324,8 @@ class Queue:
             account.completed += 1
             message.done = True
             account.completions[second] += 1
+        else:
+            account.failures[second] += 1
         self._idle += 1
         if (fifo := self._fifo) is None:
             if again:

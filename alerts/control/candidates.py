@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from alerts.control.standing import Key, RuleKey, Target
-from alerts.laws.throttle import Alert
+from alerts.laws.limits import Alert
 from alerts.models import AlertInstance, RuleEvaluation
 
 #: A rule that was not evaluated for so long says nothing any more.

@@ -18,15 +18,16 @@ from alerts.control.actuators import Enforced, Enforcer, Told
 from alerts.control.candidates import Candidate, Evaluations, Unusable
 from alerts.control.groups import Groups, together
 from alerts.control.journal import Journal
+from alerts.control.minds import Minds
 from alerts.control.observe import Query, observe
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.control.standing import Entry, Key, Place, Standing, Target
 from alerts.control.state import State
 from alerts.control.translate import moved
 from alerts.laws import shadow as shadows
+from alerts.laws.limits import Kind, Limit, Terms
 from alerts.laws.observation import Observation
 from alerts.laws.shadow import Shadow
-from alerts.laws.throttle import Harm, Kind, Limit, decide
 from alerts.models import RuleEvaluation
 from lake.clock import ZERO, Clock
 from lake.errors import SojournError, UserError
@@ -62,6 +63,7 @@ class Controller:
         self._policies = {policy.name: policy for policy in settings.policies}
         self._terms = {policy.name: policy.terms(target_seconds) for policy in settings.policies}
         self._recent = _recent_seconds(settings.policies)
+        self._signals = _signals(self._terms.values())
         self._state, self._journal, self._actuators = state, journal, actuators
         self._flag = folder / PAUSE_FLAG
         self._lock = threading.RLock()
@@ -69,8 +71,7 @@ class Controller:
         self._observed_at = 0.0
         #: The code for which each was refused last: the same again is no news.
         self._refused: dict[Key, str] = {}
-        #: Whom quiet tenants were seen to suffer from, and who is not limited: harm is believed at the second look.
-        self._harm: dict[Key, Harm] = {}
+        self._minds = Minds()
         #: What limits that are not in force would have done; a standing keeps it from its last change.
         self._shadows: dict[Key, Shadow] = {}
         #: Why each could not be put in force when it was tried last.
@@ -208,7 +209,7 @@ class Controller:
         changes: dict[Key, Standing | None] = {}
         if candidates and self._due(candidates, now):
             targets = [candidate.key.target for candidate in candidates]
-            seen = observe(query, targets, now, self._recent, self._clock.ahead, self._groups.members)
+            seen = observe(query, targets, now, self._recent, self._clock.ahead, self._groups.members, self._signals)
             for candidate in candidates:
                 self._decide(candidate, seen.get(candidate.key.target), before, changes, entries, now)
         self._commit(changes, entries, before)
@@ -263,11 +264,7 @@ class Controller:
     ) -> None:
         key, standing = candidate.key, before.get(candidate.key)
         policy, limit = self._policies[key.policy], standing.limit if standing else None
-        verdict = decide(self._terms[key.policy], seen, limit, candidate.alert, now.timestamp(), self._harm.get(key))
-        if verdict.harm is None:
-            self._harm.pop(key, None)
-        else:
-            self._harm[key] = verdict.harm
+        verdict = self._minds.decide(key, self._terms[key.policy], seen, limit, candidate.alert, now.timestamp())
         entry = rows.decided(policy, candidate, seen, standing, verdict, now)
         acts = rows.in_force(policy, standing)
         shadow = None if acts else self._shadow(key, limit, seen, now)
@@ -430,7 +427,7 @@ class Controller:
             entries += self._newly_refused(key, item.code, entry)
             current.add(key)
         self._refused = {key: code for key, code in self._refused.items() if key in current}
-        self._harm = {key: harm for key, harm in self._harm.items() if key in current}
+        self._minds.keep(current)
         self._failing = {key: failure for key, failure in self._failing.items() if key in current}
         return entries
 
@@ -446,3 +443,12 @@ def _lost_effect(before: Limit | None, after: Limit) -> bool:
 def _recent_seconds(policies: Sequence[PolicySettings]) -> int:
     shortest = min((policy.cooldown_seconds for policy in policies), default=RECENT_RANGE[1])
     return min(RECENT_RANGE[1], max(RECENT_RANGE[0], int(shortest)))
+
+
+def _signals(terms: Iterable[Terms]) -> dict[str, float]:
+    """What the laws of their own must have measured, each over the longest window that one of them looks at."""
+    found: dict[str, float] = {}
+    for one in terms:
+        if one.own is not None and one.own.signal:
+            found[one.own.signal] = max(found.get(one.own.signal, 0.0), one.own.window_seconds)
+    return found

@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 from actuators.ledger import News
 from alerts.control.board import Congestion
 from alerts.control.candidates import Candidate, Unusable
+from alerts.control.observe import SIGNALS
 from alerts.control.settings import PolicySettings
 from alerts.control.standing import Entry, Key, Place, Standing, Target, strictest
+from alerts.laws.limits import Kind, Limit, Verdict
 from alerts.laws.observation import Observation
 from alerts.laws.shadow import Shadow
-from alerts.laws.throttle import Kind, Limit, Verdict
 
 
 def decided(
@@ -311,7 +312,9 @@ def _inputs(candidate: Candidate, seen: Observation | None, verdict: Verdict) ->
         inputs["fingerprint"] = candidate.instance.fingerprint
         inputs["value"] = str(candidate.instance.value)
     if seen is not None:
-        inputs |= {name: _text(value) for name, value in dataclasses.asdict(seen).items()}
+        known = dataclasses.asdict(seen)
+        of_laws = {name for names in SIGNALS.values() for name in names}  # measured only where a law asks for it
+        inputs |= {name: _text(value) for name, value in known.items() if value is not None or name not in of_laws}
     if verdict.limit is not None:
         inputs["base"] = _text(verdict.limit.base)
     return inputs

@@ -6,10 +6,12 @@ for that, or hold what no statement may, each tenant's row comes back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
+from statistics import median
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +29,15 @@ Query = Callable[[str], pa.Table]
 _Row = dict[str, Any]
 _Queue = tuple[str, str]  # broker, queue
 _MICROS = 1_000_000
+#: What laws of their own are judged by, beside what is observed for all: fields of an observation.
+SIGNALS = {
+    "deliveries": ("attempts", "failures", "attempt_rate"),
+    "publishing": ("publishes", "publish_seconds", "publish_errors"),
+}
+#: The queue under which RabbitMQ's probe is sampled (:mod:`collectors.rabbitmq.probe`).
+PROBE = "sojourn.probe"
+#: The probe's newest sample is no older than this (seconds), or nothing is known of publishing.
+PROBE_STALE = 15.0
 #: Characters of names that one statement holds; the lake's gate takes 64 KiB of SQL, and twice what is quoted.
 MOST_NAMED = 16_000
 
@@ -38,13 +49,15 @@ def observe(
     recent_seconds: int,
     ahead: timedelta = ZERO,
     members: Mapping[Target, frozenset[str]] = MappingProxyType({}),
+    signals: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[Target, Observation]:
     """An observation of each target whose queue is in the metrics; several subscribers of a queue count as the worst.
 
     A target that is a group is its ``members`` together.
 
     ``recent_seconds`` is how far back a tenant's arrivals are counted: the views' window would still show, for a
-    minute, what came before a limit. Quiet tenants are those neither noisy nor in ``targets``.
+    minute, what came before a limit. Quiet tenants are those neither noisy nor in ``targets``. ``signals`` of
+    :data:`SIGNALS` are measured, too, each over so many seconds.
     The wall clock is ``ahead`` of ``now``: what comes from the future by both has a negative age.
     """
     wanted = frozenset(target for target in targets if literal(target.broker) is not None)
@@ -69,6 +82,13 @@ def observe(
             observation = _observation(tenants[queue], health[queue], rates, usual, now, ahead)
             own, others = flow.costs(target.tenant)
             observations[target] = replace(observation, cost=own, others_cost=others, recent_seconds=recent_seconds)
+    if observations and "deliveries" in signals:
+        sql = _deliveries_sql(scope, as_of, signals["deliveries"], recent_seconds)
+        observations = _with_deliveries(observations, query(sql).to_pylist(), units, recent_seconds)
+    if observations and "publishing" in signals:
+        sql = _publishing_sql({target.broker for target in observations}, now + ahead, signals["publishing"])
+        rows = query(sql).to_pylist()
+        observations = _with_publishing(observations, rows, now + ahead, signals["publishing"])
     return observations
 
 
@@ -178,6 +198,51 @@ def _flows(rows: Iterable[_Row], units: _Units) -> dict[_Queue, _Flow]:
             for name in ("", *names):
                 seconds, messages = flow.work.get(name, (0.0, 0.0))
                 flow.work[name] = seconds + row["work"], messages + row["finished"]
+    return found
+
+
+def _with_deliveries(
+    observations: Mapping[Target, Observation], rows: Iterable[_Row], units: _Units, recent_seconds: int
+) -> dict[Target, Observation]:
+    """What ended of each target's attempts; who had none has none, not an unknown number."""
+    sums: dict[Target, tuple[float, float, float]] = {}
+    for row in rows:
+        for name in units.of(row):
+            one = Target(row["broker"], row["queue"], name)
+            ended, failed, recent = sums.get(one, (0.0, 0.0, 0.0))
+            # Whoever dead-letters without telling of a failed attempt has had one all the same.
+            failures = max(row["failed"] or 0.0, row["dead_lettered"] or 0.0)
+            sums[one] = (
+                ended + (row["completed"] or 0.0) + failures,
+                failed + failures,
+                recent + (row["recent"] or 0.0),
+            )
+    found = {}
+    for target, seen in observations.items():
+        attempts, failed, recent = sums.get(target, (0.0, 0.0, 0.0))
+        found[target] = replace(seen, attempts=attempts, failures=failed, attempt_rate=recent / recent_seconds)
+    return found
+
+
+def _with_publishing(
+    observations: Mapping[Target, Observation], rows: Sequence[_Row], now: datetime, seconds: float
+) -> dict[Target, Observation]:
+    """What each broker's probe told in the last ``seconds``; where it told nothing lately, nothing is known."""
+    found = dict(observations)
+    for target, seen in observations.items():
+        mine = [row for row in rows if row["broker"] == target.broker and row["state"] is not None]
+        newest = max((row["sampled_at"] for row in mine), default=None)
+        if newest is None or not -PROBE_STALE <= (now - newest).total_seconds() <= PROBE_STALE:
+            continue
+        mine = [row for row in mine if (newest - row["sampled_at"]).total_seconds() < seconds]
+        took = [row["latency"] for row in mine if row["latency"] is not None]
+        failed = sum(row["state"] in ("blocked", "unconfirmed") for row in mine)
+        found[target] = replace(
+            seen,
+            publishes=float(len(mine)),
+            publish_seconds=median(took) if took else None,
+            publish_errors=failed / len(mine),
+        )
     return found
 
 
@@ -298,6 +363,25 @@ def _flows_sql(scope: _Scope, as_of: dict[str, datetime], recent_seconds: int) -
           CAST(SUM(processing_sum) AS DOUBLE) AS work
         FROM partials {scope.only} {scope.named}
         WHERE {recent(as_of, recent_seconds)} GROUP BY broker, queue, subscriber, {scope.tenant}"""
+
+
+def _deliveries_sql(scope: _Scope, as_of: dict[str, datetime], seconds: float, recent_seconds: int) -> str:
+    ended = "completed + GREATEST(failed, dead_lettered)"
+    return f"""
+        SELECT broker, queue, subscriber, {scope.tenant} AS target,
+          CAST(SUM(completed) AS DOUBLE) AS completed, CAST(SUM(failed) AS DOUBLE) AS failed,
+          CAST(SUM(dead_lettered) AS DOUBLE) AS dead_lettered,
+          CAST(SUM(CASE WHEN {recent(as_of, recent_seconds)} THEN {ended} ELSE 0 END) AS DOUBLE) AS recent
+        FROM partials {scope.only} {scope.named}
+        WHERE {recent(as_of, math.ceil(seconds))} GROUP BY broker, queue, subscriber, {scope.tenant}"""
+
+
+def _publishing_sql(brokers: set[str], now: datetime, seconds: float) -> str:
+    since = int((now.timestamp() - seconds - PROBE_STALE) * _MICROS)
+    names = ", ".join(name for name in map(literal, sorted(brokers)) if name is not None)
+    return f"""
+        SELECT broker, sampled_at, publish_latency_seconds AS latency, state FROM queue_samples
+        WHERE queue = {literal(PROBE)} AND broker IN ({names}) AND sampled_at >= timestamp_micros({since})"""
 
 
 def recent(as_of: dict[str, datetime], recent_seconds: int) -> str:

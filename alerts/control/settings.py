@@ -10,9 +10,10 @@ from actuators.registry import AnySettings
 from alerts.control.actuators import LIMITS_API
 from alerts.control.actuators.spillover import SpilloverSettings
 from alerts.control.flows import Place, cycle
-from alerts.laws import capacity, entitlement
+from alerts.laws import capacity, entitlement, registry
 from alerts.laws.bounds import Bounds
-from alerts.laws.throttle import Terms
+from alerts.laws.law import Agreed
+from alerts.laws.limits import Terms
 from sojourn.client.groups import Patterns
 
 
@@ -22,11 +23,13 @@ class PolicySettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1, description="the name that rules give in `actions`")
-    kind: Literal["aimd", "rate_limit", "inverse_backlog"] = Field(
+    law: str = Field(
         default="aimd",
         description="`aimd` adapts the limit while the alert lasts, `rate_limit` keeps it, "
-        "`inverse_backlog` lowers it in proportion to the quiet tenants' oldest age",
+        "`inverse_backlog` lowers it in proportion to the quiet tenants' oldest age; others are judged by a signal of "
+        "their own (docs/laws.md). `kind` is read as `law`, too",
     )
+    options: dict[str, Any] = Field(default_factory=dict, description="the law's own options (docs/laws.md)")
     actuator: str = Field(
         default=LIMITS_API,
         description="what puts a limit in force: `limits_api`, which `sojourn.Limits` asks, or one of `actuators`",
@@ -77,10 +80,16 @@ class PolicySettings(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _dry_run_is_a_mode(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or "dry_run" not in values:
+    def _reads_earlier_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
             return values
         values = dict(values)
+        if "kind" in values:
+            if "law" in values:
+                raise ValueError("`kind` and `law` say the same twice: leave `kind` out")
+            values["law"] = values.pop("kind")
+        if "dry_run" not in values:
+            return values
         dry_run = values.pop("dry_run")
         if "mode" in values:
             raise ValueError("`dry_run` and `mode` say the same twice: leave `dry_run` out")
@@ -94,12 +103,27 @@ class PolicySettings(BaseModel):
             raise ValueError(f"policy {self.name}: floor {self.floor:g} is above ceiling {self.ceiling:g}")
         return self
 
+    @model_validator(mode="after")
+    def _law_is_known(self) -> Self:
+        try:
+            own = registry.make(self.law, self.options)
+            if own is not None:
+                own.check(Agreed(self.bounds, self.priority))
+        except ValueError as error:
+            raise ValueError(f"policy {self.name}: {error}") from None
+        return self
+
+    @property
+    def bounds(self) -> Bounds:
+        """What every limit keeps to."""
+        return Bounds(self.floor, self.ceiling, self.max_step)
+
     def terms(self, target_seconds: float) -> Terms:
         """These settings as the laws take them; ``target_seconds`` is the lake's."""
         return Terms(
-            law=self.kind,
+            law=self.law,
             priority=self.priority,
-            bounds=Bounds(self.floor, self.ceiling, self.max_step),
+            bounds=self.bounds,
             cooldown_seconds=self.cooldown_seconds,
             lease_seconds=self.lease_seconds,
             min_coverage=self.min_coverage,
@@ -111,6 +135,7 @@ class PolicySettings(BaseModel):
             drain_seconds=self.drain_seconds,
             hold_seconds=self.hold_seconds,
             effect_seconds=self.effect_seconds,
+            own=registry.make(self.law, self.options),
         )
 
 
@@ -245,9 +270,9 @@ class FlowSettings(BaseModel):
 
 
 def to_compare(settings: ControlSettings) -> list[PolicySettings]:
-    """The policies of ``settings``, and every shipped kind with its defaults that is not among them."""
-    shipped = [PolicySettings(name="shipped", kind=kind) for kind in ("aimd", "rate_limit", "inverse_backlog")]
-    own = {one.model_copy(update={"name": "", "mode": "dry_run"}) for one in settings.policies}
+    """The policies of ``settings``, and every shipped law of shares with its defaults that is not among them."""
+    shipped = [PolicySettings(name="shipped", law=law) for law in registry.SHARES]
+    own = [one.model_copy(update={"name": "", "mode": "dry_run"}) for one in settings.policies]
     return [*settings.policies, *(one for one in shipped if one.model_copy(update={"name": ""}) not in own)]
 
 

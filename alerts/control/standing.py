@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from alerts.laws.limits import Limit
 from alerts.laws.shadow import Shadow
-from alerts.laws.throttle import Limit
 
 #: What the limits of one place are told apart by: whom they limit, by which actuator.
 Place = tuple["Target", str]

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from alerts.control.standing import Entry, Key, RuleKey, Standing, Target
+from alerts.laws.limits import Limit, Watch
 from alerts.laws.shadow import Shadow
-from alerts.laws.throttle import Limit, Watch
 from lake.errors import SojournError, UserError
 from lake.files import private_file, private_folder
 

@@ -9,11 +9,16 @@ detector and a throttle for each consumer.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
+from types import MappingProxyType
+from typing import ClassVar
 
 from alerts.laws import aimd
 from alerts.laws.bounds import Bounds
+from alerts.laws.law import Agreed, Wish, option
+from alerts.laws.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +57,11 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The rate at which it may publish (messages/s), and since when."""
+    """The rate at which it may publish (messages/s), since when, and why."""
 
     rate: float
     changed_at: float = float("-inf")
+    reason: str = ""
 
 
 def step(terms: Terms, state: State, statistics: Statistics, now: float) -> tuple[State, str]:
@@ -65,7 +71,64 @@ def step(terms: Terms, state: State, statistics: Statistics, now: float) -> tupl
         return state, f"{count} publishes ended: too few to say anything"
     if now - state.changed_at < terms.window_seconds:
         return state, "the last change has not had its time to act"
-    congested = middle > terms.most_seconds or failed > terms.most_errors
-    found = aimd.adapt(state.rate, congested=congested, priority=terms.priority, bounds=terms.bounds)
-    why = f"half of the publishes took {middle * 1e3:.0f} ms or more, {failed:.0%} failed: {found.reason}"
-    return replace(state, rate=found.limit, changed_at=now), why
+    found, why = adapted(terms, state.rate, middle, failed)
+    return replace(state, rate=found, changed_at=now), why
+
+
+def adapted(terms: Terms, rate: float, middle: float | None, failed: float) -> tuple[float, str]:
+    """The rate after ``rate`` where publishes took ``middle`` seconds, by the median, and the part ``failed`` failed."""
+    congested = failed > terms.most_errors or (middle is not None and middle > terms.most_seconds)
+    found = aimd.adapt(rate, congested=congested, priority=terms.priority, bounds=terms.bounds)
+    took = "no publish was confirmed" if middle is None else f"half of the publishes took {middle * 1e3:.0f} ms or more"
+    return found.limit, f"{took}, {failed:.0%} failed: {found.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """The law as policies choose it: each tenant alone, by how long the broker takes to confirm a publish of ours.
+
+    What tells that is the probe of RabbitMQ (``amqp_url``): each sample of it counts as one publish, failed where the
+    broker blocked publishers or confirmed nothing.
+    """
+
+    says: ClassVar[str] = "a tenant's own rate of publishing, by the broker's confirmations and the tenant's priority"
+    source: ClassVar[str] = "Zalando 2024"
+    fed_by: ClassVar[str] = "`publish_latency_seconds` and `state` of RabbitMQ's probe in `queue_samples`"
+    worse: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+    needs: ClassVar[tuple[str, ...]] = ("publishes", "publish_errors")
+    signal: ClassVar[str] = "publishing"
+
+    most_seconds: float = option("median of a publish above which the broker is congested", 0.1, unit="seconds")
+    most_errors: float = option("part of publishes that fail above which it is", 0.05)
+    over_seconds: float = option("over which that is measured, and the least between two changes", 5.0, unit="seconds")
+    least: float = option("samples of the probe without which nothing is said", 3.0)
+
+    def __post_init__(self) -> None:
+        if not (self.most_seconds > 0 and 0 <= self.most_errors < 1 and self.over_seconds > 0 and self.least >= 1):
+            raise ValueError("most_seconds and over_seconds must be above 0, most_errors in [0, 1), least at least 1")
+
+    @property
+    def window_seconds(self) -> float:
+        """Of the statistics."""
+        return self.over_seconds
+
+    def begin(self, rate: float, now: float) -> State:
+        """Nothing was changed yet."""
+        return State(rate)
+
+    def look(self, agreed: Agreed, state: State, seen: Observation, rate: float, now: float) -> tuple[State, Wish]:
+        """One step of :func:`alerts.laws.aimd.adapt` a window; between two, what the last one said."""
+        if (seen.publishes or 0.0) < self.least:
+            return state, Wish(None, f"{seen.publishes or 0:.0f} publishes were looked at: too few to say anything")
+        if now - state.changed_at < self.over_seconds:
+            return state, Wish(state.rate, state.reason)
+        terms = Terms(agreed.priority, agreed.bounds, self.most_seconds, self.most_errors, self.over_seconds)
+        wanted, reason = adapted(terms, rate, seen.publish_seconds, seen.publish_errors or 0.0)
+        return State(wanted, now, reason), Wish(wanted, reason)
+
+    def sent(self, seen: Observation) -> float:
+        """Arrivals: who publishes is to obey."""
+        return seen.arrival_rate
+
+    def check(self, agreed: Agreed) -> None:
+        """Any bounds do."""

@@ -23,20 +23,29 @@ lease, and the tenant passes through when it ends.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from alerts.laws import aimd, inverse_backlog
 from alerts.laws.blame import by_chance, sends_as_always
-from alerts.laws.bounds import Bounds, Step
+from alerts.laws.bounds import Step
+from alerts.laws.limits import (
+    CONFIRM_SECONDS,
+    Alert,
+    Harm,
+    Kind,
+    Limit,
+    Terms,
+    Verdict,
+    Watch,
+    changed,
+    is_unused,
+    obeyed,
+    renewed,
+    untrusted,
+    unused,
+)
 from alerts.laws.observation import Observation
 
-#: Below this many messages a ratio of two counts, taken a moment apart, says nothing.
-SMALL_BACKLOG = 20
-#: Harm is believed at a second look, at least so many seconds after the first.
-CONFIRM_SECONDS = 1.0
-#: An event can seem to come from the future by so much, clocks being what they are (seconds); beyond, no age is known.
-CLOCK_TOLERANCE = 5.0
 #: Consumers that finish less than this part of what they did have slowed down, or stopped; that did less than this part
 #: of what they finish now, are on their way back. Neither is a tenant's doing, nor tells what a share is.
 STEADY = 0.8
@@ -47,103 +56,6 @@ CONFIRMATIONS = 2
 #: Servers may idle where what is ready waits less than this part of the target; a limit that is used up then rises by
 #: this part of the throughput, after so many seconds again, until something waits.
 NEXT_TO_NOTHING, PROBING, PROBE_SECONDS = 0.1, 0.1, 2.0
-
-
-class Alert(StrEnum):
-    """What the rule says about the tenant; unknown when its query failed, or its data is stale or missing."""
-
-    ACTIVE = "active"
-    GONE = "gone"
-    UNKNOWN = "unknown"
-
-
-class Kind(StrEnum):
-    """What is decided. ``hold`` renews the lease, ``wait`` leaves all as it is, ``skip`` refuses to act."""
-
-    THROTTLE = "throttle"
-    HOLD = "hold"
-    RELAX = "relax"
-    RELEASE = "release"
-    SKIP = "skip"
-    WAIT = "wait"
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What the operator agreed to. Rates in messages/s, all times in seconds.
-
-    ``law`` is ``aimd``, ``rate_limit`` or ``inverse_backlog``. ``rate`` replaces the fair share as the base where it is
-    set; ``share`` multiplies the fair share. ``drain_seconds`` is how soon a backlog should be gone.
-    """
-
-    law: str
-    priority: str
-    bounds: Bounds
-    cooldown_seconds: float
-    lease_seconds: float
-    min_coverage: float
-    max_staleness_seconds: float
-    target_seconds: float
-    rate: float | None = None
-    share: float = 1.0
-    release_margin: float = 0.25
-    drain_seconds: float = 60.0
-    hold_seconds: float = 300.0
-    effect_seconds: float = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class Harm:
-    """Since when quiet tenants are seen to wait longer than the target, and the queue's backlog then; at the last look
-    consumers finished ``finish_rate`` a second. What the tenant and the others usually sent is of the time before it;
-    ``others_most`` is the most that the others have sent since. Where nobody waits so long now, ``since`` is infinite,
-    and what was usual (at ``usual_at``) is remembered for a while."""
-
-    since: float
-    backlog: float
-    finish_rate: float
-    usual_rate: float | None = None
-    others_usual: float | None = None
-    others_most: float = 0.0
-    usual_at: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """The backlog at an earlier look, and how many looks in a row found it shrinking too slowly."""
-
-    backlog: float
-    at: float
-    strikes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A limit in force and what the next decision must remember of it. Instants are seconds on one clock."""
-
-    rate: float
-    base: float
-    changed_at: float
-    valid_until: float
-    arrival_before: float
-    alert_active: bool = True
-    gone_since: float | None = None
-    watch: Watch | None = None
-    obeyed: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A decision: ``limit`` is what is in force afterwards (None: pass-through), ``code`` the reason's stable name.
-
-    ``harm`` is to be handed to the next decision about the tenant as long as there is no limit.
-    """
-
-    kind: Kind
-    limit: Limit | None
-    code: str
-    reason: str
-    harm: Harm | None = None
 
 
 def decide(
@@ -165,35 +77,10 @@ def decide(
         return Verdict(Kind.SKIP, current, code, reason)
     if current is None:
         return _first(terms, seen, harm, now)
-    current = replace(current, obeyed=_obeyed(terms, seen, current, now))
+    current = replace(current, obeyed=obeyed(terms, seen, current, now))
     if alert is Alert.ACTIVE:
         return _while_active(terms, seen, current, now)
     return _afterwards(terms, seen, current, now)
-
-
-def untrusted(terms: Terms, seen: Observation | None) -> tuple[str, str] | None:
-    """Why ``seen`` is no ground to act on, as (code, reason); None if it is one."""
-    if seen is None:
-        return "no_data", "the queue is not in the metrics"
-    if seen.data_age_seconds is None or seen.data_age_seconds > terms.max_staleness_seconds:
-        return "stale_data", f"the newest event is {_seconds(seen.data_age_seconds)} old"
-    if seen.data_age_seconds < -CLOCK_TOLERANCE or (seen.sample_age_seconds or 0.0) < -CLOCK_TOLERANCE:
-        return "future_data", f"the newest event is {-seen.data_age_seconds:.0f} s ahead of this clock: no age is known"
-    if seen.depth is None or seen.sample_age_seconds is None:
-        return "no_sample", "the broker's own count is missing: events cannot be checked against it"
-    if seen.sample_age_seconds > terms.max_staleness_seconds:
-        return "stale_sample", f"the broker's own count is {_seconds(seen.sample_age_seconds)} old"
-    total = max(seen.depth, seen.backlog / seen.coverage if seen.coverage else 0.0)
-    if total < SMALL_BACKLOG:
-        return None
-    if seen.coverage is None:
-        return "no_coverage", "how far events can be trusted is unknown"
-    if seen.coverage < terms.min_coverage:
-        return (
-            "low_coverage",
-            f"events show {seen.coverage:.0%} of the broker's count, {terms.min_coverage:.0%} is needed",
-        )
-    return None
 
 
 def base_rate(terms: Terms, seen: Observation) -> float | None:
@@ -304,12 +191,12 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
     if (risen := _work_conserved(terms, seen, current, now)) is not None:
         return risen
     if now - current.changed_at < terms.cooldown_seconds:
-        return _renew(terms, current, now, "cooldown", "the last change has not had its time to act")
+        return renewed(terms, current, now, "cooldown", "the last change has not had its time to act")
     returned = not current.alert_active
     watch = _watched(terms, seen, current.watch, now)
     current = replace(current, alert_active=True, gone_since=None, watch=watch, base=_base_now(terms, seen, current))
     if current.obeyed is False:
-        return _renew(terms, current, now, "not_obeyed", "the limit is not obeyed: lowering it would change nothing")
+        return renewed(terms, current, now, "not_obeyed", "the limit is not obeyed: lowering it would change nothing")
     if terms.law == "inverse_backlog":
         wanted = _inverse(terms, seen, current.base)
         step = Step(terms.bounds.step(current.rate, wanted.limit), wanted.reason)
@@ -317,18 +204,18 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
         step = Step(terms.bounds.step(current.rate, goal), f"towards its share, {goal:.4g}/s while the backlog drains")
     elif terms.law == "aimd" and ((returned and _suffers(terms, seen)) or _not_relieved(current.watch)):
         step = aimd.adapt(current.rate, congested=True, priority=terms.priority, bounds=terms.bounds)
-    elif seen.calm and not _suffers(terms, seen) and _is_unused(terms, seen, current):
-        return _unused(seen, current)
+    elif seen.calm and not _suffers(terms, seen) and is_unused(terms, seen, current):
+        return unused(seen, current)
     elif terms.law == "aimd" and seen.calm and not _suffers(terms, seen) and _is_used_up(seen, current):
         step = aimd.adapt(current.rate, congested=False, priority=terms.priority, bounds=terms.bounds)
     else:
-        return _renew(terms, current, now, "acting", "the alert is active and the limit acts on it")
+        return renewed(terms, current, now, "acting", "the alert is active and the limit acts on it")
     if step.limit < current.rate:
         why = "the alert came back" if returned else f"quiet tenants wait {seen.quiet_age_seconds:g} s"
-        return _changed(terms, current, Kind.THROTTLE, step.limit, now, "congested", f"{why}; {step.reason}")
+        return changed(terms, current, Kind.THROTTLE, step.limit, now, "congested", f"{why}; {step.reason}")
     if step.limit > current.rate:
-        return _changed(terms, current, Kind.RELAX, step.limit, now, "relieved", step.reason)
-    return _renew(terms, current, now, "bound", f"{step.limit:g}/s is as far as its bounds allow")
+        return changed(terms, current, Kind.RELAX, step.limit, now, "relieved", step.reason)
+    return renewed(terms, current, now, "bound", f"{step.limit:g}/s is as far as its bounds allow")
 
 
 def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
@@ -340,15 +227,15 @@ def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> 
         if now - gone_since > terms.hold_seconds:
             reason = f"the alert is gone for {now - gone_since:.0f} s: others keep the queue busy, not this tenant"
             return Verdict(Kind.SKIP, current, "not_calm", reason)
-        return _renew(terms, current, now, "not_calm", "the alert is gone, the queue is not calm yet")
+        return renewed(terms, current, now, "not_calm", "the alert is gone, the queue is not calm yet")
     if now - current.changed_at < terms.cooldown_seconds:
-        return _renew(terms, current, now, "cooldown", "the last change has not had its time to act")
-    if _is_unused(terms, seen, current):
-        return _unused(seen, current)
+        return renewed(terms, current, now, "cooldown", "the last change has not had its time to act")
+    if is_unused(terms, seen, current):
+        return unused(seen, current)
     step = aimd.adapt(current.rate, congested=False, priority=terms.priority, bounds=terms.bounds)
     if step.limit >= terms.bounds.ceiling:
         return Verdict(Kind.RELEASE, None, "ceiling", f"the limit reached its ceiling of {terms.bounds.ceiling:g}/s")
-    return _changed(
+    return changed(
         terms, current, Kind.RELAX, step.limit, now, "calm", f"the alert is gone, the queue calm; {step.reason}"
     )
 
@@ -372,7 +259,7 @@ def _work_conserved(terms: Terms, seen: Observation, current: Limit, now: float)
         return None
     current = replace(current, base=max(current.base, rate))
     reason = f"next to nothing waits and it sends all of the {current.rate:.4g}/s that it may: servers may idle"
-    return _changed(terms, current, Kind.RELAX, rate, now, "idle", reason)
+    return changed(terms, current, Kind.RELAX, rate, now, "idle", reason)
 
 
 def _watched(terms: Terms, seen: Observation, watch: Watch | None, now: float) -> Watch:
@@ -405,40 +292,5 @@ def _is_used_up(seen: Observation, current: Limit) -> bool:
     return seen.arrival_rate >= USED_UP * current.rate
 
 
-def _is_unused(terms: Terms, seen: Observation, current: Limit) -> bool:
-    return current.rate >= seen.arrival_rate * (1 + terms.release_margin)
-
-
-def _unused(seen: Observation, current: Limit) -> Verdict:
-    reason = f"the tenant asks for {seen.arrival_rate:g}/s of the {current.rate:g}/s that it may send"
-    return Verdict(Kind.RELEASE, None, "unused", reason)
-
-
-def _obeyed(terms: Terms, seen: Observation, current: Limit, now: float) -> bool | None:
-    """Whether the tenant's arrivals followed the limit at least half of the way; None until they had the time to.
-
-    Half, because several producers of one tenant each keep the limit, and a burst may go through.
-    """
-    if now - current.changed_at < terms.effect_seconds:
-        return current.obeyed
-    half_way = (max(current.arrival_before, current.rate) + current.rate) / 2
-    return seen.arrival_rate <= max(1.5 * current.rate, half_way)
-
-
 def _inverse(terms: Terms, seen: Observation, base: float) -> Step:
     return inverse_backlog.limit(base, backlog=seen.quiet_age_seconds, target=terms.target_seconds, bounds=terms.bounds)
-
-
-def _renew(terms: Terms, current: Limit, now: float, code: str, reason: str) -> Verdict:
-    if current.valid_until - now > terms.lease_seconds / 2:
-        return Verdict(Kind.WAIT, current, code, reason)
-    return Verdict(Kind.HOLD, replace(current, valid_until=now + terms.lease_seconds), code, reason)
-
-
-def _changed(terms: Terms, current: Limit, kind: Kind, rate: float, now: float, code: str, reason: str) -> Verdict:
-    limit = replace(current, rate=rate, changed_at=now, valid_until=now + terms.lease_seconds, watch=None)
-    return Verdict(kind, limit, code, reason)
-
-
-def _seconds(value: float | None) -> str:
-    return "of unknown age" if value is None else f"{value:.0f} s"

@@ -55,7 +55,7 @@ def lab(
         raise UserError("--from-lake takes T1..T2, --queue BROKER/QUEUE", "write 2026-11-23T05:00..2026-11-23T05:10")
     everything, root = existing(config, lake)
     policies = {
-        f"{one.name} ({one.kind})": one
+        f"{one.name} ({one.law})": one
         for one in part("alerts.control.settings").to_compare(
             everything.section("alert", part("alerts.settings").AlertSettings).control
         )

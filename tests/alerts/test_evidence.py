@@ -23,7 +23,7 @@ from alerts.evidence.exemplars import Exemplars, Reading
 from alerts.evidence.facts import Facts
 from alerts.evidence.pages import Pages
 from alerts.laws.drain import drain_interval
-from alerts.laws.throttle import Limit
+from alerts.laws.limits import Limit
 from alerts.models import AlertInstance, AlertState, RuleEvaluation, fingerprint
 from alerts.notify.notifiers.base import Notification
 from alerts.notify.notifiers.text import lines

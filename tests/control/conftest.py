@@ -66,9 +66,18 @@ _WORK = pa.schema(
         ("mean_processing_seconds", pa.float64()),
     ]
 )
+_SAMPLES = pa.schema(
+    [
+        ("sampled_at", TIMESTAMP),
+        ("broker", pa.string()),
+        ("queue", pa.string()),
+        ("publish_latency_seconds", pa.float64()),
+        ("state", pa.string()),
+    ]
+)
 _PARTIAL_COLUMNS = (
     *("broker", "queue", "subscriber", "tenant", "bucket_start"),
-    *("enqueued", "completed", "dead_lettered", "expired", "sidelined", "processing_sum"),
+    *("enqueued", "completed", "failed", "dead_lettered", "expired", "sidelined", "processing_sum"),
 )
 _PARTIALS = pa.schema([PARTIALS.schema.field(name) for name in _PARTIAL_COLUMNS])
 
@@ -92,6 +101,10 @@ class World:
     mode: str = "backlogged"
     coverage: float | None = 0.97
     finished: int = 10  # of each tenant, a second
+    failed: int = 0  # attempts of the noisy one, a second
+    probe: str | None = None  # what the broker's own state is, as the probe of it told; None: there is no probe
+    publish_seconds: float | None = 0.01  # the probe's median
+    probed_ago: float = 0.0
     staleness: float = 0.5
     consumers: int | None = 8
     service_seconds: float | None = 0.1
@@ -143,6 +156,7 @@ class World:
                 "broker": "nats", "queue": "orders", "subscriber": "", "tenant": f"t{i}",
                 "bucket_start": second - timedelta(seconds=back), "completed": round(self.finished * part),
                 "enqueued": round((self.noisy_rate if i == 0 else 10) * part),
+                "failed": round(self.failed * part) if i == 0 else 0,
                 "dead_lettered": 0, "expired": 0, "sidelined": 0,
                 "processing_sum": None if self.work is None else self.work.get(f"t{i}", 0.1) * self.finished * part,
             }
@@ -151,7 +165,7 @@ class World:
         ] + [
             {
                 "broker": "nats", "queue": "orders", "subscriber": "", "tenant": name,
-                "bucket_start": second - timedelta(seconds=back), "enqueued": rate, "completed": 0,
+                "bucket_start": second - timedelta(seconds=back), "enqueued": rate, "completed": 0, "failed": 0,
                 "dead_lettered": 0, "expired": 0, "sidelined": 0, "processing_sum": None,
             }
             for back in range(2)
@@ -161,6 +175,14 @@ class World:
         db.register("tenant_backlog_now", pa.Table.from_pylist(tenants, schema=_TENANTS))
         db.register("queue_health_now", pa.Table.from_pylist(health, schema=_HEALTH))
         db.register("concurrency_now", pa.Table.from_pylist(work, schema=_WORK))
+        samples = [
+            {
+                "sampled_at": self.now - timedelta(seconds=self.probed_ago + back), "broker": "nats",
+                "queue": "sojourn.probe", "publish_latency_seconds": self.publish_seconds, "state": self.probe,
+            }
+            for back in range(10)
+        ]  # fmt: skip
+        db.register("queue_samples", pa.Table.from_pylist(samples if self.probe else [], schema=_SAMPLES))
         db.register("partials", pa.Table.from_pylist(partials, schema=_PARTIALS))
         return db.sql(to_duckdb(sql)).to_arrow_table()
 

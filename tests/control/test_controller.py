@@ -315,9 +315,7 @@ def test_rules_of_one_name_in_two_groups_are_two_rules(start: Start) -> None:
 def test_two_policies_serve_the_stricter_limit_and_the_journal_says_which_and_why(start: Start, tmp_path: Any) -> None:
     settings = ControlSettings(
         policies=tuple(
-            PolicySettings(
-                name=f"p{rate}", kind="rate_limit", rate=rate, dry_run=False, max_step=1.0, target_seconds=10
-            )
+            PolicySettings(name=f"p{rate}", law="rate_limit", rate=rate, dry_run=False, max_step=1.0, target_seconds=10)
             for rate in (50, 20)
         )
     )

@@ -28,7 +28,7 @@ from pathlib import Path
 from alerts.control import build
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.control.standing import Key, RuleKey, Standing, Target
-from alerts.laws.throttle import Limit
+from alerts.laws.limits import Limit
 
 folder = Path(sys.argv[1])
 settings = ControlSettings(policies=(PolicySettings(name="fair-share", dry_run=False),))
@@ -122,7 +122,7 @@ from pathlib import Path
 from alerts.control import build
 from alerts.control.settings import ControlSettings
 from alerts.control.standing import Key, RuleKey, Standing, Target
-from alerts.laws.throttle import Limit
+from alerts.laws.limits import Limit
 
 folder = Path(sys.argv[1])
 settings = ControlSettings.model_validate({

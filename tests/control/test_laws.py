@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from alerts.laws import aimd, inverse_backlog
 from alerts.laws.bounds import Bounds
+from alerts.laws.limits import Alert, Harm, Kind, Limit, Terms, Verdict, untrusted
 from alerts.laws.observation import Observation
-from alerts.laws.throttle import Alert, Harm, Kind, Limit, Terms, Verdict, base_rate, decide, relief_rate, untrusted
+from alerts.laws.throttle import base_rate, decide, relief_rate
 from alerts.laws.token_bucket import TokenBucket, full, take
 from sojourn.client.bucket import Bucket
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from alerts.control.actuators.spillover import Spillover, SpilloverSettings
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.control.standing import Key, RuleKey, Standing, Target
-from alerts.laws.throttle import Limit
+from alerts.laws.limits import Limit
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
 

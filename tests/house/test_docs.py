@@ -14,6 +14,7 @@ GENERATED = {
     "views.md": ["lake.views.document"],
     "metrics.md": ["lake.metrics_page"],
     "rules.md": ["alerts.rules.document"],
+    "laws.md": ["alerts.laws.document"],
     "cli.md": ["sojourn.reference", "cli"],
     "settings.md": ["sojourn.reference", "settings"],
 }

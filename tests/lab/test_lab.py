@@ -251,7 +251,7 @@ def test_the_scenarios_that_come_with_the_lab_can_be_read() -> None:
         {"duration_seconds": -1},
         {"producer": "panic"},
         {"service": {"distribution": "zipf", "mean_seconds": 1}},
-        {"policy": {"law": "aimd"}},
+        {"policy": {"law": "aimdd"}},
         {"policy": {"floor": 5, "ceiling": 1}},
         {"tenants": [{"name": "a", "phases": [{"at": 5, "rate": 1}, {"at": 1, "rate": 1}]}]},
         {"measure": 5},

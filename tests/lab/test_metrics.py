@@ -19,7 +19,7 @@ from alerts.laws.observation import Observation
 from lab.loop import Loop
 from lab.metrics import BROKER, QUEUE, SUBSCRIBER, Metrics, instant
 from lab.queue import Queue
-from lab.scenario import Phase, Scenario, load
+from lab.scenario import Failing, Phase, Scenario, load
 from lake.errors import SojournError
 
 RECENT = RECENT_RANGE[1]
@@ -58,6 +58,7 @@ class Lake:
                     "bucket_start": instant(at),
                     "enqueued": account.arrivals.get(at, 0),
                     "completed": account.completions.get(at, 0),
+                    "failed": account.failures.get(at, 0),
                     "dead_lettered": 0,
                     "expired": 0,
                     "sidelined": 0,
@@ -93,7 +94,7 @@ def flood() -> Scenario:
         replace(tenant, phases=(Phase(0, 10), Phase(10, 120), Phase(40, 10))) if tenant.suspect else tenant
         for tenant in scenario.tenants
     )
-    return replace(scenario, duration=60, window_seconds=10, tenants=tenants)
+    return replace(scenario, duration=60, window_seconds=10, tenants=tenants, failing=Failing(20, 30, 0.2))
 
 
 def test_the_lab_answers_as_the_views_would(queue: Queue) -> None:
@@ -106,7 +107,8 @@ def test_the_lab_answers_as_the_views_would(queue: Queue) -> None:
     def note() -> None:
         assert loop.metrics is not None
         queries = (loop.metrics.answer, Lake(queue, loop.metrics.noisy, 10).query)
-        seen.append(tuple(observe(query, targets, instant(queue.now), RECENT) for query in queries))
+        signals = {"deliveries": 8.0}
+        seen.append(tuple(observe(query, targets, instant(queue.now), RECENT, signals=signals) for query in queries))
         looks.append(tuple(look(query, [place], instant(queue.now))[place] for query in queries))
 
     for second in (12.0, 25.0, 39.0, 50.0):  # behind what the loop does then
@@ -114,6 +116,7 @@ def test_the_lab_answers_as_the_views_would(queue: Queue) -> None:
     queue.run()
     assert len(seen) == 4 and all(by_lab.keys() == by_views.keys() == {*targets} for by_lab, by_views in seen)
     assert any(one.quiet_age_seconds > 2 for by_lab, _ in seen for one in by_lab.values())
+    assert any(one.failures for by_lab, _ in seen for one in by_lab.values())
     for by_lab, by_views in seen:
         for target in targets:
             assert asdict(by_lab[target]) == pytest.approx(asdict(by_views[target])), target

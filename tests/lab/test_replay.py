@@ -201,7 +201,7 @@ def test_a_command_that_is_not_clear_is_refused(options: list[str]) -> None:
 
 
 def test_shipped_kinds_are_compared_once_each() -> None:
-    assert [one.kind for one in to_compare(ControlSettings())] == ["aimd", "rate_limit", "inverse_backlog"]
+    assert [one.law for one in to_compare(ControlSettings())] == ["aimd", "rate_limit", "inverse_backlog"]
     own = ControlSettings(policies=(PolicySettings(name="mine", lease_seconds=20),))
     assert len(to_compare(own)) == 4
 

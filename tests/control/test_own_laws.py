@@ -1,0 +1,217 @@
+"""Laws of their own at work in the controller: real measurements in, limits that clients obey and a journal out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sojourn
+from alerts.control import build, observe
+from alerts.control.settings import ControlSettings, PolicySettings
+from alerts.control.standing import Target
+from collectors.rabbitmq.names import OURS
+from lake.reader import Reader
+from lake.select import check
+from lake.store import Lake
+from lake.tables import PARTIALS, QUEUE_SAMPLES, TABLES
+from lake.views import VIEWS
+from tests.control.conftest import World
+from tests.control.test_loop import sent, until
+from tests.control.test_real_lake import START, partial
+
+Start = Callable[..., Any]
+RECEIVER: dict[str, Any] = {"law": "output_rate", "max_step": 0.5, "options": {"every_seconds": 10}}
+PUBLISHER: dict[str, Any] = {"law": "publishing", "priority": "P2"}
+
+
+def journaled(loop: Any) -> list[tuple[str, str, float | None]]:
+    return [(row["decision"], row["outcome"], row["after"]) for row in loop.journal()]
+
+
+def test_a_receiver_that_fails_is_delivered_to_more_slowly_and_the_journal_says_by_what(
+    start: Start, serve: Callable[..., Any]
+) -> None:
+    loop = start(**RECEIVER, lease_seconds=600)
+    loop.world.now = datetime.now(UTC)
+    loop.world.finished, loop.world.failed = 80, 20
+    with serve(loop.control) as url, sojourn.Limits(url, broker="nats") as limits:
+        until(lambda: limits.counters()["updates"] == 1)
+        loop.throttle("t0")
+        until(limits.in_force)
+        assert limits.in_force() == {("orders", "t0"): pytest.approx(80.0)}, "0.8 × the 100 attempts a second"
+        assert sent(limits, "t0", 1000) < 1000 == sent(limits, "t1", 1000)
+        (row,) = loop.journal()
+        told = dict(row["inputs"])
+        assert (row["decision"], row["outcome"], told["code"]) == ("throttle", "applied", "signal")
+        assert (told["attempts"], told["failures"]) == ("1000", "200")
+        assert "20% of 1000 failed" in row["reason"]
+        loop.world.finished, loop.world.failed = 80, 0
+        loop.run(60)
+        assert loop.served() == {} and loop.decisions()[-1] == "release"
+        loop.control.wake()
+
+
+def test_a_receiver_that_takes_nothing_is_only_tried_as_far_as_step_and_floor_allow(start: Start) -> None:
+    loop = start(**RECEIVER, floor=0.5, lease_seconds=600)
+    loop.world.finished, loop.world.failed = 10, 90
+    loop.throttle("t0")
+    assert loop.served() == {"t0": pytest.approx(50.0)}
+    for _ in range(60):
+        loop.world.finished = 0
+        loop.world.failed = max(1, round(loop.served()["t0"]))
+        loop.run(1, "t0")
+    assert loop.served() == {"t0": 0.5}
+
+
+@pytest.mark.parametrize(("probe", "seconds"), [("running", 0.5), ("blocked", None), ("unconfirmed", None)])
+def test_a_congested_broker_slows_each_tenant_by_its_priority(start: Start, probe: str, seconds: float | None) -> None:
+    loop = start(**PUBLISHER)
+    loop.world.probe, loop.world.publish_seconds = probe, seconds
+    loop.throttle("t0")
+    assert loop.served() == {"t0": pytest.approx(72.0)}, "120/s less 40 %"
+    (row,) = loop.journal()
+    assert dict(row["inputs"])["publish_errors"] == ("0" if probe == "running" else "1")
+    loop.world.probe, loop.world.publish_seconds, loop.world.noisy_rate = "running", 0.01, 72
+    loop.run(7, "t0")
+    assert loop.served() == {"t0": pytest.approx(82.0)}, "relieved: P2 +10/s"
+
+
+@pytest.mark.parametrize(
+    "blind",
+    [{"probe": None}, {"probed_ago": 30.0}, {"coverage": 0.3}, {"staleness": 60.0}, {"lag": timedelta(minutes=1)}],
+)
+def test_a_broker_that_tells_nothing_of_publishing_changes_nothing_and_is_named_once(
+    start: Start, blind: dict[str, Any]
+) -> None:
+    loop = start(**PUBLISHER)
+    loop.world.probe, loop.world.publish_seconds = "running", 0.5
+    loop.throttle("t0")
+    limit = loop.served()
+    assert limit
+    for name, value in blind.items():
+        setattr(loop.world, name, value)
+    loop.run(5, "t0")
+    assert loop.served() == limit
+    loop.run(20, "t0")
+    assert loop.served() == {}, "nobody renewed the lease"
+    assert loop.decisions() == ["throttle", "skip", "expire"]
+
+
+@pytest.mark.parametrize("mode", ["dry_run", "approve"])
+def test_a_law_of_its_own_is_tried_and_approved_as_others_are(start: Start, mode: str) -> None:
+    loop = start(**RECEIVER, dry_run=None, mode=mode, lease_seconds=600)
+    loop.world.finished, loop.world.failed = 80, 20
+    loop.throttle("t0")
+    loop.run(3, "t0")
+    assert loop.served() == {}
+    (found,) = loop.control.controller.standings.values()
+    assert found.shadow is not None and found.shadow.delayed > 0
+    if mode == "approve":
+        assert loop.control.controller.approve(found.action_id, loop.world.now)
+        assert loop.served() == {"t0": pytest.approx(80.0)}
+
+
+def test_after_a_restart_a_law_goes_on_from_the_limit_that_is_in_force(start: Start) -> None:
+    loop = start(**RECEIVER, lease_seconds=600)
+    loop.world.finished, loop.world.failed = 80, 20
+    loop.throttle("t0")
+    loop.control.close()
+    loop = start(**RECEIVER, lease_seconds=600)
+    loop.run(1, "t0")
+    assert loop.served() == {"t0": pytest.approx(80.0)}
+    loop.world.finished, loop.world.failed = 64, 16
+    loop.run(8, "t0")
+    assert loop.served() == {"t0": pytest.approx(64.0)}
+
+
+def test_codel_thins_a_tenant_while_the_quiet_wait_and_lets_go_when_they_do_not(start: Start) -> None:
+    loop = start(law="codel", lease_seconds=600)
+    for _ in range(60):
+        loop.run(1, "t0")
+        loop.world.noisy_rate = min(120, round(loop.served().get("t0", 120)))
+    assert 20 < loop.served()["t0"] < 110
+    assert "CoDel" not in loop.journal()[-1]["reason"] and "above target" in loop.journal()[0]["reason"]
+    loop.world.calm(noisy_rate=10)
+    loop.run(120)
+    assert loop.served() == {}
+
+
+def test_squelch_keeps_places_free_for_what_is_under_way_and_frees_the_tenant_at_once(start: Start) -> None:
+    loop = start(law="squelch", options={"places": 4000, "delay_seconds": 5}, floor=2, lease_seconds=600)
+    loop.world.backlog = 1500
+    loop.throttle("t0")
+    assert loop.served() == {}, "2,500 places are free, 950 are kept"
+    loop.world.backlog = 3100
+    loop.run(2, "t0")
+    assert loop.served() == {"t0": 2.0}
+    loop.world.noisy_rate, loop.world.backlog = 2, 2300
+    loop.run(10, "t0")
+    assert loop.served() == {"t0": 2.0}, "1,700 are free: twice 950 let it go on"
+    loop.world.backlog = 2000
+    loop.run(1, "t0")
+    assert loop.served() == {}
+
+
+def test_the_signals_are_what_is_in_the_lake(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    rows = [partial(f"t{i}", second, 10, 8, "orders") for second in range(20) for i in range(3)]
+    for row in rows:
+        if row["tenant"] == "t0":
+            row["failed"] = 2
+        if row["tenant"] == "t1":
+            row["dead_lettered"] = 1
+    lake.append("partials", pa.Table.from_pylist(rows, schema=PARTIALS.schema))
+    newest = START + timedelta(seconds=19.9)
+    common = {"source": "s", "ingested_at": newest, "ingest_date": newest.date(), "staleness_seconds": 0.0}
+    samples: list[dict[str, Any]] = [
+        {"sampled_at": newest, "broker": "nats", "queue": "orders", "depth": 100, "in_flight": 0} | common
+    ]
+    for back, (state, latency) in enumerate([("running", 0.2), ("running", 0.4), ("blocked", None), ("running", 9.0)]):
+        at = newest - timedelta(seconds=2 * back)
+        told = {"sampled_at": at, "broker": "nats", "queue": OURS, "state": state, "publish_latency_seconds": latency}
+        samples.append(told | common)
+    samples.append({"sampled_at": newest, "broker": "nats", "queue": OURS} | common)  # the probe could not connect
+    lake.append("queue_samples", pa.Table.from_pylist(samples, schema=QUEUE_SAMPLES.schema))
+    reader = Reader(tmp_path)
+
+    def query(sql: str) -> pa.Table:
+        check(sql, {*VIEWS, *TABLES})
+        return reader.query(sql)
+
+    targets = [Target("nats", "orders", f"t{i}") for i in range(3)]
+    now = newest + timedelta(seconds=1)
+    seen = observe.observe(query, targets, now, 5, signals={"deliveries": 10.0, "publishing": 5.0})
+    t0, t1, t2 = (seen[target] for target in targets)
+    assert (t0.attempts, t0.failures, t0.attempt_rate) == (100, 20, 10)
+    assert (t1.attempts, t1.failures) == (90, 10)
+    assert (t2.attempts, t2.failures, t2.attempt_rate) == (80, 0, 8)
+    assert (t0.publishes, t0.publish_seconds) == (3, pytest.approx(0.3))
+    assert t0.publish_errors == pytest.approx(1 / 3)
+    late = observe.observe(query, targets, now + timedelta(seconds=20), 5, signals={"publishing": 5.0})
+    assert late[targets[0]].publishes is None
+    assert observe.PROBE == OURS
+
+
+def test_two_laws_over_two_windows_look_over_the_longer_one(tmp_path: Path) -> None:
+    def policy(name: str, every: float) -> PolicySettings:
+        return PolicySettings(name=name, law="output_rate", options={"every_seconds": every}, mode="auto")
+
+    world = World(finished=80, failed=20)
+    asked: list[str] = []
+    control = build(ControlSettings(policies=(policy("a", 5), policy("b", 8))), tmp_path / "lake", tmp_path / "state")
+
+    def query(sql: str) -> pa.Table:
+        asked.append(sql)
+        return world.query(sql)
+
+    for _ in range(2):
+        control.controller.step(world.now, [world.evaluation("t0", actions=("a", "b"))], query)
+        world.advance(1)
+    control.close()
+    assert sum("AS failed" in sql for sql in asked) == 2, "one statement a look, however many policies"
