@@ -50,9 +50,8 @@ told with it. If the measurement is missing â€“ a broker without a probe, say â€
 def markdown() -> str:
     """The whole page."""
     shares = "\n".join(f"| `{name}` | {says} |" for name, says in registry.SHARES.items())
-    return (
-        "\n".join([_INTRO + shares, _OWN.rstrip() + "\n", *(_section(name) for name in registry.LAWS)]).rstrip() + "\n"
-    )
+    parts = [_INTRO + shares, _OWN, *(_section(name) for name in registry.LAWS)]
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def _section(name: str) -> str:

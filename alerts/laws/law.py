@@ -1,7 +1,7 @@
 """What a law is that a policy may choose by name, beside those of :mod:`alerts.laws.throttle`.
 
 A law is a frozen dataclass of its options – each declared with :func:`option` – and two pure methods: ``begin`` makes
-its state, ``look`` takes a state, a measurement and ``now`` to the next state and a :class:`Wish`. What it wishes for is
+its state, ``look`` takes a state, a measurement and ``now`` to the next state and a :class:`Wish`. What it wishes is
 held to bounds, largest step, cooldown and lease by :mod:`alerts.laws.signalled`, the same for all. To add one: a file,
 a line in :mod:`alerts.laws.registry`; the contract suite then runs over it.
 """

@@ -46,8 +46,8 @@ class Terms:
     """What the operator agreed to. Rates in messages/s, all times in seconds.
 
     ``law`` is a name of :mod:`alerts.laws.registry`, ``own`` that law where it is judged by a signal of its own.
-    ``rate`` replaces the fair share as the base where it is
-    set; ``share`` multiplies the fair share. ``drain_seconds`` is how soon a backlog should be gone.
+    ``rate`` replaces the fair share as the base where it is set; ``share`` multiplies the fair share. ``drain_seconds``
+    is how soon a backlog should be gone.
     """
 
     law: str

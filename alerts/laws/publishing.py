@@ -76,7 +76,7 @@ def step(terms: Terms, state: State, statistics: Statistics, now: float) -> tupl
 
 
 def adapted(terms: Terms, rate: float, middle: float | None, failed: float) -> tuple[float, str]:
-    """The rate after ``rate`` where publishes took ``middle`` seconds, by the median, and the part ``failed`` failed."""
+    """The rate after ``rate`` where publishes took ``middle`` seconds (median) and the part ``failed`` failed."""
     congested = failed > terms.most_errors or (middle is not None and middle > terms.most_seconds)
     found = aimd.adapt(rate, congested=congested, priority=terms.priority, bounds=terms.bounds)
     took = "no publish was confirmed" if middle is None else f"half of the publishes took {middle * 1e3:.0f} ms or more"

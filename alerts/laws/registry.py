@@ -43,7 +43,7 @@ def options_of(name: str) -> tuple[Field[Any], ...]:
 
 
 def make(name: str, options: Mapping[str, Any]) -> Law | None:
-    """The law of that name with these options; None for one of :data:`SHARES`. ValueError says what is wrong with it."""
+    """The law of that name with these options; None for one of :data:`SHARES`. ValueError says what is wrong."""
     if name not in names():
         raise ValueError(f"there is no law {name!r}: {_near(name, names())}")
     known = {one.name: one for one in options_of(name)}
