@@ -19,13 +19,13 @@ from alerts.control.candidates import Candidate, Evaluations, Unusable
 from alerts.control.groups import Groups, together
 from alerts.control.journal import Journal
 from alerts.control.minds import Minds
-from alerts.control.observe import Query, observe
+from alerts.control.observe import Query, observe, signals_of
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.control.standing import Entry, Key, Place, Standing, Target
 from alerts.control.state import State
 from alerts.control.translate import moved
 from alerts.laws import shadow as shadows
-from alerts.laws.limits import Kind, Limit, Terms
+from alerts.laws.limits import Kind, Limit
 from alerts.laws.observation import Observation
 from alerts.laws.shadow import Shadow
 from alerts.models import RuleEvaluation
@@ -63,7 +63,7 @@ class Controller:
         self._policies = {policy.name: policy for policy in settings.policies}
         self._terms = {policy.name: policy.terms(target_seconds) for policy in settings.policies}
         self._recent = _recent_seconds(settings.policies)
-        self._signals = _signals(self._terms.values())
+        self._signals = signals_of(self._terms.values())
         self._state, self._journal, self._actuators = state, journal, actuators
         self._flag = folder / PAUSE_FLAG
         self._lock = threading.RLock()
@@ -443,12 +443,3 @@ def _lost_effect(before: Limit | None, after: Limit) -> bool:
 def _recent_seconds(policies: Sequence[PolicySettings]) -> int:
     shortest = min((policy.cooldown_seconds for policy in policies), default=RECENT_RANGE[1])
     return min(RECENT_RANGE[1], max(RECENT_RANGE[0], int(shortest)))
-
-
-def _signals(terms: Iterable[Terms]) -> dict[str, float]:
-    """What the laws of their own must have measured, each over the longest window that one of them looks at."""
-    found: dict[str, float] = {}
-    for one in terms:
-        if one.own is not None and one.own.signal:
-            found[one.own.signal] = max(found.get(one.own.signal, 0.0), one.own.window_seconds)
-    return found

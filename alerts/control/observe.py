@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from alerts.control.standing import Target
 from alerts.laws.costs import relative
+from alerts.laws.limits import Terms
 from alerts.laws.observation import Observation
 from lake.clock import ZERO, age
 from lake.errors import UserError
@@ -90,6 +91,15 @@ def observe(
         rows = query(sql).to_pylist()
         observations = _with_publishing(observations, rows, now + ahead, signals["publishing"])
     return observations
+
+
+def signals_of(terms: Iterable[Terms]) -> dict[str, float]:
+    """What the laws of their own must have measured, each over the longest window that one of them looks at."""
+    found: dict[str, float] = {}
+    for one in terms:
+        if one.own is not None and one.own.signal:
+            found[one.own.signal] = max(found.get(one.own.signal, 0.0), one.own.window_seconds)
+    return found
 
 
 class _Units:
