@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from dashboard.services.keys import QueueKey, Row
+from dashboard.services.keys import QueueKey
 from dashboard.services.series import Span
 from lake.sql.parameters import literal
 
@@ -36,18 +36,15 @@ LIMITS = "SELECT * FROM limits"
 OPEN_GAPS = "SELECT MIN(since) AS since, CAST(SUM(events) AS BIGINT) AS events FROM open_gaps HAVING COUNT(*) > 0"
 
 
-def noisy_since(rows: Iterable[Row]) -> str:
-    """Since when each noisy tenant has been so: the first instant after it was last quiet."""
-    queues = {QueueKey.of(row) for row in rows}
-    tenants = sorted({row["tenant"] for row in rows})
-    where = " OR ".join(f"({of_queue(key)})" for key in sorted(queues))
+def noisy_since(key: QueueKey, tenants: Sequence[str]) -> str:
+    """Since when each of some noisy tenants of a queue has been so: the first instant after it was last quiet."""
     return f"""
     WITH runs AS (
       SELECT
         broker, queue, subscriber, tenant, as_of, noisy,
         MAX(CASE WHEN NOT noisy THEN as_of END) OVER (PARTITION BY broker, queue, subscriber, tenant) AS last_quiet
       FROM tenant_backlog
-      WHERE ({where}) AND tenant IN ({any_of(tenants)})
+      WHERE {of_queue(key)} AND tenant IN ({any_of(sorted(tenants))})
     )
     SELECT broker, queue, subscriber, tenant, MIN(as_of) AS noisy_since
     FROM runs
@@ -64,15 +61,9 @@ def tenants(key: QueueKey, top: int) -> str:
     """
 
 
-def bounds(key: QueueKey) -> str:
-    """From when and until when one queue's history goes."""
-    return f"""
-    SELECT MIN(as_of) AS first, MAX(as_of) AS last
-    FROM (
-      SELECT MIN(as_of) AS as_of FROM tenant_backlog WHERE {of_queue(key)}
-      UNION ALL SELECT MAX(as_of) AS as_of FROM queue_health_now WHERE {of_queue(key)}
-    ) AS ends
-    """
+def beginning(key: QueueKey) -> str:
+    """From when one queue's history goes."""
+    return f"SELECT MIN(as_of) AS first FROM tenant_backlog WHERE {of_queue(key)}"
 
 
 def concurrency_now(key: QueueKey) -> str:
@@ -147,12 +138,12 @@ def backlog_changes(key: QueueKey, span: Span, top: int) -> str:
 
 def rate_changes(key: QueueKey, span: Span, window: int) -> str:
     """Changes of the queue's rates: a tenant's rate holds until its next row, and for one window at most."""
-    return _fading("tenant_backlog", ("arrival_rate", "completion_rate"), [key], span, window)
+    return "WITH" + fading("tenant_backlog", ("arrival_rate", "completion_rate"), [key], span, window)
 
 
 def rates_changes(keys: Sequence[QueueKey], span: Span, window: int) -> str:
     """The same of many queues."""
-    return _fading("tenant_backlog", ("arrival_rate", "completion_rate"), keys, span, window)
+    return "WITH" + fading("tenant_backlog", ("arrival_rate", "completion_rate"), keys, span, window)
 
 
 def backlogs_changes(keys: Sequence[QueueKey], span: Span) -> str:
@@ -178,35 +169,14 @@ def depths(keys: Sequence[QueueKey], span: Span) -> str:
     """
 
 
-def first_attempt_tails(keys: Sequence[QueueKey], span: Span) -> str:
-    """Where the p99 of AgeOfFirstAttempt lies in each bin of each of ``keys``: its histogram bucket, merged exactly."""
-    second = "(unix_micros(bucket_start) DIV 1000000 + bucket_seconds)"
-    return f"""
-    WITH mine AS (
-      SELECT {KEY}, {bin_of(second, span)} AS at, cell.index AS bucket, cell.count AS n
-      FROM attempt_age LATERAL VIEW explode(histogram) x AS cell
-      WHERE ({of_any(keys)}) AND kind = 'first_attempt' AND bucket_start >= {literal(span.instants[0])}
-    ),
-    cells AS (SELECT {KEY}, at, bucket, SUM(n) AS n FROM mine GROUP BY {KEY}, at, bucket),
-    ranked AS (
-      SELECT
-        {KEY}, at, bucket,
-        SUM(n) OVER (PARTITION BY {KEY}, at ORDER BY bucket) AS seen, SUM(n) OVER (PARTITION BY {KEY}, at) AS total
-      FROM cells
-    )
-    SELECT {KEY}, at, MIN(bucket) AS index, CAST(MAX(total) AS BIGINT) AS attempts
-    FROM ranked WHERE 100 * seen >= 99 * total GROUP BY {KEY}, at
-    """
-
-
 def concurrency_changes(key: QueueKey, span: Span, window: int) -> str:
     """Changes of the queue's Little's-law concurrency, as :func:`rate_changes`."""
-    return _fading("concurrency", ("littles_law",), [key], span, window)
+    return "WITH" + fading("concurrency", ("littles_law",), [key], span, window)
 
 
 def concurrencies_changes(keys: Sequence[QueueKey], span: Span, window: int) -> str:
     """The same of many queues."""
-    return _fading("concurrency", ("littles_law",), keys, span, window)
+    return "WITH" + fading("concurrency", ("littles_law",), keys, span, window)
 
 
 def health_history(key: QueueKey, span: Span) -> str:
@@ -253,12 +223,14 @@ KEY = "broker, queue, subscriber"
 SECOND = "(unix_micros(as_of) DIV 1000000)"
 
 
-def _fading(view: str, columns: Sequence[str], keys: Sequence[QueueKey], span: Span, window: int) -> str:
+def fading(view: str, columns: Sequence[str], keys: Sequence[QueueKey], span: Span, window: int) -> str:
+    """Changes of ``columns`` of ``view``, each value of which holds until its key's next row and for ``window`` seconds
+    at most; the rest of a statement whose WITH may have begun already."""
     plus = ", ".join(f"COALESCE({column}, 0) AS {column}" for column in columns)
     minus = ", ".join(f"-COALESCE({column}, 0) AS {column}" for column in columns)
     sums = ", ".join(f"SUM({column}) AS {column}" for column in columns)
     return f"""
-    WITH mine AS (
+    mine AS (
       SELECT
         {KEY}, {SECOND} AS at,
         LEAD({SECOND}) OVER (PARTITION BY {KEY}, tenant ORDER BY as_of) AS next_at, {", ".join(columns)}

@@ -21,6 +21,7 @@ import streamlit as st
 from dashboard import queries
 from dashboard.behind import Behind
 from dashboard.heartbeats import heartbeats
+from dashboard.questions import recent as recently
 from dashboard.services.freshness import Heartbeats
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.series import Span
@@ -28,8 +29,9 @@ from dashboard.services.trends import Recent
 from lake.definitions import Definitions
 from lake.errors import SojournError
 from lake.foretell import Foretold, foretell
+from lake.scoped import Scope
 from lake.why import Told, tell
-from lake.worker.worker import Overrun, Worker
+from lake.worker.worker import Worker
 
 T = TypeVar("T")
 #: For how long the lake's versions are believed unchanged; also how often the links of the chain are felt for.
@@ -39,6 +41,9 @@ SHARES = {"present": 2, "past": 8}
 _KEPT_RESULTS = 200
 #: For how long a page waits for history that was never asked for; then it is shown without, and filled in later.
 FIRST_SECONDS = 1.0
+#: The same for what a heading says besides; and of so many queues at most it says since when a tenant is noisy.
+HEADING_SECONDS = 0.05
+MOST_DATED = 6
 #: The process that reads history ends when nobody asks it for so long.
 PAST_IDLE_SECONDS = 300.0
 _past_limits: dict[str, Any] = {"idle_seconds": PAST_IDLE_SECONDS}
@@ -53,6 +58,7 @@ class Repository:
     root: Path
     read: Mapping[str, list[Row]] = field(default_factory=dict)  # what one page has read at one instant, by its SQL
     aside: bool = False  # asked behind the pages, where nobody waits
+    kept: dict[str, list[Row]] | None = None  # where what is read of history is put down, for who shows it
 
     def at_one_instant(self) -> Repository:
         """The same, with every answer about the present from one reading, however long the page takes to ask."""
@@ -75,14 +81,22 @@ class Repository:
     def noisy_tenants(self) -> list[Row]:
         """The noisy tenants, each with ``noisy_since``."""
         rows = self._rows(queries.NOISY)
-        if not rows:
-            return []
-        try:
-            told = self._past(queries.noisy_since(rows))
-        except Overrun:  # who is noisy is known all the same
-            told = []
-        since = {(QueueKey.of(row), row["tenant"]): row["noisy_since"] for row in told}
+        by_queue: dict[QueueKey, list[Row]] = {}
+        for row in rows:
+            by_queue.setdefault(QueueKey.of(row), []).append(row)
+        since: dict[tuple[QueueKey, str], datetime] = {}
+        for key, mine in list(by_queue.items())[:MOST_DATED]:
+            told = self._noisy_since(key, tuple(row["tenant"] for row in mine))
+            since |= {(key, row["tenant"]): row["noisy_since"] for row in told}
         return [{**row, "noisy_since": since.get((QueueKey.of(row), row["tenant"]))} for row in rows]
+
+    def _noisy_since(self, key: QueueKey, tenants: tuple[str, ...]) -> list[Row]:
+        """Since when; who is noisy is known all the same."""
+        sql = queries.noisy_since(key, tenants)
+        try:
+            return self.behind(("noisy", key), lambda past: past.of_queue(key, sql), HEADING_SECONDS) or []
+        except SojournError:
+            return []
 
     def tenants(self, key: QueueKey, top: int) -> list[Row]:
         """The noisiest, then largest tenants of one queue, from ``tenant_backlog_now``."""
@@ -127,47 +141,57 @@ class Repository:
         return rows[0] if rows else None
 
     def history_bounds(self, key: QueueKey) -> tuple[datetime, datetime]:
-        """From when and until when the histories below go; the end moves on at their pace."""
-        (row,) = self._past(queries.bounds(key))
-        return row["first"], row["last"]
+        """From when and until when the histories below go."""
+        (row,) = self.of_queue(key, queries.beginning(key))
+        until: datetime = next(row["as_of"] for row in self.health() if QueueKey.of(row) == key)
+        return row["first"] or until, until
 
     def backlog_changes(self, key: QueueKey, span: Span, top: int) -> list[Row]:
         """Changes of backlog (at, tenant, backlog): the ``top`` tenants by name, all others as tenant null."""
-        return self._past(queries.backlog_changes(key, span, top))
+        return self.of_queue(key, queries.backlog_changes(key, span, top))
 
     def rate_changes(self, key: QueueKey, span: Span) -> list[Row]:
         """Changes of the queue's arrival and completion rates (at, arrival_rate, completion_rate)."""
-        return self._past(queries.rate_changes(key, span, self.definitions.window_seconds))
+        return self.of_queue(key, queries.rate_changes(key, span, self.definitions.window_seconds))
 
     def concurrency_changes(self, key: QueueKey, span: Span) -> list[Row]:
         """Changes of the queue's Little's-law concurrency (at, littles_law)."""
-        return self._past(queries.concurrency_changes(key, span, self.definitions.window_seconds))
+        return self.of_queue(key, queries.concurrency_changes(key, span, self.definitions.window_seconds))
 
     def health_history(self, key: QueueKey, span: Span) -> list[Row]:
         """The last in flight, limit and depth in each bin of ``span`` (at, in_flight, in_flight_limit, depth)."""
-        return self._past(queries.health_history(key, span))
+        return self.of_queue(key, queries.health_history(key, span))
 
     def once_noisy(self, key: QueueKey, span: Span) -> list[str]:
         """The tenants that were noisy at some instant of ``span``."""
-        return [row["tenant"] for row in self._past(queries.once_noisy(key, span))]
+        return [row["tenant"] for row in self.of_queue(key, queries.once_noisy(key, span))]
 
     def first_attempt_cells(self, key: QueueKey, span: Span, noisy: Sequence[str]) -> list[Row]:
         """Histogram cells of AgeOfFirstAttempt (at, who, index, count); who is ``noisy`` or ``quiet``."""
-        return self._past(queries.first_attempt_cells(key, span, noisy))
+        return self.of_queue(key, queries.first_attempt_cells(key, span, noisy))
 
     def recent(self, keys: Sequence[QueueKey], span: Span) -> Recent:
         """The last hour of all of ``keys`` by minute, in four questions however many there are."""
         window = self.definitions.window_seconds
+        since = span.instants[0]
+        tails = self._scanned(recently.tails(keys, span, since))
+        if not self._past(recently.FINISHED)[0]["finished"]:
+            return Recent(
+                tails=tails,
+                backlogs=self._past(queries.backlogs_changes(keys, span)),
+                rates=self._past(queries.rates_changes(keys, span, window)),
+                states=self._past(queries.depths(keys, span)),
+            )
         return Recent(
-            tails=self._past(queries.first_attempt_tails(keys, span)),
-            backlogs=self._past(queries.backlogs_changes(keys, span)),
-            rates=self._past(queries.rates_changes(keys, span, window)),
-            states=self._past(queries.depths(keys, span)),
+            tails=tails,
+            backlogs=self._past(recently.backlogs(keys, span)),
+            rates=self._past(recently.rates(keys, span, window)),
+            states=self._past(recently.depths(keys, span)),
         )
 
     def why(self, key: QueueKey) -> Told | None:
         """Why first attempts wait longer than they did, looking back an hour."""
-        return tell(self._past, key.broker, key.queue, key.subscriber)
+        return tell(self._of_flows, key.broker, key.queue, key.subscriber)
 
     def now(self, sql: str) -> list[Row]:
         """The rows of one of :mod:`dashboard.questions` about the present."""
@@ -182,7 +206,7 @@ class Repository:
         drained, its waits pass the target, or its retention deletes what nobody has read."""
         key = QueueKey.of(row)
         return foretell(
-            self._past,
+            self._of_flows,
             key.broker,
             key.queue,
             key.subscriber,
@@ -206,27 +230,59 @@ class Repository:
             return self.read[sql]
         return self._at_pace("present", sql)
 
-    def behind(self, question: Hashable, work: Callable[[Repository], T]) -> T | None:
+    def behind(
+        self, question: Hashable, work: Callable[[Repository], T], first_seconds: float | None = None
+    ) -> T | None:
         """What ``work`` made of the lake's history last, however old; None while it was not worked out yet.
 
-        ``question`` tells what it is about. It is worked out anew behind the pages, when the lake has changed.
+        ``question`` tells what it is about. It is worked out anew behind the pages, when the lake has changed. Who
+        never saw an answer waits ``first_seconds`` for it.
         """
         root = str(self.root)
-        past = replace(self, read={}, aside=True)
-        found: T | None = _behind(root).answer(question, _token(root), lambda: work(past), FIRST_SECONDS)
+        past = replace(self, aside=True)
+        wait = FIRST_SECONDS if first_seconds is None else first_seconds
+        found: T | None = _behind(root).answer(question, _token(root), lambda: work(past), wait)
         return found
 
-    def _past(self, sql: str) -> list[Row]:
-        if self.aside:
-            return _asked(str(self.root), "past", sql)
-        return self._at_pace("past", sql)
+    def remembered(self, question: Hashable, work: Callable[[Repository], T]) -> tuple[Repository, T] | None:
+        """As :meth:`behind`, for who draws from the very answers that ``work`` has asked for: a repository that has
+        them, and what ``work`` made of them."""
 
-    def _at_pace(self, tense: str, sql: str) -> list[Row]:
+        def put_down(past: Repository) -> tuple[dict[str, list[Row]], T]:
+            kept: dict[str, list[Row]] = {}
+            return kept, work(replace(past, kept=kept))
+
+        found = self.behind(question, put_down)
+        return None if found is None else (replace(self, read={**self.read, **found[0]}), found[1])
+
+    def of_queue(self, key: QueueKey, sql: str) -> list[Row]:
+        """The rows of a question about the history of ``key``'s queue alone."""
+        return self._past(sql, (key.broker, key.queue))
+
+    def _of_flows(self, sql: str) -> list[Row]:
+        """What the law of waiting asks: what is now, and partials of a short time or of one queue."""
+        return self._rows(sql) if "_now " in sql else self._scanned(sql)
+
+    def _scanned(self, sql: str) -> list[Row]:
+        """The rows of a question about few columns of a large table, of which nothing is held."""
+        return self._past(sql, hold=False)
+
+    def _past(self, sql: str, scope: tuple[str, str] | None = None, *, hold: bool = True) -> list[Row]:
+        if sql in self.read:
+            return self.read[sql]
+        if not self.aside:
+            return self._at_pace("past", sql, scope, hold=hold)
+        rows = _asked(str(self.root), "past", sql, scope, hold=hold)
+        if self.kept is not None:
+            self.kept[sql] = rows
+        return rows
+
+    def _at_pace(self, tense: str, sql: str, scope: tuple[str, str] | None = None, *, hold: bool = True) -> list[Row]:
         root = str(self.root)
         pace = _pace(root, tense)
         token = pace.token(_token(root), monotonic())
         begun = monotonic()
-        rows = cast("list[Row]", _rows(root, (tense, *token), sql))
+        rows = cast("list[Row]", _rows(root, (tense, *token), sql, scope, hold))
         pace.spent(monotonic() - begun)
         return rows
 
@@ -288,12 +344,16 @@ def _token(root: str) -> tuple[Any, ...]:
 
 
 @st.cache_data(ttl=300, max_entries=_KEPT_RESULTS, show_spinner=False)
-def _rows(root: str, token: tuple[Any, ...], sql: str) -> list[dict[str, Any]]:
-    return _asked(root, token[0], sql)
+def _rows(
+    root: str, token: tuple[Any, ...], sql: str, scope: tuple[str, str] | None, hold: bool
+) -> list[dict[str, Any]]:
+    return _asked(root, token[0], sql, scope, hold=hold)
 
 
-def _asked(root: str, tense: str, sql: str) -> list[Any]:
-    rows: list[dict[str, Any]] = _worker(root, tense).query(sql).to_pylist(maps_as_pydicts="lossy")
+def _asked(root: str, tense: str, sql: str, scope: tuple[str, str] | None, *, hold: bool) -> list[Any]:
+    about = None if scope is None else Scope(*scope)
+    told = _worker(root, tense).query(sql, about, hold=hold)
+    rows: list[dict[str, Any]] = told.to_pylist(maps_as_pydicts="lossy")
     return rows
 
 

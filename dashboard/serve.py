@@ -28,6 +28,10 @@ from lake.web.policy import Entrance, Limits, Policy
 from lake.web.server import WebServer, listen
 
 _APP = Path(__file__).with_name("entry") / "app.py"
+#: What the first page loads, of ours and of others.
+_FIRST = ("dashboard.pages.overview", "dashboard.pages.sql", "dashboard.pages.lab", "plotly.io", "plotly.graph_objects")
+#: For how long the start waits for the lake.
+WARM_SECONDS = 10.0
 #: Nobody has anything to send to a dashboard; each browser holds a connection, and some more while a page loads.
 _LIMITS = Limits(body_bytes=0, bytes_in_flight=1)
 
@@ -91,10 +95,14 @@ def main() -> None:
     bootstrap.load_config_options(options(settings))
     use_all_files()
     front = FrontDoor(application(settings), policy(settings))
-    # What the first page needs is there before it is asked for; the lake may take longer than that.
-    import_module("dashboard.pages.overview")
     lake = Path(os.environ.get(LAKE_VARIABLE) or "lake-data").expanduser().absolute()
-    Thread(target=import_module("dashboard.repository").warm, args=(lake,), name="warm", daemon=True).start()
+    warming = Thread(target=import_module("dashboard.repository").warm, args=(lake,), name="warm", daemon=True)
+    warming.start()
+    # What the first page needs is there before anybody is told where to ask for it: modules, and what the lake says of
+    # now. A large lake may take longer than anybody waits for an address.
+    for module in _FIRST:
+        import_module(module)
+    warming.join(WARM_SECONDS)
     listener = listen(settings.host, settings.port, "choose another: --port, or [dashboard] port")
     with suppress(KeyboardInterrupt):
         WebServer(front, listener, front.limits, websockets=True).run()

@@ -24,6 +24,7 @@ from lake.definitions import Definitions
 from lake.errors import UserError, first_line
 from lake.log import newest_from
 from lake.now.serve import SERVED, Served
+from lake.scoped import BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot, of_brokers
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
 from lake.state import STAGES, State
@@ -64,7 +65,9 @@ class Reader:
     Its limits are DuckDB's: a statement can go beyond them inside one function. What strangers wrote is for
     :class:`lake.worker.worker.Worker`. ``phase`` is told of each query when views are brought up to date for it
     ("preparing"), and when its own text runs ("running"). A ``pinned`` reader answers from the lake as it was when
-    first asked, until :meth:`advance`: what is read one after the other belongs together.
+    first asked, until :meth:`advance`: what is read one after the other belongs together. One with a ``scope`` holds
+    that queue's history alone, and is asked about no other queue: what it says of the others is not true. One without
+    ``hold`` keeps no rows of history: for questions about few columns, or a short time, of a large table.
     """
 
     def __init__(
@@ -75,13 +78,21 @@ class Reader:
         memory_mb: int = DEFAULT_MEMORY_MB,
         phase: Callable[[str], None] = lambda _: None,
         pinned: bool = False,
+        scope: Scope | None = None,
+        hold: bool = True,
     ) -> None:
+        self._scope = scope
         self._pinned = pinned
         self._taken: set[str] = set()  # what was brought up to date since the last advance
         self.root = Path(root).expanduser().absolute()
         self._timeout = timeout_seconds
         self._lock = threading.Lock()
-        self._snapshots = {name: Snapshot(spec, self.root) for name, spec in TABLES.items()}
+        self._snapshots = {
+            name: Snapshot(spec, self.root, hold=hold or name not in LARGE)
+            if scope is None or name not in SCOPED
+            else ScopedSnapshot(spec, self.root, scope)
+            for name, spec in TABLES.items()
+        }
         self._versions: dict[str, int] = {}
         self._loaded: dict[str, int] = {}
         self._kept: dict[str, tuple[int, ...]] = {}
@@ -227,10 +238,13 @@ class Reader:
         self._take(name, lambda: self._loaded_anew(name))
 
     def _loaded_anew(self, name: str) -> None:
-        scannable, version = self._snapshots[name].current(self._loaded.get(name))
+        snapshot = self._snapshots[name]
+        scannable, version = snapshot.current(self._loaded.get(name))
         if scannable is not None:
             self._connection.register(name, scannable)
             self._loaded[name] = version
+            if isinstance(snapshot, ScopedSnapshot) and (brokers := snapshot.brokers()) is not None:
+                self._connection.register(of_brokers(name), brokers)
 
     def _keep(self, name: str, given: set[str]) -> None:
         tables, views = below({name}, given)
@@ -239,6 +253,8 @@ class Reader:
         if self._kept.get(name) == versions and name not in _CLOCKED:
             return
         sql = to_duckdb(render(VIEWS[name], self._definitions))
+        if self._scope is not None and name in BY_BROKER:
+            sql = _by_broker(sql)
         self._drop(name)
         # What stands on served rows asks for the columns that a query needs, no more; the rest is worked out once.
         self._connection.execute(f"CREATE TEMP {'VIEW' if served else 'TABLE'} {name} AS {sql}")
@@ -264,6 +280,15 @@ def _understood(sql: str) -> tuple[str, frozenset[str]]:
 def to_duckdb(sql: str) -> str:
     """A view's own ``sql``, in Spark's dialect, in DuckDB's: what others ask goes through :mod:`lake.select`."""
     return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+
+
+@cache
+def _by_broker(sql: str) -> str:
+    """``sql``, in DuckDB's dialect, over what is kept of whole brokers instead of the tables."""
+    text = sqlglot.parse_one(sql, read="duckdb")
+    for table in text.find_all(sqlglot.exp.Table):
+        table.this.set("this", of_brokers(table.name))
+    return text.sql(dialect="duckdb")
 
 
 def answer(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:

@@ -29,9 +29,13 @@ class FileGone(LakeError):
 
 
 class Snapshot:
-    """The newest state of the table ``spec`` of the lake at ``root``; a table that is not there yet reads as empty."""
+    """The newest state of the table ``spec`` of the lake at ``root``; a table that is not there yet reads as empty.
 
-    def __init__(self, spec: TableSpec, root: Path) -> None:
+    Without ``hold`` it is scanned at each query, however small it is.
+    """
+
+    def __init__(self, spec: TableSpec, root: Path, *, hold: bool = True) -> None:
+        self._hold = hold
         self.spec = spec
         self.path = tables_at(root) / spec.path
         self._table: DeltaTable | None = None
@@ -80,7 +84,7 @@ class Snapshot:
             return None, version
         if self._table is None or version < 0:
             return self.spec.schema.empty_table(), version
-        if _bytes(self._table) > CACHED_BYTES:
+        if not self._hold or _bytes(self._table) > CACHED_BYTES:
             self._parts.clear()
             return _with_all_columns(dataset(self._table), self.spec.schema), version
         return self._read_new_files(self._table), version
@@ -91,7 +95,10 @@ class Snapshot:
         return pa.concat_tables([self.spec.schema.empty_table(), *self._parts.values()])
 
     def _read(self, path: Location) -> pa.Table:
-        part = read_file(path)
+        return self._whole(path, read_file(path))
+
+    def _whole(self, path: Location, part: pa.Table) -> pa.Table:
+        """Rows of the file at ``path`` with all columns of the table."""
         for column, value in _partition_values(path, self.spec).items():
             part = part.append_column(column, pa.array([value] * part.num_rows))
         return conform(part, self.spec.schema)

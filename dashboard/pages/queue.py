@@ -22,9 +22,14 @@ from dashboard.services.queue import COLUMNS, tenant_lines
 from dashboard.services.say import count, percent
 from dashboard.services.series import Curve, Span
 from dashboard.theme import CALM, MUTED
+from lake.errors import SojournError
+from lake.foretell import Foretold
+from lake.why import Told
 
 #: Tenants in the table; all others are one line.
 TENANTS = 20
+#: Pixels that are kept for the charts of history while it is read.
+_CHARTS = 900
 
 
 def page() -> Any:
@@ -62,11 +67,24 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     done = [entry for entry in lake.actions() if concerns(entry, chosen)]
     marks = happenings(about, done, now, limit=60)
     if total is not None:
-        with because:
-            _foretold(lake, row, total, now)
-            _why(lake, chosen)
-        since, until = lake.history_bounds(chosen)
-        _charts(History(lake, chosen, Span.ending(until, stretch), since, marks))
+        ready = total["ready"]
+
+        def read(past: Repository) -> _Past:
+            return _read(past, chosen, stretch, row, ready)
+
+        try:
+            found = lake.remembered(("queue", chosen, stretch), read)
+        except SojournError as error:
+            st.html(markup.section("History", f"It could not be read: {error}") + markup.reserved(_CHARTS))
+        else:
+            if found is None:  # its place is kept, so that nothing moves when it comes
+                st.html(markup.section("History", "It is being read.") + markup.reserved(_CHARTS))
+            else:
+                past, told = found
+                with because:
+                    _foretold(lake, told.foretold, now)
+                    _why(told.why)
+                _charts(History(past, chosen, told.span, told.since, marks))
     else:
         _depth(lake, chosen, Span.ending(row["as_of"], stretch), marks)
     st.html(markup.section("What happened"))
@@ -100,9 +118,31 @@ class History:
     marks: tuple[Happening, ...]
 
 
-def _why(lake: Repository, key: QueueKey) -> None:
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What is worked out behind the page, beside the rows of its charts."""
+
+    span: Span
+    since: datetime
+    foretold: Foretold
+    why: Told | None
+
+
+def _read(past: Repository, key: QueueKey, stretch: str, row: Row, ready: int | None) -> _Past:
+    """Ask for all that :func:`_charts` shows of history."""
+    since, until = past.history_bounds(key)
+    span = Span.ending(until, stretch)
+    noisy = past.once_noisy(key, span)
+    past.health_history(key, span)
+    past.backlog_changes(key, span, series.TOP)
+    past.first_attempt_cells(key, span, noisy)
+    past.rate_changes(key, span)
+    past.concurrency_changes(key, span)
+    return _Past(span, since, past.foretell(row, ready), past.why(key))
+
+
+def _why(told: Told | None) -> None:
     """The rise of the wait in its parts; nothing where it has not risen, or nobody knows."""
-    told = lake.why(key)
     if told is None or told.rise is None or not told.rise.parts:
         return
     st.html(markup.section("Why it waits", why.headline(told)) + details.parts(why.lines(told), why.notes(told)))
@@ -188,8 +228,7 @@ def _polls(past: History, states: Sequence[Row]) -> None:
     _chart("Empty polls", said, figure, past.key)
 
 
-def _foretold(lake: Repository, row: Row, total: Row, now: datetime) -> None:
-    told = lake.foretell(row, total["ready"])
+def _foretold(lake: Repository, told: Foretold, now: datetime) -> None:
     if told.drained is None and told.breached is None and told.retention is None:
         return
     shown = markup.facts(forecast.facts(told, now, lake.definitions.target_seconds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow as pa
 from lake.errors import SojournError, UserError, first_line
 from lake.reader import Reader, answer, connect
 from lake.remote import give_options
+from lake.scoped import Scope
 from lake.worker.limits import limit, limit_cpu
 from lake.worker.wire import Closed, Late, Wire
 
@@ -23,6 +25,8 @@ _OUT_OF_MEMORY = (MemoryError, duckdb.OutOfMemoryException)
 #: the copying as long as ten statements.
 _COPIED_AFTER = 8
 _COPY = '"a copy that is being made"'
+#: So many queues' histories are held at once.
+MOST_SCOPES = 8
 #: From its parent, a worker takes what it is given.
 _MOST = 1 << 40
 
@@ -52,7 +56,7 @@ class _Session:
             give_options(Path(self._root), hello["store"])
         self._timeout: float = hello["timeout_seconds"]
         self._database_mb = max(64, hello["memory_mb"] // 2)
-        self._reader: Reader | None = None
+        self._readers: OrderedDict[tuple[Scope | None, bool], Reader] = OrderedDict()
         self._held: duckdb.DuckDBPyConnection | None = None
         self._given: dict[str, int] = {}  # tables as they came, and how many statements have read them
 
@@ -71,12 +75,14 @@ class _Session:
     def _answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | None]:
         match request["do"]:
             case "query":
-                return {}, self._lake.query(request["sql"])
+                scope = request["scope"]
+                reader = self._lake(None if scope is None else Scope(**scope), hold=request["hold"])
+                return {}, reader.query(request["sql"])
             case "over":
                 self._copy(request["over"])
                 return {}, answer(self._database, request["sql"])
             case "token":
-                return {"token": self._lake.token(*request["tables"])}, None
+                return {"token": self._lake().token(*request["tables"])}, None
         raise SojournError(f"a worker cannot {request['do']}")
 
     def _put(self, name: str, table: pa.Table | None) -> None:
@@ -104,18 +110,24 @@ class _Session:
         self._held = self._held or connect(self._database_mb)
         return self._held
 
-    @property
-    def _lake(self) -> Reader:
+    def _lake(self, scope: Scope | None = None, *, hold: bool = True) -> Reader:
+        """The reader of the whole lake, or of one queue; of those, the ones that were asked last are kept."""
         if self._root is None:
             raise SojournError("this worker has no lake")
-        if self._reader is None:
-            self._reader = Reader(
+        which = scope, hold
+        if which not in self._readers:
+            self._readers[which] = Reader(
                 Path(self._root),
                 timeout_seconds=self._timeout,
                 memory_mb=self._database_mb,
                 phase=self._tell,
+                scope=scope,
+                hold=hold,
             )
-        return self._reader
+        self._readers.move_to_end(which)
+        for known in [known for known in self._readers if known[0] is not None][:-MOST_SCOPES]:
+            self._readers.pop(known).close()
+        return self._readers[which]
 
     def _tell(self, phase: str) -> None:
         if phase == "preparing":

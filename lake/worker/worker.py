@@ -6,8 +6,9 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,6 +16,9 @@ from lake.address import address_of
 from lake.errors import SojournError, UserError
 from lake.worker.process import SPARES, Process
 from lake.worker.wire import Late, WireError
+
+if TYPE_CHECKING:  # what it stands on is read in the worker's own process alone
+    from lake.scoped import Scope
 
 #: A statement that runs longer is a mistake: it would delay every one behind it.
 TIMEOUT_SECONDS = 20.0
@@ -76,12 +80,15 @@ class Worker:
         process = self._process
         return None if process is None else process.pid
 
-    def query(self, sql: str) -> pa.Table:
+    def query(self, sql: str, scope: Scope | None = None, *, hold: bool = True) -> pa.Table:
         """The rows of one read-only SELECT, in Spark's dialect, over the lake's views and tables.
 
+        One that is about a single queue, and says so by ``scope``, costs that queue's history alone; one without
+        ``hold`` is for a table of which nothing shall be kept (:class:`lake.reader.Reader`).
         Raises UserError for what is not such a query, Overrun for one that goes beyond its limits.
         """
-        return self._run({"do": "query", "sql": sql}, {})
+        told = None if scope is None else asdict(scope)
+        return self._run({"do": "query", "sql": sql, "scope": told, "hold": hold}, {})
 
     def query_over(self, tables: Mapping[str, pa.Table], sql: str) -> pa.Table:
         """The rows of ``sql``, a checked SELECT in DuckDB's dialect, over ``tables`` by name.

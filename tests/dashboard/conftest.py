@@ -44,7 +44,8 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def point(root: Path, **settings: float) -> None:
         monkeypatch.setenv(LAKE_VARIABLE, str(root))
-        monkeypatch.setattr(repository, "FIRST_SECONDS", 60.0)  # a test sees a page once
+        for name in ("FIRST_SECONDS", "HEADING_SECONDS"):
+            monkeypatch.setattr(repository, name, 60.0)  # a test sees a page once
         monkeypatch.setenv(SETTINGS_VARIABLE, DashboardSettings(**settings).model_dump_json())
 
     return point

@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from dashboard import repository
+from dashboard.questions import recent as recently
 from dashboard.repository import Pace, Repository
 from dashboard.services import series, trends
 from dashboard.services.keys import QueueKey
 from dashboard.services.series import OTHER, Span
 from lake.histogram import bucket_value
 from lake.store import Lake
+from lake.worker.worker import Worker
+from spark_analytics.state.writer import Writer
 from tests.dashboard.conftest import STORY_END
 from tests.dashboard.scene import NOISY, PROCESSING_SECONDS, WORKERS, alerts_of, write_many_tenants
 from tests.dashboard.scene import _append as append_rows
@@ -20,7 +26,8 @@ ORDERS = QueueKey("nats", "orders")
 QUARTER = Span.ending(STORY_END, "15 min")
 
 
-def test_the_noisy_tenant_is_known_with_the_time_it_turned(story: Path) -> None:
+def test_the_noisy_tenant_is_known_with_the_time_it_turned(story: Path, show: Callable[..., None]) -> None:
+    show(story)
     (row,) = Repository(story).noisy_tenants()
     assert row["tenant"] == NOISY
     turned = STORY_END - timedelta(seconds=180)
@@ -28,64 +35,103 @@ def test_the_noisy_tenant_is_known_with_the_time_it_turned(story: Path) -> None:
 
 
 def test_the_backlog_curves_end_at_the_backlog_of_now(story: Path) -> None:
-    repository = Repository(story)
-    curves = series.levels(QUARTER, repository.backlog_changes(ORDERS, QUARTER, 3), "backlog", by="tenant")
+    asked = Repository(story)
+    curves = series.levels(QUARTER, asked.backlog_changes(ORDERS, QUARTER, 3), "backlog", by="tenant")
     assert curves[0].name == NOISY
     assert curves[-1].name == OTHER and len(curves) == 4
-    now = {row["tenant"]: row["backlog"] for row in repository.tenants(ORDERS, 20)}
+    now = {row["tenant"]: row["backlog"] for row in asked.tenants(ORDERS, 20)}
     assert curves[0].last == now[NOISY]
     assert sum(curve.last or 0 for curve in curves) == sum(now.values())
 
 
 def test_the_rates_curves_end_at_the_rates_of_now(story: Path) -> None:
-    repository = Repository(story)
-    changes = repository.rate_changes(ORDERS, QUARTER)
-    total = next(row for row in repository.totals() if QueueKey.of(row) == ORDERS)
+    asked = Repository(story)
+    changes = asked.rate_changes(ORDERS, QUARTER)
+    total = next(row for row in asked.totals() if QueueKey.of(row) == ORDERS)
     for column in ("arrival_rate", "completion_rate"):
         curve = series.level(QUARTER, changes, column)
         assert curve is not None and curve.last == pytest.approx(total[column], rel=0.02)
 
 
 def test_littles_law_finds_the_workers_that_are_busy(story: Path) -> None:
-    repository = Repository(story)
-    now = repository.concurrency(ORDERS)
+    asked = Repository(story)
+    now = asked.concurrency(ORDERS)
     assert now is not None and now["littles_law"] == pytest.approx(WORKERS * PROCESSING_SECONDS, rel=0.05)
-    curve = series.level(QUARTER, repository.concurrency_changes(ORDERS, QUARTER), "littles_law")
+    curve = series.level(QUARTER, asked.concurrency_changes(ORDERS, QUARTER), "littles_law")
     assert curve is not None and curve.last == pytest.approx(now["littles_law"], rel=0.02)
-    measured = series.last_values(QUARTER, repository.health_history(ORDERS, QUARTER), "in_flight")
+    measured = series.last_values(QUARTER, asked.health_history(ORDERS, QUARTER), "in_flight")
     assert measured is not None and measured.last == now["in_flight"] == WORKERS
 
 
 def test_ages_of_quiet_and_noisy_tenants_are_apart_and_complete(story: Path) -> None:
-    repository = Repository(story)
-    assert repository.once_noisy(ORDERS, QUARTER) == [NOISY]
-    cells = repository.first_attempt_cells(ORDERS, QUARTER, [NOISY])
-    (row,) = repository._rows(
-        "SELECT SUM(count) AS n FROM attempt_age WHERE kind = 'first_attempt' AND queue = 'orders'"
-    )
+    asked = Repository(story)
+    assert asked.once_noisy(ORDERS, QUARTER) == [NOISY]
+    cells = asked.first_attempt_cells(ORDERS, QUARTER, [NOISY])
+    (row,) = asked._rows("SELECT SUM(count) AS n FROM attempt_age WHERE kind = 'first_attempt' AND queue = 'orders'")
     assert sum(cell["count"] for cell in cells) == row["n"]
     _, quiet = series.quantiles(QUARTER, cells, 0.5, by="who")
     assert max(value for value in quiet.values if value is not None) > 10
 
 
 def test_the_last_hour_of_every_queue_agrees_with_its_own_history(story: Path) -> None:
-    repository = Repository(story)
+    asked = Repository(story)
     span = trends.last_hour(STORY_END)
-    as_of = {QueueKey.of(row): row["as_of"] for row in repository.health()}
-    recent = repository.recent(list(as_of), span)
-    cells = repository.first_attempt_cells(ORDERS, span, [])
+    as_of = {QueueKey.of(row): row["as_of"] for row in asked.health()}
+    recent = asked.recent(list(as_of), span)
+    cells = asked.first_attempt_cells(ORDERS, span, [])
     (p99,) = series.quantiles(span, cells, 0.99, by="who")
     tails = {row["at"]: row for row in recent.tails if QueueKey.of(row) == ORDERS}
     assert [None if second not in tails else bucket_value(tails[second]["index"]) for second in span.seconds] == list(
         p99.values
     )
     found = trends.trends(span, recent, as_of, 30.0)
-    for total in repository.totals():
+    for total in asked.totals():
         trend = found[QueueKey.of(total)]
         assert trend.backlog is not None and trend.backlog.last == total["backlog"]
         assert trend.arrivals is not None and trend.arrivals.last == pytest.approx(total["arrival_rate"], rel=0.05)
     dead = found[QueueKey("nats", "orders.dlq")]
     assert dead.strip == () and dead.depth is not None and dead.depth.last == 0
+
+
+def test_finished_state_tells_the_last_hour_that_history_tells(story: Path, tmp_path: Path) -> None:
+    finished = shutil.copytree(story, tmp_path / "finished")
+    writer = Writer(finished)
+    writer.step()
+    writer.close()
+    span = trends.last_hour(STORY_END)
+    as_of = {QueueKey.of(row): row["as_of"] for row in Repository(story).health()}
+    assert Repository(finished).past(recently.FINISHED) == [{"finished": True}]
+    found = [trends.trends(span, Repository(root).recent(list(as_of), span), as_of, 30.0) for root in (story, finished)]
+    history, state = found
+    assert history.keys() == state.keys()
+    for key, wanted in history.items():
+        got = state[key]
+        assert (got.strip, got.depth) == (wanted.strip, wanted.depth)
+        for name in ("backlog", "arrivals", "leavers"):
+            one, other = getattr(wanted, name), getattr(got, name)
+            assert (one is None) == (other is None), (key, name)
+            if one is not None:
+                assert [value is None for value in other.values] == [value is None for value in one.values], name
+                known = ([value or 0.0 for value in curve.values] for curve in (other, one))
+                assert next(known) == pytest.approx(next(known), rel=0.02, abs=0.5), (key, name)
+
+
+def test_a_renewal_without_news_asks_the_lake_nothing(story: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Repository(story).at_one_instant()
+    key = QueueKey.of(lake.totals()[0])
+    monkeypatch.setattr(repository, "FIRST_SECONDS", 60.0)
+
+    def read(past: Repository) -> list[dict[str, object]]:
+        return past.backlog_changes(key, QUARTER, 3)
+
+    first = lake.remembered(("nothing new", key), read)
+    assert first is not None
+    asked: list[object] = []
+    monkeypatch.setattr(Worker, "query", lambda *told, **more: asked.append(told))
+    again = Repository(story).at_one_instant()
+    assert again.health() == lake.health() and again.noisy_tenants() is not None
+    second = again.remembered(("nothing new", key), read)
+    assert second is not None and second[0].backlog_changes(key, QUARTER, 3) == first[1] and asked == []
 
 
 def test_a_page_that_takes_long_shows_one_instant(tmp_path: Path) -> None:
@@ -102,31 +148,31 @@ def test_a_page_that_takes_long_shows_one_instant(tmp_path: Path) -> None:
 
 
 def test_a_name_with_quotes_is_a_name(story: Path) -> None:
-    repository = Repository(story)
+    asked = Repository(story)
     odd = QueueKey("nats", "o'r\\d\"ers' OR '1'='1", "s'")
-    assert repository.tenants(odd, 5) == []
-    assert repository.backlog_changes(odd, QUARTER, 5) == []
-    recent = repository.recent([odd, QueueKey("' OR TRUE --", "x")], QUARTER)
+    assert asked.tenants(odd, 5) == []
+    assert asked.backlog_changes(odd, QUARTER, 5) == []
+    recent = asked.recent([odd, QueueKey("' OR TRUE --", "x")], QUARTER)
     assert not any((*recent.tails, *recent.backlogs, *recent.rates, *recent.states))
-    assert repository.first_attempt_cells(odd, QUARTER, ["it's", "back\\slash"]) == []
+    assert asked.first_attempt_cells(odd, QUARTER, ["it's", "back\\slash"]) == []
 
 
 def test_a_lake_that_is_not_there_is_empty_and_stays_so(tmp_path: Path) -> None:
     root = tmp_path / "none"
-    repository = Repository(root)
-    assert repository.health() == [] and repository.limits() == [] and repository.noisy_tenants() == []
-    assert repository.heartbeats().collected is None
+    asked = Repository(root)
+    assert asked.health() == [] and asked.limits() == [] and asked.noisy_tenants() == []
+    assert asked.heartbeats().collected is None
     assert not root.exists()
 
 
 def test_new_rows_are_seen_once_the_versions_are_looked_at_again(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create()
-    repository = Repository(tmp_path)
-    assert repository.alert_states() == [] and repository.heartbeats().alerts is None
+    asked = Repository(tmp_path)
+    assert asked.alert_states() == [] and asked.heartbeats().alerts is None
     append_rows(lake, "alert_transitions", alerts_of(STORY_END))
     deadline = time.monotonic() + 30
-    while not repository.alert_states() or repository.heartbeats().alerts is None:
+    while not asked.alert_states() or asked.heartbeats().alerts is None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
@@ -142,9 +188,9 @@ def test_the_lake_is_left_alone_while_asking_would_take_more_than_its_share() ->
 
 def test_many_tenants_still_make_a_small_answer(tmp_path: Path) -> None:
     write_many_tenants(tmp_path, end=STORY_END, tenants=3_000)
-    repository = Repository(tmp_path)
-    assert len(repository.tenants(ORDERS, 20)) == 20
-    curves = series.levels(QUARTER, repository.backlog_changes(ORDERS, QUARTER, series.TOP), "backlog", by="tenant")
+    asked = Repository(tmp_path)
+    assert len(asked.tenants(ORDERS, 20)) == 20
+    curves = series.levels(QUARTER, asked.backlog_changes(ORDERS, QUARTER, series.TOP), "backlog", by="tenant")
     assert len(curves) == series.TOP + 1
-    (total,) = repository.totals()
+    (total,) = asked.totals()
     assert total["tenants"] == 3_000 and sum(curve.last or 0 for curve in curves) == total["backlog"]
