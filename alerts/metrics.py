@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
 from alerts.columns import unread
+from alerts.control.depth.metrics import Family
 from alerts.engine import Snapshot
 from alerts.models import AlertState
 from alerts.store.database import Store
@@ -28,16 +29,21 @@ Attempts = Mapping[tuple[str, str], int]
 
 
 def exposition(
-    snapshot: Snapshot, attempts: Attempts, waiting: Mapping[str, int], receivers: Sequence[str], now: datetime
+    snapshot: Snapshot,
+    attempts: Attempts,
+    waiting: Mapping[str, int],
+    receivers: Sequence[str],
+    now: datetime,
+    more: Iterable[Family] = (),
 ) -> str:
-    """The metrics at ``now`` on the engine's clock. What is unknown has no sample."""
+    """The metrics at ``now`` on the engine's clock, and ``more`` families. What is unknown has no sample."""
     lines = [
         "# HELP alertmanager_build_info The Alertmanager whose API this speaks; Karma asks before it reads any.",
         "# TYPE alertmanager_build_info gauge",
         f'alertmanager_build_info{{version="{SPOKEN}"}} 1',
     ]
     lines += [*_EVALUATES, "sojourn_alerts_evaluates 1"]
-    for name, kind, help, samples in _families(snapshot, attempts, waiting, receivers, now):
+    for name, kind, help, samples in (*_families(snapshot, attempts, waiting, receivers, now), *more):
         lines += [f"# HELP sojourn_alerts_{name} {help}", f"# TYPE sojourn_alerts_{name} {kind}"]
         lines += [f"sojourn_alerts_{name}{_labels(labels)} {value:.10g}" for labels, value in samples]
     return "\n".join(lines) + "\n"
@@ -46,9 +52,6 @@ def exposition(
 def standing_by() -> str:
     """The metrics of a process that does not evaluate."""
     return "\n".join([*_EVALUATES, "sojourn_alerts_evaluates 0"]) + "\n"
-
-
-Family = tuple[str, str, str, list[tuple[dict[str, str], float]]]
 
 
 def _families(

@@ -18,6 +18,7 @@ import alerts.control
 from alerts.api import application, door, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
 from alerts.control.control import Control
+from alerts.control.depth.metrics import families
 from alerts.control.intervals import check_policies
 from alerts.control.receipts import Receipts
 from alerts.engine import Engine
@@ -136,7 +137,9 @@ def _run(
         names = [receiver.name for receiver in settings.receivers]
 
         def metrics() -> str:
-            return exposition(engine.snapshot, sender.attempts, waiting_in(store), names, clock.now())
+            now = clock.now()
+            more = families(control.lookers, control.entitler, now)
+            return exposition(engine.snapshot, sender.attempts, waiting_in(store), names, now, more)
 
         app = application(lambda: engine.snapshot, api.app, control.app, clock, metrics)
         front = door(app, settings, token, control.token)

@@ -1,9 +1,14 @@
-"""Standing entitlements in the simulated world: the shipped entitler, and producers that hear of it a lag later."""
+"""Standing entitlements in the simulated world: the shipped entitler, and producers that hear of it a lag later.
+
+With glances the lag is parted: metrics show what was, and the broker's depth what is; what follows from either is told
+within :data:`TOLD_SECONDS`.
+"""
 
 from __future__ import annotations
 
 from alerts.control.board import Board, Congestion, Entitlement
-from alerts.control.entitler import Entitler
+from alerts.control.depth.cadence import Cadence
+from alerts.control.entitler import Entitler, Query
 from alerts.control.settings import EntitlementSettings
 from alerts.control.standing import Entry
 from alerts.laws.entitlement import LOOK_SECONDS
@@ -13,29 +18,57 @@ from lab.scenario import Scenario
 from sojourn.client.in_force import FIRST_TOKENS
 
 ANYBODY = "*"
+PLACE = (BROKER, QUEUE)
+#: From a glance until producers obey what follows: an answer of the broker's, a long poll's.
+TOLD_SECONDS = 0.1
 
 
 class Entitled:
     """Looks at ``queue`` as often as the law wants it; lets producers know what they may send while it is congested."""
 
-    def __init__(self, queue: Queue, scenario: Scenario, metrics: Metrics) -> None:
-        self._queue, self._lag, self._metrics = queue, scenario.lag_seconds, metrics
+    def __init__(self, queue: Queue, scenario: Scenario, metrics: Metrics, *, glances: bool = False) -> None:
+        self._queue, self._metrics = queue, metrics
+        self._told_after = TOLD_SECONDS if glances else scenario.lag_seconds
+        self._seen_after = max(0.0, scenario.lag_seconds - TOLD_SECONDS) if glances else 0.0
         self._board = Board()
         #: The journal's rows: when entitlements began to bind, and when they ceased.
         self.entries: list[Entry] = []
         settings = (EntitlementSettings(broker=BROKER, queue=QUEUE),)
         self._entitler = Entitler(settings, self._board, self.entries.extend, lambda: False)
+        self._cadence = Cadence((QUEUE,), 10.0) if glances else None
         self._version = self._board.snapshot.version
         self._bound = False
 
     def start(self) -> None:
         """Begin to look."""
         self._queue.at(LOOK_SECONDS, self._look)
+        if self._cadence is not None:
+            self._queue.at(LOOK_SECONDS, self._glance)
 
     def _look(self) -> None:
         now = self._queue.now
         self._queue.at(now + LOOK_SECONDS, self._look)
-        self._entitler.step(instant(now), self._metrics.answer)
+        if self._seen_after <= 0:
+            self._step(self._metrics.answer)
+        else:
+            seen = self._metrics.now()
+            self._queue.at(now + self._seen_after, lambda: self._step(seen))
+
+    def _step(self, answer: Query) -> None:
+        self._entitler.step(instant(self._queue.now), answer)
+        self._tell()
+
+    def _glance(self) -> None:
+        now = self._queue.now
+        assert self._cadence is not None
+        self._cadence.asked(QUEUE, now)
+        self._entitler.glance(PLACE, sum(one.ready for one in self._queue.accounts.values()), instant(now))
+        self._tell()
+        _, pause = self._cadence.next(now, lambda _: self._entitler.hurried(PLACE))
+        self._queue.at(now + pause, self._glance)
+
+    def _tell(self) -> None:
+        now, lag = self._queue.now, self._told_after
         snapshot = self._board.snapshot
         if snapshot.version == self._version:
             return
@@ -44,9 +77,9 @@ class Entitled:
         if congestion is not None:
             told = {one.tenant: one for one in snapshot.items.values() if isinstance(one, Entitlement)}
             until = second(congestion.valid_until)
-            self._queue.at(now + self._lag, lambda: self._bind(told, until))
+            self._queue.at(now + lag, lambda: self._bind(told, until))
         elif self._bound:
-            self._queue.at(now + self._lag, self._let_go)
+            self._queue.at(now + lag, self._let_go)
         self._bound = congestion is not None
 
     def _bind(self, told: dict[str, Entitlement], until: float) -> None:

@@ -21,6 +21,7 @@ class Loop:
     scenario: Scenario
     controlled: bool = False
     entitled: bool = False
+    glances: bool = False
     judging: bool = False
     quiet_ages: list[tuple[float, float]] = field(default_factory=list)
     backlogs: list[tuple[float, int]] = field(default_factory=list)
@@ -39,7 +40,7 @@ class Loop:
             self._controller = Controlled(self.queue, self.scenario, metrics)
         self.queue.at(1.0, self._tick)
         if self.entitled:
-            Entitled(self.queue, self.scenario, metrics).start()
+            Entitled(self.queue, self.scenario, metrics, glances=self.glances).start()
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

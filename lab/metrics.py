@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -145,6 +145,16 @@ class Metrics:
         if "FROM queue_samples" in sql:  # the lab's broker has no probe
             return Rows([])
         raise SojournError(f"the lab does not know what to answer: {sql}")
+
+    def now(self) -> Callable[[str], Any]:
+        """What :meth:`answer` would say now to the entitler, for when it will ask."""
+        at, waiting = self._queue.now, self._waiting()
+        seconds = self._seconds(int(at) - 1)
+
+        def answer(sql: str) -> Any:
+            return Rows(waiting if "FROM tenant_backlog_now" in sql else seconds)
+
+        return answer
 
     def _rates(self) -> tuple[Array, Array]:
         """What came and was completed a second, over the window as far as there was one."""

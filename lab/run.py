@@ -82,7 +82,8 @@ def watched(scenario: Scenario, seed: int, variant: Variant | None = None) -> tu
         scenario = replace(scenario, policy=variant.policy)
     scenario = resampled(scenario, seed)
     queue = Queue(scenario, variant.servers, seed, order=variant.order)
-    loop = Loop(queue, scenario, variant.controlled, variant.entitled, judging=variant.order in HEED_THE_NOISY)
+    judging = variant.order in HEED_THE_NOISY
+    loop = Loop(queue, scenario, variant.controlled, variant.entitled, variant.glances, judging=judging)
     loop.start()
     queue.run()
     return scenario, queue, loop

@@ -74,7 +74,8 @@ class Variant:
     ``order`` is a name in :data:`lab.order.ORDERS`: ``arrival``, ``fair`` (start-time fair queueing over tenants, as
     ``sojourn.FairConsumer`` does), ``round_robin`` (by deficit) or ``quiet_first`` (the rule of SQS fair queues).
     ``entitled``: producers keep to what they are entitled to while the queue is congested, by
-    :mod:`alerts.laws.entitlement`. ``policy`` is one of its own, in place of the scenario's.
+    :mod:`alerts.laws.entitlement`, and with ``glances`` the broker is asked how many messages wait beside the pipeline
+    of metrics (:mod:`alerts.control.depth`). ``policy`` is one of its own, in place of the scenario's.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Variant:
     servers: int
     order: str = "arrival"
     entitled: bool = False
+    glances: bool = False
     policy: PolicySettings | None = None
 
 

@@ -24,6 +24,8 @@ from actuators import registry
 from actuators.base import ActuatorSettings
 from actuators.movers import registry as movers
 from actuators.movers.base import MoverSettings
+from alerts.control.depth import registry as depth
+from alerts.control.depth.base import DepthSettings
 from alerts.settings import AlertSettings
 from collectors.settings import CollectSettings
 from collectors.tenants import Rule
@@ -44,6 +46,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 #: What stands for every kind that a registry names.
 _OPEN: dict[type[BaseModel], Callable[[], Sequence[type[BaseModel]]]] = {
     ActuatorSettings: registry.KINDS.all_settings,
+    DepthSettings: depth.KINDS.all_settings,
     MoverSettings: movers.KINDS.all_settings,
 }
 _INTRO = """# Settings

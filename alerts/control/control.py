@@ -19,6 +19,7 @@ from alerts.control.advisor import Advisor
 from alerts.control.api import make_app
 from alerts.control.board import Board
 from alerts.control.controller import Controller
+from alerts.control.depth.looker import Looker
 from alerts.control.entitler import Entitler
 from alerts.control.groups import Groups
 from alerts.control.journal import Journal
@@ -43,6 +44,7 @@ class Control:
     state: State
     ledger: Ledger
     remotes: Sequence[Remote | Spillover]
+    lookers: Sequence[Looker] = ()
 
     def wake(self) -> None:
         """Let go of all long polls; call it before stopping the server, which would wait for them."""
@@ -51,6 +53,8 @@ class Control:
     def close(self) -> None:
         """Stop; what is in force stays remembered, and its leases run on."""
         self.wake()
+        for looker in self.lookers:
+            looker.stop()
         for remote in self.remotes:
             remote.close()
         self.state.close()
@@ -89,9 +93,12 @@ def build(
     groups = Groups(settings.groups)
     controller = Controller(settings, definitions.target_seconds, state, journal, actuators, state_dir, clock, groups)
     entitler = Entitler(settings.entitlements, board, controller.note, lambda: controller.paused)
+    lookers = [Looker(one, entitler, clock) for one in settings.depth]
+    for looker in lookers:
+        looker.start()
     advisor = Advisor(settings.capacity, definitions.window_seconds)
     app = make_app(board, controller, clock, advisor)
-    return Control(controller, entitler, advisor, groups, app, token, board, state, ledger, remotes)
+    return Control(controller, entitler, advisor, groups, app, token, board, state, ledger, remotes, lookers)
 
 
 def _token(settings: ControlSettings) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +43,7 @@ class _Queue:
 
     law: EntitledQueue
     burst_seconds: float
+    arrivals: Mapping[str, float] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     told: dict[str, Entitlement] = field(default_factory=dict)
     congestion: Congestion | None = None
@@ -50,7 +53,8 @@ class _Queue:
 class Entitler:
     """Looks at the queues that have entitlements twice a second. :meth:`step` belongs to one thread.
 
-    ``journal`` takes rows; while ``paused`` says so, nothing binds.
+    ``journal`` takes rows; while ``paused`` says so, nothing binds. What brokers tell in between comes by
+    :meth:`glance`, from any thread.
     """
 
     def __init__(
@@ -70,39 +74,74 @@ class Entitler:
             self._queues[place] = _Queue(EntitledQueue(ones[0].terms(), agreed, patterns), ones[0].burst_seconds)
         self._board, self._journal, self._paused = board, journal, paused
         self._looked_at: datetime | None = None
+        self._lock = threading.RLock()  # over what is known of the queues
+        self._rows: list[Entry] = []
         self._publish()
+
+    @property
+    def places(self) -> list[Place]:
+        """The queues with entitlements."""
+        return list(self._queues)
+
+    def hurried(self, place: Place) -> bool:
+        """Whether how long messages wait there matters from one moment to the next."""
+        queue = self._queues.get(place)
+        return queue is not None and queue.law.hurried
+
+    def counts(self, place: Place, now: datetime) -> bool:
+        """Whether what the broker tells of that queue is believed at ``now``."""
+        queue = self._queues.get(place)
+        return queue is not None and queue.law.confirmed(now.timestamp())
 
     def step(self, now: datetime, query: Query, ahead: timedelta = ZERO) -> None:
         """One look at ``now`` of the clock, at most two a second. What cannot be seen is left to its lease."""
         if not self._queues or (self._looked_at is not None and now - self._looked_at < LOOK_EVERY):
             return
         self._looked_at = now
-        rows: list[Entry] = []
         try:
             looks = look(query, self._queues, now, ahead)
         except SojournError as error:
             log.warning("queues with entitlements cannot be seen, what binds is left to its lease: %s", error)
             looks = {}
-        for place, queue in self._queues.items():
-            before = queue.congestion
-            if self._paused():
-                queue.congestion = None
-                queue.law.let_go()
-            elif place in looks:
-                self._judge(place, queue, looks[place], now)
-            if queue.congestion is not None and queue.congestion.valid_until <= now:
-                queue.congestion = None
-                queue.law.let_go()
-            if (before is None) != (queue.congestion is None):
-                rows.append(self._row(place, queue, before, now))
+        with self._lock:
+            for place, queue in self._queues.items():
+                one = looks.get(place)
+                if one is not None:
+                    queue.arrivals = one.arrivals
+                self._judge(place, queue, now, None if one is None else partial(queue.law.look, one))
+            rows, self._rows = self._rows, []
+            self._publish()
         if rows:
             self._journal(rows)
-        self._publish()
 
-    def _judge(self, place: Place, queue: _Queue, one: Look, now: datetime) -> None:
+    def glance(self, place: Place, waiting: float, now: datetime) -> None:
+        """The broker tells that ``waiting`` messages are in the queue at ``now`` of the clock and in nobody's hands."""
+        queue = self._queues.get(place)
+        if queue is None:
+            return
+        with self._lock:
+            congested = queue.congestion
+            self._judge(place, queue, now, partial(queue.law.glance, waiting))
+            if congested is not None or queue.congestion is not None:
+                self._publish()
+
+    def _judge(self, place: Place, queue: _Queue, now: datetime, law: Callable[[float], str | None] | None) -> None:
+        """Let ``law`` look at what is new, if anything is, and tell what follows from it."""
+        before = queue.congestion
+        if self._paused():
+            queue.congestion = None
+            queue.law.let_go()
+        elif law is not None and (reason := law(now.timestamp())) is not None:
+            self._tell(place, queue, reason, now)
+        if queue.congestion is not None and queue.congestion.valid_until <= now:
+            queue.congestion = None
+            queue.law.let_go()
+        if (before is None) != (queue.congestion is None):
+            self._rows.append(self._row(place, queue, before, now))
+
+    def _tell(self, place: Place, queue: _Queue, reason: str, now: datetime) -> None:
         law = queue.law
-        reason = law.look(one, now.timestamp())
-        queue.rates = {"*": law.anybody} | _named(law.rates, one.arrivals) | dict(law.agreed)
+        queue.rates = {"*": law.anybody} | _named(law.rates, queue.arrivals) | dict(law.agreed)
         lease, before = timedelta(seconds=law.terms.lease_seconds), queue.congestion
         if not law.state.congested:
             queue.congestion = None

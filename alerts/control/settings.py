@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from actuators.registry import AnySettings
 from alerts.control.actuators import LIMITS_API
 from alerts.control.actuators.spillover import SpilloverSettings
+from alerts.control.depth.registry import AnyDepth
 from alerts.control.flows import Place, cycle
 from alerts.laws import capacity, entitlement, registry
 from alerts.laws.bounds import Bounds
@@ -293,6 +294,11 @@ class ControlSettings(BaseModel):
     entitlements: tuple[EntitlementSettings, ...] = Field(
         default=(), description="what tenants may send whatever the others do; the first of a queue sets its times"
     )
+    depth: tuple[AnyDepth, ...] = Field(
+        default=(),
+        description="brokers that are asked themselves how many messages wait in queues with entitlements, up to ten "
+        "times a second beside the pipeline of metrics",
+    )
     capacity: tuple[CapacitySettings, ...] = Field(
         default=(), description="queues whose consumers are scaled: how many there should be is told"
     )
@@ -342,6 +348,9 @@ class ControlSettings(BaseModel):
         scopes = [(one.broker, one.queue, one.tenant) for one in self.entitlements]
         if twice := sorted({scope for scope in scopes if scopes.count(scope) > 1}):
             raise ValueError(f"two entitlements are for {'/'.join(twice[0])}")
+        asked = [one.name for one in self.depth]
+        if thrice := sorted({name for name in asked if asked.count(name) > 1}):
+            raise ValueError(f"two of depth are for {thrice[0]}")
         grouped = [(one.broker, one.queue) for one in self.groups]
         if again := sorted({place for place in grouped if grouped.count(place) > 1}):
             raise ValueError(f"two of groups are for {'/'.join(again[0])}")

@@ -1,12 +1,31 @@
-"""One queue with standing entitlements, look by look: the order of steps that the alert process and the lab share."""
+"""One queue with standing entitlements, look by look: the order of steps that the alert process and the lab share.
+
+Looks come from metrics: who sends what, what is finished, what waits, all of it a second old. Between them the broker
+may tell how many messages wait now, many times a second: a *glance*. It changes how much those get who are held back,
+and whether entitlements bind; never who is held, which only metrics tell. Glances count while metrics come as well and,
+a moment later, tell of as many messages; else all is as if there were none.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from alerts.laws.costs import Costs
-from alerts.laws.entitlement import Habits, State, Terms, entitlements, in_work, step
+from alerts.laws.entitlement import (
+    Habits,
+    Seen,
+    Senders,
+    State,
+    Terms,
+    drained,
+    entitlements,
+    in_work,
+    judge,
+    learn,
+    senders,
+)
 from sojourn.client.groups import Onsets, Patterns
 
 #: Nobody is entitled to fewer messages a second.
@@ -15,6 +34,18 @@ LEAST = 1.0
 GONE_SECONDS = 5.0
 #: How much of a look counts in what a tenant sent lately.
 SMOOTHING = 0.1
+#: A glance counts for so long, and while the last look is no older than that (seconds).
+GLANCE_SECONDS, LOOK_OLD_SECONDS = 1.0, 5.0
+#: A queue that is longer than this (seconds of wait) drains for a while: tenths of a second do not matter to it.
+SHORT_SECONDS = 2.0
+#: Metrics are as far behind glances as this at most where both are right (seconds).
+BEHIND_SECONDS = 5.0
+#: How much of a glance counts in what those who are held may send.
+MAY_SMOOTHING = 0.1
+#: Looks that must have told of as many messages as glances did before these count; so many of the last are remembered.
+AGREED, AGREED_MOST = 3, 6
+#: Both tell of as many if they differ by no more than a factor of two and so many messages.
+ALIKE, ALIKE_MESSAGES = 2.0, 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +82,17 @@ class EntitledQueue:
     rates: dict[str, float] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     anybody: float = LEAST
+    #: When metrics were looked at last, what they showed as the law counts it, and who is of which unit.
+    looked_at: float | None = None
+    seen: Seen = field(default_factory=lambda: Seen(0.0, 0.0, {}))
+    members: dict[str, dict[str, float]] = field(default_factory=dict)
+    #: Glances of the last seconds (when, messages), what a waiting message costs, and how many looks agreed with them.
+    glances: deque[tuple[float, float]] = field(default_factory=deque)
+    cost: float = 1.0
+    agreed_looks: int = 0
+    #: What those who are held may send on average of the last glances: what came follows that, not the last word.
+    may: dict[str, float] = field(default_factory=dict)
+    _who: Senders | None = None
 
     def look(self, one: Look, now: float) -> str:
         """One look at ``now`` (seconds): whether it is congested says ``state``; returns why."""
@@ -61,27 +103,101 @@ class EntitledQueue:
         units = self._units(one, now)
         alone = in_work(one.waiting, one.finished, one.arrivals, self.costs)
         seen = in_work(one.waiting, one.finished, one.arrivals, self.costs, units)
-        self.state, reason = step(self.terms, seen, self.state, now, self.shares, self.lately)
+        total = sum(one.waiting.values())
+        self.cost = seen.waiting / total if total > 0 else self.costs.mean
+        self._compare(total, now)
+        self.looked_at, self.seen, self._who = now, seen, None
+        wait = self._glanced(now)
+        terms = self.terms if wait is None else self.terms.quick()
+        self.state = learn(self.terms, seen, self.state)
+        if self.state.capacity <= 0:
+            wait, reason = None, "nothing was ever finished: consumers are at fault"
+        else:
+            if wait is None:
+                wait = seen.waiting / self.state.capacity
+            self.state, reason = judge(terms, wait, self._senders, self.state, now)
         self._note(seen.arrivals, now)
         self.habits.look(seen.arrivals, congested=self.state.congested)
-        self.shares, anybody = entitlements(self.terms, seen, self.state, self.habits.usual, 0.0)
-        self.rates, self.anybody = {}, max(LEAST, anybody / self.costs.mean)
-        members: dict[str, dict[str, float]] = {}
+        self.shares, anybody = entitlements(terms, seen, self.state, self.habits.usual, 0.0, wait)
+        self.rates, self.members = {}, {}
         for name, unit in units.items():
-            members.setdefault(unit, {})[name] = alone.arrivals.get(name, 0.0)
+            self.members.setdefault(unit, {})[name] = alone.arrivals.get(name, 0.0)
         for unit, share in self.shares.items():
-            self._tell(unit, share, members.get(unit, {}))
-        if self.onsets.grows(now) and self.state.congested:  # a stranger is likely to be one more of them
-            self.anybody = min([self.anybody, *(self.rates[name] for name in self.groups if self.rates.get(name))])
+            self._tell(unit, share, self.members.get(unit, {}))
+        self._tell_others(anybody, now)
         if named := sorted(self.state.held & set(self.groups.values())):
             reason += f"; held as one: {', '.join(named)}"
-        for name, rate in self.agreed.items():
-            self.rates[name], self.shares[name] = rate, rate * self.costs.of(name)
         return reason
+
+    def glance(self, waiting: float, now: float) -> str | None:
+        """``waiting`` messages are in the broker at ``now``; returns what follows and why, None if nothing."""
+        self.glances.append((now, waiting))
+        while self.glances[0][0] < now - BEHIND_SECONDS:
+            self.glances.popleft()
+        wait = self._glanced(now)
+        if wait is None:
+            return None
+        terms, among = self.terms.quick(), sum(rate > 0 for rate in self.lately.values())
+        self.state, reason = judge(terms, wait, self._senders, self.state, now, presume=among > 1)
+        if self.state.congested:
+            held, anybody = drained(terms, self.seen.arrivals, self.state, self.habits.usual, 0.0, wait)
+            self.shares |= held
+            for unit, share in held.items():
+                before = self.may.get(unit, share)
+                self.may[unit] = before + MAY_SMOOTHING * (share - before)
+            for unit, share in held.items():
+                self._tell(unit, share, self.members.get(unit, {}))
+            self._tell_others(anybody, now)
+        return reason
+
+    def confirmed(self, now: float) -> bool:
+        """Whether glances are fresh at ``now``, and metrics confirm them."""
+        alive = self.looked_at is not None and now - self.looked_at <= LOOK_OLD_SECONDS
+        fresh = bool(self.glances) and now - self.glances[-1][0] <= GLANCE_SECONDS
+        return alive and fresh and self.agreed_looks >= AGREED
+
+    @property
+    def hurried(self) -> bool:
+        """Whether the next glance should come soon: what binds changes with it, or may begin to."""
+        if self.state.congested:
+            return True
+        waits = self.glances[-1][1] * self.cost if self.glances else 0.0
+        return waits > self.terms.quick().exit_seconds * self.state.capacity
 
     def let_go(self) -> None:
         """Bind nobody, and remember what consumers can finish."""
         self.state = State(self.state.capacity)
+
+    def _glanced(self, now: float) -> float | None:
+        """How long messages wait by the last glance, in seconds; None where it says nothing, or is of no use."""
+        if self.state.capacity <= 0 or not self.confirmed(now):
+            return None
+        wait = self.glances[-1][1] * self.cost / self.state.capacity
+        return wait if wait <= SHORT_SECONDS else None
+
+    def _compare(self, waiting: float, now: float) -> None:
+        """Whether metrics tell of as many messages as glances did: who looks at another queue must not be believed."""
+        lately = [told for at, told in self.glances if at >= now - BEHIND_SECONDS]
+        if not lately:
+            self.agreed_looks = 0
+        elif min(lately) / ALIKE - ALIKE_MESSAGES <= waiting <= max(lately) * ALIKE + ALIKE_MESSAGES:
+            self.agreed_looks = min(AGREED_MOST, self.agreed_looks + 1)
+        else:
+            self.agreed_looks = max(0, self.agreed_looks - 1)
+
+    def _senders(self) -> Senders:
+        if self._who is None:
+            self.may = {unit: may for unit, may in self.may.items() if unit in self.state.held}
+            self._who = senders(self.seen, self.state, self.shares | self.may, self.lately)
+        return self._who
+
+    def _tell_others(self, anybody: float, now: float) -> None:
+        """What one may that was never seen, and those with whom a rate is agreed."""
+        self.anybody = max(LEAST, anybody / self.costs.mean)
+        if self.onsets.grows(now) and self.state.congested:  # a stranger is likely to be one more of them
+            self.anybody = min([self.anybody, *(self.rates[name] for name in self.groups if self.rates.get(name))])
+        for name, rate in self.agreed.items():
+            self.rates[name], self.shares[name] = rate, rate * self.costs.of(name)
 
     def _units(self, one: Look, now: float) -> dict[str, str]:
         """Who is of a group, and of which; alone are all others."""

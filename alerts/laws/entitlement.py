@@ -13,6 +13,10 @@ has it all the time, and all that must travel when a queue gets behind is one bi
   Where all alike send too much, or all that waits came before, shares would make some wait longer than others.
 * It conserves work: while the wait is short and somebody is held back, shares are of more than the throughput seen, so
   that they grow until messages wait again; while it is long, of less, so that the backlog drains.
+* How long messages wait may be known sooner than who sends what: the broker tells its queue's depth at once, the
+  pipeline of metrics a second later. :func:`judge` therefore takes the wait apart from what is known of the senders.
+  It may presume (``presume``), for a few seconds, that somebody floods a queue which has just begun to wait: who keeps
+  to what it is entitled to loses nothing by that, and without confirmation it ends.
 """
 
 from __future__ import annotations
@@ -47,6 +51,9 @@ SHOWING = 0.3
 LEARNT_AFTER = 600
 #: Looks that must stay calm before one is learnt from: a flood must not become its own entitlement.
 LEARNT_LATE = 20
+#: So long it is presumed that somebody floods a queue that begins to wait: by then metrics tell who. What they did not
+#: confirm is not presumed again for so long (seconds).
+PRESUMED_SECONDS, NOT_AGAIN_SECONDS = 2.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,16 @@ class Terms:
             )
         if not 0 < self.least_part <= 1 <= self.probing or self.drain_seconds <= 0:
             raise ValueError(f"part {self.least_part} must be in (0, 1], probing {self.probing} at least 1")
+
+    def quick(self) -> Terms:
+        """The terms while the depth is known at once: feedback without delay may be stronger, on a shorter queue.
+
+        Chosen in the lab (docs/adr/0014); what the operator set tighter stays.
+        """
+        enter = min(self.enter_seconds, 0.15)
+        return replace(
+            self, enter_seconds=enter, exit_seconds=min(self.exit_seconds, 0.08, enter), drain_seconds=1.0, probing=1.05
+        )
 
     def part(self, wait: float) -> float:
         """Which part of the throughput is shared out while messages wait ``wait`` seconds: the rest drains them."""
@@ -115,6 +132,9 @@ class State:
     calm_since: float | None = None
     #: Who sent more than its share, and sends all that it may since.
     held: frozenset[str] = frozenset()
+    #: Until when the congestion is presumed; and since when it last was, without having been confirmed.
+    presumed_until: float | None = None
+    unconfirmed_since: float | None = None
 
     @property
     def congested(self) -> bool:
@@ -188,8 +208,8 @@ def share(capacity: float, others: Iterable[float]) -> float:
     return max(0.0, left / sharing)
 
 
-def shares(capacity: float, demands: Mapping[str, float]) -> dict[str, float]:
-    """For each of ``demands``: its :func:`share` beside all the others, in n log n steps."""
+def shares(capacity: float, demands: Mapping[str, float], of: Iterable[str] | None = None) -> dict[str, float]:
+    """For each of ``demands``, or those ``of`` them: its :func:`share` beside all the others, in n log n steps."""
     ordered = sorted(demands.values())
     below = [0.0, *accumulate(ordered)]  # below[k]: what the k smallest ask for together
     count = len(ordered)
@@ -209,7 +229,7 @@ def shares(capacity: float, demands: Mapping[str, float]) -> dict[str, float]:
             return (capacity - below[low] + demand) / (count - low + 1)
         return (capacity - below[low]) / max(1, count - low)
 
-    return {name: max(0.0, level(demand)) for name, demand in demands.items()}
+    return {name: max(0.0, level(demands.get(name, 0.0))) for name in (demands if of is None else of)}
 
 
 def beyond(capacity: float, demands: Mapping[str, float]) -> frozenset[str]:
@@ -227,6 +247,80 @@ def protects(capacity: float, held: frozenset[str], demands: Mapping[str, float]
     return any(0 < rate <= WITHIN * mean for name, rate in demands.items() if name not in held)
 
 
+@dataclass(frozen=True, slots=True)
+class Senders:
+    """What arrivals say of who keeps whom waiting: it changes as often as metrics come."""
+
+    beyond: frozenset[str] = frozenset()
+    #: Whether somebody is protected if those keep to their shares.
+    helps: bool = False
+    #: Those, and who was held and goes on to send what it may; of them, how many send all of that.
+    held: frozenset[str] = frozenset()
+    helps_held: bool = False
+    used_up: int = 0
+
+
+def senders(
+    seen: Seen,
+    state: State,
+    in_force: Mapping[str, float],
+    lately: Mapping[str, float] = MappingProxyType({}),
+) -> Senders:
+    """Who sends more than its share of what consumers can; for ``in_force`` and ``lately`` see :func:`step`."""
+    demands = {name: max(seen.arrivals.get(name, 0.0), lately.get(name, 0.0)) for name in {*seen.arrivals, *lately}}
+    those = beyond(state.capacity, seen.arrivals)
+    may = {name: in_force.get(name, math.inf) for name in seen.arrivals}
+    held = those | {name for name in state.held if seen.arrivals.get(name, 0.0) >= LET_GO * may.get(name, 0.0)}
+    used_up = [name for name in held if seen.arrivals.get(name, 0.0) >= USED_UP * may.get(name, math.inf)]
+    helps = protects(state.capacity, those, demands)
+    return Senders(those, helps, held, protects(state.capacity, held, demands), len(used_up))
+
+
+def learn(terms: Terms, seen: Seen, state: State) -> State:
+    """What a look says of the consumers: ``capacity`` and ``shown``. Nothing was ever finished where that is 0."""
+    capacity = _capacity(terms, seen, state)
+    if capacity <= 0:
+        return State()
+    if seen.waiting / capacity > terms.exit_seconds:
+        state = replace(state, shown=state.shown + SHOWING * (seen.finish_rate - state.shown))
+    return replace(state, capacity=capacity)
+
+
+def judge(
+    terms: Terms, wait: float, of: Callable[[], Senders], state: State, now: float, *, presume: bool = False
+) -> tuple[State, str]:
+    """The state after it became known that messages wait ``wait`` seconds at ``now``, and why; ``of`` tells the
+    senders, and is not asked while nothing waits.
+
+    With ``presume`` a wait is enough to begin, for :data:`PRESUMED_SECONDS`, where it is not known yet who sends what.
+    """
+    if not state.congested and wait <= terms.enter_seconds:
+        return state, f"messages wait {wait:.2f} s"
+    who = of()
+    if not state.congested:
+        if who.helps:
+            state = replace(state, congested_since=now, calm_since=None, held=who.beyond)
+            return state, f"messages wait {wait:.2f} s, behind"
+        tried = state.unconfirmed_since
+        if not presume or (tried is not None and now - tried < NOT_AGAIN_SECONDS):
+            return state, f"messages wait {wait:.2f} s, but nobody keeps others waiting who send less"
+        state = replace(state, congested_since=now, calm_since=None, presumed_until=now + PRESUMED_SECONDS)
+        return state, f"messages began to wait, {wait:.2f} s; who sends them is not known yet"
+    if state.presumed_until is not None and not who.helps:
+        if now >= state.presumed_until:
+            ended = State(state.capacity, state.shown, unconfirmed_since=now)
+            return ended, f"messages wait {wait:.2f} s, but metrics tell of nobody who keeps others waiting"
+        return state, f"messages wait {wait:.2f} s; who sends them is not known yet"
+    state = replace(state, held=who.held, presumed_until=None)
+    if who.helps_held and (wait > terms.exit_seconds or who.used_up):
+        all_of_it = f", {who.used_up} tenants send all that they may" if who.used_up else ""
+        return replace(state, calm_since=None), f"messages wait {wait:.2f} s{all_of_it}"
+    calm_since = now if state.calm_since is None else state.calm_since
+    if now - calm_since >= terms.calm_seconds:
+        return State(state.capacity), f"messages wait {wait:.2f} s, nobody is held back"
+    return replace(state, calm_since=calm_since), f"messages wait {wait:.2f} s, calm so far"
+
+
 def step(
     terms: Terms,
     seen: Seen,
@@ -237,49 +331,46 @@ def step(
 ) -> tuple[State, str]:
     """The state after a look at ``now``, and why; ``in_force`` is what each tenant is entitled to while congested,
     ``lately`` what each sent over a longer while."""
-    capacity = _capacity(terms, seen, state)
-    if capacity <= 0:
-        return State(), "nothing was ever finished: consumers are at fault"
-    wait = seen.waiting / capacity
-    if wait > terms.exit_seconds:
-        state = replace(state, shown=state.shown + SHOWING * (seen.finish_rate - state.shown))
-    state = replace(state, capacity=capacity)
-    if not state.congested and wait <= terms.enter_seconds:
-        return state, f"messages wait {wait:.2f} s"
-    demands = {name: max(seen.arrivals.get(name, 0.0), lately.get(name, 0.0)) for name in {*seen.arrivals, *lately}}
-    those = beyond(capacity, seen.arrivals)
-    if not state.congested:
-        if not protects(capacity, those, demands):
-            return state, f"messages wait {wait:.2f} s, but nobody keeps others waiting who send less"
-        return replace(state, congested_since=now, calm_since=None, held=those), f"messages wait {wait:.2f} s, behind"
-    may = {name: in_force.get(name, math.inf) for name in seen.arrivals}
-    stay = {name for name in state.held if seen.arrivals.get(name, 0.0) >= LET_GO * may.get(name, 0.0)}
-    state = replace(state, held=those | stay)
-    used_up = [name for name in state.held if seen.arrivals.get(name, 0.0) >= USED_UP * may.get(name, math.inf)]
-    if protects(capacity, state.held, demands) and (wait > terms.exit_seconds or used_up):
-        who = f", {len(used_up)} tenants send all that they may" if used_up else ""
-        return replace(state, calm_since=None), f"messages wait {wait:.2f} s{who}"
-    calm_since = now if state.calm_since is None else state.calm_since
-    if now - calm_since >= terms.calm_seconds:
-        return State(capacity), f"messages wait {wait:.2f} s, nobody is held back"
-    return replace(state, calm_since=calm_since), f"messages wait {wait:.2f} s, calm so far"
+    state = learn(terms, seen, state)
+    if state.capacity <= 0:
+        return state, "nothing was ever finished: consumers are at fault"
+    known = state
+    return judge(terms, seen.waiting / state.capacity, lambda: senders(seen, known, in_force, lately), state, now)
 
 
 def entitlements(
-    terms: Terms, seen: Seen, state: State, usual: Callable[[str], float], floor: float = 1.0
+    terms: Terms, seen: Seen, state: State, usual: Callable[[str], float], floor: float = 1.0, wait: float | None = None
 ) -> tuple[dict[str, float], float]:
     """What each tenant that sends is entitled to (messages/s), and what one is that was never seen.
 
-    ``usual`` tells what a tenant used to send, as :meth:`Habits.usual`.
+    ``usual`` tells what a tenant used to send, as :meth:`Habits.usual`; ``wait`` how long messages wait, where that is
+    known better than by ``seen``.
     """
-    wait = seen.waiting / state.capacity if state.capacity > 0 else 0.0
-    part = terms.part(wait)
-    # What waits is drained at the cost of those who sent too much; all others keep their share of all.
-    rates = shares(max(1.0, part) * state.capacity, seen.arrivals)
-    drained = shares(part * state.capacity, seen.arrivals) if state.held else {}
+    if wait is None:
+        wait = seen.waiting / state.capacity if state.capacity > 0 else 0.0
+    rates = shares(max(1.0, terms.part(wait)) * state.capacity, seen.arrivals)
     for name, rate in rates.items():
-        rates[name] = max(floor, drained[name] if name in state.held else rate, usual(name))
-    return rates, max(floor, share(part * state.capacity, seen.arrivals.values()))
+        rates[name] = max(floor, rate, usual(name))
+    held, anybody = drained(terms, seen.arrivals, state, usual, floor, wait)
+    return rates | held, anybody
+
+
+def drained(
+    terms: Terms,
+    arrivals: Mapping[str, float],
+    state: State,
+    usual: Callable[[str], float],
+    floor: float,
+    wait: float,
+) -> tuple[dict[str, float], float]:
+    """What those are entitled to who are held, and one that was never seen.
+
+    What waits is drained at the cost of those who sent too much; all others keep their share of all.
+    """
+    capacity = terms.part(wait) * state.capacity
+    held = shares(capacity, arrivals, state.held & arrivals.keys()) if state.held else {}
+    found = {name: max(floor, rate, usual(name)) for name, rate in held.items()}
+    return found, max(floor, share(capacity, arrivals.values()))
 
 
 def _capacity(terms: Terms, seen: Seen, state: State) -> float:

@@ -12,9 +12,14 @@ CONTROL = f"""\
 [[alert.control.entitlements]]
 broker = "nats"
 queue = "{STREAM}"
+
+[[alert.control.depth]]
+kind = "nats"
+name = "nats"
+url = "{{url}}"
 """
 
 
 def measure(scale: float) -> Iterator[Figure]:
-    """Producers obey what each tenant is entitled to; nobody is limited."""
+    """Producers obey what each tenant is entitled to, and the broker is asked how many wait; nobody is limited."""
     yield from measured("entitled", CONTROL, scale)

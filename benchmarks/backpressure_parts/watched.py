@@ -53,7 +53,9 @@ class Watched:
 def watched(broker: str, folder: Path, control: str) -> Iterator[Watched]:
     """Watch the broker at that URL under the ``control`` settings; yields once the parts run."""
     port, lake, config = free_port(), folder / "lake", folder / "sojourn.toml"
-    config.write_text(_SETTINGS.format(url=broker, port=port, control=control), encoding="utf-8")
+    config.write_text(
+        _SETTINGS.format(url=broker, port=port, control=control.replace("{url}", broker)), encoding="utf-8"
+    )
     Lake(lake).create()
     command = module("sojourn.cli.main", "up", "--config", str(config), "--lake", str(lake), "--without", "dashboard")
     with ExitStack() as stack, (folder / "up.log").open("wb") as log:

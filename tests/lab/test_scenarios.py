@@ -10,7 +10,8 @@ from lab.compare import compare
 from lab.document import page
 from lab.order import ORDERS, of
 from lab.queue import Queue
-from lab.scenario import load, names, parse
+from lab.run import simulate
+from lab.scenario import Variant, load, names, parse
 from tests.lab.test_lab import document
 
 LONG = {"noisy-neighbour", "outage"}  # tried in test_lab
@@ -22,6 +23,23 @@ def test_no_policy_is_worse_than_doing_nothing(name: str) -> None:
     ways = tuple(variant for variant in scenario.variants if variant.name in ("no control", "entitled", "controlled"))
     for one in compare(replace(scenario, variants=ways), range(5)):
         assert one.worse(scenario.service_mean) == [], one
+
+
+@pytest.mark.parametrize("name", ["innocent-large", "lone-key", "scale-out", "small-and-one", "steady-95"])
+def test_glances_make_no_entitlement_worse_than_doing_nothing(name: str) -> None:
+    scenario = load(name)
+    nothing = next(variant for variant in scenario.variants if variant.name == "no control")
+    ways = (nothing, replace(nothing, name="glances", entitled=True, glances=True))
+    for one in compare(replace(scenario, variants=ways), range(3)):
+        assert one.worse(scenario.service_mean) == [], one
+
+
+def test_with_glances_the_quiet_wait_half_as_long_as_with_entitlements_by_metrics_alone() -> None:
+    scenario = load("noisy-neighbour")
+    by_metrics = Variant("entitled", False, 12, entitled=True)
+    for seed in range(2):
+        slow, fast = (simulate(scenario, seed, replace(by_metrics, glances=glances)) for glances in (False, True))
+        assert fast.quiet_p99 < 0.65 * slow.quiet_p99 and fast.done > 0.97 * slow.done
 
 
 @pytest.mark.parametrize("order", ORDERS)
