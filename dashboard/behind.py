@@ -20,19 +20,25 @@ from lake.visible import visible
 log = logging.getLogger(__name__)
 #: Answers that are kept, those that were asked for last.
 MOST = 200
-#: An answer is worked out again after so many times as long as it took.
-REST = 7
+#: An answer is worked out again after so many times as long as all took together that somebody looks at: however many
+#: they are, the rest of the machine is left to others.
+REST = 15
+#: Somebody looks at what was asked for within so many seconds.
+LOOKED_AT_SECONDS = 30.0
 
 
 @dataclass(slots=True)
 class _Known:
-    """One answer. ``token``: of which versions of the lake; ``due``: when it may be worked out anew (monotonic)."""
+    """One answer. ``token``: of which versions of the lake; ``due``: when it may be worked out anew; ``asked``: when it
+    was asked for last (both monotonic); ``took``: seconds."""
 
     work: Future[Any]
     value: Any = None
     there: bool = False
     token: tuple[Any, ...] = ()
     due: float = 0.0
+    asked: float = 0.0
+    took: float = 0.0
 
     def stale(self, token: tuple[Any, ...]) -> bool:
         """Whether it is to be worked out anew: the lake has changed, or it failed; and it has rested."""
@@ -63,6 +69,7 @@ class Behind:
                 except RuntimeError:  # the process is ending: its pools take nothing more
                     return known.value
                 self._known[question] = known
+            known.asked = monotonic()
             self._known.move_to_end(question)
             while len(self._known) > MOST:
                 self._known.popitem(last=False)[1].work.cancel()
@@ -82,4 +89,9 @@ class Behind:
                 raise
             log.warning("history could not be renewed: %s", visible(str(error)))
         finally:
-            known.due = monotonic() + REST * (monotonic() - begun)
+            with self._lock:
+                now = monotonic()
+                known.took = now - begun
+                known.asked = max(known.asked, begun)
+                looked_at = (one.took for one in self._known.values() if now - one.asked < LOOKED_AT_SECONDS)
+                known.due = now + REST * sum(looked_at)

@@ -236,8 +236,9 @@ def note(text: str) -> str:
 
 
 def aside(text: str) -> str:
-    """A line about what comes; nothing where there is nothing to say."""
-    return f'<div class="sj"><p class="sj-ahead">→ {escape(text)}.</p></div>' if text else '<div class="sj"></div>'
+    """A line about what comes; where there is nothing to say, its place: it is said later, and nothing moves then."""
+    said = f"→ {escape(text)}." if text else "&nbsp;"
+    return f'<div class="sj"><p class="sj-ahead">{said}</p></div>'
 
 
 def code(text: str) -> str:

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from dashboard.behind import Behind
+from dashboard.behind import REST, Behind
 from lake.errors import SojournError
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -61,3 +61,17 @@ def test_while_the_process_ends_pages_keep_what_they_have_and_nothing_is_logged(
     behind._worker.shutdown()
     assert behind.answer("q", (2,), lambda: "two", LONG) == "one"
     assert behind.answer("another", (2,), lambda: "two", LONG) is None
+
+
+def test_many_answers_rest_as_long_as_all_of_them_took_together() -> None:
+    behind = Behind()
+
+    def slow() -> str:
+        Event().wait(0.05)
+        return "slow"
+
+    for number in range(4):
+        assert behind.answer(number, (1,), slow, LONG) == "slow"
+    took = [behind._known[number].took for number in range(4)]
+    assert behind._known[3].due - behind._known[0].due > REST * sum(took[1:])
+    assert behind.answer(3, (2,), lambda: "too soon", 0.0) == "slow"
