@@ -110,4 +110,9 @@ class Checksums:
         self._state["tableSizeBytes"] += files * int(action["size"])
 
     def _path(self, version: int) -> Location:
-        return self._log / f"{version:020d}.crc"
+        return checksum(self._log.parent, version)
+
+
+def checksum(table: Location, version: int) -> Location:
+    """Where the checksum of ``version`` of ``table`` is, if it has one."""
+    return table / "_delta_log" / f"{version:020d}.crc"

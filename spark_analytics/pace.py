@@ -12,12 +12,15 @@ import time
 from pathlib import Path
 
 from lake.address import LOOK_SECONDS as LOOK_REMOTE_SECONDS
+from lake.checksum import checksum
 from lake.log import log_entry
 from lake.remote import Location, Remote
 from spark_analytics.catching_up.places import Checkpoint
 
 #: How often the log is asked whether there is something new.
 LOOK_SECONDS = 0.02
+#: How long a commit's checksum is waited for, and how often it is looked for meanwhile: it comes a millisecond later.
+SETTLE_SECONDS, SETTLE_LOOK_SECONDS = 0.05, 0.002
 #: How often it is asked whether that entry will never come, because it was cleaned up.
 PASSED_SECONDS = 2.0
 #: A rest is so many times as long as the work before it, so that small batches take a quarter of a core at most; and no
@@ -57,10 +60,25 @@ class Pace:
         while not self._stopping.is_set():
             while (news := has_data(log_entry(self._table, version))) is False:
                 version += 1
+            if news:
+                self._settle(version)
             if news or self._passed(version):
                 break
             self._stopping.wait(self._look_seconds)
         self._began = time.monotonic()
+
+    def _settle(self, version: int) -> None:
+        """Give the newest commit, ``version`` or behind it, the moment in which its checksum is written.
+
+        Spark plans a query where it comes between the two, and its first one took 0.9 s.
+        """
+        while log_entry(self._table, version + 1).exists():
+            version += 1
+        if isinstance(self._table, Remote) or not checksum(self._table, version - 1).exists():
+            return  # a look at a store costs more; or its writers leave none
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while not checksum(self._table, version).exists() and time.monotonic() < deadline:
+            self._stopping.wait(SETTLE_LOOK_SECONDS)
 
     def _passed(self, version: int) -> bool:
         """Whether the log has gone on past ``version``, whose entry was cleaned up: Spark says what then."""

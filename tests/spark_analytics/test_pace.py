@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lake.checksum import checksum
 from lake.store import Lake
+from spark_analytics import pace
 from spark_analytics.pace import BUSY_ROWS, LONGEST_REST, Pace, due
 from tests.spark_analytics.events import bronze, event
 from tests.support.waiting import PATIENCE, wait_until
@@ -86,6 +88,35 @@ def test_commits_without_new_data_wake_nobody(rig: Rig) -> None:
         assert thread.is_alive()
         rig.add()
         wait_until(ends(thread), "the query to go on")
+
+
+def test_spark_does_not_look_between_a_commit_and_its_checksum(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would plan a query for what the checksum says."""
+    monkeypatch.setattr(pace, "SETTLE_SECONDS", PATIENCE)
+    rig.add()
+    newest = rig.lake.ensure("message_events").version()
+    rig.ended(0, newest)
+    told = checksum(rig.lake.path("message_events"), newest)
+    text = told.read_text(encoding="utf-8")
+    checksum(rig.lake.path("message_events"), newest - 1).write_text(text, encoding="utf-8")
+    told.unlink()
+    with rig.resting(0) as thread:
+        thread.join(0.3)
+        assert thread.is_alive()
+        told.write_text(text, encoding="utf-8")
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_writers_that_leave_no_checksums_are_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "SETTLE_SECONDS", 10 * PATIENCE)
+    rig.add()
+    for file in (rig.lake.path("message_events") / "_delta_log").glob("*.crc"):
+        file.unlink()
+    rig.ended(0, rig.lake.ensure("message_events").version())
+    with rig.resting(0) as thread:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(("index", "begins"), [(3, False), (-100, True)], ids=["within a version", "still beginning"])
