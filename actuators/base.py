@@ -28,7 +28,10 @@ class Unverified(SojournError):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A limit to hold until ``valid_until`` of the wall clock; ``rate`` in messages/s, ``burst`` in messages."""
+    """A limit to hold until ``valid_until`` of the wall clock; ``rate`` in messages/s, ``burst`` in messages.
+
+    ``in_hand``: ``rate`` is how many messages may be in hand at once instead.
+    """
 
     broker: str
     queue: str
@@ -38,10 +41,14 @@ class Demand:
     valid_until: datetime
     reason: str
     action_id: str
+    in_hand: bool = False
 
     def document(self) -> str:
         """Itself as JSON, the form of one limit in ``GET /v1/limits``; equal demands give equal texts."""
-        return json.dumps(asdict(self) | {"valid_until": self.valid_until.isoformat()}, sort_keys=True)
+        found = asdict(self) | {"valid_until": self.valid_until.isoformat()}
+        if not self.in_hand:
+            del found["in_hand"]
+        return json.dumps(found, sort_keys=True)
 
     @staticmethod
     def of(document: str) -> Demand:

@@ -123,7 +123,7 @@ class NatsInFlight(_Consumer):
 
     def value(self, demand: Demand) -> str:
         """How many messages at once."""
-        return str(max(1, math.floor(demand.rate * self._service)))
+        return str(max(1, math.floor(demand.rate if demand.in_hand else demand.rate * self._service)))
 
     def read(self, place: str) -> str | None:
         """The bound."""

@@ -182,6 +182,8 @@ def parse(document: Mapping[str, Any]) -> Scenario:
         service_mean=float(service["mean_seconds"]),
         policy=PolicySettings(name="shipped", **policy),
     )
+    if scenario.policy.counts:
+        raise ValueError(f"the law {scenario.policy.law!r} is of messages in hand, which are not simulated")
     known = {field.name for field in fields(Scenario)} - {"trace", "done_by"}
     unknown = set(document) - known
     if unknown:

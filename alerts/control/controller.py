@@ -285,7 +285,7 @@ class Controller:
 
     def _shadow(self, key: Key, limit: Limit | None, seen: Observation | None, now: datetime) -> Shadow | None:
         """What the limit of ``key`` that is not in force would have done by ``now``."""
-        if limit is None or seen is None:
+        if limit is None or seen is None or self._policies[key.policy].counts:  # a fluid has a rate
             return self._shadows.get(key)
         rate, age = seen.arrival_rate, seen.quiet_age_seconds
         before = self._shadows.get(key) or Shadow(limit.changed_at, limit.changed_at)

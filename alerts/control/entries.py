@@ -100,6 +100,7 @@ def standing_of(
         reason=entry.reason if changed or before is None else before.reason,
         shadow=shadow,
         proposed=policy.mode == "approve" and not in_force(policy, before),
+        in_hand=policy.counts,
     )
 
 

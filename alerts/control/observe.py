@@ -33,6 +33,7 @@ _MICROS = 1_000_000
 #: What laws of their own are judged by, beside what is observed for all: fields of an observation.
 SIGNALS = {
     "deliveries": ("attempts", "failures", "attempt_rate"),
+    "work": ("processing_seconds", "prefetch"),
     "publishing": ("publishes", "publish_seconds", "publish_errors"),
 }
 #: The queue under which RabbitMQ's probe is sampled (:mod:`collectors.rabbitmq.probe`).
@@ -82,10 +83,16 @@ def observe(
             usual = _usual(tenants[queue], target.tenant)
             observation = _observation(tenants[queue], health[queue], rates, usual, now, ahead)
             own, others = flow.costs(target.tenant)
-            observations[target] = replace(observation, cost=own, others_cost=others, recent_seconds=recent_seconds)
+            backlog = float(max(item.own_backlog.get(target.tenant, 0) for item in tenants[queue]))
+            observations[target] = replace(
+                observation, cost=own, others_cost=others, recent_seconds=recent_seconds, own_backlog=backlog
+            )
     if observations and "deliveries" in signals:
         sql = _deliveries_sql(scope, as_of, signals["deliveries"], recent_seconds)
         observations = _with_deliveries(observations, query(sql).to_pylist(), units, recent_seconds)
+    if observations and "work" in signals:
+        work, bounds = (query(sql.format(scope=scope)).to_pylist() for sql in (_WORK_SQL, _PREFETCH_SQL))
+        observations = _with_work(observations, work, bounds, units)
     if observations and "publishing" in signals:
         sql = _publishing_sql({target.broker for target in observations}, now + ahead, signals["publishing"])
         rows = query(sql).to_pylist()
@@ -141,6 +148,7 @@ class _Subscription:
     quiet_age: float = 0.0
     arrival_rate: float = 0.0
     of_target: dict[str, float] = field(default_factory=dict)
+    own_backlog: dict[str, int] = field(default_factory=dict)
 
     @property
     def active_tenants(self) -> int:
@@ -190,6 +198,7 @@ def _subscriptions(rows: Iterable[_Row], units: _Units) -> dict[_Queue, list[_Su
         names = units.of(row)
         for name in names:
             item.of_target[name] = item.of_target.get(name, 0.0) + (row["arrival_rate"] or 0.0)
+            item.own_backlog[name] = item.own_backlog.get(name, 0) + (row["backlog"] or 0)
         if not names:
             item.quiet_age = max(item.quiet_age, row["quiet_age"] or 0.0)
     return {queue: list(of_queue.values()) for queue, of_queue in found.items()}
@@ -232,6 +241,39 @@ def _with_deliveries(
         attempts, failed, recent = sums.get(target, (0.0, 0.0, 0.0))
         found[target] = replace(seen, attempts=attempts, failures=failed, attempt_rate=recent / recent_seconds)
     return found
+
+
+def _with_work(
+    observations: Mapping[Target, Observation], work: Iterable[_Row], bounds: Iterable[_Row], units: _Units
+) -> dict[Target, Observation]:
+    """The longest that work takes at any subscriber, and the most that any of them may have in hand."""
+    found = dict(observations)
+    of_queue = {(row["broker"], row["queue"]): row["prefetch"] for row in bounds}
+    for row in work:
+        for name in units.of(row):
+            target = Target(row["broker"], row["queue"], name)
+            bound = row["bound"] if row["bound"] is not None else of_queue.get((target.broker, target.queue))
+            if target in found:
+                before = found[target]
+                found[target] = replace(
+                    before,
+                    processing_seconds=_most(before.processing_seconds, row["seconds"]),
+                    prefetch=_most(before.prefetch, bound),
+                )
+    return found
+
+
+def _most(one: float | None, other: float | None) -> float | None:
+    return max((value for value in (one, other) if value is not None), default=None)
+
+
+_WORK_SQL = """
+    SELECT broker, queue, {scope.tenant} AS target, CAST(MAX(mean_processing_seconds) AS DOUBLE) AS seconds,
+      CAST(MAX(concurrency_limit) AS DOUBLE) AS bound
+    FROM concurrency_now {scope.only} {scope.named} GROUP BY broker, queue, {scope.tenant}"""
+_PREFETCH_SQL = """
+    SELECT broker, queue, CAST(MAX(prefetch) AS DOUBLE) AS prefetch
+    FROM queue_health_now {scope.only} GROUP BY broker, queue"""
 
 
 def _with_publishing(

@@ -17,6 +17,9 @@ from alerts.laws.law import Agreed
 from alerts.laws.limits import Terms
 from sojourn.client.groups import Patterns
 
+#: The kind of actuator that bounds what a consumer has in hand.
+IN_HAND = "nats_max_ack_pending"
+
 
 class PolicySettings(BaseModel):
     """One policy. Rules name it in their ``actions``. Rates are messages/s, times are seconds."""
@@ -113,6 +116,11 @@ class PolicySettings(BaseModel):
         except ValueError as error:
             raise ValueError(f"policy {self.name}: {error}") from None
         return self
+
+    @property
+    def counts(self) -> bool:
+        """Whether its limits are messages in hand at once, not rates."""
+        return self.law in registry.LAWS and bool(registry.law_class(self.law).counts)
 
     @property
     def bounds(self) -> Bounds:
@@ -274,7 +282,8 @@ def to_compare(settings: ControlSettings) -> list[PolicySettings]:
     """The policies of ``settings``, and every shipped law of shares with its defaults that is not among them."""
     shipped = [PolicySettings(name="shipped", law=law) for law in registry.SHARES]
     own = [one.model_copy(update={"name": "", "mode": "dry_run"}) for one in settings.policies]
-    return [*settings.policies, *(one for one in shipped if one.model_copy(update={"name": ""}) not in own)]
+    policies = [one for one in settings.policies if not one.counts]  # what consumers have in hand is not simulated
+    return [*policies, *(one for one in shipped if one.model_copy(update={"name": ""}) not in own)]
 
 
 class ControlSettings(BaseModel):
@@ -337,6 +346,13 @@ class ControlSettings(BaseModel):
         for policy in self.policies:
             if policy.actuator not in names:
                 raise ValueError(f"policy {policy.name}: there is no actuator {policy.actuator!r}")
+        bound = {one.name for one in self.actuators if getattr(one, "kind", "") == IN_HAND}
+        for policy in self.policies:
+            if policy.counts and policy.mode != "dry_run" and policy.actuator not in bound:
+                raise ValueError(
+                    f"policy {policy.name}: {policy.law} bounds messages in hand, which an actuator of kind {IN_HAND} "
+                    f"does, and {policy.actuator!r} does not; a dry run tells what it would say"
+                )
         return self
 
     @model_validator(mode="after")

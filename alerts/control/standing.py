@@ -43,6 +43,7 @@ class Standing:
     """A limit in force, or one that would be: in a ``dry_run``, or until an operator approves it.
 
     ``action_id`` names the whole intervention, from its throttle to its release: what an operator approves or revokes.
+    ``in_hand``: what is limited is not a rate, but how many messages are in hand at once.
     ``shadow`` is what it would have done so far, where it is not in force; ``proposed``: it waits for an operator.
     """
 
@@ -56,6 +57,7 @@ class Standing:
     reason: str
     shadow: Shadow | None = None
     proposed: bool = False
+    in_hand: bool = False
 
     @property
     def valid_until(self) -> datetime:

@@ -119,6 +119,7 @@ class CoDel:
             "sybil": ("the quiet wait longer", "innocents are limited"),
         }
     )
+    counts: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("ready",)
     signal: ClassVar[str] = ""
 

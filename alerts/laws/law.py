@@ -44,6 +44,8 @@ class Law(Protocol):
     fed_by: ClassVar[str]
     #: Scenarios of the lab in which it is worse than doing nothing, and in what: it is told, and no default.
     worse: ClassVar[Mapping[str, tuple[str, ...]]]
+    #: Whether its wish is a number of messages in hand at once, not a rate: an actuator must know how to bound that.
+    counts: ClassVar[bool]
     #: What of an observation it is judged by: where one of them is unknown nothing changes.
     needs: ClassVar[tuple[str, ...]]
     #: Which measurement has them (:data:`alerts.control.observe.SIGNALS`); "" is what is observed anyway.

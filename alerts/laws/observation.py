@@ -15,12 +15,13 @@ class Observation:
     arrivals over the metrics' window, which is longer: what they were a while ago. ``ready`` of the backlog wait for a
     consumer. ``cost`` is the work for a message of the tenant beside that for the queue's mean one, ``others_cost``
     that for one of all others; 1 where nobody tells. The last seconds are
-    ``recent_seconds``; 0: unknown.
+    ``recent_seconds``; 0: unknown. ``own_backlog`` is the tenant's part of the backlog.
 
     What laws of their own are judged by (:mod:`alerts.laws.registry`) is measured only where one is chosen: of the
     tenant's ``attempts`` that ended over the law's window ``failures`` failed, and of late ``attempt_rate`` a second
     ended; the broker confirmed a publish of ours after ``publish_seconds`` (median of the window), and the part
-    ``publish_errors`` of the ``publishes`` looked at it refused, or did not confirm.
+    ``publish_errors`` of the ``publishes`` looked at it refused, or did not confirm; work on a message of the tenant
+    takes ``processing_seconds``, of which its consumer may have ``prefetch`` in hand at once.
     """
 
     data_age_seconds: float | None
@@ -41,12 +42,15 @@ class Observation:
     cost: float = 1.0
     others_cost: float = 1.0
     recent_seconds: float = 0.0
+    own_backlog: float | None = None
     attempts: float | None = None
     failures: float | None = None
     attempt_rate: float | None = None
     publishes: float | None = None
     publish_seconds: float | None = None
     publish_errors: float | None = None
+    processing_seconds: float | None = None
+    prefetch: float | None = None
 
     @property
     def throughput(self) -> float:

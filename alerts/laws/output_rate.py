@@ -100,6 +100,7 @@ class OutputRate:
     source: ClassVar[str] = "Hermes, rate limiting"
     fed_by: ClassVar[str] = "`completed`, `failed` and `dead_lettered` of `partials`, of the tenant"
     worse: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+    counts: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("attempts", "failures", "attempt_rate")
     signal: ClassVar[str] = "deliveries"
 

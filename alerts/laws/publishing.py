@@ -95,6 +95,7 @@ class Publishing:
     source: ClassVar[str] = "Zalando 2024"
     fed_by: ClassVar[str] = "`publish_latency_seconds` and `state` of RabbitMQ's probe in `queue_samples`"
     worse: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+    counts: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("publishes", "publish_errors")
     signal: ClassVar[str] = "publishing"
 

@@ -20,6 +20,8 @@ SHARES = {
 LAWS = {
     "output_rate": ("alerts.laws.output_rate", "OutputRate"),
     "publishing": ("alerts.laws.publishing", "Publishing"),
+    "permits": ("alerts.laws.permits", "Permits"),
+    "prefetch": ("alerts.laws.prefetch", "Prefetch"),
     "codel": ("alerts.laws.codel", "CoDel"),
     "squelch": ("alerts.laws.squelch", "Squelch"),
 }

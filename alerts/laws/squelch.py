@@ -75,6 +75,7 @@ class Squelch:
             "sybil": ("the quiet wait longer", "innocents are limited"),
         }
     )
+    counts: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("depth",)
     signal: ClassVar[str] = ""
 

@@ -54,6 +54,7 @@ _HEALTH = pa.schema(
         ("staleness_seconds", pa.float64()),
         ("mode", pa.string()),
         ("consumers", pa.int64()),
+        ("prefetch", pa.int64()),
     ]
 )
 _WORK = pa.schema(
@@ -64,6 +65,7 @@ _WORK = pa.schema(
         ("tenant", pa.string()),
         ("start_rate", pa.float64()),
         ("mean_processing_seconds", pa.float64()),
+        ("concurrency_limit", pa.int64()),
     ]
 )
 _SAMPLES = pa.schema(
@@ -108,6 +110,8 @@ class World:
     staleness: float = 0.5
     consumers: int | None = 8
     service_seconds: float | None = 0.1
+    in_hand_limit: int | None = None  # of each tenant's consumer
+    prefetch: int | None = None  # of the queue's consumers
     usual_rate: float = 10.0  # of the others, over the window
     work: dict[str, float] | None = None  # seconds for a message, by tenant; 0.1 of those not named
     lag: timedelta = timedelta(seconds=0.4)
@@ -140,12 +144,13 @@ class World:
             {
                 "broker": "nats", "queue": "orders", "subscriber": None, "depth": self.backlog, "mode": self.mode,
                 "coverage": self.coverage, "staleness_seconds": self.staleness, "consumers": self.consumers,
+                "prefetch": self.prefetch,
             }
         ]  # fmt: skip
         work = [
             {
                 "broker": "nats", "queue": "orders", "subscriber": None, "tenant": f"t{i}", "start_rate": 10.0,
-                "mean_processing_seconds": self.service_seconds,
+                "mean_processing_seconds": self.service_seconds, "concurrency_limit": self.in_hand_limit,
             }
             for i in range(8)
         ]  # fmt: skip

@@ -53,6 +53,12 @@ CASES = {
     **{name: Case({}, CALM, BUSY) for name in registry.SHARES},
     "output_rate": Case({}, DELIVERED, replace(DELIVERED, failures=200.0)),
     "publishing": Case({}, PUBLISHED, replace(PUBLISHED, publish_seconds=0.5)),
+    "prefetch": Case(
+        {"options": {"network_seconds": 0.1}},
+        replace(BUSY, processing_seconds=0.004, prefetch=26.0),
+        replace(BUSY, processing_seconds=0.04, prefetch=200.0),
+    ),
+    "permits": Case({"options": {"buffer": 500}}, replace(CALM, own_backlog=5.0), replace(BUSY, own_backlog=480.0)),
     "codel": Case({}, CALM, BUSY),
     "squelch": Case({"max_step": 1.0, "options": {"places": 3000}}, CALM, replace(BUSY, depth=2500)),
 }
@@ -137,6 +143,9 @@ seen_at_random = st.builds(
     arrival_rate=numbers,
     others_rate=numbers,
     finish_rate=numbers,
+    own_backlog=numbers,
+    processing_seconds=st.floats(0, 10),
+    prefetch=st.floats(0, 1000),
     attempts=numbers,
     failures=numbers,
     attempt_rate=numbers,
@@ -148,7 +157,7 @@ alerts = st.sampled_from([Alert.ACTIVE] * 4 + [Alert.GONE, Alert.UNKNOWN])
 
 
 @pytest.mark.parametrize("law", LAWS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     looks=st.lists(st.tuples(seen_at_random, alerts, st.floats(0.1, 40)), max_size=40),
     step=st.floats(0.05, 1.0),
@@ -157,6 +166,7 @@ alerts = st.sampled_from([Alert.ACTIVE] * 4 + [Alert.GONE, Alert.UNKNOWN])
 def test_a_limit_keeps_its_bounds_its_step_its_cooldown_and_its_lease(
     law: str, looks: list[tuple[Observation, Alert, float]], step: float, floor: float
 ) -> None:
+    floor = max(floor, 1.0) if law == "prefetch" else floor
     life = Life(law, floor=floor, max_step=1.0 if law == "squelch" else step)
     bounds, own = life.terms.bounds, life.terms.own
     for seen, alert, seconds in looks:
@@ -236,6 +246,8 @@ def test_the_same_looks_give_the_same_limits(law: str) -> None:
         ({"law": "publishing", "options": {"most_errors": True}}, "must be a number"),
         ({"law": "squelch", "max_step": 1.0}, "needs the option 'places'"),
         ({"law": "squelch", "options": {"places": 100}}, "max_step = 1"),
+        ({"law": "prefetch", "floor": 0.5, "options": {"network_seconds": 0.1}}, "at least 1"),
+        ({"law": "permits", "options": {"buffer": 5, "batch": 6}}, "a batch of 6"),
         ({"law": "aimd", "options": {"places": 100}}, "has no option 'places'"),
         ({"law": "aimd", "kind": "aimd"}, "say the same twice"),
         ({"law": "output_rate", "floor": 5, "ceiling": 1}, "floor"),

@@ -9,8 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 import sojourn
+from actuators.base import Demand
+from actuators.nats_consumer import NatsInFlight, NatsInFlightSettings
 from alerts.control import build, observe
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.control.standing import Target
@@ -20,6 +23,7 @@ from lake.select import check
 from lake.store import Lake
 from lake.tables import PARTIALS, QUEUE_SAMPLES, TABLES
 from lake.views import VIEWS
+from tests.actuators.places import nats_in_flight_place
 from tests.control.conftest import World
 from tests.control.test_loop import sent, until
 from tests.control.test_real_lake import START, partial
@@ -157,6 +161,58 @@ def test_squelch_keeps_places_free_for_what_is_under_way_and_frees_the_tenant_at
     assert loop.served() == {}
 
 
+def test_permits_keep_a_tenant_to_its_part_of_the_queue(start: Start) -> None:
+    loop = start(law="permits", options={"buffer": 600}, lease_seconds=600)
+    loop.world.backlog = 590
+    loop.throttle("t0")
+    assert loop.served() == {"t0": pytest.approx(2.0)}, "ten permits, for five seconds"
+    assert "0 permits pending + 10 in flight + 590 in hand, a buffer of 600" in loop.journal()[0]["reason"]
+    loop.world.noisy_rate, loop.world.backlog = 2, 100
+    loop.run(12, "t0")
+    assert loop.served() == {}, "it sends less than there are permits for"
+
+
+HELD_BACK: dict[str, Any] = {"law": "prefetch", "options": {"network_seconds": 0.1}}
+
+
+def test_a_consumer_that_fetches_too_far_ahead_is_bounded_at_its_server_and_has_its_own_bound_back(
+    start: Start, tmp_path: Path
+) -> None:
+    place = nats_in_flight_place(tmp_path / "nats", Demand("", "", "", 1, 1, START, "", ""))
+    assert place.server is not None
+    try:
+        loop = start(
+            **HELD_BACK, actuators=[{"name": "nats-bound", **place.settings}], actuator="nats-bound", lease_seconds=600
+        )
+        bound = NatsInFlight(NatsInFlightSettings(name="looking", **place.settings))
+        loop.world.service_seconds, loop.world.in_hand_limit = 0.004, 500
+        loop.throttle("t0")
+        assert bound.read("ORDERS/of-t0") == "26", "104 ms ÷ 4 ms"
+        assert bound.read("ORDERS/of-t1") == "500"
+        assert loop.served() == {}
+        (row,) = loop.journal()
+        assert (row["outcome"], row["after"]) == ("applied", 26.0)
+        assert "the buffer holds messages back" in row["reason"]
+        assert dict(row["inputs"])["prefetch"] == "500" and dict(row["inputs"])["setting_before"] == "500"
+        assert loop.control.controller.revoke(row["action_id"], loop.world.now)
+        assert bound.read("ORDERS/of-t0") == "500"
+    finally:
+        place.server.stop()
+
+
+def test_advice_for_consumers_that_nobody_can_bound_is_in_the_journal(start: Start) -> None:
+    loop = start(**HELD_BACK, dry_run=True)
+    loop.world.service_seconds, loop.world.prefetch = 0.04, 51
+    loop.throttle("t0")
+    (row,) = loop.journal()
+    assert (row["outcome"], row["after"]) == ("dry_run", 4.0)
+    assert "0.14 s round trip ÷ 0.04 s = 4; the buffer holds messages back by 1.88 s" in row["reason"]
+    (found,) = loop.control.controller.standings.values()
+    assert found.in_hand and found.shadow is None
+    with pytest.raises(ValidationError, match="bounds messages in hand"):
+        ControlSettings(policies=(PolicySettings(name="p", mode="auto", **HELD_BACK),))
+
+
 def test_the_signals_are_what_is_in_the_lake(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create()
@@ -170,7 +226,8 @@ def test_the_signals_are_what_is_in_the_lake(tmp_path: Path) -> None:
     newest = START + timedelta(seconds=19.9)
     common = {"source": "s", "ingested_at": newest, "ingest_date": newest.date(), "staleness_seconds": 0.0}
     samples: list[dict[str, Any]] = [
-        {"sampled_at": newest, "broker": "nats", "queue": "orders", "depth": 100, "in_flight": 0} | common
+        {"sampled_at": newest, "broker": "nats", "queue": "orders", "depth": 100, "in_flight": 0, "prefetch": 40}
+        | common
     ]
     for back, (state, latency) in enumerate([("running", 0.2), ("running", 0.4), ("blocked", None), ("running", 9.0)]):
         at = newest - timedelta(seconds=2 * back)
@@ -186,11 +243,13 @@ def test_the_signals_are_what_is_in_the_lake(tmp_path: Path) -> None:
 
     targets = [Target("nats", "orders", f"t{i}") for i in range(3)]
     now = newest + timedelta(seconds=1)
-    seen = observe.observe(query, targets, now, 5, signals={"deliveries": 10.0, "publishing": 5.0})
+    signals = {"deliveries": 10.0, "publishing": 5.0, "work": 0.0}
+    seen = observe.observe(query, targets, now, 5, signals=signals)
     t0, t1, t2 = (seen[target] for target in targets)
     assert (t0.attempts, t0.failures, t0.attempt_rate) == (100, 20, 10)
     assert (t1.attempts, t1.failures) == (90, 10)
     assert (t2.attempts, t2.failures, t2.attempt_rate) == (80, 0, 8)
+    assert (t0.processing_seconds, t0.prefetch, t0.own_backlog) == (pytest.approx(0.1), 40, 40)
     assert (t0.publishes, t0.publish_seconds) == (3, pytest.approx(0.3))
     assert t0.publish_errors == pytest.approx(1 / 3)
     late = observe.observe(query, targets, now + timedelta(seconds=20), 5, signals={"publishing": 5.0})

@@ -318,6 +318,19 @@ def test_permits_are_conserved_whatever_is_lost_late_or_forged(
     assert state.pending == buffer, "no place is lost for ever"
 
 
+@given(st.integers(1, 500), st.lists(st.tuples(st.floats(0, 50), st.floats(0, 800), st.floats(0, 20)), max_size=60))
+def test_permits_that_are_counted_are_conserved_too(buffer: int, looks: list[tuple[float, float, float]]) -> None:
+    terms, state, now = permits.Terms(buffer, timeout_seconds=5), permits.Counted(at=0.0), 0.0
+    for used, in_hand, elapsed in looks:
+        now += elapsed
+        state, pending = permits.counted(terms, state, used, in_hand, now)
+        total = pending + state.in_flight + in_hand
+        assert total == pytest.approx(buffer) or (total >= buffer and pending == 0)
+        assert pending >= 0 and all(count > 0 for count, _ in state.granted)
+    state, _ = permits.counted(terms, state, 0.0, 0.0, now + 10)
+    assert state.in_flight == pytest.approx(buffer), "no place is lost for ever"
+
+
 def test_permits_go_out_in_batches_but_never_wait_for_one_that_cannot_fill() -> None:
     terms = permits.Terms(10, batch=4)
     state, first, _ = permits.grant(terms, permits.begun(terms), 0)

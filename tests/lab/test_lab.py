@@ -252,6 +252,7 @@ def test_the_scenarios_that_come_with_the_lab_can_be_read() -> None:
         {"producer": "panic"},
         {"service": {"distribution": "zipf", "mean_seconds": 1}},
         {"policy": {"law": "aimdd"}},
+        {"policy": {"law": "prefetch", "options": {"network_seconds": 0.1}}},
         {"policy": {"floor": 5, "ceiling": 1}},
         {"tenants": [{"name": "a", "phases": [{"at": 5, "rate": 1}, {"at": 1, "rate": 1}]}]},
         {"measure": 5},

@@ -147,7 +147,15 @@ class Remote:
             return Told("its lease is over")
         until = item.valid_until + self._clock.ahead
         demand = Demand(
-            target.broker, target.queue, target.tenant, item.limit.rate, item.burst, until, item.reason, item.action_id
+            target.broker,
+            target.queue,
+            target.tenant,
+            item.limit.rate,
+            item.burst,
+            until,
+            item.reason,
+            item.action_id,
+            item.in_hand,
         )
         if self._lasts:
             reaper.ensure(self._ledger.folder)
