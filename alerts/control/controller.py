@@ -19,8 +19,9 @@ from alerts.control.candidates import Candidate, Evaluations, Unusable
 from alerts.control.groups import Groups, together
 from alerts.control.journal import Journal
 from alerts.control.minds import Minds
-from alerts.control.observe import Query, observe, signals_of
+from alerts.control.observe import Query, observe
 from alerts.control.settings import ControlSettings, PolicySettings
+from alerts.control.signals import signals_of
 from alerts.control.standing import Entry, Key, Place, Standing, Target
 from alerts.control.state import State
 from alerts.control.translate import moved

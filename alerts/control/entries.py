@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from actuators.ledger import News
 from alerts.control.board import Congestion
 from alerts.control.candidates import Candidate, Unusable
-from alerts.control.observe import SIGNALS
 from alerts.control.settings import PolicySettings
+from alerts.control.signals import SIGNALS
 from alerts.control.standing import Entry, Key, Place, Standing, Target, strictest
 from alerts.laws.limits import Kind, Limit, Verdict
 from alerts.laws.observation import Observation

@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from statistics import median
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
+from alerts.control.signals import PROBE, PROBE_STALE, with_deliveries, with_publishing, with_work
 from alerts.control.standing import Target
 from alerts.laws.costs import relative
-from alerts.laws.limits import Terms
 from alerts.laws.observation import Observation
 from lake.clock import ZERO, age
 from lake.errors import UserError
@@ -30,16 +29,6 @@ Query = Callable[[str], pa.Table]
 _Row = dict[str, Any]
 _Queue = tuple[str, str]  # broker, queue
 _MICROS = 1_000_000
-#: What laws of their own are judged by, beside what is observed for all: fields of an observation.
-SIGNALS = {
-    "deliveries": ("attempts", "failures", "attempt_rate"),
-    "work": ("processing_seconds", "prefetch"),
-    "publishing": ("publishes", "publish_seconds", "publish_errors"),
-}
-#: The queue under which RabbitMQ's probe is sampled (:mod:`collectors.rabbitmq.probe`).
-PROBE = "sojourn.probe"
-#: The probe's newest sample is no older than this (seconds), or nothing is known of publishing.
-PROBE_STALE = 15.0
 #: Characters of names that one statement holds; the lake's gate takes 64 KiB of SQL, and twice what is quoted.
 MOST_NAMED = 16_000
 
@@ -59,7 +48,7 @@ def observe(
 
     ``recent_seconds`` is how far back a tenant's arrivals are counted: the views' window would still show, for a
     minute, what came before a limit. Quiet tenants are those neither noisy nor in ``targets``. ``signals`` of
-    :data:`SIGNALS` are measured, too, each over so many seconds.
+    :data:`~alerts.control.signals.SIGNALS` are measured, too, each over so many seconds.
     The wall clock is ``ahead`` of ``now``: what comes from the future by both has a negative age.
     """
     wanted = frozenset(target for target in targets if literal(target.broker) is not None)
@@ -89,24 +78,15 @@ def observe(
             )
     if observations and "deliveries" in signals:
         sql = _deliveries_sql(scope, as_of, signals["deliveries"], recent_seconds)
-        observations = _with_deliveries(observations, query(sql).to_pylist(), units, recent_seconds)
+        observations = with_deliveries(observations, query(sql).to_pylist(), units.of, recent_seconds)
     if observations and "work" in signals:
         work, bounds = (query(sql.format(scope=scope)).to_pylist() for sql in (_WORK_SQL, _PREFETCH_SQL))
-        observations = _with_work(observations, work, bounds, units)
+        observations = with_work(observations, work, bounds, units.of)
     if observations and "publishing" in signals:
         sql = _publishing_sql({target.broker for target in observations}, now + ahead, signals["publishing"])
         rows = query(sql).to_pylist()
-        observations = _with_publishing(observations, rows, now + ahead, signals["publishing"])
+        observations = with_publishing(observations, rows, now + ahead, signals["publishing"])
     return observations
-
-
-def signals_of(terms: Iterable[Terms]) -> dict[str, float]:
-    """What the laws of their own must have measured, each over the longest window that one of them looks at."""
-    found: dict[str, float] = {}
-    for one in terms:
-        if one.own is not None and one.own.signal:
-            found[one.own.signal] = max(found.get(one.own.signal, 0.0), one.own.window_seconds)
-    return found
 
 
 class _Units:
@@ -220,53 +200,6 @@ def _flows(rows: Iterable[_Row], units: _Units) -> dict[_Queue, _Flow]:
     return found
 
 
-def _with_deliveries(
-    observations: Mapping[Target, Observation], rows: Iterable[_Row], units: _Units, recent_seconds: int
-) -> dict[Target, Observation]:
-    """What ended of each target's attempts; who had none has none, not an unknown number."""
-    sums: dict[Target, tuple[float, float, float]] = {}
-    for row in rows:
-        for name in units.of(row):
-            one = Target(row["broker"], row["queue"], name)
-            ended, failed, recent = sums.get(one, (0.0, 0.0, 0.0))
-            # Whoever dead-letters without telling of a failed attempt has had one all the same.
-            failures = max(row["failed"] or 0.0, row["dead_lettered"] or 0.0)
-            sums[one] = (
-                ended + (row["completed"] or 0.0) + failures,
-                failed + failures,
-                recent + (row["recent"] or 0.0),
-            )
-    found = {}
-    for target, seen in observations.items():
-        attempts, failed, recent = sums.get(target, (0.0, 0.0, 0.0))
-        found[target] = replace(seen, attempts=attempts, failures=failed, attempt_rate=recent / recent_seconds)
-    return found
-
-
-def _with_work(
-    observations: Mapping[Target, Observation], work: Iterable[_Row], bounds: Iterable[_Row], units: _Units
-) -> dict[Target, Observation]:
-    """The longest that work takes at any subscriber, and the most that any of them may have in hand."""
-    found = dict(observations)
-    of_queue = {(row["broker"], row["queue"]): row["prefetch"] for row in bounds}
-    for row in work:
-        for name in units.of(row):
-            target = Target(row["broker"], row["queue"], name)
-            bound = row["bound"] if row["bound"] is not None else of_queue.get((target.broker, target.queue))
-            if target in found:
-                before = found[target]
-                found[target] = replace(
-                    before,
-                    processing_seconds=_most(before.processing_seconds, row["seconds"]),
-                    prefetch=_most(before.prefetch, bound),
-                )
-    return found
-
-
-def _most(one: float | None, other: float | None) -> float | None:
-    return max((value for value in (one, other) if value is not None), default=None)
-
-
 _WORK_SQL = """
     SELECT broker, queue, {scope.tenant} AS target, CAST(MAX(mean_processing_seconds) AS DOUBLE) AS seconds,
       CAST(MAX(concurrency_limit) AS DOUBLE) AS bound
@@ -274,28 +207,6 @@ _WORK_SQL = """
 _PREFETCH_SQL = """
     SELECT broker, queue, CAST(MAX(prefetch) AS DOUBLE) AS prefetch
     FROM queue_health_now {scope.only} GROUP BY broker, queue"""
-
-
-def _with_publishing(
-    observations: Mapping[Target, Observation], rows: Sequence[_Row], now: datetime, seconds: float
-) -> dict[Target, Observation]:
-    """What each broker's probe told in the last ``seconds``; where it told nothing lately, nothing is known."""
-    found = dict(observations)
-    for target, seen in observations.items():
-        mine = [row for row in rows if row["broker"] == target.broker and row["state"] is not None]
-        newest = max((row["sampled_at"] for row in mine), default=None)
-        if newest is None or not -PROBE_STALE <= (now - newest).total_seconds() <= PROBE_STALE:
-            continue
-        mine = [row for row in mine if (newest - row["sampled_at"]).total_seconds() < seconds]
-        took = [row["latency"] for row in mine if row["latency"] is not None]
-        failed = sum(row["state"] in ("blocked", "unconfirmed") for row in mine)
-        found[target] = replace(
-            seen,
-            publishes=float(len(mine)),
-            publish_seconds=median(took) if took else None,
-            publish_errors=failed / len(mine),
-        )
-    return found
 
 
 def _observation(

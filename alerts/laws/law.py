@@ -48,7 +48,7 @@ class Law(Protocol):
     counts: ClassVar[bool]
     #: What of an observation it is judged by: where one of them is unknown nothing changes.
     needs: ClassVar[tuple[str, ...]]
-    #: Which measurement has them (:data:`alerts.control.observe.SIGNALS`); "" is what is observed anyway.
+    #: Which measurement has them (:data:`alerts.control.signals.SIGNALS`); "" is what is observed anyway.
     signal: ClassVar[str]
 
     @property

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from alerts.control.minds import Minds
-from alerts.control.observe import SIGNALS
 from alerts.control.settings import PolicySettings
+from alerts.control.signals import SIGNALS
 from alerts.control.standing import Key, Target
 from alerts.laws import registry
 from alerts.laws.limits import Alert, Kind, Limit, Verdict

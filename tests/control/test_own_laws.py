@@ -16,6 +16,7 @@ from actuators.base import Demand
 from actuators.nats_consumer import NatsInFlight, NatsInFlightSettings
 from alerts.control import build, observe
 from alerts.control.settings import ControlSettings, PolicySettings
+from alerts.control.signals import PROBE
 from alerts.control.standing import Target
 from collectors.rabbitmq.names import OURS
 from lake.reader import Reader
@@ -254,7 +255,7 @@ def test_the_signals_are_what_is_in_the_lake(tmp_path: Path) -> None:
     assert t0.publish_errors == pytest.approx(1 / 3)
     late = observe.observe(query, targets, now + timedelta(seconds=20), 5, signals={"publishing": 5.0})
     assert late[targets[0]].publishes is None
-    assert observe.PROBE == OURS
+    assert PROBE == OURS
 
 
 def test_two_laws_over_two_windows_look_over_the_longer_one(tmp_path: Path) -> None:
