@@ -95,6 +95,7 @@ class SqsMover:
     def give_back(self, aside: str, home: str, choose: Choice, most: int) -> Moved:
         """See :class:`actuators.movers.base.Mover`; standard queues keep no order, there what came meanwhile may go
         first. In a FIFO queue ten of a group that are back wait until consumers have taken some."""
+        self._check(aside)
         if not home.endswith(".fifo"):
             return self._carried(aside, home, choose, most, 0) if most else Moved(0, 0)
         self._check(home)
@@ -206,8 +207,10 @@ class SqsMover:
         got, enough = 0, max(_LOOK_ANYWAY, _LOOK * most) + skip
         try:
             while got < most and len(seen) < enough and time.monotonic() < deadline:
-                # An empty answer without waiting says little: it is of some of SQS' servers.
-                window = self._received(address, WINDOW if held else most - got + skip, len(seen) < visible)
+                # An empty answer without waiting says little: it is of some of SQS' servers. Of a FIFO queue it says
+                # that all groups are in somebody's hands, ours among them.
+                wait = len(seen) < visible and not (seen and queue.endswith(".fifo"))
+                window = self._received(address, WINDOW if held else most - got + skip, wait)
                 fresh = [one for one in window if one.message.id not in seen]
                 if not fresh:
                     break

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.jars import java_command
 from tests.support.ports import free_ports
-from tests.support.process import ServerProcess
+from tests.support.process import HttpProcess
 from tests.support.waiting import wait_until
 
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -28,17 +28,12 @@ class Refused(Exception):
     """The server answered with an error; its type is the text."""
 
 
-class ElasticMq(ServerProcess):
+class ElasticMq(HttpProcess):
     """One server. Its port outlasts ``kill`` and ``start``; queues and messages, which it keeps in memory, do not."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         (self.port,) = free_ports(1)
-
-    @property
-    def url(self) -> str:
-        """Where clients connect."""
-        return f"http://127.0.0.1:{self.port}"
 
     def settings(self, **changes: Any) -> dict[str, Any]:
         """A broker in ``[[collect.brokers]]`` that watches it closely; the server takes any credentials."""

@@ -78,3 +78,14 @@ class ServerProcess(Server):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+class HttpProcess(ServerProcess):
+    """A server that speaks HTTP at one ``port``."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"http://127.0.0.1:{self.port}"

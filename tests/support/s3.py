@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 from lake.address import Address
 from tests.support.ports import free_ports
-from tests.support.process import ServerProcess
+from tests.support.process import HttpProcess
 from tests.support.servers import require_server
 from tests.support.waiting import wait_until
 
@@ -35,18 +35,13 @@ class Request(NamedTuple):
     path: str
 
 
-class S3Server(ServerProcess):
+class S3Server(HttpProcess):
     """One server with an empty bucket. What it stores is gone when it is killed. ``noting``: it tells its requests."""
 
     def __init__(self, folder: Path, *, noting: bool = False) -> None:
         super().__init__(folder)
         (self.port,) = free_ports(1)
         self._notes = folder / "requests" if noting else None
-
-    @property
-    def url(self) -> str:
-        """Where clients connect."""
-        return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Start the server and make the bucket."""
