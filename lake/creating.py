@@ -24,17 +24,21 @@ _RETRIES = ("max_retries", "retry_timeout")
 
 
 class Creator:
-    """Puts files below ``url``. Safe to share between threads."""
+    """Puts files below ``url``, and reads them whole. Safe to share between threads."""
 
     def __init__(self, url: str, config: Mapping[str, str], http: Mapping[str, str]) -> None:
         from obstore.store import S3Store
 
-        self._store = S3Store.from_url(
-            url,
-            config=dict(config),  # type: ignore[arg-type]  # read by their names
-            client_options=dict(http),  # type: ignore[arg-type]
-            retry_config={"max_retries": 0},
-        )
+        def store(tries: int) -> S3Store:
+            return S3Store.from_url(
+                url,
+                config=dict(config),  # type: ignore[arg-type]  # read by their names
+                client_options=dict(http),  # type: ignore[arg-type]
+                retry_config={"max_retries": tries},
+            )
+
+        self._store = store(0)
+        self._reading = store(int(DEFAULTS["max_retries"]))
 
     def put(self, key: str, text: str) -> bool:
         """Put a file at ``key``; False where there is one. OSError where nobody can say whether it was put."""
@@ -47,6 +51,17 @@ class Creator:
         except BaseError as error:
             raise OSError(str(error)) from error
         return True
+
+    def get(self, key: str) -> bytes:
+        """The file at ``key``, by one request, where Arrow makes three. OSError, FileNotFoundError."""
+        from obstore.exceptions import BaseError, NotFoundError
+
+        try:
+            return bytes(self._reading.get(key).bytes())
+        except NotFoundError as error:
+            raise FileNotFoundError(str(error)) from error
+        except BaseError as error:
+            raise OSError(str(error)) from error
 
     def remove(self, keys: Sequence[str]) -> None:
         """Remove files, whether they are there or not, by one request. OSError."""

@@ -24,7 +24,7 @@ from spark_analytics.batches.attempts import Attempts
 from spark_analytics.batches.executors import Kept, add_from_executors, append_by_executors
 from spark_analytics.batches.files import Files
 from spark_analytics.batches.flows import Flow
-from spark_analytics.batches.read import pieces, rows_in
+from spark_analytics.batches.read import Source, fetched, pieces, rows_in
 from spark_analytics.batches.tenants import Tenants
 from spark_analytics.gold import Gold
 
@@ -59,8 +59,8 @@ class Engine:
             return 0
         started = time.monotonic()
         paths = self._paths(files)
-        if paths is not None:
-            count = self._append_here(batch_id, paths)
+        if paths is not None and files is not None:
+            count = self._append_here(batch_id, fetched(paths, files.size_bytes))
         else:
             count = self._append_by_executors(batch_id, batch(), files)
         if count:
@@ -79,7 +79,7 @@ class Engine:
         """End the threads; a batch at work is finished first."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _append_here(self, batch_id: int, paths: Sequence[Location]) -> int:
+    def _append_here(self, batch_id: int, paths: Sequence[Source]) -> int:
         self._admit(paths)
         self._attempts.begin(batch_id)
         staged = self._gold.stage(batch_id)
@@ -109,7 +109,7 @@ class Engine:
             if table in staged:
                 staged[table].append(rows)
 
-    def _admit(self, paths: Sequence[Location]) -> None:
+    def _admit(self, paths: Sequence[Source]) -> None:
         """Decide which of the batch's tenants are told apart, where there may not be room for all of them."""
         if not 0 < self._tenants.room < rows_in(paths):
             return

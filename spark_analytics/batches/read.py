@@ -3,21 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lake.errors import UserError, first_line
-from lake.remote import Location, open_parquet
+from lake.remote import Location, Remote, open_parquet
 
 #: Bytes of columns, before compression, that are read of a file at once; a piece may have twice as many.
 PIECE_BYTES = 48 << 20
 #: Rows that make a piece: enough for columns to pay, few enough for several threads to have one each.
 PIECE_ROWS = 1 << 18
+#: A batch in an object store of at most so many bytes is fetched whole before it is read, so many files at a time.
+FETCHED_BYTES, AT_ONCE = 64 << 20, 8
 
 
-def pieces(paths: Sequence[Location], schema: pa.Schema) -> Iterator[pa.Table]:
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A file of an object store, and all that is in it."""
+
+    place: Remote
+    content: bytes
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+
+#: What Parquet is read from.
+Source = Location | Fetched
+
+
+def fetched(paths: Sequence[Location], size_bytes: int) -> Sequence[Source]:
+    """``paths``, of ``size_bytes`` together, or what is in them: of a store each file is asked for once, not bit by bit
+    and one after the other. UserError for a file that is gone, OSError where the store does not answer.
+    """
+    remote = [path for path in paths if isinstance(path, Remote) and path.store.creator is not None]
+    if size_bytes > FETCHED_BYTES or len(remote) < len(paths) or not remote:
+        return paths
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fetch") as pool:
+        return list(pool.map(_fetch, remote))
+
+
+def _fetch(path: Remote) -> Fetched:
+    assert path.store.creator is not None
+    with _explained(path):
+        return Fetched(path, path.store.creator.get(path.key))
+
+
+def _open(source: Source, **options: object) -> pq.ParquetFile:
+    if isinstance(source, Fetched):
+        return pq.ParquetFile(pa.BufferReader(source.content), **options)
+    return open_parquet(source, **options)
+
+
+def pieces(paths: Sequence[Source], schema: pa.Schema) -> Iterator[pa.Table]:
     """The columns of ``schema``, of all files, in pieces of about PIECE_ROWS rows, or of fewer that are large.
 
     Columns whose type is a dictionary are read as one: names of queues repeat, and are never spelt out. Columns that a
@@ -26,11 +68,11 @@ def pieces(paths: Sequence[Location], schema: pa.Schema) -> Iterator[pa.Table]:
     return put_together(part for path in paths for part in _parts(path, schema))
 
 
-def rows_in(paths: Sequence[Location]) -> int:
+def rows_in(paths: Sequence[Source]) -> int:
     """How many rows the files have together. UserError for a file that cannot be read."""
     count = 0
     for path in paths:
-        with _explained(path), open_parquet(path) as file:
+        with _explained(path), _open(path) as file:
             count += file.metadata.num_rows
     return count
 
@@ -49,7 +91,7 @@ def put_together(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held)
 
 
-def _parts(path: Location, schema: pa.Schema) -> Iterator[pa.Table]:
+def _parts(path: Source, schema: pa.Schema) -> Iterator[pa.Table]:
     # One thread: files of a commit each are small, and pieces of large ones are computed beside by others.
     with _explained(path), _opened(path, schema) as file:
         there = set(file.schema_arrow.names)
@@ -62,18 +104,18 @@ def _parts(path: Location, schema: pa.Schema) -> Iterator[pa.Table]:
             yield pa.table(columns, schema=schema)
 
 
-def _opened(path: Location, schema: pa.Schema) -> pq.ParquetFile:
+def _opened(path: Source, schema: pa.Schema) -> pq.ParquetFile:
     repeating = [one.name for one in schema if pa.types.is_dictionary(one.type)]
     try:
-        return open_parquet(path, read_dictionary=repeating)
+        return _open(path, read_dictionary=repeating)
     except KeyError:  # a column that was added later
-        with open_parquet(path) as file:
+        with _open(path) as file:
             there = set(file.schema_arrow.names)
-        return open_parquet(path, read_dictionary=[name for name in repeating if name in there])
+        return _open(path, read_dictionary=[name for name in repeating if name in there])
 
 
 @contextmanager
-def _explained(path: Location) -> Iterator[None]:
+def _explained(path: Source) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, pa.ArrowException) as error:

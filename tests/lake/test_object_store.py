@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lake import appending, conditional
@@ -20,6 +21,7 @@ from lake.errors import UserError
 from lake.log import log_entry
 from lake.reader import Reader
 from lake.store import Lake
+from spark_analytics.batches.read import fetched, pieces, rows_in
 from tests.lake.test_appending import rejected
 from tests.support.s3 import BUCKET, CREDENTIALS, Network, S3Server
 from tests.support.waiting import wait_until
@@ -128,6 +130,24 @@ def test_a_commit_is_two_puts_and_a_checksum(server: S3Server, remote: Lake, tmp
         remote.append("rejected_records", rejected(str(number)), app_id="tap", version=number)
     checksums = list((remote.path("rejected_records") / "_delta_log").glob("*.crc"))
     assert KEPT <= len(checksums) <= 2 * KEPT, "older ones go"
+
+
+def test_a_batch_is_fetched_by_one_request_a_file(server: S3Server, remote: Lake, tmp_path: Path) -> None:
+    for number in range(3):
+        remote.append("rejected_records", rejected(str(number)))
+    table = remote.ensure("rejected_records")
+    files = [remote.path("rejected_records").at(uri) for uri in table.file_uris()]  # type: ignore[union-attr]
+    before = len(requests_of(server, tmp_path.name))
+    sources = fetched(files, 1)
+    schema = pa.schema({"reason": pa.string()})
+    assert rows_in(sources) == 3
+    told = [reason for piece in pieces(sources, schema) for reason in piece.column("reason").to_pylist()]
+    assert sorted(told) == ["0", "1", "2"]
+    assert requests_of(server, tmp_path.name)[before:] == ["GET parquet"] * 3
+    assert fetched(files, 1 << 40) == files, "too much to hold"
+    files[0].unlink()
+    with pytest.raises(UserError, match="damaged or gone"):
+        fetched(files, 1)
 
 
 class Unanswered:
