@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -14,9 +15,12 @@ from dashboard.repository import Repository
 from dashboard.services import consumers, series
 from dashboard.services.alerting import alert_cards
 from dashboard.services.keys import QueueKey, Row, short_names
-from dashboard.services.series import Curve
+from dashboard.services.series import Curve, Span
 from dashboard.services.trends import last_hour, until
+from lake.errors import SojournError
+from lake.visible import visible
 
+log = logging.getLogger(__name__)
 #: Consumers on one page.
 ROWS = 25
 #: Round trips on offer, in milliseconds: the same rack, the same region, across an ocean.
@@ -73,9 +77,21 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
 def _hours(lake: Repository, health: list[Row], keys: list[QueueKey]) -> Mapping[QueueKey, Curve]:
     """What each of ``keys`` had at work in the last hour."""
     as_of = {key: row["as_of"] for row in health if (key := QueueKey.of(row)) in keys}
-    span = last_hour(max(as_of.values()))
+    span, window = last_hour(max(as_of.values())), lake.definitions.window_seconds
+
+    def read(past: Repository) -> tuple[Span, list[Row]]:
+        return span, past.past(questions.work(keys, span, window))
+
+    try:
+        found = lake.behind(("work", *keys), read)
+    except SojournError as error:  # the table does not need it
+        log.warning("the last hour could not be read: %s", visible(str(error)))
+        found = None
+    if found is None:
+        return {}
+    span, rows_of_all = found
     changes: dict[QueueKey, list[Row]] = {}
-    for row in lake.past(questions.work(keys, span, lake.definitions.window_seconds)):
+    for row in rows_of_all:
         changes.setdefault(QueueKey.of(row), []).append(row)
     curves = {
         key: until(span, series.level(span, rows, "littles_law", known_from=_first(rows)), as_of[key])
