@@ -83,7 +83,7 @@ class Terms:
         """
         enter = min(self.enter_seconds, 0.15)
         return replace(
-            self, enter_seconds=enter, exit_seconds=min(self.exit_seconds, 0.08, enter), drain_seconds=1.0, probing=1.05
+            self, enter_seconds=enter, exit_seconds=min(self.exit_seconds, 0.05, enter), drain_seconds=0.5, probing=1.05
         )
 
     def part(self, wait: float) -> float:

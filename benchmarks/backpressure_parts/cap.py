@@ -12,9 +12,9 @@ CONTROL = """\
 name = "throttle-noisy"
 mode = "auto"
 target_seconds = 0.5
-cooldown_seconds = 4.0
+cooldown_seconds = 8.0
 max_step = 0.9
-drain_seconds = 10.0
+drain_seconds = 30.0
 """
 
 
