@@ -353,6 +353,9 @@ class ControlSettings(BaseModel):
                     f"policy {policy.name}: {policy.law} bounds messages in hand, which an actuator of kind {IN_HAND} "
                     f"does, and {policy.actuator!r} does not; a dry run tells what it would say"
                 )
+        for name in bound:  # the stricter of two limits counts, and a rate is no stricter than a number
+            if len({one.counts for one in self.policies if one.actuator == name and one.mode != "dry_run"}) > 1:
+                raise ValueError(f"policies of rates and of messages in hand share the actuator {name!r}")
         return self
 
     @model_validator(mode="after")

@@ -212,6 +212,10 @@ def test_advice_for_consumers_that_nobody_can_bound_is_in_the_journal(start: Sta
     assert found.in_hand and found.shadow is None
     with pytest.raises(ValidationError, match="bounds messages in hand"):
         ControlSettings(policies=(PolicySettings(name="p", mode="auto", **HELD_BACK),))
+    one: dict[str, Any] = {"kind": "nats_max_ack_pending", "name": "n", "consumer": "of-{tenant}", "service_seconds": 1}
+    both = ({"name": "p", "mode": "auto", "actuator": "n"} | HELD_BACK, {"name": "q", "mode": "auto", "actuator": "n"})
+    with pytest.raises(ValidationError, match="share the actuator 'n'"):
+        ControlSettings.model_validate({"policies": both, "actuators": [one]})
 
 
 def test_the_signals_are_what_is_in_the_lake(tmp_path: Path) -> None:
