@@ -152,7 +152,7 @@ def heat(
             text=words,
             colorscale=[[at, _tint(color, opacity)] for at, opacity, color in _WARMTH],
             colorbar={"thickness": 10, "tickvals": ticks[0], "ticktext": ticks[1], "outlinewidth": 0, "len": 0.9},
-            hovertemplate="%{x|%H:%M} UTC, %{text}<extra></extra>",
+            hovertemplate=f"%{{x|%H:%M}} {span.instants[0].tzname()}, %{{text}}<extra></extra>",
             hoverongaps=False,
             xgap=1,
             ygap=1,
@@ -287,7 +287,7 @@ def _lay_out(figure: go.Figure, span: Span, unit: str, marks: Sequence[Happening
     times = _times(span)
     figure.update_xaxes(
         range=[times[0], times[-1]],
-        hoverformat="%H:%M:%S UTC",
+        hoverformat=f"%H:%M:%S {span.instants[0].tzname()}",
         tickformat="%H:%M:%S" if span.end - span.start <= 300 else "%H:%M",
         showgrid=False,
         zeroline=False,
@@ -295,7 +295,7 @@ def _lay_out(figure: go.Figure, span: Span, unit: str, marks: Sequence[Happening
     )
     figure.update_yaxes(title={"text": unit, "font": {"size": 12}}, rangemode="tozero", zeroline=False, nticks=5)
     for mark in _spread(span, marks):
-        _mark(figure, mark)
+        _mark(figure, mark, span)
 
 
 def _spread(span: Span, marks: Sequence[Happening]) -> list[Happening]:
@@ -308,9 +308,9 @@ def _spread(span: Span, marks: Sequence[Happening]) -> list[Happening]:
     return kept
 
 
-def _mark(figure: go.Figure, mark: Happening) -> None:
+def _mark(figure: go.Figure, mark: Happening, span: Span) -> None:
     sign, color = _SIGNS[mark.kind]
-    at = _naive(mark.at)
+    at = _naive(mark.at, span)
     figure.add_shape(
         type="line", x0=at, x1=at, y0=0, y1=1, yref="paper", line={"color": color, "width": 1, "dash": "dot"}
     )
@@ -332,12 +332,12 @@ def shown_text(words: str, longest: int = 300) -> str:
 
 
 def _times(span: Span) -> list[datetime]:
-    return [_naive(at) for at in span.instants]
+    return [_naive(at, span) for at in span.instants]
 
 
-def _naive(at: datetime) -> datetime:
-    """Plotly draws what it is given: UTC without its zone stays UTC in every browser."""
-    return at.replace(tzinfo=None)
+def _naive(at: datetime, span: Span) -> datetime:
+    """Plotly draws what it is given: an instant without its zone stays the same in every browser."""
+    return at.astimezone(span.zone).replace(tzinfo=None)
 
 
 def _tint(color: str, opacity: float) -> str:

@@ -48,7 +48,7 @@ def ask(
     *,
     token: str | None = None,
     method: str = "POST",
-    body: Mapping[str, str] | None = None,
+    body: Mapping[str, object] | None = None,
     hint: str = "see `sojourn actions list`",
 ) -> None:
     """A request for ``path`` at ``base``, with ``body`` as JSON.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,15 @@ from dashboard.people import present
 from dashboard.repository import Repository
 from dashboard.services.alerts import COLUMNS, AlertLine, AlertStory, alert_cells, alert_lines, alert_story
 from dashboard.services.keys import QueueKey, Row, short_names
+from dashboard.services.say import duration
 from dashboard.services.series import on_the_hour
 
 #: Alerts in the table; beyond those they are only counted.
 LINES = 100
 #: For how long a resolved alert stays in the table, and deliveries are shown.
 DAY = timedelta(days=1)
+#: For how long the page silences an alert.
+SILENCE = timedelta(hours=1)
 
 
 def page() -> Any:
@@ -48,7 +51,9 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if chosen is not None:
         state = next(row for row in states if row["fingerprint"] == chosen.fingerprint)
         told = lake.deliveries(on_the_hour(now, DAY))
-        _story(lake.root, alert_story(chosen, state, changes, told, now), names)
+        _story(alert_story(chosen, state, changes, told, now), names)
+        if not chosen.resolved:
+            _look_after(lake.root, chosen.fingerprint, state["labels"], now)
     st.html(
         markup.section(
             "All alerts", "What fires, the loudest first; what is pending; what was resolved in the last day."
@@ -78,7 +83,7 @@ def _chosen(lines: Sequence[AlertLine]) -> AlertLine | None:
     return found or lines[0]
 
 
-def _story(root: Path, story: AlertStory, names: dict[QueueKey, str]) -> None:
+def _story(story: AlertStory, names: dict[QueueKey, str]) -> None:
     st.html(details.alert_story(story, names.get(story.line.card.queue) if story.line.card.queue else None))
     told, happened = st.columns(2, gap="large")
     with happened:
@@ -87,11 +92,19 @@ def _story(root: Path, story: AlertStory, names: dict[QueueKey, str]) -> None:
         st.html(markup.section("Who was told"))
         nobody = "No receiver was told of it in the last day. `sojourn alerts explain` says why."
         st.html(details.steps(story.deliveries) if story.deliveries else markup.note(nobody))
-    if not story.line.resolved:
-        name = story.line.fingerprint
-        acknowledge, explain = f"`sojourn alerts acknowledge {name}`", f"`sojourn alerts explain {name}`"
-        st.html(markup.note(f"To look after it: {acknowledge}. Why it was told, or not: {explain}."))
-        question = "Whoever was told of it hears no more of it until it resolves. If it lasts, you are reminded."
-        doing = operations.acknowledge(root, name)
+
+
+def _look_after(root: Path, name: str, labels: Mapping[str, str], now: datetime) -> None:
+    """What operators do about the alert ``name``: look after it, or have it told to nobody for a while."""
+    acknowledge, explain = f"`sojourn alerts acknowledge {name}`", f"`sojourn alerts explain {name}`"
+    confirm.outcome()  # above: what is asked hangs below its button
+    st.html(markup.note(f"To look after it: {acknowledge}. Why it was told, or not: {explain}."))
+    question = "Whoever was told of it hears no more of it until it resolves. If it lasts, you are reminded."
+    doing = operations.acknowledge(root, name)
+    hush = (
+        f"Nobody is told of it for {duration(SILENCE.total_seconds())}, also if it ends and comes again. It fires on."
+    )
+    quiet = operations.silence(root, labels, now, SILENCE)
+    with st.container(horizontal=True, gap="small"):
         confirm.button(present(), root, "Acknowledge", question, "acknowledge", name, doing, icon=":material/done:")
-        confirm.outcome()
+        confirm.button(present(), root, "Silence", hush, "silence", name, quiet, icon=":material/notifications_off:")

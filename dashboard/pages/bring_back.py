@@ -45,6 +45,7 @@ def show(
     one = _chosen(key, held, tenants)
     st.code(one.command(), language="bash")
     if drives.possible():
+        confirm.outcome()  # above: what is asked hangs below its button
         question = (
             f"{one.canary} messages of {one.source} ({messages(held[one.source])} there) go back to {name} now, "
             f"then {one.rate:g} a second."
@@ -54,7 +55,6 @@ def show(
         confirm.button(
             who, lake.root, "Start a canary", question, "redrive", _about(one), begin, icon=":material/redo:"
         )
-        confirm.outcome()
     else:
         st.html(
             markup.note(

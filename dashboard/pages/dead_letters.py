@@ -18,6 +18,7 @@ from dashboard.services import dead_letters, series
 from dashboard.services.dead_letters import DeadQueue
 from dashboard.services.freshness import newest
 from dashboard.services.keys import QueueKey, Row, short_names
+from dashboard.services.say import instant
 from dashboard.services.series import Span, on_the_hour
 from dashboard.theme import CALM, LOUD
 from lake.errors import UserError
@@ -46,7 +47,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     st.html(markup.note(frame.as_of_line(fresh, now)))
     if not found:
         st.html(
-            markup.note(f"Looked at: everything since {since:%d %b %H:%M} UTC, and what dead-letter queues hold now.")
+            markup.note(f"Looked at: everything since {instant(since, now)}, and what dead-letter queues hold now.")
         )
         return
     st.html(
@@ -65,7 +66,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         chosen = _chosen(found, shown)
         stretch = choose.stretch()
-    whose = _one(lake, chosen, names[chosen], Span.ending(until, stretch), since, until)
+    whose = _one(lake, chosen, names[chosen], Span.ending(until.astimezone(now.tzinfo), stretch), since, until)
     bring_back.show(lake, chosen, names[chosen], health, whose, now)
 
 

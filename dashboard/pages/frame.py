@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 from pydantic import TypeAdapter
@@ -19,7 +20,7 @@ from dashboard.run import GROUPS_VARIABLE, LAKE_VARIABLE, OBJECTIVES_VARIABLE, S
 from dashboard.services.freshness import Freshness, Level, freshness, incomplete, newest
 from dashboard.services.groups import Declared
 from dashboard.services.keys import Row
-from dashboard.services.say import ago, clock, duration
+from dashboard.services.say import ago, duration, instant
 from dashboard.settings import DashboardSettings
 from lake.errors import SojournError
 from lake.visible import visible
@@ -49,6 +50,21 @@ def repository() -> Repository:
     return Repository(Path(os.environ.get(LAKE_VARIABLE) or "lake-data").expanduser().absolute())
 
 
+def viewers_now() -> datetime:
+    """Now, in the time zone that the browser tells; in UTC where it tells none.
+
+    Its offset is that of now throughout: no hour of a chart is there twice when the clocks are changed.
+    """
+    now = datetime.now(UTC)
+    try:
+        there = now.astimezone(ZoneInfo(st.context.timezone or "UTC"))
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # a name that nobody knows
+        return now
+    name = there.tzname() or ""
+    offset = there.utcoffset() or timedelta()
+    return now.astimezone(timezone(offset, f"UTC{name}" if name[:1] in "+-" else name)) if offset else now
+
+
 def live(body: Callable[[Repository, list[Row], datetime], None]) -> None:
     """Show ``body(repository, health, now)`` and renew it every few seconds, without moving the rest of the page."""
     st.html(markup.style_sheet())
@@ -56,7 +72,7 @@ def live(body: Callable[[Repository, list[Row], datetime], None]) -> None:
 
 
 def _guarded(body: Callable[[Repository, list[Row], datetime], None]) -> None:
-    now = datetime.now(UTC)
+    now = viewers_now()
     lake = repository()
     if present() is None:  # the sign-in has ended while the page was open
         st.rerun()
@@ -88,7 +104,7 @@ def as_of_line(fresh: Freshness | None, now: datetime) -> str:
     if fresh is None:
         return "no data yet"
     every = duration(settings().refresh_seconds)
-    return f"As of {clock(fresh.as_of, now, seconds=True)} UTC, {ago(fresh.as_of, now)} · renewed every {every}"
+    return f"As of {instant(fresh.as_of, now, seconds=True)}, {ago(fresh.as_of, now)} · renewed every {every}"
 
 
 def _first_steps(root: Path) -> None:

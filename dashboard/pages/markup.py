@@ -226,7 +226,7 @@ def _tenant(line: TenantLine) -> str:
 
 def section(title: str, conclusion: str = "") -> str:
     """A heading with its conclusion below."""
-    below = f'<p class="dim">{escape(conclusion)}</p>' if conclusion else ""
+    below = f'<p class="dim">{code(conclusion)}</p>' if conclusion else ""
     return f'<div class="sj"><h2>{escape(title)}</h2>{below}</div>'
 
 

@@ -16,7 +16,7 @@ from dashboard.services.alerting import alert_cards, happenings, limit_cards
 from dashboard.services.freshness import Level
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.overview import COLUMNS, QueueCard, Verdict, headline, queue_cards
-from dashboard.services.say import clock
+from dashboard.services.say import instant
 from dashboard.services.series import on_the_hour
 from dashboard.services.trends import Trend, last_hour, trends
 from lake.errors import SojournError
@@ -42,7 +42,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
 
     said = headline(cards, alerts, rules_ran=bool(transitions))
     if fresh is not None and fresh.level is Level.STALE:
-        said = f"At {clock(fresh.as_of, now, seconds=True)} UTC: {said}"
+        said = f"At {instant(fresh.as_of, now, seconds=True)}: {said}"
     st.html(markup.title(said))
     st.html(markup.note(frame.as_of_line(fresh, now)))
     main, side = st.columns([2.3, 1], gap="large")

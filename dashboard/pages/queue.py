@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import streamlit as st
@@ -83,10 +83,11 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
                 past, told = found
                 with because:
                     _foretold(lake, told.foretold, now)
-                    _why(told.why)
-                _charts(History(past, chosen, told.span, told.since, marks))
+                    _why(told.why, now.tzinfo or UTC)
+                span = replace(told.span, zone=now.tzinfo or UTC)  # what was found is everybody's
+                _charts(History(past, chosen, span, told.since, marks))
     else:
-        _depth(lake, chosen, Span.ending(row["as_of"], stretch), marks)
+        _depth(lake, chosen, Span.ending(row["as_of"].astimezone(now.tzinfo), stretch), marks)
     st.html(markup.section("What happened"))
     st.html(markup.timeline(marks[:15]) if marks else markup.note("No alert fired and nothing acted on this queue."))
 
@@ -141,11 +142,11 @@ def _read(past: Repository, key: QueueKey, stretch: str, row: Row, ready: int | 
     return _Past(span, since, past.foretell(row, ready), past.why(key))
 
 
-def _why(told: Told | None) -> None:
+def _why(told: Told | None, zone: tzinfo) -> None:
     """The rise of the wait in its parts; nothing where it has not risen, or nobody knows."""
     if told is None or told.rise is None or not told.rise.parts:
         return
-    st.html(markup.section("Why it waits", why.headline(told)) + details.parts(why.lines(told), why.notes(told)))
+    st.html(markup.section("Why it waits", why.headline(told, zone)) + details.parts(why.lines(told), why.notes(told)))
     with st.expander("The SQL behind it"):
         st.code("\n".join(f"-- {name}{text}" for name, text in told.sql.items()), language="sql")
 

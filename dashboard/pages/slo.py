@@ -74,7 +74,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         ("Whose", "Burns", *slo.columns(one)),
         lambda: [(slo.name(burn, names), burn.severity or "", *burn.cells) for burn in shown],
     )
-    _over_time(lake, one, shown, names, at)
+    _over_time(lake, one, shown, names, at.astimezone(now.tzinfo))
 
 
 def _chosen(declared: dict[str, SloEntry], target: float) -> SloEntry:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import streamlit as st
 
@@ -53,7 +53,7 @@ def show(lake: Repository, card: QueueCard, transitions: Sequence[Row], now: dat
     if found is None:  # its place is kept, so that nothing moves when it comes
         st.html(markup.section(title, "Its history is being read.") + markup.reserved(figures.STORY_HEIGHT))
         return
-    span = found.span
+    span = replace(found.span, zone=now.tzinfo or UTC)  # what was found is everybody's
     about = [entry for entry in transitions if concerns(entry["labels"], card.key)]
     done = [entry for entry in lake.actions() if concerns(entry, card.key)]
     marks = happenings(about, done, now, limit=60)

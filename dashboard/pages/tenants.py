@@ -91,7 +91,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         ("Tenant", "Queue", "Part", *tenants.COLUMNS),
         lambda: [(row.tenant, row.key.full, tenants.PARTS[row.part][2], *row.cells) for row in shown],
     )
-    _heat(lake, shown, max(row["as_of"] for row in health), names if several else None)
+    _heat(lake, shown, max(row["as_of"] for row in health).astimezone(now.tzinfo), names if several else None)
 
 
 def _groups(

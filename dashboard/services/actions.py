@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dashboard.services.alerts import Step
 from dashboard.services.keys import Row
-from dashboard.services.say import clock, duration, rate
+from dashboard.services.say import duration, instant, rate
 
 #: Rows of the journal that a page shows.
 LINES = 50
@@ -75,7 +75,7 @@ def standings(decisions: Iterable[Row], now: datetime) -> tuple[Standing, ...]:
             row["queue"],
             rate(row["after"]),
             row["policy"],
-            f"until {clock(row['valid_until'], now, seconds=True)} UTC" if row["valid_until"] else "",
+            f"until {instant(row['valid_until'], now, seconds=True)}" if row["valid_until"] else "",
             row["reason"],
             row["outcome"] == "proposed",
         )
@@ -92,7 +92,7 @@ def journal(actions: Iterable[Row], now: datetime) -> tuple[Entry, ...]:
     rows = sorted(actions, key=lambda row: row["at"], reverse=True)[:LINES]
     return tuple(
         Entry(
-            f"{clock(row['at'], now, seconds=True)} UTC",
+            f"{instant(row['at'], now, seconds=True)}",
             f"{row['decision']} {row['tenant'] or 'all tenants'} on {row['queue']}{_step(row)}",
             str(_OUTCOMES.get(row["outcome"], row["outcome"])),
             f"{row['policy']}, by {row['rule']}",
@@ -108,7 +108,7 @@ def steps(told: Iterable[Change], now: datetime) -> tuple[Step, ...]:
     """What people asked for on pages, as steps of a story."""
     return tuple(
         Step(
-            f"{clock(datetime.fromisoformat(one.at), now, seconds=True)} UTC",
+            f"{instant(datetime.fromisoformat(one.at), now, seconds=True)}",
             f"{one.what} {one.about}: {one.outcome}",
             f"{one.who}, {one.role}" + (f": {one.why}" if one.why else ""),
             one.outcome in ("refused", "failed"),

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from alerts.models import AlertState
 from dashboard.services.keys import QueueKey, Row, concerns
-from dashboard.services.say import UNKNOWN, ago, clock, decimal, duration, rate
+from dashboard.services.say import UNKNOWN, ago, decimal, duration, instant, rate
 
 #: From the loudest to the quietest; PagerDuty's words and Prometheus' customs together.
 SEVERITIES = ("critical", "page", "error", "warning", "ticket", "info", "none")
@@ -100,7 +100,7 @@ def alert_card(row: Row, state: AlertState, since: datetime, keys: Sequence[Queu
         severity=labels.get("severity", "") or "warning",
         firing=state.is_firing,
         state="firing" if state.is_firing else "pending",
-        since=f"since {clock(since, now)} UTC ({ago(since, now)})",
+        since=f"since {instant(since, now)} ({ago(since, now)})",
         summary=notes.get("summary") or notes.get("description") or row.get("reason") or "",
         about=" · ".join(where + rest),
         value=decimal(row.get("value")),
@@ -153,7 +153,7 @@ def _alert_happenings(changes: Iterable[Row], now: datetime) -> Iterable[Happeni
         name = row["rule"] + (f" · {tenant}" if tenant else "")
         yield Happening(
             row["at"],
-            f"{clock(row['at'], now, seconds=True)} UTC",
+            f"{instant(row['at'], now, seconds=True)}",
             f"{name} {'fires' if after.is_firing else 'is resolved'}",
             row["reason"],
             "alert" if after.is_firing else "resolved",
@@ -169,14 +169,14 @@ def _action_happenings(actions: Iterable[Row], now: datetime) -> Iterable[Happen
             continue
         last[subject] = decided
         if row["decision"] == "receipt":
-            at = f"{clock(row['at'], now, seconds=True)} UTC"
+            at = f"{instant(row['at'], now, seconds=True)}"
             yield Happening(row["at"], at, f"receipt of {row['tenant']}'s limit", row["reason"], "action")
             continue
         limit = "no limit" if row["after"] is None else rate(row["after"])
         trial = _OUTCOMES.get(row["outcome"], f" ({row['outcome']})")
         yield Happening(
             row["at"],
-            f"{clock(row['at'], now, seconds=True)} UTC",
+            f"{instant(row['at'], now, seconds=True)}",
             f"{row['decision']} {row['tenant'] or 'all tenants'} → {limit}{trial}",
             row["reason"],
             "action",

@@ -12,7 +12,7 @@ from alerts.models import AlertState
 from dashboard.services.alerting import AlertCard, alert_card, firing_since, is_watchdog, severity_rank
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.overview import Fact
-from dashboard.services.say import clock, decimal, duration
+from dashboard.services.say import clock, decimal, duration, instant
 
 #: What an alert's history and its deliveries show at most.
 STEPS, DELIVERIES = 20, 20
@@ -93,7 +93,7 @@ def alert_story(
     mine = sorted((row for row in changes if row["fingerprint"] == line.fingerprint), key=lambda row: row["at"])
     facts = [
         Fact("Value", decimal(state.get("value")), "when its state last changed"),
-        Fact("Data then", clock(state.get("data_as_of"), now, seconds=True), "UTC"),
+        Fact("Data then", clock(state.get("data_as_of"), now, seconds=True), now.tzname() or ""),
         Fact("Rule", state["rule"], state["rule_group"]),
     ]
     return AlertStory(
@@ -118,7 +118,7 @@ def _address(text: str) -> str:
 def _change(row: Row, now: datetime) -> Step:
     value = "" if row["value"] is None else f", value {decimal(row['value'])}"
     what = f"{row['from_state']} → {row['to_state']}{value}"
-    return Step(f"{clock(row['at'], now, seconds=True)} UTC", what.replace("_", " "), row["reason"])
+    return Step(f"{instant(row['at'], now, seconds=True)}", what.replace("_", " "), row["reason"])
 
 
 def _delivery(row: Row, now: datetime) -> Step:
@@ -127,7 +127,7 @@ def _delivery(row: Row, now: datetime) -> Step:
     tried = f", attempt {row['attempt']}" if row["attempt"] > 1 else ""
     why = row["error"] or (f"HTTP {row['status_code']}" if row["status_code"] else "")
     what = f"{row['receiver']}: {row['status']} {outcome}{took}{tried}"
-    return Step(f"{clock(row['at'], now, seconds=True)} UTC", what, why, row["outcome"] != "delivered")
+    return Step(f"{instant(row['at'], now, seconds=True)}", what, why, row["outcome"] != "delivered")
 
 
 def _is_told(group_key: str, labels: Mapping[str, str]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard.services.keys import QueueKey, Row
-from dashboard.services.say import UNKNOWN, ago, clock, count, messages, percent
+from dashboard.services.say import UNKNOWN, ago, count, instant, messages, percent
 
 COLUMNS = ("In the last day", "Of all finished", "In the last minute", "First", "Last", "In dead-letter queues")
 NO_REASON = "no reason was told"
@@ -90,4 +90,4 @@ def headline(found: Sequence[DeadQueue], names: Mapping[QueueKey, str], rows: Se
 
 
 def _when(at: datetime | None, now: datetime) -> str:
-    return UNKNOWN if at is None else f"{clock(at, now)} UTC, {ago(at, now)}"
+    return UNKNOWN if at is None else f"{instant(at, now)}, {ago(at, now)}"

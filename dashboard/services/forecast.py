@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dashboard.services.overview import Fact
-from dashboard.services.say import UNKNOWN, clock, duration
+from dashboard.services.say import UNKNOWN, duration, instant
 from lake.forecast import Forecast
 from lake.foretell import Foretold
 
@@ -88,8 +88,8 @@ def interval(forecast: Forecast | None, now: datetime) -> str:
         return "nor is it likely"
     if math.isinf(forecast.late):
         return f"{_about(forecast.early)} at the earliest, perhaps never"
-    late = clock(now + timedelta(seconds=forecast.late), now)
-    return f"{_about(forecast.early)} to {_about(forecast.late)}, by {late} UTC at the latest"
+    late = instant(now + timedelta(seconds=forecast.late), now)
+    return f"{_about(forecast.early)} to {_about(forecast.late)}, by {late} at the latest"
 
 
 def _about(seconds: float) -> str:

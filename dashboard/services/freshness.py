@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from dashboard.services.keys import Row
-from dashboard.services.say import clock, count, duration
+from dashboard.services.say import count, duration, instant
 
 #: Metrics that were written so many seconds before the newest events are behind them.
 BEHIND_SECONDS = 5.0
@@ -67,7 +67,7 @@ def freshness(
     if age <= stale_after_seconds:
         return Freshness(Level.FRESH, oldest, age)
     level, reason = _reason(broker, beats, now, stale_after_seconds)
-    shown = f"{clock(oldest, now, seconds=True)} UTC"
+    shown = f"{instant(oldest, now, seconds=True)}"
     if level is Level.QUIET:
         title = f"No message has moved on {broker} for {duration(round(age))}. Figures are as of {shown}."
     else:
@@ -101,7 +101,7 @@ def incomplete(gap: Row, now: datetime) -> tuple[str, str]:
     """Title and reason of the banner while events from before ``gap`` (since, events) opened are still being read."""
     what = "Earlier events" if gap["events"] is None else f"{count(gap['events'])} earlier events"
     reason = (
-        f"The analysis was away, and since {clock(gap['since'], now, seconds=True)} UTC it reads the newest first. "
+        f"The analysis was away, and since {instant(gap['since'], now, seconds=True)} it reads the newest first. "
         "Ages, rates and the broker's own counts are right already; alerts on backlogs stay as they are."
     )
     return f"{what} are still being read: backlogs are unknown until then.", reason

@@ -14,7 +14,7 @@ from operator import itemgetter
 from pydantic import BaseModel, ConfigDict
 
 from dashboard.services.keys import QueueKey, Row
-from dashboard.services.say import UNKNOWN, age, clock, count, percent, rate
+from dashboard.services.say import UNKNOWN, age, count, instant, percent, rate
 from sojourn.client.groups import Onsets, common
 
 #: Groups that a page shows.
@@ -119,9 +119,7 @@ def _row(group: Group, row: Row, now: datetime) -> GroupRow:
     share = row["backlog"] / row["whole"] if row["backlog"] is not None and row["whole"] else None
     arrivals = row["arrival_rate"] / row["all_arrivals"] if row["arrival_rate"] and row["all_arrivals"] else None
     first, last = row["first"], row["last"]
-    how = (
-        "by an entitlement" if group.since is None else f"began together at {clock(group.since, now, seconds=True)} UTC"
-    )
+    how = "by an entitlement" if group.since is None else f"began together at {instant(group.since, now, seconds=True)}"
     return GroupRow(
         key=QueueKey.of(row),
         name=group.name,

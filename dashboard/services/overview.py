@@ -15,6 +15,7 @@ from dashboard.services.say import (
     clock,
     count,
     duration,
+    instant,
     listing,
     messages,
     percent,
@@ -197,8 +198,8 @@ def drain_sentence(backlog: float | None, total: Row, row: Row, now: datetime) -
     seconds = row["drain_eta_seconds"]
     if seconds is None:
         return f"backlog {count(backlog)}, draining; until when is {UNKNOWN}"
-    end = clock(now + timedelta(seconds=seconds), now, seconds=seconds < 600) if seconds < 864_000 else "later"
-    return f"backlog {count(backlog)}; drains in {duration(seconds)}, by {end} UTC"
+    end = instant(now + timedelta(seconds=seconds), now, seconds=seconds < 600) if seconds < 864_000 else "later"
+    return f"backlog {count(backlog)}; drains in {duration(seconds)}, by {end}"
 
 
 def _flows(row: Row, total: Row) -> bool:

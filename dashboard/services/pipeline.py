@@ -9,7 +9,7 @@ from datetime import datetime
 from dashboard.services.freshness import BEHIND_SECONDS, Freshness, Heartbeats, Level, newest
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.overview import TRUSTED_COVERAGE
-from dashboard.services.say import ago, clock, count, listing, percent
+from dashboard.services.say import ago, count, instant, listing, percent
 
 #: Queues and reasons that are named.
 NAMED = 10
@@ -76,7 +76,7 @@ def brokers(health: Iterable[Row], now: datetime) -> list[tuple[str, str, str, s
         as_of = reached[broker]
         stale = [row["staleness_seconds"] for row in queues if row["staleness_seconds"] is not None]
         reading = "never" if not stale else f"{min(stale):,.1f} s before"
-        rows.append((broker, count(len(queues)), f"{clock(as_of, now, seconds=True)} UTC, {ago(as_of, now)}", reading))
+        rows.append((broker, count(len(queues)), f"{instant(as_of, now, seconds=True)}, {ago(as_of, now)}", reading))
     return rows
 
 
@@ -113,7 +113,7 @@ def _history(gap: Row | None, now: datetime) -> Link:
         return Link("History", "complete", "", True)
     many = "Events" if gap["events"] is None else f"{count(gap['events'])} events"
     return Link(
-        "History", "incomplete", f"{many} from before {clock(gap['since'], now)} UTC are still being read.", False
+        "History", "incomplete", f"{many} from before {instant(gap['since'], now)} are still being read.", False
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard.services.keys import QueueKey, Row, concerns
-from dashboard.services.say import UNKNOWN, ago, clock, count
+from dashboard.services.say import UNKNOWN, ago, count, instant
 
 COLUMNS = ("State", "Back", "Dead again", "From", "Last change", "Why")
 
@@ -52,7 +52,7 @@ def _under(row: Row, now: datetime) -> Under:
             _count(inputs.get("moved")),
             _count(inputs.get("died")),
             inputs.get("source", UNKNOWN),
-            f"{clock(row['at'], now, seconds=True)} UTC, {ago(row['at'], now)}",
+            f"{instant(row['at'], now, seconds=True)}, {ago(row['at'], now)}",
             row["reason"],
         ),
     )

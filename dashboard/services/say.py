@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import datetime
 
 UNKNOWN = "unknown"
 
@@ -62,12 +62,17 @@ def duration(seconds: float | None) -> str:
 
 
 def clock(at: datetime | None, now: datetime, *, seconds: bool = False) -> str:
-    """The time of day in UTC, with the date in front where it is not today's."""
+    """The time of day in the time zone of ``now``, with the date in front where it is not today's."""
     if at is None:
         return UNKNOWN
-    at = at.astimezone(UTC)
+    at = at.astimezone(now.tzinfo)
     text = at.strftime("%H:%M:%S" if seconds else "%H:%M")
-    return text if at.date() == now.astimezone(UTC).date() else f"{at.day} {at.strftime('%b')} {text}"
+    return text if at.date() == now.date() else f"{at.day} {at.strftime('%b')} {text}"
+
+
+def instant(at: datetime | None, now: datetime, *, seconds: bool = False) -> str:
+    """The same with its time zone: ``03:12 UTC``, ``1 Mar 04:12 CET``."""
+    return UNKNOWN if at is None else f"{clock(at, now, seconds=seconds)} {now.tzname()}"
 
 
 def ago(at: datetime | None, now: datetime) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import accumulate
 
 from dashboard.services.keys import Row
@@ -31,13 +31,14 @@ class Span:
     start: int
     end: int
     step: int
+    zone: tzinfo = UTC  # in which people read it
 
     @classmethod
     def ending(cls, as_of: datetime, name: str) -> Span:
-        """The range ``name`` up to the newest data."""
+        """The range ``name`` up to the newest data, read in their time zone."""
         seconds, step = RANGES.get(name, RANGES[DEFAULT_RANGE])
         end = -(-int(as_of.timestamp()) // step) * step
-        return cls(end - seconds, end, step)
+        return cls(end - seconds, end, step, as_of.tzinfo or UTC)
 
     @property
     def seconds(self) -> list[int]:
@@ -46,8 +47,8 @@ class Span:
 
     @property
     def instants(self) -> list[datetime]:
-        """The same, as UTC instants."""
-        return [datetime.fromtimestamp(second, UTC) for second in self.seconds]
+        """The same, as instants."""
+        return [datetime.fromtimestamp(second, self.zone) for second in self.seconds]
 
     def holds(self, at: datetime) -> bool:
         """Whether ``at`` is inside."""
@@ -55,9 +56,9 @@ class Span:
 
     @property
     def words(self) -> str:
-        """The range from and to, in UTC."""
+        """The range from and to."""
         begin, until = self.instants[0], self.instants[-1]
-        return f"{begin:%d %b %H:%M:%S} to {until:%H:%M:%S} UTC"
+        return f"{begin:%d %b %H:%M:%S} to {until:%H:%M:%S} {until.tzname()}"
 
     def ago(self, seconds: float) -> datetime:
         """An instant ``seconds`` before the end."""
@@ -79,7 +80,7 @@ class Curve:
 
 def on_the_hour(now: datetime, span: timedelta) -> datetime:
     """``span`` ago, on the whole hour: a question since then stays the same for an hour, and is asked once."""
-    return (now - span).replace(minute=0, second=0, microsecond=0)
+    return (now - span).astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
 def on_the_minute(at: datetime) -> datetime:

@@ -52,7 +52,7 @@ class Recent:
 def last_hour(as_of: datetime) -> Span:
     """The sixty minutes up to the newest data; the bin at its start holds what was before."""
     end = -(-int(as_of.timestamp()) // MINUTE) * MINUTE
-    return Span(end - 3600, end, MINUTE)
+    return Span(end - 3600, end, MINUTE, as_of.tzinfo or UTC)
 
 
 def trends(span: Span, recent: Recent, as_of: Mapping[QueueKey, datetime], target: float) -> dict[QueueKey, Trend]:

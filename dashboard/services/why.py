@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from dashboard.services.overview import TRUSTED_COVERAGE
-from dashboard.services.say import clock, decimal, duration, listing, messages, percent, rate
+from dashboard.services.say import decimal, duration, instant, listing, messages, percent, rate
 from lake.why import Cause, Flow, Part, Told
 
 #: Tenants that are named for what they send.
@@ -15,7 +15,7 @@ NAMED = 3
 _MORE, _MUCH = 1.5, 0.1
 
 
-def headline(told: Told) -> str:
+def headline(told: Told, zone: tzinfo = UTC) -> str:
     """The wait now, what it was, and since when it rose."""
     if told.rise is None:
         return f"Why it waits cannot be said: {told.reason}."
@@ -25,7 +25,7 @@ def headline(told: Told) -> str:
     begun = datetime.fromtimestamp(rise.begun, UTC)
     return (
         f"First attempts wait {duration(rise.wait)}, {duration(rise.seconds)} longer than "
-        f"{duration(rise.end - rise.begun)} ago ({clock(begun, told.as_of, seconds=True)} UTC); "
+        f"{duration(rise.end - rise.begun)} ago ({instant(begun, told.as_of.astimezone(zone), seconds=True)}); "
         f"{messages(told.ready)} wait."
     )
 

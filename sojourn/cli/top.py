@@ -207,7 +207,7 @@ def _freshness(health: list[dict[str, Any]], root: Path, now: datetime, limit: f
     found = fresh.freshness(fresh.newest(health), part("dashboard.heartbeats").heartbeats(root), now, limit)
     if found.level is fresh.Level.FRESH:
         return [
-            Text(f"as of {said.clock(found.as_of, now, seconds=True)} UTC, {said.ago(found.as_of, now)}", style="dim")
+            Text(f"as of {said.instant(found.as_of, now, seconds=True)}, {said.ago(found.as_of, now)}", style="dim")
         ]
     style = "bold red" if found.level is fresh.Level.STALE else "yellow"
     return [Text(f"{visible(found.title)} {visible(found.reason)}", style=style)]

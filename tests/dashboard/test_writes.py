@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import json
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from dashboard import people, saved, writes
+from dashboard import operations, people, saved, writes
 from dashboard.people import Person, Role
 from lake.errors import SojournError, UserError
+from tests.alerts.test_v2 import serving
 from tests.dashboard.test_pages import opened
 
 ADA, EVE = Person("ada@example.org", Role.OPERATOR), Person("eve@example.org", Role.VIEWER)
@@ -129,6 +132,39 @@ def test_a_viewer_sees_the_buttons_of_actions_but_cannot_press_them(
     button.click().run()
     assert len(asked) == 1
     assert [change.outcome for change in writes.changes(own, 1)] == ["refused"]
+
+
+def test_an_operator_silences_an_alert_and_nothing_else_under_their_name(
+    tmp_path: Path, who: Callable[[Person | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who(ADA)
+    labels = {"alertname": "NoisyTenant", "queue": "or'ders.*", "tenant": 'a"cme'}
+    now = datetime.now(UTC)
+    with serving(tmp_path / "alerts.sqlite") as http:
+        monkeypatch.setenv("SOJOURN_DASHBOARD_API", json.dumps({"url": str(http.base_url)}))
+        doing = operations.silence(tmp_path, labels, now, timedelta(hours=1))
+        writes.write(tmp_path, "silence", "75f0", doing)
+        (made,) = http.get("/api/v2/silences").json()
+    assert (made["createdBy"], made["comment"], made["status"]["state"]) == (ADA.name, "on the dashboard", "active")
+    assert {one["name"]: one["value"] for one in made["matchers"]} == labels
+    assert all(one["isEqual"] and not one["isRegex"] for one in made["matchers"])
+    assert outcomes(tmp_path) == [(ADA.name, "silence", "asked"), (ADA.name, "silence", "done")]
+
+
+def test_a_viewer_can_neither_acknowledge_nor_silence(
+    own: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show(own)
+    asked: list[str] = []
+    monkeypatch.setattr("dashboard.operations._ask", lambda root, path, body=None: asked.append(path))
+    for what in ("acknowledge", "silence"):
+        next(one for one in opened("alerts").button if (one.key or "").startswith(f"do {what}")).click().run()
+    assert asked == ["/api/v2/acknowledgements", "/api/v2/silences"]
+    monkeypatch.setattr(writes, "present", lambda: EVE)
+    for what in ("acknowledge", "silence"):
+        next(one for one in opened("alerts").button if (one.key or "").startswith(f"do {what}")).click().run()
+    assert len(asked) == 2
+    assert [(change.what, change.outcome) for change in writes.changes(own, 1)] == [("silence", "refused")]
 
 
 def test_a_viewer_keeps_no_statement(own: Path, who: Callable[[Person | None], None]) -> None:
