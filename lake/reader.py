@@ -67,7 +67,8 @@ class Reader:
     ("preparing"), and when its own text runs ("running"). A ``pinned`` reader answers from the lake as it was when
     first asked, until :meth:`advance`: what is read one after the other belongs together. One with a ``scope`` holds
     that queue's history alone, and is asked about no other queue: what it says of the others is not true. One without
-    ``hold`` keeps no rows of history: for questions about few columns, or a short time, of a large table.
+    ``hold`` keeps no rows of history: for questions about few columns, or a short time, of a large table. What does not
+    fit in ``memory_mb`` goes to files in the folder ``spill``, where one is given, instead of ending the query.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Reader:
         pinned: bool = False,
         scope: Scope | None = None,
         hold: bool = True,
+        spill: Path | None = None,
     ) -> None:
         self._scope = scope
         self._pinned = pinned
@@ -97,7 +99,7 @@ class Reader:
         self._loaded: dict[str, int] = {}
         self._kept: dict[str, tuple[int, ...]] = {}
         self._definitions = Definitions.load(self.root)
-        self._connection = connect(memory_mb)
+        self._connection = connect(memory_mb, spill)
         self._phase = phase
         self._state: State | None = None  # made when first asked for: most commands never ask
         self._served: Served | None = None
@@ -296,14 +298,14 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
     return connection.execute(sql).to_arrow_table()
 
 
-def connect(memory_mb: int) -> duckdb.DuckDBPyConnection:
+def connect(memory_mb: int, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
     """An empty DuckDB that reaches nothing outside, with the functions that views and rules may use."""
     connection = duckdb.connect(
         config={
             "enable_external_access": "false",
             "threads": "1",  # questions are small: a second thread costs more than it brings
             "memory_limit": f"{memory_mb}MB",
-            "temp_directory": "",  # nothing is written beside the lake
+            "temp_directory": str(spill or ""),  # else nothing is written beside the lake
             "python_enable_replacements": "false",
         }
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 import pyarrow as pa
@@ -141,7 +142,10 @@ def backtest(
     definitions = Definitions.load(root)
     told = definitions if target_seconds is None else definitions.model_copy(update={"target_seconds": target_seconds})
     tables = {name for rule in running for name in rule.tables}
-    with Reader(root, timeout_seconds=READ_SECONDS, memory_mb=_MEMORY_MB) as reader:
+    with (
+        TemporaryDirectory(prefix="sojourn-backtest-") as spill,
+        Reader(root, timeout_seconds=READ_SECONDS, memory_mb=_MEMORY_MB, spill=Path(spill)) as reader,
+    ):
         history = History(reader.query, tables, begin, end, definitions, lambda name: progress(f"reading {name}", 0.0))
     play = _Play(running, outcomes, told)
     stale = 0

@@ -148,3 +148,13 @@ def test_merged_histograms_answer_quantiles(tmp_path: Path) -> None:
     )
     assert row["p50"] == pytest.approx(1.0, rel=0.0055)
     assert row["p99"] == pytest.approx(2.0, rel=0.0055)
+
+
+def test_what_does_not_fit_in_memory_goes_to_files_where_a_reader_may_write_some(lake: Lake, tmp_path: Path) -> None:
+    words = "SELECT id, sha2(CAST(id AS STRING), 256) AS word FROM (SELECT explode(sequence(1, 1000000)) AS id)"
+    places = f"SELECT id, row_number() OVER (ORDER BY word) AS place FROM ({words})"
+    sql = f"SELECT COUNT(*) AS n FROM ({places}) WHERE place > 0"
+    with Reader(lake.root, memory_mb=60) as small, pytest.raises(UserError, match="Out of Memory"):
+        small.query(sql)
+    with Reader(lake.root, memory_mb=60, spill=tmp_path) as spilling:
+        assert spilling.query(sql).to_pylist() == [{"n": 1_000_000}]
