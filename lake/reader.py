@@ -23,13 +23,13 @@ import sqlglot
 from lake.definitions import Definitions
 from lake.errors import UserError, first_line
 from lake.log import newest_from
-from lake.now.serve import SERVED, Served
+from lake.now.serve import Served
 from lake.scoped import BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot, of_brokers
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
 from lake.state import STAGES, State
-from lake.state.stages import tables_of_stage
-from lake.tables import TABLES
+from lake.state.stages import PAST, table_of, tables_of_stage
+from lake.tables import QUEUE_STATE, TABLES
 from lake.views import VIEWS, below, render
 from lake.views.catalogue import bucket_value_sql
 from lake.watchdog import WATCHDOG
@@ -57,6 +57,8 @@ DEFAULT_MEMORY_MB = 1000
 #: Views whose rows depend on the clock, not on the tables alone: never kept.
 _CLOCKED = frozenset({"limits"})
 _KNOWN = frozenset({*TABLES, *VIEWS})
+#: What need not be worked out from all of history.
+SERVED = tuple(STAGES)
 
 
 class Reader:
@@ -173,7 +175,9 @@ class Reader:
             self._there = self._staged = frozenset()
             self._given.clear()
             self._taken.clear()
-        given = self._serve(set(below(names, SERVED)[1]).intersection(SERVED))
+        # Of one queue's history its partials are less to hold than every row that was told of it.
+        served = [name for name in SERVED if self._scope is None or not tables_of_stage(name) & PAST.keys()]
+        given = self._serve(set(below(names, served)[1]).intersection(served))
         tables, views = below(names, given)
         for name in tables:
             self._load(name)
@@ -208,6 +212,9 @@ class Reader:
             self._served.close()  # until now there was none, and history was folded here
             self._served = None
         for held in sorted(frozenset().union(*map(tables_of_stage, names))):
+            if held in PAST:
+                self._tell_past(held, state)
+                continue
             if self._given.get(held) == state.generation:
                 continue
             if (rows := state.table(held)) is None:
@@ -220,6 +227,20 @@ class Reader:
         if self._there != self._staged:
             self._stage(self._there)
         return {name for name in names if tables_of_stage(name) <= self._there}
+
+    def _tell_past(self, name: str, state: State) -> None:
+        """Have the rows of history ``name``, where finished state tells them."""
+        if not state.tells_history:
+            self._drop(name)
+            self._there -= {name}
+            return
+        for table in {table_of(name), QUEUE_STATE.name}:
+            self._load(table)
+        if name not in self._there:
+            self._drop(name)
+            text = to_duckdb(render(PAST[name], self._definitions))
+            self._connection.execute(f"CREATE TEMP VIEW {name} AS {text}")
+            self._there |= {name}
 
     def _stage(self, there: frozenset[str]) -> None:
         """Views for the stages that rest on what is ``there`` of finished state."""

@@ -259,7 +259,9 @@ TENANT_STATE = TableSpec(
         ("window_processing_count", pa.int64(), REQUIRED),
         ("window_processing_sum", pa.float64(), REQUIRED),
         ("processing_bucket", pa.int64()),  # of the histogram, that of the 99th percentile
-        ("corrects", pa.int64()),  # as in `queue_state`
+        ("corrects", pa.int64()),  # as in `queue_state`, as is `happened`
+        ("happened", pa.bool_()),
+        ("queue_backlog", pa.int64()),
     ),
 )
 
@@ -322,6 +324,7 @@ QUEUE_STATE = TableSpec(
         ("sample_staleness_seconds", pa.float64()),
         # Of a correction: from this unix second on no earlier revision counts any more for this broker and queue.
         ("corrects", pa.int64()),
+        ("happened", pa.bool_()),  # whether an event or a sample tells of this second, minute or hour, not time alone
     ),
 )
 

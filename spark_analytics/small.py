@@ -14,8 +14,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lake.reader import Reader
 from lake.remote import entries
 from lake.snapshot import Snapshot
+from lake.state.stages import STAGES, table_of, tables_of_stage
 from lake.store import Lake, conform
-from lake.tables import HISTOGRAM, LABELS, TABLES, TIMESTAMP
+from lake.tables import HISTOGRAM, LABELS, QUEUE_STATE, TABLES, TIMESTAMP
 from lake.views import VIEWS, below
 from lake.views.model import View
 from spark_analytics.moment import Moment
@@ -51,7 +52,7 @@ class Small:
         if name.endswith("_now"):
             return True
         left = SMALL_BYTES
-        for table in below({name})[0]:
+        for table in _below(name):
             # Files of older versions included: no more than a hint, and soon found for a lake of many files.
             for _, about in entries(self._lake.path(table), ".parquet", recursive=True):
                 left -= about.st_size
@@ -73,7 +74,14 @@ class Small:
         if name == "limits":
             return None
         self._reader = self._reader or Reader(self._lake.root)
-        return self._reader.token(*below({name})[0])
+        return self._reader.token(*_below(name))
+
+
+def _below(name: str) -> list[str]:
+    """The tables that ``name`` rests on, or may rest on: those of finished state too."""
+    tables, views = below({name})
+    finished = {table_of(held) for stage in STAGES.keys() & views for held in tables_of_stage(stage)}
+    return sorted({*tables, *finished, *([QUEUE_STATE.name] if finished else ())})
 
 
 def schema_of(view: View) -> pa.Schema:

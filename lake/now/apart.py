@@ -31,6 +31,7 @@ class Apart:
         fold.only = queue
         fold.as_of_us = whole.as_of_us
         fold.minutes_until, fold.hours_until = whole.minutes_until, whole.hours_until
+        fold.opened_until = whole.opened_until
         return cls(fold, Pauses())
 
 

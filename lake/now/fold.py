@@ -93,6 +93,8 @@ class Fold(Intake):
 
     def _advance(self, step: Step) -> None:
         second, state = step.second, self.state
+        if self.done:
+            self.done[-1].wide_bucket_chunks = []  # asked for at its own second alone, and many
         keys, counts, work, wide, told = step.merged()
         undo = step.undo = Undo(self._minute, self._hour)
         minute, hour = self._enter(second, undo)
@@ -258,7 +260,7 @@ class Fold(Intake):
         if step.second == self.now_second:
             self._tell_ahead(step)
         as_of_us = min((step.second + 1) * 1_000_000, self.as_of_us)
-        undo.instants = instants
+        step.instants = undo.instants = instants
         undo.runs = target.runs.record(instants, self._modes(instants, step.second, as_of_us), as_of_us)
 
     def in_window(self, second: int) -> Iterator[Step]:
@@ -269,8 +271,9 @@ class Fold(Intake):
         """Take in samples that tell about ``step``."""
         read, lately, before = self.readings.put(step.second, samples)
         step.undo.readings.append(before)
-        if step.second > self.minutes_until:
-            step.sampled.append(lately)
+        narrow = step.second > self.minutes_until
+        (step.sampled if narrow else step.wide_sampled).append(lately)
+        if narrow:
             self.readings.add(lately, 1)
         backlogs = self._backlogs(read, step.second)
         self.readings.backlog[read] = backlogs
@@ -359,7 +362,7 @@ class Fold(Intake):
         for periods, number in undo.opened:
             del periods[number]
         self._minute, self._hour = undo.minute, undo.hour
-        step.undo, step.sampled = None, []
+        step.undo, step.sampled, step.wide_sampled = None, [], []
         if len(keys):
             self._pending[step.second] = step
 

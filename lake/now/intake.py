@@ -11,12 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lake.now.cells import NONE, Integers, bucket_codes, code_of, run_starts, summed
+from lake.now.expression import compiled
 from lake.now.lived import Consumers, ConsumersChanged, Lived, Name, first_seconds
 from lake.now.reading import Readings
 from lake.now.state import State
 from lake.now.step import BUSY, DELAYED, ENQUEUED, MEASURES, Step
+from lake.views.catalogue import FORMULAS
 
 Array = npt.NDArray[Any]
+_OPENING = compiled(FORMULAS["opening"])
 
 MINUTE, HOUR = 60, 3600
 #: How many samples are kept that are newer than the newest event: of queues at rest they come for days. When events go
@@ -44,6 +47,7 @@ class Intake(ABC):
         self.state = State()
         self.minutes_until = self.hours_until = -1
         self.floor = -NONE  # no row may come for this second or before
+        self.opened_until = -1  # an opening balance tells how things stood at the end of this second
         self.mixed = False  # a row by the second stands where partials were rolled up
         self.patient = False
         self.late: dict[str, int] = {}
@@ -126,6 +130,8 @@ class Intake(ABC):
             arrivals[:, ENQUEUED] = counts[:, ENQUEUED]
             counts, work = arrivals, np.zeros(len(rows))
         wide = lived.width[rows] > 1
+        opening = np.broadcast_to(_OPENING({"bucket_seconds": lived.width[rows]}), len(rows))
+        self.opened_until = max(self.opened_until, int(seconds[opening].max(initial=-1)))
         cells = np.flatnonzero((key[lived.cell_row] >= 0) & ((own is not None) | (lived.cell_net > 0)))
         cell_row = lived.cell_row[cells]
         codes = code_of(key[cell_row], lived.cell_second[cells])
@@ -148,14 +154,15 @@ class Intake(ABC):
 
     def _put_processing(self, lived: Lived, key: Integers) -> None:
         row = lived.processing_row
-        kept = np.flatnonzero((key[row] >= 0) & (lived.width[row] == 1))
-        seconds = lived.second[row[kept]]
-        order = kept[np.argsort(seconds, kind="stable")]
-        for begin, end in _bounds(lived.second[row[order]]):
-            at = order[begin:end]
-            codes = bucket_codes(key[row[at]], lived.processing_bucket[at])
-            step = self._step(int(lived.second[row[at[0]]]), key[row[at]])
-            step.bucket_chunks.append(summed(codes, lived.processing_count[at]))
+        for wide in (False, True):
+            kept = np.flatnonzero((key[row] >= 0) & ((lived.width[row] > 1) == wide))
+            order = kept[np.argsort(lived.second[row[kept]], kind="stable")]
+            for begin, end in _bounds(lived.second[row[order]]):
+                at = order[begin:end]
+                codes = bucket_codes(key[row[at]], lived.processing_bucket[at])
+                step = self._step(int(lived.second[row[at[0]]]), key[row[at]])
+                chunks = step.wide_bucket_chunks if wide else step.bucket_chunks
+                chunks.append(summed(codes, lived.processing_count[at]))
 
     def add_pauses(self, edges: Mapping[tuple[int, Name], tuple[int, int]]) -> None:
         """By second and key: how many more of its messages wait for a retry, and are put off, from then on."""
@@ -173,11 +180,14 @@ class Intake(ABC):
             order = np.argsort(keys, kind="stable")
             self._step(second, keys).add(keys[order], counts[order], np.zeros(len(changes)), no, no)
 
+    def width(self, second: int) -> int:
+        """The length of the bucket that holds ``second``."""
+        return HOUR if second <= self.hours_until else MINUTE if second <= self.minutes_until else 1
+
     def level_second(self, second: int) -> int:
         """The last second of the bucket that holds ``second``, where partials were rolled up."""
-        if second <= self.hours_until:
-            return second // HOUR * HOUR + HOUR - 1
-        return second // MINUTE * MINUTE + MINUTE - 1 if second <= self.minutes_until else second
+        width = self.width(second)
+        return second // width * width + width - 1
 
     def add_samples(self, samples: Array) -> None:
         """SAMPLEs, whenever they were taken. Raises TooLate."""

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lake.now.cells import NONE
+from lake.now.cells import NONE, Buckets
 from lake.now.expression import compiled
 from lake.now.fold import Fold
 from lake.now.levels import NOISY, then
 from lake.now.reading import CHANGES
 from lake.now.state import BACKLOG, IN_FLIGHT, READY, null_where
-from lake.now.step import WINDOWED
+from lake.now.step import WINDOWED, Step, work_units
 from lake.views.catalogue import FORMULAS
 
 Array = npt.NDArray[Any]
@@ -23,6 +23,7 @@ Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 
 _QUIET_OLDEST_AGE = compiled(FORMULAS["quiet_oldest_age"])
+_COVERAGE = compiled(FORMULAS["coverage"])
 
 #: Columns of `stage_queues_now`, and which part of the newest sample each of them is.
 _TOLD = {
@@ -52,19 +53,23 @@ class Outcome:
         self._window_seconds = compiled(FORMULAS["window_seconds"].replace("$window", str(fold.window)))
         state = fold.state
         count = len(state.names)
+        last = fold.done[-1] if fold.done else None
+        self._step = last if last is not None and last.second == self.second else Step(self.second)
+        keys, counts, work, wide, _ = self._step.merged()
+        self._wide, self._wide_counts, self._wide_work = keys[wide], counts[wide], work[wide]  # of rolled-up buckets
         self._own = fold.own()
         self._consumers = state.consumer_of[:count]
         #: The fold's number of each key and of its consumer, for the rows about tenants.
         self.keys = np.flatnonzero(state.told[:count] & self._own[self._consumers])
         self.consumers = self._consumers[self.keys]
         self._tenants = state.tenants(slice(0, count))
+        own, whole = state.window_work[:count], state.queue_work
+        if len(self._wide):
+            own, units = own.copy(), work_units(self._wide_work)
+            own[self._wide] = units
+            whole = state.work_of(state.consumer_of[self._wide], units)
         verdicts, _ = state.judged(
-            self._tenants,
-            self._consumers,
-            self.second,
-            state.last_arrival[:count],
-            state.window_work[:count],
-            state.queue_work[self._consumers],
+            self._tenants, self._consumers, self.second, state.last_arrival[:count], own, whole[self._consumers]
         )
         self._past = fold.past()
         self._noisy = then(self._past.verdicts, verdicts)[:count] == NOISY
@@ -75,6 +80,17 @@ class Outcome:
         told = self.fold.readings.sampled[: len(self.fold.state.consumers)].copy()
         told[self.consumers] = True
         return np.flatnonzero(told & self._own)
+
+    @cached_property
+    def happened(self) -> tuple[Array, Array]:
+        """Of each of :attr:`keys`, and of each of :attr:`places`, whether history shows it at this second: an event,
+        or a sample, of it tells of the second. Of the time that an opening balance is of there is no history."""
+        told, instants = np.zeros(len(self._consumers), bool), np.zeros(len(self.fold.state.consumers), bool)
+        if self._step.instants is not None and self.second > self.fold.opened_until:
+            keys, _, _, _, tells = self._step.merged()
+            told[keys[tells]] = True
+            instants[self._step.instants] = True
+        return told[self.keys], instants[self.places]
 
     @cached_property
     def tenant_columns(self) -> Columns:
@@ -92,8 +108,9 @@ class Outcome:
             **{f"window_{name}": self._window(name)[keys].astype(np.float64) for name in _RATES},
             "window_processing_count": self._window("processing_count")[keys],
             "window_processing_sum": self._processing_seconds()[keys],
-            "bucket": state.buckets.p99(len(state.names))[keys],
+            "bucket": self._p99()[keys],
             "concurrency_limit": self.fold.readings.limits[self.consumers],
+            "coverage": self._coverage(),
         }
 
     @cached_property
@@ -120,7 +137,7 @@ class Outcome:
             "dlq_depth": np.array([dead.get(state.consumers[place][0], np.nan) for place in places.tolist()])
             if dead
             else np.full(len(places), np.nan),
-            **{name: readings.over_window(name, places) for name in CHANGES},
+            **{name: self._changes(name) for name in CHANGES},
             "backlog_when_sampled": np.where(read, backlog_told, np.nan),
             "sampled_us": null_where(~read, newest["sampled_us"]),
             **{name: np.where(read, newest[told], np.nan) for name, told in _TOLD.items()},
@@ -148,7 +165,7 @@ class Outcome:
         first = self.fold.state.first_seconds()[consumers]
         length: Array = self._window_seconds(
             {
-                "bucket_seconds": np.ones(len(consumers), np.int64),
+                "bucket_seconds": np.full(len(consumers), self.fold.width(self.second)),
                 "at_second": np.full(len(consumers), self.second),
                 "first_second": null_where(first == NONE, first),
                 "level_starts_after": np.full(len(consumers), self.fold.minutes_until),
@@ -157,7 +174,40 @@ class Outcome:
         return length.astype(np.int64)
 
     def _window(self, name: str) -> Array:
-        return self.fold.state.window[: len(self._consumers), WINDOWED.index(name)]
+        place = WINDOWED.index(name)
+        values = self.fold.state.window[: len(self._consumers), place]
+        if len(self._wide):
+            values = values.copy()
+            values[self._wide] = self._wide_counts[:, place]
+        return values
+
+    def _p99(self) -> Array:
+        count = len(self._consumers)
+        buckets = self.fold.state.buckets.p99(count)
+        if len(self._wide):
+            own = Buckets()
+            own.add(*self._step.wide_buckets())
+            buckets[self._wide] = own.p99(count)[self._wide]
+        return buckets
+
+    def _changes(self, name: str) -> Array:
+        """Of each of :attr:`places` the sum of one of CHANGES over the window."""
+        values = self.fold.readings.over_window(name, self.places)
+        for lately in self._step.wide_sampled:
+            known, sums = np.zeros(len(self._own)), np.zeros(len(self._own))
+            known[lately.consumers] = lately.known[:, CHANGES.index(name)]
+            sums[lately.consumers] = lately.sums[:, CHANGES.index(name)]
+            told = known[self.places] > 0
+            values = np.where(told, np.where(np.isnan(values), 0, values) + sums[self.places], values)
+        return values
+
+    def _coverage(self) -> Array:
+        """Of each of :attr:`keys` how far the events of its queue can be trusted."""
+        queues = self.queue_columns
+        with np.errstate(all="ignore"):
+            told = np.asarray(_COVERAGE({name: queues[name] for name in ("there", "backlog_when_sampled")}), np.float64)
+        of_key: Array = told[np.searchsorted(self.places, self.consumers)]
+        return of_key
 
     def _summed(self, values: Array) -> Array:
         """``values`` of all keys added up by consumer."""
@@ -173,4 +223,6 @@ class Outcome:
             return np.zeros(count)
         keys = np.concatenate([keys[~wide] for keys, _, _, wide, _ in rows])
         work = np.concatenate([work[~wide] for _, _, work, wide, _ in rows])
-        return np.bincount(keys, weights=work, minlength=count)
+        sums = np.bincount(keys, weights=work, minlength=count).astype(float)
+        sums[self._wide] = self._wide_work
+        return sums

@@ -12,8 +12,7 @@ from lake.now.outcome import Outcome
 from lake.now.present import Present
 from lake.tables import TIMESTAMP
 
-#: The stages that can be served.
-SERVED = ("stage_tenants_now", "stage_concurrency_now", "stage_queues_now", "stage_age_rows_now", "stage_newest")
+_TENANTS = ("stage_tenants_now", "stage_concurrency_now")
 _QUEUES, _AGES, _NEWEST = "stage_queues_now", "stage_age_rows_now", "stage_newest"
 
 
@@ -56,6 +55,8 @@ class Served:
             return [self._newest()]
         if name == _QUEUES:
             return [rows.queues(outcome) for outcome in self._outcomes.values()]
+        if name not in _TENANTS:  # history
+            return []
         return [rows.tenants(outcome) for outcome in self._outcomes.values() if len(outcome.keys)]
 
     def _newest(self) -> pa.Table:

@@ -58,14 +58,18 @@ class Step:
 
     ``wide``: the row is a rolled-up bucket that ends here; ``told``: a row of partials, not the end of a pause alone.
     ``cells`` are (codes, nets) of backlog cells, ``buckets`` (codes, counts) of processing histograms, ``sampled`` is
-    what samples add to the window.
+    what samples add to the window; ``wide_buckets`` and ``wide_sampled`` the same of what was rolled up, which is in no
+    window. ``instants`` are the consumers of which the step tells, known once it was taken in.
     """
 
     second: int
     chunks: list[tuple[Array, ...]] = field(default_factory=list)
     cell_chunks: list[tuple[Integers, Integers]] = field(default_factory=list)
     bucket_chunks: list[tuple[Integers, Integers]] = field(default_factory=list)
+    wide_bucket_chunks: list[tuple[Integers, Integers]] = field(default_factory=list)
     sampled: list[Lately] = field(default_factory=list)
+    wide_sampled: list[Lately] = field(default_factory=list)
+    instants: Any = None
     undo: Any = None  # an Undo, until nothing can be taken back
 
     def add(self, keys: Array, counts: Array, work: Array, wide: Array, told: Array) -> None:
@@ -99,7 +103,7 @@ class Step:
         """The step is taken back no more: keep what leaves the window with it, and nothing else."""
         keys, counts, work, wide, told = self.merged()
         self.chunks = [(keys, counts[:, : len(WINDOWED)].copy(), work, wide, told)]
-        self.cell_chunks = []
+        self.cell_chunks, self.wide_bucket_chunks, self.wide_sampled = [], [], []
         self.undo = None
 
     def cells(self) -> tuple[Integers, Integers]:
@@ -111,6 +115,11 @@ class Step:
         """(codes, counts) of the cells of processing histograms, each code once."""
         self.bucket_chunks = _one(self.bucket_chunks)
         return self.bucket_chunks[0]
+
+    def wide_buckets(self) -> tuple[Integers, Integers]:
+        """As :meth:`buckets`, of rolled-up buckets of time."""
+        self.wide_bucket_chunks = _one(self.wide_bucket_chunks)
+        return self.wide_bucket_chunks[0]
 
 
 def _one(chunks: list[tuple[Integers, Integers]]) -> list[tuple[Integers, Integers]]:

@@ -1,6 +1,6 @@
--- Each queue's newest row, its ages as they are at its broker's data time.
+-- Each queue's rows, their ages as they are at their broker's data time, or were then.
 WITH brought AS (
-  SELECT q.* EXCEPT (oldest_age_seconds, quiet_oldest_age_seconds), q.now_us AS as_of_us FROM queue_state_now AS q
+  SELECT q.* EXCEPT (oldest_age_seconds, quiet_oldest_age_seconds), q.now_us AS as_of_us FROM $rows AS q
 )
 SELECT
   broker,

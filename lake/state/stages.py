@@ -1,7 +1,8 @@
-"""The stages below the `…_now` views, over finished state: thin, and the same text for Spark and DuckDB.
+"""The stages below the views, over finished state: thin, and the same text for Spark and DuckDB.
 
-They rest on `tenant_state_now`, `queue_state_now` and `age_state_now`: of the tables of these names the newest row of
-each key. `queue_state_now` has one column more, `now_us`: its broker's data time.
+Those below the `…_now` views rest on `tenant_state_now`, `queue_state_now` and `age_state_now`: of the tables of these
+names the newest row of each key. `queue_state_now` has one column more, `now_us`: its broker's data time. Those below
+history rest on `tenant_state_past` and `queue_state_past`: every row in whose second something happened.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from lake.views.catalogue import complete
 from lake.views.model import View
 
 HELD = ("tenant_state_now", "queue_state_now", "age_state_now")
+_KEYS = {"queue_state": "s.broker, s.queue, s.subscriber", "tenant_state": "s.broker, s.queue, s.subscriber, s.tenant"}
 
 
 def _stage(name: str, file: str, **parts: str) -> View:
@@ -29,6 +31,11 @@ def _stage(name: str, file: str, **parts: str) -> View:
 #: The rows of HELD for who does not follow the tables commit by commit.
 NEWEST: dict[str, View] = {name: _stage(name, "held", table=name.removesuffix("_now")) for name in HELD}
 
+#: The rows of history.
+PAST: dict[str, View] = {
+    f"{table}_past": _stage(f"{table}_past", "past", table=table, names=names) for table, names in _KEYS.items()
+}
+
 
 STAGES: dict[str, View] = {
     stage.name: stage
@@ -36,7 +43,10 @@ STAGES: dict[str, View] = {
         _stage("stage_newest", "newest"),
         _stage("stage_tenants_now", "tenants"),
         _stage("stage_concurrency_now", "concurrency"),
-        _stage("stage_queues_now", "queues"),
+        _stage("stage_queues_now", "queues", rows="queue_state_now"),
+        _stage("stage_tenants_past", "past_tenants"),
+        _stage("stage_concurrency_past", "past_concurrency"),
+        _stage("stage_queues_past", "queues", rows="queue_state_past"),
         _stage("stage_age_rows_now", "ages"),
     )
 }
@@ -45,7 +55,12 @@ STAGES: dict[str, View] = {
 @cache
 def tables_of_stage(name: str) -> frozenset[str]:
     """What of finished state stage ``name`` rests on."""
-    return frozenset(tables_of(_parsed(name))) & set(HELD)
+    return frozenset(tables_of(_parsed(name))) & {*HELD, *PAST}
+
+
+def table_of(name: str) -> str:
+    """The table of finished state whose rows ``name``, one of HELD or PAST, has."""
+    return name.removesuffix("_now").removesuffix("_past")
 
 
 def columns_read(held: str) -> frozenset[str] | None:

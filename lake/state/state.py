@@ -28,6 +28,12 @@ class State:
         """Whether there is any."""
         return self._queues.epoch >= 0
 
+    @property
+    def tells_history(self) -> bool:
+        """Whether rows say if something happened in their second: those of before there was that column do not."""
+        happened = self._queues.rows.column("happened")
+        return self.known and happened.null_count < len(happened)
+
     def refresh(self) -> None:
         """Take in what was committed; :attr:`generation` changes if anything was. Raises LakeError."""
         if self._queues.refresh():

@@ -14,6 +14,7 @@ SELECT
   t.window_finished,
   q.backlog AS queue_backlog,
   t.noisy,
+  $coverage AS coverage,
   t.oldest_second
 FROM tenant_state_now AS t
 JOIN queue_state_now AS q ON q.key = t.queue_key

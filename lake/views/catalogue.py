@@ -160,11 +160,6 @@ def _view(name: str, file: str, public: tuple[Column, ...] = (), **parts: str) -
     return View(name, complete(_read(file), **parts), public)
 
 
-def _changed(what: str, **parts: str) -> str:
-    """The states of tenants, queues … at every instant that history shows."""
-    return complete(_read(f"states_of_{what}"), instants=_CHANGED, **parts)
-
-
 def _stage(name: str) -> View:
     return _view(name, name)
 
@@ -197,27 +192,31 @@ _ALL = (
     _view("stage_age_rows_now", "rows_of_ages", ages="stage_ages_now"),
     _view("attempt_age", "attempt_age", columns.ATTEMPT_AGE, rows=complete(_read("rows_of_ages"), ages="stage_ages")),
     _view("attempt_age_now", "attempt_age", columns.ATTEMPT_AGE, rows="SELECT * FROM stage_age_rows_now"),
-    _view("stage_tenants_now", "states_of_tenants", instants=_NOW, oldest="stage_oldest_now"),
-    _view("stage_concurrency_now", "states_of_concurrency", instants=_NOW),
     _view("stage_queues_now", "states_of_queues", instants=_NOW),
-    _view(
-        "tenant_backlog",
-        "tenant_backlog",
-        columns.TENANT_BACKLOG,
-        states=_changed("tenants", oldest="stage_oldest"),
-        queues="stage_modes",
+    _view("stage_queues_past", "states_of_queues", instants=_CHANGED),
+    *(
+        view
+        for tense, instants, oldest in (("now", _NOW, "stage_oldest_now"), ("past", _CHANGED, "stage_oldest"))
+        for view in (
+            _view(
+                f"stage_tenants_{tense}",
+                "states_of_tenants",
+                instants=instants,
+                oldest=oldest,
+                queues=f"stage_queues_{tense}",
+            ),
+            _view(f"stage_concurrency_{tense}", "states_of_concurrency", instants=instants),
+        )
     ),
-    _view(
-        "tenant_backlog_now",
-        "tenant_backlog",
-        columns.TENANT_BACKLOG,
-        states="SELECT * FROM stage_tenants_now",
-        queues="stage_queues_now",
+    *(
+        _view(f"{name}{twin}", name, public, states=f"SELECT * FROM stage_{stage}_{tense}")
+        for name, stage, public in (
+            ("tenant_backlog", "tenants", columns.TENANT_BACKLOG),
+            ("concurrency", "concurrency", columns.CONCURRENCY),
+            ("queue_health", "queues", columns.QUEUE_HEALTH),
+        )
+        for twin, tense in (("", "past"), ("_now", "now"))
     ),
-    _view("concurrency", "concurrency", columns.CONCURRENCY, states=_changed("concurrency")),
-    _view("concurrency_now", "concurrency", columns.CONCURRENCY, states="SELECT * FROM stage_concurrency_now"),
-    _view("queue_health", "queue_health", columns.QUEUE_HEALTH, states=_changed("queues")),
-    _view("queue_health_now", "queue_health", columns.QUEUE_HEALTH, states="SELECT * FROM stage_queues_now"),
     _view("alert_states", "alert_states", columns.ALERT_STATES),
     _view("limits", "limits", columns.LIMITS),
 )

@@ -1,8 +1,8 @@
 """Finished state gets coarser with age: a row a key and second, then one a minute, then one an hour.
 
-Each keeps the newest row that its key had in it; what a later epoch or a correction told again goes. The epoch that is
-being written is left alone: readers follow it. Of every epoch `queue_state` keeps a row of its first second, and one of
-every correction: they supersede others from there on.
+Each keeps the newest row that its key had in it, which is one of history if any of them was; what a later epoch or a
+correction told again goes. The epoch that is being written is left alone: readers follow it. Of every epoch
+`queue_state` keeps a row of its first second, and one of every correction: they supersede others from there on.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ Array = npt.NDArray[Any]
 
 _NAMES = ("broker", "queue", "subscriber", "tenant", "kind")
 _MICROS = 1_000_000
+_HAPPENED = "happened"
 
 
 def thin(lake: Lake, name: str, retention: Retention, now: datetime, *, thorough: bool) -> int:
@@ -142,12 +143,30 @@ def thinned(
         if begins:
             first = (seconds == firsts) | pc.is_valid(rows.column("corrects")).to_numpy()
     order = order[~gone[order]]
-    keyed = rows.select(names).take(pa.array(order))
-    keyed = keyed.append_column("window", pa.array(windows[order])).append_column(
-        "row", pa.array(np.arange(len(order)))
-    )
-    last = keyed.group_by([*names, "window"]).aggregate([("row", "max")]).column("row_max").to_numpy()
-    return rows.take(pa.array(np.union1d(order[last], _one_each(rows, np.flatnonzero(first)))))
+    happened = np.zeros(len(seconds), bool)
+    if _HAPPENED in rows.column_names:
+        happened |= rows.column(_HAPPENED).fill_null(False).to_numpy()
+    for parts in (seconds, windows):  # what a second was said to be before it was told again does not count
+        order, told = _newest(rows.select(names), order, parts, happened)
+        happened[order] = told
+    kept = np.union1d(order, _one_each(rows, np.flatnonzero(first)))
+    found = rows.take(pa.array(kept))
+    if _HAPPENED not in rows.column_names:
+        return found
+    happened &= np.isin(np.arange(len(happened)), order)  # what is kept beside them is no row of history
+    return found.set_column(found.schema.get_field_index(_HAPPENED), _HAPPENED, pa.array(happened[kept]))
+
+
+def _newest(names: pa.Table, order: Array, windows: Array, happened: Array) -> tuple[Array, Array]:
+    """Of the rows ``order``, from the oldest to the newest, the newest of each key and window, and whether any of these
+    ``happened``."""
+    keyed = names.take(pa.array(order)).append_column("window", pa.array(windows[order]))
+    keyed = keyed.append_column("place", pa.array(np.arange(len(order))))
+    keyed = keyed.append_column("happened", pa.array(happened[order]))
+    found = keyed.group_by([*names.column_names, "window"]).aggregate([("place", "max"), ("happened", "any")])
+    places = found.column("place_max").to_numpy()
+    ordered = np.argsort(places)
+    return order[places[ordered]], found.column("happened_any").to_numpy()[ordered]
 
 
 def _one_each(rows: pa.Table, which: Array) -> Array:

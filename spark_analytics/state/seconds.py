@@ -17,12 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lake.now.expression import compiled
 from lake.now.fold import Fold
 from lake.now.levels import Array
 from lake.now.outcome import Columns, Outcome
 from lake.now.rows import queue_rows, tenant_rows
-from lake.views.catalogue import FORMULAS
 from spark_analytics.state.consumers import Consumers
 from spark_analytics.state.differ import Differ
 
@@ -40,7 +38,6 @@ _QUEUES = (
     "estimated",
 )  # fmt: skip
 _NONE = np.zeros(0, np.int64)
-_COVERAGE = compiled(FORMULAS["coverage"])
 #: How many rows wait at most before they are committed.
 MOST_WAITING = 300_000
 
@@ -147,10 +144,21 @@ class Seconds:
 
     def begin(self) -> None:
         """Tell every row there is, as if none had been told."""
+        self._told = self.reached()
+        self._since, self._brokers, self._waiting = {}, {}, 0
+
+    def reached(self) -> dict[str, int]:
+        """By broker the newest second that rows were taken of."""
+        reached = dict(self._told)
         for each in self._brokers.values():
             if each.taken >= 0:
-                self._told[each.broker] = max(each.taken, self._told.get(each.broker, -1))
-        self._since, self._brokers, self._waiting = {}, {}, 0
+                reached[each.broker] = max(each.taken, reached.get(each.broker, -1))
+        return reached
+
+    def untold(self, since: Mapping[str, int] | None = None) -> None:
+        """What was told of these seconds, by broker, and later ones counts for nothing; of any second by default."""
+        told = {} if since is None else self._told
+        self._told = {broker: min(second, (since or {}).get(broker, second)) for broker, second in told.items()}
 
     def anew(self, oldest: dict[str, int]) -> None:
         """See :class:`lake.now.present.Watcher`."""
@@ -179,8 +187,10 @@ class Seconds:
         again = known.again(second)
         outcome = Outcome(broker, fold, second)
         least = int(second == fold.now_second)  # its time is known by its rows
-        queues = _of(known.queues, outcome.places, outcome.queue_columns, again.queues, outcome, least)
-        tenants = _of(known.tenants, outcome.keys, _with_coverage(outcome), again.tenants, outcome)
+        tenant_happened, queue_happened = outcome.happened
+        queues = _of(known.queues, outcome.places, outcome.queue_columns, queue_happened, again.queues, outcome, least)
+        columns = outcome.tenant_columns | {"consumer": outcome.consumers}
+        tenants = _of(known.tenants, outcome.keys, columns, tenant_happened, again.tenants, outcome)
         known.told[second] = Told(tenants.numbers, queues.numbers)
         known.newest = second
         known.forget()
@@ -255,22 +265,16 @@ class Seconds:
         return tenants, queues
 
 
-def _of(differ: Differ, numbers: Array, columns: Columns, again: Array, outcome: Outcome, least: int = 0) -> Rows:
-    """The rows that are not as they were, those of ``again``, and ``least`` rows in any case."""
-    mask = differ.changed(numbers, columns)
+def _of(
+    differ: Differ, numbers: Array, columns: Columns, happened: Array, again: Array, outcome: Outcome, least: int = 0
+) -> Rows:
+    """The rows that ``happened`` or are not as they were, those of ``again``, and ``least`` rows in any case."""
+    mask = differ.changed(numbers, columns) | happened
     if len(again):
         mask |= np.isin(numbers, again)
     if not mask.any():
         mask[:least] = True
     count = int(mask.sum())
     clock = {"now_us": np.full(count, outcome.as_of_us), "second": np.full(count, outcome.second)}
-    return Rows(numbers[mask], clock | {name: values[mask] for name, values in columns.items()})
-
-
-def _with_coverage(outcome: Outcome) -> Columns:
-    """The columns about tenants beside what is known of their queues."""
-    queues = outcome.queue_columns
-    with np.errstate(all="ignore"):
-        coverage = np.asarray(_COVERAGE({name: queues[name] for name in ("there", "backlog_when_sampled")}), np.float64)
-    place = np.searchsorted(outcome.places, outcome.consumers)
-    return outcome.tenant_columns | {"coverage": coverage[place], "consumer": outcome.consumers}
+    told = columns | {"happened": happened}
+    return Rows(numbers[mask], clock | {name: values[mask] for name, values in told.items()})

@@ -28,6 +28,8 @@ from spark_analytics.state.seconds import Seconds
 log = logging.getLogger(__name__)
 
 APP_ID = "sojourn-state"
+#: Under these names versions count as folded. Rows of before history was read from them were told under another.
+_FOLDED = f"{APP_ID}:history"
 #: So many queues are folded apart at most; where what is late is about more, all are folded anew.
 MOST_APART = 16
 #: In this order: who has read a revision of the last one finds it in the others.
@@ -49,12 +51,14 @@ class Writer:
     def __init__(self, root: Path, *, anew: bool = False) -> None:
         self._lake = Lake(root)
         self._seen = {} if anew else _versions_folded(self._lake)
+        anew = anew or not self._seen
         self._definitions: Definitions | None = None
         self._present: Present | None = None
         self._finisher: Finisher | None = None
         self._revision = max((self._lake.committed(name, APP_ID) or 0 for name in TABLES_IN_ORDER), default=0)
         self.rows = 0
         self._ages_told = True
+        self._before_gap: dict[str, int] = {}  # what was told when events began to be missing
         told = Consumers() if anew else Consumers.written(root)
         self._seconds = Seconds(told, flush=self._flush, ended=self._end_epoch)
         self._end_epoch()
@@ -83,6 +87,12 @@ class Writer:
         """
         present, finisher = self._up_to_date()
         turned, before = finisher.refresh(), self._revision
+        if turned and not finisher.complete:
+            self._before_gap = self._seconds.reached()
+        elif turned:  # what was told since events were missing lacks its levels
+            self.close()
+            present, finisher = self._up_to_date()
+            self._seconds.untold(self._before_gap)
         came = present.refresh(patient=True, watcher=self._seconds)
         for broker, queue in self._seconds.moved(present.folds):
             present.distrust(broker, queue)
@@ -130,11 +140,14 @@ class Writer:
     def _up_to_date(self) -> tuple[Present, Finisher]:
         definitions = Definitions.load(self._lake.root)
         if self._present is None or self._finisher is None or definitions != self._definitions:
+            others = self._definitions not in (None, definitions)
             self.close()
             self._definitions = definitions
             self._present = Present(self._lake.root, definitions, self._seen)
             self._finisher = Finisher(self._lake.root, definitions)
             self._begin()
+            if others:
+                self._seconds.untold()
         return self._present, self._finisher
 
     def _begin(self) -> None:
@@ -184,9 +197,9 @@ class Writer:
             finished = self._finisher.finished(name, raw_rows, self._epoch, self._revision)
             staged = self._lake.stage(name)
             staged.append(finished)
-            if not self._present.late:  # who takes over after a crash has to correct it
+            if self._finisher.complete and not self._present.late:  # who takes over after a crash has to correct it
                 self._seen = self._present.seen
-            positions = {f"{APP_ID}:{fed}": version for fed, version in self._seen.items()}
+            positions = {f"{_FOLDED}:{fed}": version for fed, version in self._seen.items()}
             self._lake.add(name, staged, app_id=APP_ID, version=self._revision, positions=positions)
             self._written += finished.num_rows
             self.rows += finished.num_rows
@@ -194,5 +207,5 @@ class Writer:
 
 def _versions_folded(lake: Lake) -> dict[str, int]:
     """The versions of the tables that what is committed rests on."""
-    known = {name: lake.committed(QUEUE_STATE.name, f"{APP_ID}:{name}") for name in FED}
+    known = {name: lake.committed(QUEUE_STATE.name, f"{_FOLDED}:{name}") for name in FED}
     return {name: version for name, version in known.items() if version is not None}

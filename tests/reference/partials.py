@@ -16,6 +16,7 @@ import pyarrow as pa
 from lake.histogram import bucket_index
 from lake.store import Lake
 from lake.tables import AGE_KINDS, EVENT_TYPES, FINISHING_TYPES, MARKS, PARTIALS, QUEUE_SAMPLES
+from spark_analytics.state.writer import Writer
 from tests.reference.lives import SECOND, micros, moment, without_duplicates
 
 Row = dict[str, Any]
@@ -122,8 +123,11 @@ def _mark(event: Row) -> Row:
     return row
 
 
-def fill(root: Path, events: list[Row], samples: list[Row], *, batches: int = 3, seed: int = 0) -> Lake:
-    """A lake whose gold tables hold ``events``, scattered over several micro-batches, and whose bronze ``samples``."""
+def fill(
+    root: Path, events: list[Row], samples: list[Row], *, batches: int = 3, seed: int = 0, finished: bool = False
+) -> Lake:
+    """A lake whose gold tables hold ``events``, scattered over several micro-batches, and whose bronze ``samples``;
+    ``finished``: with what the analysis makes of them."""
     lake = Lake(root)
     rng = random.Random(seed)
     parts: list[list[Row]] = [[] for _ in range(batches)]
@@ -133,6 +137,10 @@ def fill(root: Path, events: list[Row], samples: list[Row], *, batches: int = 3,
         lake.append("partials", pa.Table.from_pylist(partials_of(part), PARTIALS.schema))
         lake.append("marks", pa.Table.from_pylist(marks_of(part), MARKS.schema))
     add_samples(lake, samples)
+    if finished:
+        writer = Writer(root)
+        writer.step()
+        writer.close()
     return lake
 
 

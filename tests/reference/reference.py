@@ -153,8 +153,8 @@ class Reference(Sampled):
         return state["backlog"] == 0 or (state["ready"] == 0 and not self._entered(key, second))
 
     def _noisy(self, key: Key, second: int) -> bool:
-        """Whether, of the tenant's instants up to ``second``, the last entry is later than the last quiet one."""
-        instants = {*self.key_instants(key), self.now_second(key.queue.broker)}
+        """Whether of ``second`` and the tenant's instants before it its last entry is later than its last quiet one."""
+        instants = {*self.key_instants(key), second}
         past = sorted(instant for instant in instants if instant <= second)
         entered = max((instant for instant in past if self._entered(key, instant)), default=None)
         quiet = max((instant for instant in past if self._quiet(key, instant)), default=None)

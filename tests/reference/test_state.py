@@ -30,6 +30,7 @@ from tests.reference.test_now import (
     served,
     without_named_subscribers,
 )
+from tests.reference.test_views_duckdb import judged
 from tests.spark_analytics.events import after, event
 
 #: What goes on changing while nothing of the key does: a row has it as it was at its own data time.
@@ -46,8 +47,7 @@ TABLE_OF = {
     "queue_health_now": "queue_state",
     "attempt_age_now": "attempt_age",
 }
-#: A row of state judges every tenant of a queue in its second, as one sees it then; history those who did something.
-JUDGED = {"noisy_tenants", "quiet_oldest_age_seconds"}
+HISTORY = ("tenant_backlog", "concurrency", "queue_health")
 NAMES = ("broker", "queue", "subscriber", "tenant", "kind")
 
 
@@ -82,13 +82,15 @@ def plain_history(root: Path, view: str, columns: list[str]) -> list[Row]:
       ) AS superseded_from
       FROM begins
     )
-    SELECT {", ".join(columns)} FROM rows JOIN ends USING (broker, epoch)
+    SELECT {", ".join(columns)} FROM (
+      SELECT * FROM rows JOIN ends USING (broker, epoch)
     WHERE (superseded_from IS NULL OR second < superseded_from) AND NOT EXISTS (
       SELECT 1 FROM queues AS later
       WHERE later.broker = rows.broker AND later.queue = rows.queue
         AND later.revision > rows.revision AND later.corrects <= rows.second
     )
     QUALIFY ROW_NUMBER() OVER (PARTITION BY {by}, second ORDER BY epoch DESC, revision DESC) = 1
+    ) WHERE happened
     """
     with duckdb.connect() as connection:
         connection.register("rows", table)
@@ -97,24 +99,14 @@ def plain_history(root: Path, view: str, columns: list[str]) -> list[Row]:
 
 
 def compare_history(reader: Reader) -> None:
-    """Whatever history shows of an instant, finished state tells of it: in a row, or by the one before, unchanged."""
-    for view in ("tenant_backlog", "concurrency", "queue_health"):
-        wanted = reader.query(f"SELECT * FROM {view}").to_pylist()
-        rows: dict[Any, list[Row]] = {}
-        for row in sorted(plain_history(reader.root, f"{view}_now", list(wanted[0])), key=lambda row: row["as_of"]):
-            rows.setdefault(_names(row), []).append(row)
-        assert rows.keys() == {_names(row) for row in wanted}, view
-        for row in wanted:
-            told = [each for each in rows[_names(row)] if each["as_of"] <= row["as_of"]][-1]
-            left_out = set() if told["as_of"] == row["as_of"] else AGING[f"{view}_now"]
-            if view == "queue_health":
-                left_out = left_out | JUDGED
-            kept = [{name: each[name] for name in row if name not in left_out} for each in (row, told)]
-            assert differences(kept[:1], kept[1:]) == [], (view, row["as_of"])
-
-
-def _names(row: Row) -> tuple[Any, ...]:
-    return tuple(row.get(name) for name in NAMES)
+    """Whatever history comes to by partials, finished state has: by the views, and as anybody reads the tables."""
+    expected = declared(reader.root, HISTORY)
+    for view in HISTORY:
+        wanted, rows = (
+            judged(view, each) for each in (expected[view], reader.query(f"SELECT * FROM {view}").to_pylist())
+        )
+        assert wanted and differences(wanted, rows) == [], view
+        assert differences(wanted, plain_history(reader.root, f"{view}_now", list(wanted[0]))) == [], view
 
 
 def compare(reader: Reader) -> None:
@@ -191,6 +183,24 @@ def test_readers_of_state_have_what_history_comes_to(tmp_path: Path, disorder: f
 def test_finished_state_tells_every_second_of_history(tmp_path: Path, disorder: float) -> None:
     log = generate(22, messages=200, seconds=300, burst=40)
     replayed(tmp_path, log, seed=6, count=16, disorder=disorder, rolled=False)
+
+
+def test_history_that_was_rolled_up_is_told_anew_as_it_stands(tmp_path: Path) -> None:
+    """Across minutes and hours, with named subscribers, two brokers and pauses."""
+    events, samples = generate(25, messages=200, seconds=3 * 3600)
+    samples = samples[::10]
+    store = Lake(tmp_path)
+    append(store, events, samples)
+    for seconds in (60, 3600):
+        roll_up(store, (newest(store) - 1800) // seconds * seconds, seconds)
+    widths = {row["bucket_seconds"] for row in store.read("partials", columns=["bucket_seconds"]).to_pylist()}
+    assert widths == {1, 60, 3600}
+    writer = Writer(tmp_path)
+    writer.step()
+    writer.close()
+    with Reader(tmp_path) as reader:
+        compare(reader)
+        compare_history(reader)
 
 
 @pytest.fixture

@@ -23,7 +23,10 @@ from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.states import thin, thinned
 from spark_analytics.run import rebuild_state
 from spark_analytics.state.writer import Writer
+from tests.reference.compare import differences
 from tests.reference.generate import generate
+from tests.reference.lives import Key, Queue, numbered, without_duplicates
+from tests.reference.reference import Reference
 from tests.reference.test_now import append, batches_of, served, without_named_subscribers
 from tests.reference.test_state import compare, compare_history
 
@@ -122,6 +125,59 @@ def test_upkeep_leaves_each_second_of_history_as_it_is_told(
         assert sum(thin(store, name, RETENTION, now, thorough=True) for name in ("queue_state", "tenant_state"))
         assert all(store.ensure(name).to_pyarrow_table().num_rows < each.num_rows for name, each in rows.items())
         compare_history(reader)
+
+
+def test_history_by_the_minute_and_hour_has_the_newest_row_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named subscribers, two brokers, pauses; every row is what the reference counts for its second."""
+    monkeypatch.setattr("spark_analytics.state.writer.MOST_REVISIONS", 2)
+    monkeypatch.setattr("spark_analytics.maintenance.states.MANY_FILES", 1)
+    events, samples = generate(26, messages=80, seconds=9000, burst=30)
+    samples = samples[::10]
+    events = numbered(without_duplicates(events))
+    events.sort(key=lambda event: event["occurred_at"])
+    store, writer = Lake(tmp_path), Writer(tmp_path)
+    append(store, events[:-8], samples)
+    writer.step()
+    append(store, events[-8:], [])
+    writer.step()
+    writer.close()
+    reference = Reference(events, samples)
+    now = max(event["occurred_at"] for event in events)
+    kept = Retention(seconds_for=timedelta(minutes=15), minutes_for=timedelta(hours=1), hours_for=timedelta(days=1))
+    gone = {name: thin(store, name, kept, now, thorough=True) for name in ("queue_state", "tenant_state")}
+    assert all(gone.values())
+    instants: dict[tuple[Any, ...], list[int]] = {
+        (*key.queue, key.tenant): reference.key_instants(key) for key in reference.keys
+    }
+    instants |= {(*queue, None): reference.queue_instants(queue) for queue in reference.queues()}
+    widths = set()
+    for view in ("tenant_backlog", "concurrency", "queue_health"):
+        told: dict[tuple[Any, ...], list[int]] = {}
+        with Reader(tmp_path) as reader:
+            rows = reader.query(f"SELECT * FROM {view}").to_pylist()
+        for row in rows:
+            second = int((row["as_of"] - timedelta(microseconds=1)).timestamp())
+            queue = Queue(row["broker"], row["queue"], row["subscriber"] or "")
+            of = queue if view == "queue_health" else Key(queue, row["tenant"])
+            names = {name: row[name] for name in ("as_of", "broker", "queue", "subscriber", "tenant") if name in row}
+            assert differences([names | getattr(reference, f"_{view}")(of, second)], [row]) == []
+            told.setdefault((*queue, row.get("tenant")), []).append(second)
+        for name, seconds in told.items():
+            assert len(seconds) == len(set(seconds))
+            shown = set()
+            for second in instants[name]:
+                age = now.timestamp() - second - 1
+                width = 3600 if age > 3600 else 60 if age > 900 else 1
+                after = [each for each in seconds if second <= each < second // width * width + width]
+                assert after, (view, name, second)
+                shown |= set(after)
+                widths.add(width)
+            assert shown == set(seconds), "a row of a time in which nothing happened"
+        assert told.keys() == {name for name in instants if (name[3] is None) == (view == "queue_health")}
+        assert len(rows) < sum(len(instants[name]) for name in told)
+    assert widths == {1, 60, 3600}
 
 
 def _finished(root: Path) -> tuple[Lake, list[dict[str, Any]]]:

@@ -1,21 +1,15 @@
-WITH covered AS (
-  SELECT broker, queue, subscriber, at_second, $coverage AS coverage
-  FROM $queues
-),
-rates AS (
+WITH rates AS (
   SELECT
-    i.* EXCEPT (backlog, in_flight, ready, noisy),
+    i.* EXCEPT (backlog, in_flight, ready, noisy, coverage),
     CASE WHEN h.complete THEN i.backlog END AS backlog,
     CASE WHEN h.complete THEN i.in_flight END AS in_flight,
     CASE WHEN h.complete THEN i.ready END AS ready,
     CASE WHEN h.complete THEN i.noisy END AS noisy,
-    CASE WHEN h.complete THEN c.coverage END AS coverage,
+    CASE WHEN h.complete THEN i.coverage END AS coverage,
     i.window_enqueued / i.window_seconds AS arrival_rate,
     i.window_finished / i.window_seconds AS completion_rate
   FROM ($states) AS i
   CROSS JOIN stage_history AS h
-  LEFT JOIN covered AS c
-    ON c.broker = i.broker AND c.queue = i.queue AND c.subscriber = i.subscriber AND c.at_second = i.at_second
 )
 SELECT
   timestamp_micros(as_of_us) AS as_of,
