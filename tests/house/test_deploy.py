@@ -112,6 +112,43 @@ def test_each_secret_that_the_settings_name_comes_from_the_secret(settings: dict
     assert not [each for each in documents() if each["kind"] == "Secret"], "no value of a secret stands here"
 
 
+def test_over_an_object_store_each_part_has_credentials_and_a_home_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DEPLOY / "kubernetes-s3"
+    told = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    files = [one["path"] for one in told["patches"] if "path" in one]
+    assert told["resources"] == ["../kubernetes"] and sorted(["kustomization.yaml", *files]) == sorted(
+        path.name for path in folder.iterdir()
+    )
+    patches = [one for name in files for one in yaml.safe_load_all((folder / name).read_text())]
+    for each in patches:
+        assert one(each["kind"], each["metadata"]["name"]), "there is what it changes"
+    [config] = [each for each in patches if each["kind"] == "ConfigMap"]
+    path = tmp_path / "sojourn.toml"
+    path.write_text(config["data"]["sojourn.toml"], encoding="utf-8")
+    read = load(path, {})
+    lake = read.section("lake", LakeSettings)
+    assert lake.path is not None and str(lake.root) == "/lake"
+    secrets = {value.env for value in lake.storage_options.values() if isinstance(value, Secret)}
+    alerts = read.section("alert", AlertSettings)
+    assert alerts.store is not None and alerts.store.env is not None
+    pods = {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in patches if each["kind"] == "Deployment"
+    }
+    assert set(pods) == {f"sojourn-{part}" for part in PARTS}
+    for part in PARTS:
+        [mine] = pods[f"sojourn-{part}"]["containers"]
+        assert mine["name"] == container(part)["name"]
+        assert {entry["name"] for entry in mine["env"]} == secrets | ({alerts.store.env} if part == "alert" else set())
+        volumes = {volume["name"]: volume for volume in pods[f"sojourn-{part}"].get("volumes", [])}
+        assert ("lake" in volumes) is (part != "analyze"), "the analysis keeps its checkpoints"
+        assert all("emptyDir" in volume and volume["persistentVolumeClaim"] is None for volume in volumes.values())
+    assert "spark_analytics.runtime --s3" in (DEPLOY / "Dockerfile").read_text(), (
+        "a root that is read-only fetches no jars"
+    )
+
+
 def _secrets(broker: Any) -> list[Secret]:
     return [value for _, value in broker if isinstance(value, Secret)]
 
