@@ -1,7 +1,7 @@
 """``python -m spark_analytics.runtime``: fetch and write what Spark needs now, so that no later start need write it.
 
-``--s3``: those for a lake in an object store as well. ``--print-jars`` prints where they are, as ``spark-submit --jars``
-takes them.
+``--s3``: those for a lake in an object store as well. ``--print-jars`` prints where they are, as
+``spark-submit --jars`` takes them.
 """
 
 from __future__ import annotations
