@@ -9,7 +9,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 from typing import Any
@@ -30,7 +30,7 @@ LOOKED_AT_SECONDS = 30.0
 @dataclass(slots=True)
 class _Known:
     """One answer. ``token``: of which versions of the lake; ``due``: when it may be worked out anew; ``asked``: when it
-    was asked for last (both monotonic); ``took``: seconds."""
+    was asked for last, and ``first`` (all monotonic); ``took``: seconds."""
 
     work: Future[Any]
     value: Any = None
@@ -39,6 +39,7 @@ class _Known:
     due: float = 0.0
     asked: float = 0.0
     took: float = 0.0
+    first: float = field(default_factory=monotonic)
 
     def stale(self, token: tuple[Any, ...]) -> bool:
         """Whether it is to be worked out anew: the lake has changed, or it failed; and it has rested."""
@@ -56,9 +57,9 @@ class Behind:
     def answer(
         self, question: Hashable, token: tuple[Any, ...], work: Callable[[], Any], first_seconds: float
     ) -> Any | None:
-        """The newest answer to ``question``, older than ``token`` maybe; None where none was there within
-        ``first_seconds``. Raises SojournError where it could not be worked out and there is no older one; that, too, is
-        tried again only when it is due."""
+        """The newest answer to ``question``, older than ``token`` maybe; None where none was there ``first_seconds``
+        after somebody first asked. Raises SojournError where it could not be worked out and there is no older one;
+        that, too, is tried again only when it is due."""
         with self._lock:
             known = self._known.get(question)
             if known is None or (known.work.done() and known.stale(token)):
@@ -74,7 +75,7 @@ class Behind:
             while len(self._known) > MOST:
                 self._known.popitem(last=False)[1].work.cancel()
         if not known.there:
-            wait([known.work], first_seconds)
+            wait([known.work], max(0.0, known.first + first_seconds - monotonic()))
             if known.work.done() and not known.work.cancelled() and (error := known.work.exception()) is not None:
                 raise error
         return known.value

@@ -9,6 +9,7 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard import repository
 from dashboard.pages import download, frame, markup, queue, spark, story
 from dashboard.repository import Repository
 from dashboard.services import forecast
@@ -157,7 +158,7 @@ def _foretell(
             return past.foretell(row, ready)
 
         try:
-            told = lake.behind(("ahead", card.key), work)
+            told = lake.behind(("ahead", card.key), work, repository.HEADING_SECONDS)
         except SojournError as error:  # one that no statement can name, and history that could not be read
             log.warning("nothing can be foretold of a queue: %s", visible(str(error)))
             continue

@@ -22,6 +22,16 @@ def test_the_first_answer_is_waited_for_a_while_and_shown_when_it_is_there() -> 
     assert behind.answer("q", (1,), lambda: "never", LONG) == "one"
 
 
+def test_who_asks_later_does_not_wait_as_long_again_for_what_somebody_waited_for_in_vain() -> None:
+    behind, go = Behind(), Event()
+    assert behind.answer("q", (1,), go.wait, 0.01) is None
+    behind._known["q"].first -= 2 * LONG  # asked for long ago
+    begun = monotonic()
+    assert behind.answer("q", (1,), go.wait, LONG) is None
+    assert monotonic() - begun < LONG
+    go.set()
+
+
 def test_an_old_answer_is_shown_at_once_while_a_newer_one_is_worked_out() -> None:
     behind, go = Behind(), Event()
     assert behind.answer("q", (1,), lambda: "one", LONG) == "one"
