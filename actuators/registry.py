@@ -21,6 +21,7 @@ KINDS: Kinds[ActuatorSettings, Actuator] = Kinds(
         "nats_pause": ("actuators.nats_consumer", "NatsPauseSettings", "NatsPause"),
         "nats_max_ack_pending": ("actuators.nats_consumer", "NatsInFlightSettings", "NatsInFlight"),
         "rabbitmq_policy": ("actuators.rabbitmq_policy", "RabbitPolicySettings", "RabbitPolicy"),
+        "rabbitmq_shovel": ("actuators.rabbitmq_shovel", "RabbitShovelSettings", "RabbitShovel"),
         "kafka_quota": ("actuators.kafka_quota", "KafkaQuotaSettings", "KafkaQuota"),
         "kafka_topic": ("actuators.kafka_topic", "KafkaTopicSettings", "KafkaTopic"),
         "webhook": ("actuators.webhook", "WebhookSettings", "Webhook"),

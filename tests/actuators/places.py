@@ -48,6 +48,25 @@ class Place:
     quick: bool = True
     #: What of it is ended and started again instead of the whole, where that is quicker.
     away: Running | None = None
+    #: Whether other kinds have the same server, so that :func:`end_shared` ends it.
+    shared: bool = False
+
+
+_SHARED: dict[str, Any] = {}
+
+
+def _shared(name: str, make: Callable[[], Any]) -> Any:
+    """A server that several kinds have together: it takes many seconds to start."""
+    if name not in _SHARED:
+        _SHARED[name] = make()
+        _SHARED[name].start()
+    return _SHARED[name]
+
+
+def end_shared() -> None:
+    """End the servers that several kinds had together."""
+    while _SHARED:
+        _SHARED.popitem()[1].stop()
 
 
 def written_over(actuator: Any, place: str, *, demand: Demand) -> None:
@@ -155,8 +174,7 @@ class RabbitApplication:
 
 def rabbitmq_place(folder: Path, other: Demand) -> Place:
     """A queue for each tenant that refuses what is too much, and one that throws it away."""
-    server = RabbitServer(folder)
-    server.start()
+    server: RabbitServer = _shared("rabbitmq", lambda: RabbitServer(folder, shovels=True))
     with server.connect() as connection:
         channel = connection.channel()
         for tenant in ("t0", "t1"):
@@ -164,13 +182,29 @@ def rabbitmq_place(folder: Path, other: Demand) -> Place:
             channel.queue_declare(f"losing.{tenant}", durable=True)
     settings = {"kind": "rabbitmq_policy", "url": server.url, "user": server.user, "password": {"env": PASSWORD}}
     meddle, losing = partial(written_over, demand=other), {"queue": "losing.{tenant}"}
-    return Place(settings, server, meddle, losing, away=RabbitApplication(server))
+    return Place(settings, server, meddle, losing, away=RabbitApplication(server), shared=True)
+
+
+def rabbitmq_shovel_place(folder: Path, other: Demand) -> Place:
+    """A queue for each tenant, in a node that has shovels; somebody else's shovel has another prefetch."""
+    server: RabbitServer = _shared("rabbitmq", lambda: RabbitServer(folder, shovels=True))
+    with server.connect() as connection:
+        for tenant in ("t0", "t1"):
+            connection.channel().queue_declare(f"jobs.{tenant}", durable=True)
+    settings = {"kind": "rabbitmq_shovel", "url": server.url, "user": server.user, "password": {"env": PASSWORD}}
+
+    def meddle(actuator: Any, place: str) -> None:
+        his = json.loads(actuator.value(other)) | {"src-prefetch-count": 7}
+        actuator.write(place, json.dumps(his), 60.0)
+
+    away = RabbitApplication(server)
+    names = {"queue": "jobs.{tenant}", "aside": "jobs.{tenant}-aside", "timeout": 30.0}
+    return Place(settings | names, server, meddle, {"queue": "none.{tenant}"}, away=away, shared=True)
 
 
 def kafka_place(folder: Path, other: Demand) -> Place:
     """A Kafka broker; a stricter quota is there for one user."""
-    server = KafkaServer(folder)
-    server.start()
+    server: KafkaServer = _shared("kafka", lambda: KafkaServer(folder))
     settings = {"kind": "kafka_quota", "bootstrap": server.bootstrap, "message_bytes": 1000.0}
     stricter = {"entity_user": None, "entity_client_id": "strict-{tenant}"}
     from actuators.kafka_quota import KafkaQuota, KafkaQuotaSettings
@@ -178,16 +212,16 @@ def kafka_place(folder: Path, other: Demand) -> Place:
     strict = KafkaQuota(KafkaQuotaSettings(name="x", **settings, entity_client_id="strict-{tenant}"))  # type: ignore[arg-type]
     strict.write(json.dumps({"client-id": "strict-t0"}), "10.0", 0.0)
     meddle = partial(written_over, demand=other)
-    return Place(settings | {"entity_user": "{tenant}"}, server, meddle, stricter)
+    return Place(settings | {"entity_user": "{tenant}"}, server, meddle, stricter, shared=True)
 
 
 def kafka_topic_place(folder: Path, other: Demand) -> Place:
     """A Kafka broker; one topic is not compacted."""
-    server = KafkaServer(folder)
-    server.start()
+    server: KafkaServer = _shared("kafka", lambda: KafkaServer(folder))
     server.make_topics("thrown-away")
     settings = {"kind": "kafka_topic", "bootstrap": server.bootstrap}
-    return Place(settings, server, partial(written_over, demand=other), {"topic": "thrown-away"}, quick=False)
+    meddle = partial(written_over, demand=other)
+    return Place(settings, server, meddle, {"topic": "thrown-away"}, quick=False, shared=True)
 
 
 class Resources(Server):
@@ -253,6 +287,7 @@ PLACES: dict[str, Callable[[Path, Demand], Place]] = {
     "nats_pause": nats_pause_place,
     "nats_max_ack_pending": nats_in_flight_place,
     "rabbitmq_policy": rabbitmq_place,
+    "rabbitmq_shovel": rabbitmq_shovel_place,
     "kafka_quota": kafka_place,
     "kafka_topic": kafka_topic_place,
     "webhook": webhook_place,

@@ -67,6 +67,7 @@ def actuator(kind: str, port: int) -> dict[str, Any]:
         "nats_pause": consumer,
         "nats_max_ack_pending": consumer | {"service_seconds": 1.0},
         "rabbitmq_policy": {"url": http},
+        "rabbitmq_shovel": {"url": http},
         "kafka_quota": {"bootstrap": where, "entity_user": "{tenant}", "message_bytes": 9, "timeout_seconds": 0.4},
         "kafka_topic": {"bootstrap": where, "timeout_seconds": 0.4},
         "webhook": {"url": http + "/{tenant}"},

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 
 from actuators.base import Actuator, Demand, Refused
@@ -20,7 +21,7 @@ from actuators.leased import Leased
 from actuators.ledger import Ledger
 from actuators.registry import KINDS, make
 from lake.errors import SojournError
-from tests.actuators.places import PASSWORD, PLACES, Place
+from tests.actuators.places import PASSWORD, PLACES, Place, end_shared
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import wait_until
 
@@ -34,13 +35,19 @@ def test_the_suite_knows_every_kind() -> None:
     assert PLACES.keys() == KINDS.places.keys()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _servers() -> Iterator[None]:
+    yield
+    end_shared()
+
+
 @pytest.fixture(scope="module", params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """One kind's server for all of its tests."""
     os.environ[PASSWORD] = RabbitServer.password
     found = PLACES[request.param](tmp_path_factory.mktemp(request.param) / "server", OTHER)
     yield found
-    if found.server is not None:
+    if found.server is not None and not found.shared:
         found.server.stop()
 
 
@@ -224,3 +231,64 @@ def test_settings_go_to_the_reaper_and_come_back_without_secrets(place: Place) -
     settings = KINDS.chosen({"name": "one", **place.settings})
     document = settings.model_dump_json()
     assert KINDS.chosen(json.loads(document)) == settings
+
+
+def _publish(server: RabbitServer, bodies: range) -> None:
+    with server.connect() as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for body in bodies:
+            channel.basic_publish("", "jobs.t0", str(body).encode(), pika.BasicProperties(headers={"tenant": "t0"}))
+
+
+def _lengths(server: RabbitServer) -> tuple[int, int]:
+    with server.connect() as connection:
+        found = [connection.channel().queue_declare(name, passive=True) for name in ("jobs.t0", "jobs.t0-aside")]
+        return found[0].method.message_count, found[1].method.message_count
+
+
+def _taken(server: RabbitServer) -> list[tuple[int, dict[str, Any]]]:
+    with server.connect() as connection:
+        channel, found = connection.channel(), []
+        while (one := channel.basic_get("jobs.t0", auto_ack=True))[0] is not None:
+            found.append((int(one[2]), one[1].headers))
+        return found
+
+
+@pytest.fixture
+def shovels(place: Place) -> RabbitServer:
+    if place.settings["kind"] != "rabbitmq_shovel":
+        pytest.skip("others have no shovels")
+    assert isinstance(place.server, RabbitServer)
+    return place.server
+
+
+def test_a_shovel_carries_aside_what_is_there_and_comes_and_all_is_back_at_the_end(
+    shovels: RabbitServer, start: Any
+) -> None:
+    one = start()
+    _publish(shovels, range(50))
+    one.leased.apply(DEMAND, LONG)
+    _publish(shovels, range(50, 60))
+    wait_until(lambda: _lengths(shovels) == (0, 60), "all to be aside", seconds=60)
+    assert one.leased.end(one.where).kind == "reverted"
+    wait_until(lambda: _lengths(shovels) == (60, 0), "all to be back", seconds=60)
+    wait_until(lambda: shovels.api("GET", "shovels") == [], "no shovel to be left", seconds=60)
+    found = _taken(shovels)
+    assert sorted(body for body, _ in found) == list(range(60))
+    assert all(headers["tenant"] == "t0" and headers["x-shovelled"] for _, headers in found)
+
+
+def test_what_a_shovel_carried_aside_is_back_though_whoever_put_it_there_was_killed(
+    shovels: RabbitServer, place: Place, tmp_path: Path
+) -> None:
+    _publish(shovels, range(20))
+    settings = KINDS.chosen({"name": "one", **place.settings})
+    arguments = [str(tmp_path / "state"), settings.model_dump_json(), DEMAND.document(), "2"]
+    child = subprocess.run([sys.executable, "-c", _CHILD, *arguments], capture_output=True, text=True, timeout=120)
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    ledger = Ledger(tmp_path / "state")
+    wait_until(lambda: not ledger.held(), "the reaper to end it", seconds=60)
+    ledger.close()
+    wait_until(lambda: _lengths(shovels) == (20, 0), "all to be back", seconds=60)
+    assert sorted(body for body, _ in _taken(shovels)) == list(range(20))

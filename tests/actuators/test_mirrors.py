@@ -22,7 +22,7 @@ from sojourn.client import limits as polling
 from sojourn.client.mirrors.file import FileMirror
 from sojourn.client.mirrors.nats import _seconds
 from sojourn.client.wire import MalformedAnswer
-from tests.actuators.places import PLACES, Place
+from tests.actuators.places import PLACES, Place, end_shared
 from tests.support.moved_clock import Clock
 from tests.support.waiting import wait_until
 
@@ -36,8 +36,9 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """One mirror's server for all of its tests."""
     found = PLACES[request.param](tmp_path_factory.mktemp(request.param) / "server", DEMAND)
     yield found
-    if found.server is not None:
+    if found.server is not None and not found.shared:
         found.server.stop()
+    end_shared()
 
 
 @pytest.fixture

@@ -37,15 +37,24 @@ class RabbitServer(ServerProcess):
 
     Statistics are renewed each second or so rather than each five, so that tests need not wait for them; ``slow``
     leaves them at RabbitMQ's own pace. With ``token_key`` it takes OAuth 2 tokens that are signed with it (HS256)
-    for the audience ``rabbitmq``, too. With ``tls`` it listens for TLS as well, with ``certificates`` of its own.
+    for the audience ``rabbitmq``, too. With ``shovels`` it carries messages between
+    queues itself. With ``tls`` it listens for TLS as well, with ``certificates`` of its own.
     """
 
     user, password = "guest", "guest"
 
-    def __init__(self, folder: Path, *, slow: bool = False, tls: bool = False, token_key: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        slow: bool = False,
+        tls: bool = False,
+        token_key: str | None = None,
+        shovels: bool = False,
+    ) -> None:
         super().__init__(folder)
         self._token_key = token_key
-        self._slow = slow
+        self._slow, self._shovels = slow, shovels
         self.certificates = make_certificates(folder / "certificates") if tls else None
         self.tls_port, self.tls_api_port = free_ports(2)
         self.port, self.api_port, self.metrics_port, self._dist_port, self._epmd_port = free_ports(5)
@@ -83,6 +92,7 @@ class RabbitServer(ServerProcess):
             require_server("there is no rabbitmq-server")
         self._folder.mkdir(parents=True, exist_ok=True)
         plugins = "rabbitmq_management,rabbitmq_prometheus"
+        plugins += ",rabbitmq_shovel,rabbitmq_shovel_management" if self._shovels else ""
         plugins += ",rabbitmq_auth_backend_oauth2" if self._token_key else ""
         (self._folder / "plugins").write_text(f"[{plugins}].\n")
         (self._folder / "advanced.config").write_text(self._advanced())
