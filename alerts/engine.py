@@ -28,7 +28,7 @@ from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.model import Rule
 from alerts.sampled import SampledTenants
 from alerts.settings import AlertSettings
-from alerts.state import Transition
+from alerts.state import Transition, removed
 from alerts.store import Author, Desk, Given, Parcel, Resolved, States
 from alerts.views_cache import ViewCache
 from lake.clock import ZERO
@@ -158,7 +158,7 @@ class Engine:
         due = [rule for rule in self._rules if self._is_due(rule, now)]
         due.sort(key=lambda rule: self._order(rule, started))
         self.behind, has_read = False, False
-        for (_, tables), found in groupby(due, key=lambda rule: (reads_lake(rule), rule.tables)):
+        for (_, _, tables), found in groupby(due, key=lambda rule: (self._waits(rule), reads_lake(rule), rule.tables)):
             must_read = not freshness.stale and self._views.outdated(tables)
             late = has_read and time.monotonic() - started > READING
             if must_read and not everything and (late or not self._views.may_read(tables)):
@@ -183,9 +183,12 @@ class Engine:
             self._views.close()
 
     def _order(self, rule: Rule, at: float) -> tuple[Any, ...]:
-        """What overran goes last, so that it delays nobody."""
+        """What overran goes last, so that it delays nobody; rules that can wait go behind those that cannot."""
         urgency = self._views.urgency(rule.tables, at)
-        return rule.key in self._overruns, not reads_lake(rule), -urgency, sorted(rule.tables)
+        return rule.key in self._overruns, self._waits(rule), not reads_lake(rule), -urgency, sorted(rule.tables)
+
+    def _waits(self, rule: Rule) -> bool:
+        return self._patience(rule) is not None
 
     def _answer(self, rule: Rule, sql: str, now: datetime) -> pa.Table:
         """The rows of ``rule``; an Overrun is noted, and raised again without asking as long as the rule rests."""
@@ -202,9 +205,13 @@ class Engine:
         last = self._evaluations.get(rule.key)
         if last is None or not is_due(rule, last.evaluated_at, now):
             return last is None
-        memory = self._memories.get(rule.key, RuleMemory())
-        patience = patience_with(rule, memory, self._settings.interval) if last.ok and not last.stale else None
-        return is_due(rule, self._looked.get(rule.key), now, patience)
+        return is_due(rule, self._looked.get(rule.key), now, self._patience(rule))
+
+    def _patience(self, rule: Rule) -> timedelta | None:
+        last = self._evaluations.get(rule.key)
+        if last is None or not last.ok or last.stale:
+            return None
+        return patience_with(rule, self._memories.get(rule.key, RuleMemory()), self._settings.interval)
 
     def _evaluate(self, rules: Sequence[Rule], freshness: Freshness, definitions: Definitions, now: datetime) -> None:
         transitions: list[Transition] = []
@@ -432,14 +439,9 @@ class Engine:
         known = {rule.key for rule in self._rules}
         for key in [key for key in self._memories if key not in known and key[0] != GROUP]:
             memory = self._memories.pop(key)
-            transitions = [_removed(tracked.alert) for tracked in memory.alerts.values()]
+            transitions = [removed(tracked.alert) for tracked in memory.alerts.values()]
             self._commit(transitions, (), (), None, now)
             self._states.forget_rule(key)
-
-
-def _removed(alert: AlertInstance) -> Transition:
-    over = replace(alert, state=AlertState.INACTIVE)
-    return Transition(over, alert.state, AlertState.INACTIVE, "the rule is no longer there")
 
 
 def _words(transition: Transition) -> tuple[str, str, str]:

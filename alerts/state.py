@@ -70,6 +70,12 @@ class Transition:
     reason: str
 
 
+def removed(alert: AlertInstance) -> Transition:
+    """What becomes of ``alert`` where its rule is no longer there."""
+    over = replace(alert, state=AlertState.INACTIVE)
+    return Transition(over, alert.state, AlertState.INACTIVE, "the rule is no longer there")
+
+
 Alerts = Mapping[str, Tracked]  # by fingerprint
 #: Fingerprints of what a rule's ``resolve`` says is over; asked when something may be.
 Resolved = Callable[[], Container[str]]

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -128,6 +129,7 @@ class Exemplars:
 
     def __init__(self, root: Path) -> None:
         self._newest = NewestEvents(root)
+        self._database: duckdb.DuckDBPyConnection | None = None  # to open one takes as long as to ask it
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="alert-evidence")
         self._lock = threading.Lock()
         self._asked: tuple[_Asked, ...] = ()  # the newest two: one that has begun, one that has not
@@ -145,7 +147,7 @@ class Exemplars:
             self.reading(soon)
         elif self._asked and monotonic() - self._asked[-1].at > KEPT_FOR:
             self._asked = ()
-            self._pool.submit(self._newest.forget)
+            self._pool.submit(self._forget)
 
     def reading(self, queues: Collection[Key]) -> Future[Reading]:
         """The newest reading that tells of ``queues``, under way or done; never fails."""
@@ -170,11 +172,18 @@ class Exemplars:
             asked.begun, asked.at = frozenset(asked.queues), monotonic()
         queues = asked.begun if len(asked.begun) <= MOST_QUEUES else None
         try:
-            self.last = read(self._newest, datetime.now(UTC), queues)
+            self._database = self._database or connect(_MEMORY_MB)
+            self.last = read(self._newest, self._database, datetime.now(UTC), queues)
         except Exception as error:  # whatever is wrong with the events must not hold back a page
             log.warning("what waited longest cannot be read: %s", first_line(error))
-            self.last = Reading(problem="the events cannot be read")
+            self.last, self._database = Reading(problem="the events cannot be read"), None
         return self.last
+
+    def _forget(self) -> None:
+        self._newest.forget()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
 
 
 def queues_of(labels: Iterable[Mapping[str, str]]) -> set[Key]:
@@ -182,8 +191,13 @@ def queues_of(labels: Iterable[Mapping[str, str]]) -> set[Key]:
     return {(one.get("broker", ""), one["queue"]) for one in labels if "queue" in one}
 
 
-def read(newest: NewestEvents, now: datetime, queues: frozenset[Key] | None = None) -> Reading:
-    """The longest waits in the ``newest`` events of a lake.
+def read(
+    newest: NewestEvents,
+    database: duckdb.DuckDBPyConnection,
+    now: datetime,
+    queues: frozenset[Key] | None = None,
+) -> Reading:
+    """The longest waits in the ``newest`` events of a lake, as ``database``, which holds nothing else, finds them.
 
     Of ``queues`` alone, where they are given: looking through those of all takes longer than reading them.
     """
@@ -196,10 +210,13 @@ def read(newest: NewestEvents, now: datetime, queues: frozenset[Key] | None = No
     ends = events.group_by("broker").aggregate([("occurred_at", "max")]).rename_columns(["broker", "at"])
     if queues is not None:  # another broker's queue of the same name is looked through in vain
         events = events.filter(pc.is_in(events["queue"], pa.array({queue for _, queue in queues}, pa.string())))
-    with connect(_MEMORY_MB) as database:
-        database.register("newest", ends)
-        database.register("events", events)
+    database.register("newest", ends)
+    database.register("events", events)
+    try:
         rows = database.sql(_LONGEST).to_arrow_table().to_pylist()
+    finally:
+        for name in ("newest", "events"):
+            database.unregister(name)
     longest: dict[Key, list[Exemplar]] = {}
     for row in rows:
         one = Exemplar(

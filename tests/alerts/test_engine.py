@@ -300,3 +300,14 @@ def test_a_rule_with_a_long_for_is_looked_at_once_an_interval_until_something_ma
     assert [one["Long"] for one in seen.values()] == [[], *[[AlertState.PENDING]] * 3, [AlertState.FIRING]]
     evaluated = {one.rule: one.evaluated_at for one in world.engine.snapshot.evaluations}
     assert evaluated["Long"] >= start + timedelta(seconds=11.2), "what matches is stepped each round"
+
+
+def test_rules_that_can_wait_are_evaluated_behind_those_that_cannot(gold: GoldLake) -> None:
+    """They read views of their own, and what fires at once must not be told later for it."""
+    held = (("Long", timedelta(minutes=10)), ("Short", timedelta(0)))
+    world = World(gold, [Rule("g", name, DEAD.expr, hold=hold, tables=DEAD.tables) for name, hold in held])
+    start = gold.partial(enqueued=1)
+    for second in range(3):
+        world.round(start + timedelta(seconds=second))
+    at = {one.rule: one.evaluated_at for one in world.engine.snapshot.evaluations}
+    assert start + timedelta(seconds=2) <= at["Short"] < at["Long"]
