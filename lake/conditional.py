@@ -27,6 +27,7 @@ from deltalake.transaction import AddAction
 from lake.appending import Appender, entry_of
 from lake.creating import Creator
 from lake.errors import UserError, first_line
+from lake.listing import refresh
 from lake.log import log_entry
 from lake.remote import Remote
 
@@ -72,7 +73,7 @@ def append(
         asked = table.version() + 1 if asked is None else asked
         log.debug("%s: %s", place, first_line(failed))
         _pause(attempt)
-        table.update_incremental()
+        refresh(table)
         if _made(place, mine, asked, table.version()):
             return True
         if not isinstance(failed, CommitFailedError):
@@ -147,14 +148,14 @@ def lease(table: DeltaTable, application: str, seconds: float) -> Iterator[None]
             _commit(table, [], {application: taken})
             break
         except CommitFailedError:
-            table.update_incremental()
+            refresh(table)
     else:
         raise UserError(f"{application} is put off: others commit all the time", "it is tried again later")
     try:
         yield
     finally:
         for _ in range(MOST_TRIES):
-            table.update_incremental()
+            refresh(table)
             if (table.transaction_version(application) or 0) != taken:
                 break  # somebody has taken it since, who found it too old
             try:

@@ -24,6 +24,7 @@ from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, FileType, S3FileS
 from lake.address import address_of
 from lake.creating import Creator, creator_of
 from lake.errors import UserError
+from lake.listing import settled
 
 #: How often Arrow tries a request; deltalake's client has its own number (:data:`lake.address.DEFAULTS`).
 MOST_TRIES = 4
@@ -258,7 +259,7 @@ def give_options(home: Path, options: Mapping[str, str]) -> None:
 def delta_table(place: Location, version: int | None = None) -> DeltaTable:
     """The Delta table in folder ``place``, at its newest version or at ``version``. Errors as of deltalake."""
     options = place.store.options if isinstance(place, Remote) else None
-    return DeltaTable(str(place), version=version, storage_options=options)
+    return settled(lambda: DeltaTable(str(place), version=version, storage_options=options))
 
 
 def open_parquet(place: Location, **options: object) -> pq.ParquetFile:

@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from lake.dataset import dataset
 from lake.errors import first_line
+from lake.listing import refresh
 from lake.log import log_entry
 from lake.remote import Location, delta_table, located, open_parquet, tables_at
 from lake.store import LakeError, conform
@@ -47,7 +48,7 @@ class Snapshot:
             if self._table is None:
                 self._table = delta_table(self.path)
             elif self._changed(self._table.version()):
-                self._table.update_incremental()
+                refresh(self._table)
         except TableNotFoundError:
             return -1
         except (DeltaError, OSError) as error:

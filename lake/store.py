@@ -24,6 +24,7 @@ from lake.checksum import Checksums
 from lake.dataset import dataset
 from lake.errors import SojournError, UserError, first_line
 from lake.files import close_to_others, only_one, private_folder
+from lake.listing import refresh
 from lake.making import indexed, open_table, unwritable
 from lake.remote import Location, Remote, open_parquet, tables_at
 from lake.staged import LaidDown, Staged, partitions
@@ -124,7 +125,7 @@ class Lake:
     def _refreshed(self, name: str) -> DeltaTable:
         table = self._open[name]
         try:
-            table.update_incremental()
+            refresh(table)
         except (DeltaError, OSError) as error:
             raise explained(error, self.path(name)) from error
         return table
