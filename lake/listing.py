@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 T = TypeVar("T")
 
 #: How long (seconds) is waited before each further look: whoever commits needs a millisecond for what belongs together.
-PAUSES_SECONDS = (0.002, 0.01, 0.05)
+PAUSES_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 def settled(look: Callable[[], T]) -> T:

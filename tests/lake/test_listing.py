@@ -17,8 +17,8 @@ from lake.store import Lake
 from lake.tables import TABLES
 from tests.support.waiting import PATIENCE
 
-#: A folder of more entries than one call of the system lists, and commits after that, one after the other.
-LONG, COMMITS = 1_200, 1_600
+#: A folder of more entries than one call of the system lists, and commits after that, 5 ms apart.
+LONG, COMMITS = 1_500, 1_800
 #: As `lake.appending` commits: an entry that appears whole, then its checksum.
 WRITER = """
 import json, os, sys, time
@@ -30,16 +30,21 @@ for version in range(1, commits + 1):
     text = json.dumps({"commitInfo": {"timestamp": version, "operation": "WRITE"}})
     (log / ".entry").write_text(text)
     os.rename(log / ".entry", log / f"{version:020d}.json")
-    if version > long:
+    if version >= long:
         checksums.write(version, text)
-        time.sleep(0.002)
+        time.sleep(0.005)
+    if version == long:
+        print("ready", flush=True)
 """
 
 
 def test_commits_of_others_are_followed_without_an_error(tmp_path: Path) -> None:
     Lake(tmp_path).ensure("gaps")
     snapshot = Snapshot(TABLES["gaps"], tmp_path)
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(snapshot.path), str(LONG), str(COMMITS)]) as writer:
+    command = [sys.executable, "-c", WRITER, str(snapshot.path), str(LONG), str(COMMITS)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
         deadline = time.monotonic() + PATIENCE * 30
         while snapshot.version() < COMMITS:
             assert time.monotonic() < deadline
