@@ -344,3 +344,28 @@ async def test_alerts_of_other_programs_are_told_as_they_were_sent(pages: Callab
     alert = replace(instance(63.0), labels=theirs, fingerprint=fingerprint(theirs))
     told = json.loads(await pages(instance(63.0)).refreshed(body_of(alert)))
     assert told["alerts"][0]["annotations"].keys() == {"summary", "value", "threshold"}
+
+
+def test_what_is_followed_commit_by_commit_is_what_a_first_look_finds(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(newest, "MOST_NEW", 3)
+    monkeypatch.setattr(newest, "MOST_ROWS", 12)
+    followed, numbers = newest.NewestEvents(lake.root), iter(range(100))
+
+    def looked(events: newest.NewestEvents) -> tuple[list[str], datetime | None, datetime | None]:
+        found = events.read(NOW)
+        assert found is not None
+        assert found.rows is not None
+        return sorted(found.rows["message_id"].to_pylist()), found.since, found.newest
+
+    for commits, then in ((1, None), (2, None), (5, None), (1, "compact"), (2, None), (3, "forget"), (1, None)):
+        for _ in range(commits):
+            number = next(numbers)
+            rows = [event(f"m{number}-{part}", "enqueued", 60 - number + part) for part in range(2)]
+            lake.append("message_events", pa.Table.from_pylist(rows))
+        if then == "compact":
+            lake.compact("message_events")
+        if then == "forget":
+            followed.forget()
+        assert looked(followed) == looked(newest.NewestEvents(lake.root))
