@@ -123,7 +123,7 @@ def _run(
         database = connect(store)
         stack.callback(database.close)
         clock = Clock()
-        translate(database, clock.now())
+        translate(database, clock.now(), clock.epoch)
         desk = Desk(store)
         stack.callback(desk.close)
         exemplars = Exemplars(lake.root)

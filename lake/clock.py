@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
 
 #: An event may seem to come from the future by so much, clocks being what they are; beyond, no age is known.
 TOLERANCE = timedelta(seconds=5)
@@ -18,6 +21,27 @@ ZERO = timedelta(0)
 
 def _wall() -> datetime:
     return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The instant ``at`` which a clock of ours would have shown when its machine's monotonic clock read zero.
+
+    That one runs from ``boot`` to shutdown, through every process: two epochs of one boot tell how far the clocks of
+    two processes lie apart, whoever set the wall clock meanwhile and whether anybody ran then.
+    """
+
+    boot: str
+    at: datetime
+
+
+@cache
+def _boot() -> str | None:
+    """What Linux calls this boot of the machine; None elsewhere."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip() or None
+    except OSError:
+        return None
 
 
 class Clock:
@@ -34,6 +58,12 @@ class Clock:
     def wall(self) -> datetime:
         """What the wall clock shows, for people, signatures and whoever else compares it with a clock of their own."""
         return self._wall()
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """By what later processes on this machine know this clock; None where its boots cannot be told apart."""
+        boot = _boot()
+        return None if boot is None else Epoch(boot, self._began - timedelta(seconds=self._zero))
 
     @property
     def ahead(self) -> timedelta:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from alerts.store.database import Database, from_us, to_us, transaction
 from alerts.store.schema import upsert
-from lake.clock import ZERO
+from lake.clock import ZERO, Epoch
 
 #: All that durations are reckoned from.
 _INSTANTS = {
@@ -20,6 +20,7 @@ _INSTANTS = {
     "acknowledgements": ("at",),
     "received": ("starts_at", "ends_at", "updated_at"),
 }
+_OF_CLOCKS = "'clock_at', 'clock_ahead', 'clock_boot', 'clock_epoch'"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -29,25 +30,37 @@ def note_clock(db: Database, now: datetime, ahead: timedelta) -> None:
     db.executemany(upsert("meta"), values)
 
 
-def translate(db: Database, now: datetime) -> timedelta:
-    """Move what the store remembers to a clock that shows ``now``; returns by how much it was moved.
+def translate(db: Database, now: datetime, epoch: Epoch | None = None) -> timedelta:
+    """Move what the store remembers to the clock of ``epoch``, which shows ``now``; returns by how much it was moved.
 
-    The last process's clock and the wall clock had come apart by as much as the wall clock was set meanwhile. If it was
-    also set back while nobody ran, the store's last instant is ahead of ``now``: then that is now.
+    Of one boot of the machine, the two clocks' epochs tell. Otherwise the last process's clock and the wall clock had
+    come apart by as much as the wall clock was set meanwhile; if it was also set back while nobody ran, the store's
+    last instant is ahead of ``now``: then that is now. Set forward meanwhile, nobody can tell it from time that passed.
     """
     with transaction(db):
-        kept = dict(db.execute("SELECT key, value FROM meta WHERE key IN ('clock_at', 'clock_ahead')").fetchall())
-        by = shift_between(
-            from_us(int(kept["clock_at"])) if "clock_at" in kept else None,
-            int(kept.get("clock_ahead", 0)) * _MICROSECOND,
-            now,
-        )
+        kept = dict(db.execute(f"SELECT key, value FROM meta WHERE key IN ({_OF_CLOCKS})").fetchall())
+        before = kept.get("clock_epoch", "")
+        if epoch is not None and before and kept.get("clock_boot") == epoch.boot:
+            by = _settled(epoch.at - from_us(int(before)))
+        else:
+            by = shift_between(
+                from_us(int(kept["clock_at"])) if "clock_at" in kept else None,
+                int(kept.get("clock_ahead", 0)) * _MICROSECOND,
+                now,
+            )
         if by:
             for table, columns in _INSTANTS.items():
                 moved = ", ".join(f"{column} = {column} + ?" for column in columns)
                 db.execute(f"UPDATE {table} SET {moved}", [by // _MICROSECOND] * len(columns))
         note_clock(db, now, ZERO)
+        known = ("", "") if epoch is None else (epoch.boot, str(to_us(epoch.at)))
+        db.executemany(upsert("meta"), [*zip(("clock_boot", "clock_epoch"), known, strict=True)])
     return by
+
+
+def _settled(by: timedelta) -> timedelta:
+    """``by`` in tenths of a second: two clocks are never read in the same instant."""
+    return timedelta(seconds=round(by.total_seconds(), 1))
 
 
 def shift_between(last: datetime | None, ahead: timedelta, now: datetime) -> timedelta:

@@ -57,7 +57,7 @@ def engine(
 ) -> Engine:
     """The engine, with what ``store`` remembers."""
     database = connect(store)
-    translate(database, clock.now())
+    translate(database, clock.now(), clock.epoch)
     views = ViewCache(query, rule_worker(), query)
     return Engine(
         rules,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -210,6 +211,32 @@ def test_a_clock_set_back_while_nobody_ran_delays_no_page(tmp_path: Path) -> Non
     now = START - HOUR
     assert translate(db, now) == -HOUR - SECOND
     assert [parcel.id for parcel in Outbox(db).due(now, "pager")] == ["msg_1"]
+
+
+@STEPS
+def test_a_clock_set_while_nobody_ran_is_no_time_that_passed(tmp_path: Path, step: timedelta) -> None:
+    db, machine = connect(tmp_path / "alerts.sqlite"), Machine()
+    before = machine.clock
+    translate(db, before.now(), before.epoch)
+    with transaction(db):
+        Parcel("msg_1", "pager", "g", "firing", 1, "{}", before.now() + 5 * SECOND, None).insert(db)
+    States(db).commit(before.now(), None)
+    machine.seconds, machine.set_by = machine.seconds + 3, step
+    after = Clock(machine.wall, lambda: machine.seconds)
+    assert translate(db, after.now(), after.epoch) == step
+    assert translate(db, after.now(), after.epoch) == ZERO, "once"
+    assert not Outbox(db).due(after.now(), "pager"), "three seconds have passed, not an hour"
+    machine.seconds += 2
+    assert [parcel.id for parcel in Outbox(db).due(after.now(), "pager")] == ["msg_1"]
+
+
+def test_after_a_boot_the_wall_clock_alone_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    db, machine = connect(tmp_path / "alerts.sqlite"), Machine()
+    for boot, step in (("one", ZERO), ("two", HOUR), (None, HOUR + HOUR), ("two", HOUR + HOUR)):
+        monkeypatch.setattr("lake.clock._boot", partial({0: boot}.get, 0))
+        machine.set_by = step
+        clock = Clock(machine.wall, lambda: machine.seconds)
+        assert translate(db, clock.now(), clock.epoch) == ZERO, "an hour may have passed"
 
 
 def test_people_read_the_wall_clock(gold: GoldLake) -> None:

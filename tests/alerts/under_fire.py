@@ -117,7 +117,7 @@ def _evaluate(folder: Path, store: Store) -> None:
     world.read()
     clock = Clock(world.wall)
     database = connect(store)
-    translate(database, clock.now())
+    translate(database, clock.now(), clock.epoch)
     sender = Sender(store, settings.receivers, clock)
     views = ViewCache(world.rows, _InProcess(), world.rows)  # type: ignore[arg-type]
     engine = Engine(
