@@ -30,7 +30,7 @@ from alerts.rules.model import Rule
 from lab.metrics import Metrics, instant, second
 from lab.queue import Queue
 from lab.scenario import Scenario
-from lake.clock import ZERO, Clock
+from lake.clock import ZERO, Clock, Epoch
 from lake.errors import SojournError
 
 RULE = "NoisyTenant"
@@ -142,7 +142,7 @@ class Forgetful(State):
         """None: there are no operators."""
         return {}
 
-    def clock_ahead(self) -> timedelta:
+    def shift(self, epoch: Epoch) -> timedelta:
         """The simulation's clock is the only one."""
         return ZERO
 
@@ -153,6 +153,7 @@ class Forgetful(State):
         blocks: Mapping[Key, float] | None = None,
         *,
         ahead: timedelta | None = None,
+        epoch: Epoch | None = None,
     ) -> None:
         """Remember the journal's ``entries``."""
         self.entries += entries

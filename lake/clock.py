@@ -28,20 +28,31 @@ class Epoch:
     """The instant ``at`` which a clock of ours would have shown when its machine's monotonic clock read zero.
 
     That one runs from ``boot`` to shutdown, through every process: two epochs of one boot tell how far the clocks of
-    two processes lie apart, whoever set the wall clock meanwhile and whether anybody ran then.
+    two processes lie apart, whoever set the wall clock meanwhile and whether anybody ran then. ``boot`` is empty where
+    the machine does not tell its boots apart.
     """
 
     boot: str
     at: datetime
 
 
-@cache
-def _boot() -> str | None:
-    """What Linux calls this boot of the machine; None elsewhere."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip() or None
-    except OSError:
+def apart(before: Epoch | None, after: Epoch | None) -> timedelta | None:
+    """By how much instants on the clock of ``before`` move to be on that of ``after``; None where nobody can tell.
+
+    In tenths of a second: no two clocks are read in the same instant.
+    """
+    if before is None or after is None or not before.boot or before.boot != after.boot:
         return None
+    return timedelta(seconds=round((after.at - before.at).total_seconds(), 1))
+
+
+@cache
+def _boot() -> str:
+    """What Linux calls this boot of the machine; nothing elsewhere."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 class Clock:
@@ -60,10 +71,9 @@ class Clock:
         return self._wall()
 
     @property
-    def epoch(self) -> Epoch | None:
-        """By what later processes on this machine know this clock; None where its boots cannot be told apart."""
-        boot = _boot()
-        return None if boot is None else Epoch(boot, self._began - timedelta(seconds=self._zero))
+    def epoch(self) -> Epoch:
+        """By what later processes on this machine know this clock."""
+        return Epoch(_boot(), self._began - timedelta(seconds=self._zero))
 
     @property
     def ahead(self) -> timedelta:

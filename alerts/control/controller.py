@@ -177,7 +177,7 @@ class Controller:
 
     def _restored(self, state: State) -> tuple[dict[Key, Standing], dict[Key, float]]:
         """What an earlier process left, on this one's clock, on which it is written back at once."""
-        by, now = state.clock_ahead().total_seconds(), self._clock.now().timestamp()
+        by, now = state.shift(self._clock.epoch).total_seconds(), self._clock.now().timestamp()
         policies = self._policies
         standings, blocked = state.standings(), state.blocked()
         for key, item in standings.items():
@@ -186,7 +186,7 @@ class Controller:
         for key, until in blocked.items():
             if key.policy in policies:
                 blocked[key] = min(until + by, now + policies[key.policy].revoke_seconds)
-        state.commit(standings, (), blocked, ahead=ZERO)
+        state.commit(standings, (), blocked, ahead=ZERO, epoch=self._clock.epoch)
         return standings, blocked
 
     def _note_clock(self) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 from alerts.control.standing import Entry, Key, RuleKey, Standing, Target
 from alerts.laws.limits import Limit, Watch
 from alerts.laws.shadow import Shadow
+from lake.clock import Epoch, apart
 from lake.errors import SojournError, UserError
 from lake.files import private_file, private_folder
 
@@ -90,14 +91,17 @@ class State:
         blocks: Mapping[Key, float] | None = None,
         *,
         ahead: timedelta | None = None,
+        epoch: Epoch | None = None,
     ) -> None:
         """Put ``changes`` (None = gone), their journal ``entries`` and ``blocks`` (until when) down, all or nothing.
 
-        ``ahead``: how far the wall clock is ahead of the one of these instants, if that is news.
+        If it is news: how far the wall clock is ``ahead`` of the one of these instants, and that one's ``epoch``.
         """
+        clock = {} if ahead is None else {"clock_ahead": str(ahead.total_seconds())}
+        if epoch is not None:
+            clock |= {"clock_boot": epoch.boot, "clock_epoch": epoch.at.isoformat()}
         with self._writing() as db:
-            if ahead is not None:
-                db.execute("INSERT OR REPLACE INTO meta VALUES ('clock_ahead', ?)", (str(ahead.total_seconds()),))
+            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", clock.items())
             for key, standing in changes.items():
                 if standing is None:
                     db.execute(
@@ -113,11 +117,17 @@ class State:
             for key, until in (blocks or {}).items():
                 db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", (*_columns(key), until))
 
-    def clock_ahead(self) -> timedelta:
-        """How far the wall clock was ahead of the clock of the instants here, when that was last written down."""
+    def shift(self, epoch: Epoch) -> timedelta:
+        """By how much the instants here move to be on the clock of ``epoch``.
+
+        Where that cannot be told: by how far the wall clock was ahead of them, when that was last written down.
+        """
         with self._reading() as db:
-            row = db.execute("SELECT value FROM meta WHERE name = 'clock_ahead'").fetchone()
-        return timedelta(seconds=float(row[0])) if row else timedelta(0)
+            kept = dict(db.execute("SELECT name, value FROM meta WHERE name LIKE 'clock_%'").fetchall())
+        boot, at = kept.get("clock_boot"), kept.get("clock_epoch")
+        before = Epoch(boot, datetime.fromisoformat(at)) if boot and at else None
+        by = apart(before, epoch)
+        return timedelta(seconds=float(kept.get("clock_ahead", 0))) if by is None else by
 
     def blocked(self) -> dict[Key, float]:
         """What operators revoked, and until when it stays off (unix seconds)."""

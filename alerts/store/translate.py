@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from alerts.store.database import Database, from_us, to_us, transaction
 from alerts.store.schema import upsert
-from lake.clock import ZERO, Epoch
+from lake.clock import ZERO, Epoch, apart
 
 #: All that durations are reckoned from.
 _INSTANTS = {
@@ -39,10 +39,8 @@ def translate(db: Database, now: datetime, epoch: Epoch | None = None) -> timede
     """
     with transaction(db):
         kept = dict(db.execute(f"SELECT key, value FROM meta WHERE key IN ({_OF_CLOCKS})").fetchall())
-        before = kept.get("clock_epoch", "")
-        if epoch is not None and before and kept.get("clock_boot") == epoch.boot:
-            by = _settled(epoch.at - from_us(int(before)))
-        else:
+        by = apart(_epoch(kept), epoch)
+        if by is None:
             by = shift_between(
                 from_us(int(kept["clock_at"])) if "clock_at" in kept else None,
                 int(kept.get("clock_ahead", 0)) * _MICROSECOND,
@@ -58,9 +56,8 @@ def translate(db: Database, now: datetime, epoch: Epoch | None = None) -> timede
     return by
 
 
-def _settled(by: timedelta) -> timedelta:
-    """``by`` in tenths of a second: two clocks are never read in the same instant."""
-    return timedelta(seconds=round(by.total_seconds(), 1))
+def _epoch(kept: dict[str, str]) -> Epoch | None:
+    return Epoch(kept["clock_boot"], from_us(int(kept["clock_epoch"]))) if kept.get("clock_boot") else None
 
 
 def shift_between(last: datetime | None, ahead: timedelta, now: datetime) -> timedelta:

@@ -232,7 +232,7 @@ def test_a_clock_set_while_nobody_ran_is_no_time_that_passed(tmp_path: Path, ste
 
 def test_after_a_boot_the_wall_clock_alone_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     db, machine = connect(tmp_path / "alerts.sqlite"), Machine()
-    for boot, step in (("one", ZERO), ("two", HOUR), (None, HOUR + HOUR), ("two", HOUR + HOUR)):
+    for boot, step in (("one", ZERO), ("two", HOUR), ("", 2 * HOUR), ("two", 3 * HOUR)):
         monkeypatch.setattr("lake.clock._boot", partial({0: boot}.get, 0))
         machine.set_by = step
         clock = Clock(machine.wall, lambda: machine.seconds)

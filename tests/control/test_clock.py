@@ -85,12 +85,26 @@ def test_a_lease_is_as_long_for_the_next_process(tmp_path: Path, step: timedelta
     assert standing.valid_until - clock.now() == timedelta(seconds=50)
 
 
-def test_a_clock_set_back_while_nobody_ran_lengthens_no_lease(tmp_path: Path) -> None:
+@STEPS
+def test_a_lease_is_as_long_where_the_clock_was_set_while_nobody_ran(tmp_path: Path, step: timedelta) -> None:
+    machine = Machine(tmp_path)
+    loop, _ = machine.start()
+    loop.throttle("t0")
+    loop.control.close()
+    machine.set_by = step
+    machine.world.advance(10)
+    again, clock = machine.start()
+    (standing,) = again.control.controller.standings.values()
+    assert standing.valid_until - clock.now() == timedelta(seconds=50)
+
+
+def test_a_clock_set_back_between_two_boots_lengthens_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path)
     loop, _ = machine.start()
     loop.throttle("t0")
     loop.control.close()
     machine.set_by = -HOUR
+    monkeypatch.setattr("lake.clock._boot", lambda: "another")
     again, clock = machine.start()
     (standing,) = again.control.controller.standings.values()
     assert standing.valid_until - clock.now() <= timedelta(seconds=60)
