@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from streamlit.web import bootstrap
 from streamlit.web.server.starlette import App
 
+from dashboard.returning import Returning
 from dashboard.rooted import Rooted
 from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
@@ -70,6 +71,7 @@ def policy(settings: DashboardSettings) -> Policy:
 def application(settings: DashboardSettings) -> ASGIApp:
     """What is served behind the front door. Raises UserError where a secret is not where the settings say."""
     app: ASGIApp = Rooted(App(_APP, secrets=_sign_in(settings)))
+    app = app if settings.oidc is None else Returning(app)
     return app if settings.proxy is None else TrustedHeader(app, settings.proxy.header, settings.proxy.addresses)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import time
 import warnings
@@ -23,14 +21,11 @@ from dashboard.settings import CALLBACK, DashboardSettings
 from lake.store import Lake
 from tests.dashboard.scene import TENANTS, write_story
 from tests.dashboard.troubles import write_troubles
+from tests.support.browser import READY, chromium, opened, shoot
 from tests.support.programs import node_folder
 
 pytestmark = pytest.mark.browser
 
-READY = "[data-testid=stApp][data-test-script-state=notRunning]"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-HERE = ("http://127.0.0.1", "data:", "blob:")
-LOUD = ("error", "warning")
 LINK = '<a href="http://evil.example">free money</a>'
 NAMES = (
     LINK,
@@ -44,7 +39,6 @@ NAMES = (
 )
 QUEUE = "www.evil.example <img src=http://evil.example/x> a@evil.example :smile: [x](http://evil.example)"
 PAGES = Path(serve.__file__).parent / "pages"
-SHOTS = os.environ.get("SOJOURN_SCREENSHOTS")
 
 
 @pytest.fixture(scope="module")
@@ -100,17 +94,9 @@ def _wait_until_healthy(url: str, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium; without one the tests are skipped here, and fail in CI."""
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), "")
-    if not path:
-        missing = "no Chromium on this machine: apt-get install chromium"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+    """One Chromium for all of them."""
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)
@@ -119,26 +105,6 @@ def _closed_afterwards(browser: Any) -> Iterator[None]:
     yield
     for context in browser.contexts:
         context.close()
-
-
-def opened(browser: Any, url: str, *, scheme: str = "light", width: int = 1440, height: int = 1000) -> Any:
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-    page.set_default_timeout(60_000)  # a busy machine is slow, not wrong
-    page.outside = []
-    page.wrong = []
-    page.on("console", lambda said: said.type in LOUD and page.wrong.append(f"{said.text} {said.location}"))
-    page.on("pageerror", lambda error: page.wrong.append(str(error)))
-    page.on("request", lambda request: request.url.startswith(HERE) or page.outside.append(request.url))
-    page.goto(url)
-    page.wait_for_selector(READY)
-    page.wait_for_selector("h1")
-    return page
-
-
-def shoot(page: Any, name: str, tmp_path: Path) -> None:
-    path = Path(SHOTS or tmp_path) / f"{name}.png"
-    page.screenshot(path=path)
-    assert path.stat().st_size > 10_000
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +219,7 @@ def test_on_a_phone_the_title_is_near_the_top_and_nothing_is_wider_than_the_scre
     assert page.locator("h1").first.bounding_box()["y"] < 844 / 6
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert not page.locator("[data-testid=stStatusWidget]").is_visible()
-    shoot(page, "phone", tmp_path)
+    shoot(page, "overview-phone", tmp_path)
 
 
 def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, axe: str, tmp_path: Path) -> None:
@@ -278,6 +244,9 @@ def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, axe: s
     assert page.wrong == []
     assert_nothing_grave(page, axe)
     assert_file(page, "Queue,State,Mode")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"{ground} !== 'rgb(252, 252, 251)'")
+    shoot(page, "overview-dark", tmp_path)
     page.close()
 
 
@@ -295,6 +264,18 @@ def test_a_queues_card_leads_to_its_page_with_four_charts(server: str, browser: 
     shoot(page, "queue", tmp_path)
     assert page.outside == []
     page.close()
+
+
+def test_a_page_tells_the_time_of_whoever_looks(server: str, browser: Any) -> None:
+    page = opened(browser, f"{server}/queue?queue=orders", zone="Asia/Kolkata", height=1750)
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 4")
+    said = page.inner_text("[data-testid=stMain]")
+    local = datetime.now(UTC) + timedelta(hours=5, minutes=30)
+    (shown,) = set(re.findall(r"As of (?:\d+ \w+ )?(\d\d):\d\d:\d\d IST", said))
+    assert " UTC" not in said and int(shown) in {local.hour, (local - timedelta(minutes=20)).hour}
+    drawn = page.evaluate("document.querySelector('.js-plotly-plot')._fullLayout.xaxis.range[1]")
+    assert abs(datetime.fromisoformat(drawn).replace(tzinfo=UTC) - local) < timedelta(minutes=20)
+    assert page.wrong == []
 
 
 def test_a_host_name_that_is_not_ours_gets_no_page(server: str) -> None:
@@ -366,12 +347,12 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_people_sign_in_at_a_provider_and_are_what_they_may_be(
     signed: str, browser: Any, name: str, role: str | None
 ) -> None:
-    page = opened(browser, f"{signed}/actions")
+    page = opened(browser, f"{signed}/alerts?alert=75f0a1")
     assert page.inner_text("h1") == "Who is there?" and page.get_by_text("No queue has been seen").count() == 0
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url("**/oauth2/authorize*")
     page.get_by_role("button", name=name, exact=True).click()
-    page.wait_for_url(f"{signed}/")
+    page.wait_for_url(f"{signed}/alerts?alert=75f0a1")  # where they were led to
     if role is None:  # an address that nobody has verified is nobody's
         page.wait_for_selector("text=not as somebody who may look")
         return

@@ -19,22 +19,26 @@ import pytest
 from lake.reader import Reader
 from sojourn.demo.layout import Layout
 from sojourn.demo.scenario import NOISY, Scenario
+from tests.e2e.story import told_on_the_pages
+from tests.support.browser import chromium
 from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.demo, pytest.mark.slow, pytest.mark.spark]
 
 HOME = Path(__file__).parents[2]
 DURATION = 140.0
+#: Long enough for somebody to say yes while the surge lasts.
+STORY = 110.0
 
 
 class Demo:
-    """A running ``sojourn demo --headless`` and what it leaves in its lake."""
+    """A running ``sojourn demo``, without a dashboard unless told ``more``, and what it leaves in its lake."""
 
-    def __init__(self, lake: Path, duration: float) -> None:
+    def __init__(self, lake: Path, duration: float, *more: str) -> None:
         self.layout = Layout(lake)
         self.plan = Scenario.lasting(duration)
         self.began = time.time()
-        command = [sys.executable, "-m", "sojourn.cli.main", "demo", "--headless"]
+        command = [sys.executable, "-m", "sojourn.cli.main", "demo", *(more or ("--headless",))]
         command += ["--lake", str(lake), "--duration", str(duration)]
         env = {**os.environ, "PYTHONPATH": str(HOME)}
         self.output = lake.with_suffix(f".{int(self.began)}.txt")
@@ -188,10 +192,14 @@ def test_every_webhook_was_signed_and_one_says_that_it_is_over(report: dict[str,
 
 
 @pytest.mark.timeout(990)
-def test_ctrl_c_stops_everything(report: dict[str, Any], lake: Path) -> None:
-    demo = Demo(lake, 90.0)
+def test_an_operator_follows_the_webhook_approves_the_limit_and_sees_it_over_and_ctrl_c_stops_everything(
+    report: dict[str, Any], lake: Path, tmp_path: Path
+) -> None:
+    demo = Demo(lake, STORY, "--approve")
     try:
         demo.until("the first metrics", lambda: demo.clock() is not None, 120)
+        with chromium() as browser:
+            told_on_the_pages(demo, browser, tmp_path)
         family = demo.family()
         assert len(family) >= 8
         demo.process.send_signal(signal.SIGINT)
