@@ -11,7 +11,7 @@ STAMP := $(VENV)/.sojourn-setup
 JOBS ?= 3
 LOCKS := requirements-build.lock requirements.lock
 
-.PHONY: help setup jars client lab lock site demo test check format docs fuzz clean
+.PHONY: help setup jars client lab lock site demo test check format docs images fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +53,10 @@ docs: $(STAMP) ## regenerate the reference pages from what is declared
 	@$(BIN)/python -m lab.forecasts > docs/forecasts.md
 	@$(BIN)/python -m sojourn.reference cli > docs/cli.md
 	@$(BIN)/python -m sojourn.reference settings > docs/settings.md
+
+images: $(STAMP) jars ## take the pictures of docs/images anew, in a browser on a running demo and on a golden lake
+	@scripts/servers
+	@SOJOURN_SCREENSHOTS="$(CURDIR)/docs/images" $(BIN)/python -m pytest -q tests/dashboard/test_browser.py tests/e2e/test_demo.py
 
 site: $(STAMP) ## the documentation as web pages, in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file deploy/site/mkdocs.yml --site-dir "$(CURDIR)/site"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 from PIL import Image
+
+from tests.support.waiting import PATIENCE
 
 READY = "[data-testid=stApp][data-test-script-state=notRunning]"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -29,6 +32,7 @@ _OVERLAPS = """() => {
   const shown = [...document.querySelectorAll(
     '[data-testid=stMain] .sj, [data-testid=stMain] .js-plotly-plot, [data-testid=stMain] [data-testid=stButton], ' +
     '[data-testid=stMain] [data-testid=stSelectbox], [data-testid=stMain] [data-testid=stDownloadButton]')]
+    .filter(one => one.checkVisibility())  // what a closed fold holds has a place, but is not drawn
     .map(one => [one, one.getBoundingClientRect()]).filter(([, box]) => box.width > 2 && box.height > 2);
   const found = [];
   shown.forEach(([a, one], place) => shown.slice(place + 1).forEach(([b, two]) => {
@@ -76,11 +80,19 @@ def opened(
 def shoot(page: Any, name: str, tmp_path: Path) -> None:
     """Keep a picture of ``page``: it shows something, no error, and nothing upon anything else."""
     assert page.locator("[data-testid=stException], [data-testid=stAlertContentError]").count() == 0
-    assert page.evaluate(_OVERLAPS) == []
+    settled(page)
     folder = Path(SHOTS) if SHOTS and name in DOCUMENTED else tmp_path
     taken = page.screenshot()
     assert drawn(taken) >= LEAST_DRAWN, f"{name} is empty"
     (folder / f"{name}.png").write_bytes(taken)
+
+
+def settled(page: Any) -> None:
+    """Wait until nothing lies upon anything else: what has just been drawn anew still moves."""
+    deadline = time.monotonic() + 10 * PATIENCE
+    while (found := page.evaluate(_OVERLAPS)) and time.monotonic() < deadline:
+        page.wait_for_timeout(100)
+    assert not found, found
 
 
 def drawn(picture: bytes) -> float:
