@@ -44,13 +44,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_killed_controller_comes_back_with_the_same_limits_and_leases(
-    tmp_path: Path, start: Start, world: Any
+    tmp_path: Path, start: Start, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = subprocess.run(
         [sys.executable, "-c", _CHILD, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
     assert child.returncode == -9, child.stderr
     world.now = datetime.now(UTC)
+    monkeypatch.setattr("lake.clock._boot", lambda: "the simulated world's")
     loop = start(lease_seconds=600)
     (limit,) = loop.control.board.snapshot.limits
     assert (limit.tenant, limit.rate) == ("t0", 10.0)
