@@ -56,7 +56,7 @@ docs: $(STAMP) ## regenerate the reference pages from what is declared
 
 images: $(STAMP) jars ## take the pictures of docs/images anew, in a browser on a running demo and on a golden lake
 	@scripts/servers
-	@SOJOURN_SCREENSHOTS="$(CURDIR)/docs/images" $(BIN)/python -m pytest -q tests/dashboard/test_browser.py tests/e2e/test_demo.py
+	@SOJOURN_SCREENSHOTS="$(CURDIR)/docs/images" $(BIN)/python -m pytest -q --deep tests/dashboard/test_browser.py tests/e2e/test_demo.py
 
 site: $(STAMP) ## the documentation as web pages, in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file deploy/site/mkdocs.yml --site-dir "$(CURDIR)/site"

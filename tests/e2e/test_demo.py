@@ -192,22 +192,39 @@ def test_every_webhook_was_signed_and_one_says_that_it_is_over(report: dict[str,
 
 
 @pytest.mark.timeout(990)
-def test_an_operator_follows_the_webhook_approves_the_limit_and_sees_it_over_and_ctrl_c_stops_everything(
-    report: dict[str, Any], lake: Path, tmp_path: Path
+def test_ctrl_c_stops_everything(report: dict[str, Any], lake: Path) -> None:
+    demo = Demo(lake, 90.0)
+    try:
+        demo.until("the first metrics", lambda: demo.clock() is not None, 120)
+        stopped(demo)
+    finally:
+        demo.end()
+
+
+@pytest.mark.timeout(990)
+def test_an_operator_follows_the_webhook_approves_the_limit_and_sees_it_over(
+    request: pytest.FixtureRequest, report: dict[str, Any], lake: Path, tmp_path: Path
 ) -> None:
+    if not request.config.getoption("--deep"):
+        pytest.skip("two minutes of clicks: tried with --deep")
     demo = Demo(lake, STORY, "--approve")
     try:
         demo.until("the first metrics", lambda: demo.clock() is not None, 120)
         with chromium() as browser:
             told_on_the_pages(demo, browser, tmp_path)
-        family = demo.family()
-        assert len(family) >= 8
-        demo.process.send_signal(signal.SIGINT)
-        assert demo.process.wait(timeout=60) == 130
-        assert gone(family, within=10)
-        assert "Traceback" not in demo.output.read_text(errors="replace")
+        stopped(demo)
     finally:
         demo.end()
+
+
+def stopped(demo: Demo) -> None:
+    """Ctrl-C ends the demo and all that it started."""
+    family = demo.family()
+    assert len(family) >= 8
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(timeout=60) == 130
+    assert gone(family, within=10)
+    assert "Traceback" not in demo.output.read_text(errors="replace")
 
 
 @pytest.mark.timeout(990)
