@@ -13,6 +13,7 @@ import pytest
 
 from lake.errors import UserError
 from lake.store import Lake
+from tests.support.deep import CHOSEN
 from tests.support.kafka import KafkaServer
 from tests.support.nats import NatsServer
 from tests.support.servers import require_server
@@ -35,9 +36,14 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How long those who have the time want to try."""
-    parser.addoption("--crashes", type=int, default=4, help="SIGKILLs of the analytics under load, in the test of them")
+    parser.addoption("--crashes", type=int, help="SIGKILLs of the analytics under load: 2, or 50 if --deep")
     parser.addoption("--kills", type=int, help="SIGKILLs of the alert engine, in the test of them: 8, or 200 if --deep")
     parser.addoption("--deep", action="store_true", help="try for as long as what is promised was tried")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """For what is decided where tests are declared."""
+    CHOSEN.deep = config.getoption("--deep")
 
 
 #: Whose tests take minutes, most of them waiting: begun last, one of them would be what all of a run waits for.
@@ -108,13 +114,22 @@ def own_kafka_server(tmp_path: Path) -> Iterator[KafkaServer]:
         yield server
 
 
+#: Of a plan that meets a hundred rows once, making Java code takes longer than all else. The processes that tests start
+#: compile theirs, as users' do.
+_FEW_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The Spark session that all tests share (seconds to start); leave its settings as they are."""
     from spark_analytics.runtime.session import build_session
 
     try:
-        session = build_session("tests", quick_start=True, conf={"spark.driver.memory": "1g"})
+        session = build_session("tests", quick_start=True, conf={"spark.driver.memory": "1g"} | _FEW_ROWS)
     except UserError as error:
         require_server(str(error))
     yield session

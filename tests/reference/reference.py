@@ -35,6 +35,12 @@ from tests.reference.lives import (
 )
 from tests.reference.sampled import Sampled, named_as_events_are
 
+#: Asked for again and again, of events and samples that stay as they are.
+_COUNTED_ONCE = (
+    *("_state", "_entered", "_quiet", "_noisy", "_mode", "_in_window", "_tenants", "queue_instants"),
+    *("_samples_of", "_samples_until", "_newest_reading", "_sample_pairs", "_serving"),
+)
+
 
 class Reference(Sampled):
     """Every row of the eight metric views for ``events`` and ``samples`` (dicts with the columns of bronze)."""
@@ -61,7 +67,7 @@ class Reference(Sampled):
         for event in raw:
             place = event.queue[:2]
             self.first_second[place] = min(event.second, self.first_second.get(place, event.second))
-        for name in ("_state", "_entered", "_quiet", "_noisy", "_mode", "_in_window", "_tenants"):
+        for name in (*_COUNTED_ONCE, "attempt_age", "tenant_backlog", "concurrency", "queue_health"):
             setattr(self, name, cache(getattr(self, name)))
 
     # -- instants ---------------------------------------------------------------------------------------------

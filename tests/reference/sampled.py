@@ -174,18 +174,21 @@ class Sampled:
         return empty / polls if polls else None
 
     def _dlq_depth(self, queue: Queue, second: int) -> int | None:
-        serving = {
-            Queue(s["broker"], s["queue"], s["subscriber"])
-            for s in self.samples
-            if s["broker"] == queue.broker and queue.queue in _served(s)
-        }
         newest = [
             known[-1]["depth"]
-            for each in serving
+            for each in self._serving(queue)
             if (known := [s for s in self._samples_until(each, second) if queue.queue in _served(s)])
         ]
         known_depths = [depth for depth in newest if depth is not None]
         return sum(known_depths) if known_depths else None
+
+    def _serving(self, queue: Queue) -> set[Queue]:
+        """The dead-letter queues that ever said that they serve ``queue``."""
+        return {
+            Queue(s["broker"], s["queue"], s["subscriber"])
+            for s in self.samples
+            if s["broker"] == queue.broker and queue.queue in _served(s)
+        }
 
 
 def _served(sample: Row) -> list[str]:

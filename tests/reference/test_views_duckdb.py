@@ -18,6 +18,7 @@ from tests.reference.compare import METRIC_VIEWS, differences, expected_rows
 from tests.reference.generate import Row, generate, logs
 from tests.reference.partials import fill
 from tests.reference.reference import Reference
+from tests.support.deep import examples
 
 SEED = 7
 
@@ -44,6 +45,14 @@ def reader(log: tuple[list[Row], list[Row]], tmp_path_factory: pytest.TempPathFa
     yield Reader(root)
 
 
+@pytest.fixture(scope="module")
+def unfinished(log: tuple[list[Row], list[Row]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of partials alone."""
+    root = tmp_path_factory.mktemp("unfinished")
+    fill(root, *log, batches=7)
+    return root
+
+
 @pytest.mark.parametrize("view", METRIC_VIEWS)
 def test_every_row_of_a_view_is_what_the_reference_counts(reader: Reader, reference: Reference, view: str) -> None:
     expected = expected_rows(reference, view)
@@ -52,11 +61,8 @@ def test_every_row_of_a_view_is_what_the_reference_counts(reader: Reader, refere
 
 
 @pytest.mark.parametrize("view", METRIC_VIEWS)
-def test_so_is_that_of_a_lake_that_nobody_has_finished(
-    log: tuple[list[Row], list[Row]], reference: Reference, tmp_path: Path, view: str
-) -> None:
-    fill(tmp_path, *log, batches=7)
-    with Reader(tmp_path) as reader:
+def test_so_is_that_of_a_lake_that_nobody_has_finished(unfinished: Path, reference: Reference, view: str) -> None:
+    with Reader(unfinished) as reader:
         assert differences(judged(view, expected_rows(reference, view)), judged(view, rows_of(reader, view))) == []
 
 
@@ -112,7 +118,7 @@ def _another(value: Any) -> Any:
     return 0
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(10, 100), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(logs())
 def test_the_views_agree_with_the_reference_on_any_log(log: tuple[list[Row], list[Row]]) -> None:
     reference = Reference(*log)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -21,9 +22,13 @@ from lake.tables import EVENT_SUMMARIES, EVENT_TYPES
 from spark_analytics.run import lock_path, rebuild, run
 from spark_analytics.settings import AnalyzeSettings
 from tests.reference.partials import partials_of
-from tests.spark_analytics.analysis import Analysis, analyse_once
+from tests.spark_analytics.analysis import Analysis, analyse, analyse_once
 from tests.spark_analytics.events import START, Row, bronze, event
+from tests.support.deep import examples
 from tests.support.waiting import PATIENCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -95,24 +100,29 @@ def wait_for_more(lake: Lake, analysis: Analysis, version: int) -> None:
         time.sleep(0.005)
 
 
+def analyse_here(spark: SparkSession, lake: Lake) -> None:
+    """What is there, by a job that starts from the checkpoint as a new process does, without a new Spark for it."""
+    analyse(spark, lake, AnalyzeSettings().driver_bytes)
+
+
 @pytest.mark.timeout(3600)
 def test_killed_at_any_instant_under_load_it_neither_loses_nor_doubles(
-    lake: Lake, request: pytest.FixtureRequest
+    lake: Lake, spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
     rng = random.Random()
     with load(lake):
-        for _ in range(request.config.getoption("crashes")):
+        for _ in range(request.config.getoption("crashes") or examples(2, 50)):
             analysis = Analysis(lake)
             wait_for_more(lake, analysis, lake.version("partials"))
             time.sleep(rng.choice([0.0, rng.random() * 0.2, rng.random() * 2]))
             analysis.kill()
-    analyse_once(lake)
+    analyse_here(spark, lake)
     assert in_bronze(lake).total() > 0
     assert_gold_is_bronze(lake)
 
 
 @pytest.mark.timeout(1200)
-def test_told_to_stop_it_finishes_its_batch_and_goes_on_later_from_there(lake: Lake) -> None:
+def test_told_to_stop_it_finishes_its_batch_and_goes_on_later_from_there(lake: Lake, spark: SparkSession) -> None:
     write(lake, 0)
     analysis = Analysis(lake)
     wait_for_more(lake, analysis, 0)
@@ -121,17 +131,17 @@ def test_told_to_stop_it_finishes_its_batch_and_goes_on_later_from_there(lake: L
     assert seconds < 10
     assert_gold_is_bronze(lake)
     write(lake, 1)
-    analyse_once(lake)
+    analyse_here(spark, lake)
     assert_gold_is_bronze(lake)
     version = lake.version("partials")
-    analyse_once(lake)
+    analyse_here(spark, lake)
     assert lake.version("partials") == version, "there was nothing new"
 
 
 @pytest.mark.timeout(1200)
-def test_without_its_checkpoint_it_refuses_and_rebuilds_when_asked(lake: Lake) -> None:
+def test_without_its_checkpoint_it_refuses_and_rebuilds_when_asked(lake: Lake, spark: SparkSession) -> None:
     write(lake, 0)
-    analyse_once(lake)
+    analyse_here(spark, lake)
     before = in_gold(lake)
     shutil.rmtree(lake.state_path("checkpoints"))
     with pytest.raises(UserError, match=r"sojourn analyze --rebuild"):
@@ -141,20 +151,20 @@ def test_without_its_checkpoint_it_refuses_and_rebuilds_when_asked(lake: Lake) -
     assert_gold_is_bronze(lake)
     rebuild(AnalyzeSettings(), lake.root)
     assert in_gold(lake) == Counter()
-    analyse_once(lake)
+    analyse_here(spark, lake)
     assert_gold_is_bronze(lake)
 
 
 @pytest.mark.timeout(1200)
-def test_summaries_are_added_to_what_events_tell(lake: Lake) -> None:
+def test_summaries_are_added_to_what_events_tell(lake: Lake, spark: SparkSession) -> None:
     [partial] = partials_of([event("enqueued", 1.0), event("received", 1.5, attempt=1)])
     extra = {"source": "test", "ingested_at": START, "ingest_date": START.date()}
     lake.append("event_summaries", pa.Table.from_pylist([partial | extra], EVENT_SUMMARIES.schema))
     write(lake, 0)
-    analyse_once(lake)
+    analyse_here(spark, lake)
     gold, events = in_gold(lake), in_bronze(lake)
     assert (gold["enqueued"], gold["received"]) == (events["enqueued"] + 1, events["received"] + 1)
-    analyse_once(lake)
+    analyse_here(spark, lake)
     assert in_gold(lake) == gold
 
 
