@@ -114,22 +114,13 @@ def own_kafka_server(tmp_path: Path) -> Iterator[KafkaServer]:
         yield server
 
 
-#: Of a plan that meets a hundred rows once, making Java code takes longer than all else. The processes that tests start
-#: compile theirs, as users' do.
-_FEW_ROWS = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The Spark session that all tests share (seconds to start); leave its settings as they are."""
     from spark_analytics.runtime.session import build_session
 
     try:
-        session = build_session("tests", quick_start=True, conf={"spark.driver.memory": "1g"} | _FEW_ROWS)
+        session = build_session("tests", quick_start=True, conf={"spark.driver.memory": "1g"})
     except UserError as error:
         require_server(str(error))
     yield session
