@@ -22,6 +22,7 @@ from dashboard import queries
 from dashboard.behind import Behind
 from dashboard.heartbeats import heartbeats
 from dashboard.questions import recent as recently
+from dashboard.renewed import Renewed
 from dashboard.services.freshness import Heartbeats
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.series import Span
@@ -30,6 +31,7 @@ from lake.definitions import Definitions
 from lake.errors import SojournError
 from lake.foretell import Foretold, foretell
 from lake.scoped import Scope
+from lake.versions import Versions
 from lake.why import Told, tell
 from lake.worker.worker import Worker
 
@@ -47,8 +49,10 @@ MOST_DATED = 6
 #: The process that reads history ends when nobody asks it for so long.
 PAST_IDLE_SECONDS = 300.0
 _past_limits: dict[str, Any] = {"idle_seconds": PAST_IDLE_SECONDS}
-#: How often a page tries to read all it says of now without a commit in between.
-_TRIES = 3
+#: For how long a page waits for what is newer than what it has.
+PRESENT_SECONDS = 0.3
+#: For how long it is tried to read all that a page says of now without a commit in between.
+TRIED_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +65,23 @@ class Repository:
     kept: dict[str, list[Row]] | None = None  # where what is read of history is put down, for who shows it
 
     def at_one_instant(self) -> Repository:
-        """The same, with every answer about the present from one reading, however long the page takes to ask."""
+        """The same, with every answer about the present from one reading, however long the page takes to ask.
+
+        Where a new reading takes longer than PRESENT_SECONDS, it is the one before: a page tells how old its rows are.
+        """
         root = str(self.root)
         pace = _pace(root, "present")
         token = pace.token(_token(root), monotonic())
-        begun = monotonic()
-        read = _present(root, token)
-        pace.spent(monotonic() - begun)
-        return replace(self, read=cast("Mapping[str, list[Row]]", read))
+
+        def read() -> dict[str, list[Row]]:
+            begun = monotonic()
+            try:
+                return _present(root)
+            finally:
+                pace.spent(monotonic() - begun)
+
+        told = _renewed(root).answer(token, read, PRESENT_SECONDS)
+        return replace(self, read={sql: [dict(row) for row in rows] for sql, rows in told.items()})
 
     def health(self) -> list[Row]:
         """``queue_health_now``."""
@@ -338,9 +351,19 @@ def _pace(root: str, tense: str) -> Pace:
     return Pace(SHARES[tense])
 
 
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _versions(root: str) -> Versions:
+    return Versions(Path(root))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _renewed(root: str) -> Renewed[dict[str, list[Row]]]:
+    return Renewed()
+
+
 @st.cache_data(ttl=BELIEVED_SECONDS, max_entries=4, show_spinner=False)
 def _token(root: str) -> tuple[Any, ...]:
-    return _worker(root, "present").token()
+    return _versions(root).token()
 
 
 @st.cache_data(ttl=300, max_entries=_KEPT_RESULTS, show_spinner=False)
@@ -357,17 +380,16 @@ def _asked(root: str, tense: str, sql: str, scope: tuple[str, str] | None, *, ho
     return rows
 
 
-@st.cache_data(ttl=300, max_entries=4, show_spinner=False)
-def _present(root: str, token: tuple[Any, ...]) -> dict[str, list[dict[str, Any]]]:
+def _present(root: str) -> dict[str, list[Row]]:
     """Every question about the present, answered between two commits where the lake rests for long enough."""
-    worker = _worker(root, "present")
-    read: dict[str, list[dict[str, Any]]] = {}
-    for _ in range(_TRIES):
-        before = worker.token()
-        read = {sql: worker.query(sql).to_pylist(maps_as_pydicts="lossy") for sql in queries.PRESENT}
-        if worker.token() == before:
-            break
-    return read
+    worker, versions, begun = _worker(root, "present"), _versions(root), monotonic()
+    while True:
+        before = versions.token()
+        read: dict[str, list[Row]] = {
+            sql: worker.query(sql).to_pylist(maps_as_pydicts="lossy") for sql in queries.PRESENT
+        }
+        if versions.token() == before or monotonic() - begun > TRIED_SECONDS:
+            return read
 
 
 @st.cache_data(ttl=BELIEVED_SECONDS, max_entries=4, show_spinner=False)

@@ -44,7 +44,7 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def point(root: Path, **settings: float) -> None:
         monkeypatch.setenv(LAKE_VARIABLE, str(root))
-        for name in ("FIRST_SECONDS", "HEADING_SECONDS"):
+        for name in ("FIRST_SECONDS", "HEADING_SECONDS", "PRESENT_SECONDS"):
             monkeypatch.setattr(repository, name, 60.0)  # a test sees a page once
         monkeypatch.setenv(SETTINGS_VARIABLE, DashboardSettings(**settings).model_dump_json())
 

@@ -1,0 +1,74 @@
+"""However many look at a page, what it shows is worked out once, and nobody waits for it who has something to see."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from dashboard import repository
+from dashboard.renewed import Renewed
+from dashboard.repository import Repository
+from lake.errors import SojournError
+from lake.store import Lake
+from lake.versions import Versions
+from lake.worker.worker import Worker
+from tests.dashboard.conftest import STORY_END
+from tests.dashboard.scene import _append as append_rows
+from tests.dashboard.scene import alerts_of
+from tests.support.waiting import wait_until
+
+
+def test_who_has_an_answer_does_not_wait_for_a_newer_one_and_has_it_the_next_time() -> None:
+    renewed, go, asked = Renewed[int](), Event(), []
+
+    def slow() -> int:
+        asked.append(1)
+        go.wait(60)
+        return 2
+
+    assert renewed.answer("a", lambda: 1, 0.0) == 1
+    assert renewed.answer("a", slow, 0.0) == 1 and asked == [], "nothing is new"
+    assert [renewed.answer("b", slow, 0.0) for _ in range(20)] == [1] * 20
+    go.set()
+    assert [renewed.answer("b", slow, 60.0) for _ in range(20)] == [2] * 20
+    assert asked == [1], "worked out once for all"
+
+
+def test_the_first_waits_and_an_error_is_told_and_tried_again() -> None:
+    renewed, go = Renewed[int](), Event()
+
+    def fails() -> int:
+        go.wait(60)
+        raise SojournError("gone")
+
+    with ThreadPoolExecutor(4) as pool:
+        told = [pool.submit(renewed.answer, "a", fails, 0.0) for _ in range(4)]
+        go.set()
+        assert {str(one.exception()) for one in told} == {"gone"}
+    assert renewed.answer("a", lambda: 1, 0.0) == 1
+    with pytest.raises(SojournError):
+        renewed.answer("b", fails, 60.0)
+    assert renewed.answer("b", lambda: 2, 0.0) == 2, "what was shown before an error is not shown again"
+
+
+def test_whether_there_is_news_is_known_while_the_lake_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, go = Lake(tmp_path), Event()
+    lake.create()
+    versions = Versions(tmp_path)
+    before = versions.token()
+    page = Repository(tmp_path).at_one_instant()
+    append_rows(lake, "alert_transitions", alerts_of(STORY_END))
+    assert versions.token() != before
+    query = Worker.query
+    monkeypatch.setattr(Worker, "query", lambda *told, **more: (go.wait(60), query(*told, **more))[1])
+    monkeypatch.setattr(repository, "BELIEVED_SECONDS", 0.0)
+    repository._token.clear()
+    monkeypatch.setattr(repository, "PRESENT_SECONDS", 0.0)
+    try:
+        assert Repository(tmp_path).at_one_instant().read == page.read, "a page shows what it has"
+    finally:
+        go.set()
+    wait_until(lambda: bool(Repository(tmp_path).at_one_instant().alert_states()), "what is new to be shown")
