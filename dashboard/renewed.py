@@ -29,6 +29,7 @@ class Renewed(Generic[T]):
         """
         with self._lock:
             now = self._work
+            self._keep(now)  # it may have come to an end while nobody waited for it
             if now is None or (now.done() and (token != self._token or now.exception() is not None)):
                 now = self._work = self._pool.submit(work)
                 self._token = token
@@ -37,5 +38,9 @@ class Renewed(Generic[T]):
         if last is not None and not now.done():
             return last.result()
         with self._lock:
-            self._last = None if now.exception() is not None else now
+            self._keep(now)
         return now.result()
+
+    def _keep(self, work: Future[T] | None) -> None:
+        if work is not None and work.done():
+            self._last = None if work.exception() is not None else work

@@ -37,6 +37,23 @@ def test_who_has_an_answer_does_not_wait_for_a_newer_one_and_has_it_the_next_tim
     assert asked == [1], "worked out once for all"
 
 
+def test_what_came_to_an_end_between_two_looks_is_shown_though_there_is_something_newer_by_then() -> None:
+    renewed, go = Renewed[int](), [Event() for _ in range(3)]
+
+    def look(version: int) -> int:
+        return renewed.answer(version, lambda: (go[version].wait(60), version)[1], 0.0)
+
+    go[0].set()
+    assert look(0) == 0
+    for version in (1, 2):
+        assert look(version) == version - 1
+        work = renewed._work
+        assert work is not None
+        go[version].set()
+        work.result(60)
+    assert renewed.answer(3, lambda: Event().wait(0.1), 0.0) == 2, "shown at once, the newest that there is"
+
+
 def test_the_first_waits_and_an_error_is_told_and_tried_again() -> None:
     renewed, go = Renewed[int](), Event()
 
