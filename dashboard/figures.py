@@ -158,7 +158,7 @@ def heat(
             ygap=1,
         )
     )
-    figure.update_layout(height=ROW_HEIGHT * len(names) + 70, hovermode="closest", showlegend=False)
+    figure.update_layout(height=heat_height(len(names)), hovermode="closest", showlegend=False)
     figure.update_yaxes(
         autorange="reversed",
         showgrid=False,
@@ -169,6 +169,11 @@ def heat(
         nticks=len(names),
     )
     return figure
+
+
+def heat_height(lines: int) -> int:
+    """The height in pixels of a heat map of so many lines."""
+    return ROW_HEIGHT * lines + 70
 
 
 def ages(

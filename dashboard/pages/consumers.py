@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -69,21 +69,22 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         ("Queue", "Faults", *consumers.COLUMNS),
         lambda: [(one.key.full, ", ".join(card.title for card in one.judged), *one.cells) for one in shown],
     )
-    hours = _hours(lake, health, [row.key for row in shown])
+    hours = _hours(lake, (find, place), health, [row.key for row in shown])
     st.session_state["work"] = hours
     table.html(lists.consumers(shown, names, hours, judged=bool(transitions)))
 
 
-def _hours(lake: Repository, health: list[Row], keys: list[QueueKey]) -> Mapping[QueueKey, Curve]:
-    """What each of ``keys`` had at work in the last hour."""
-    as_of = {key: row["as_of"] for row in health if (key := QueueKey.of(row)) in keys}
-    span, window = last_hour(max(as_of.values())), lake.definitions.window_seconds
+def _hours(lake: Repository, of: Hashable, health: list[Row], keys: list[QueueKey]) -> Mapping[QueueKey, Curve]:
+    """What each of ``keys`` had at work in the last hour, as far as they stood in the table, the page ``of`` which it
+    is, when it was read."""
+    as_of = {QueueKey.of(row): row["as_of"] for row in health}
 
     def read(past: Repository) -> tuple[Span, list[Row]]:
-        return span, past.past(questions.work(keys, span, window))
+        span = last_hour(max(as_of[key] for key in keys))
+        return span, past.past(questions.work(keys, span, lake.definitions.window_seconds))
 
     try:
-        found = lake.behind(("work", *keys), read)
+        found = lake.behind(("work", of), read)
     except SojournError as error:  # the table does not need it
         log.warning("the last hour could not be read: %s", visible(str(error)))
         found = None
@@ -96,6 +97,7 @@ def _hours(lake: Repository, health: list[Row], keys: list[QueueKey]) -> Mapping
     curves = {
         key: until(span, series.level(span, rows, "littles_law", known_from=_first(rows)), as_of[key])
         for key, rows in changes.items()
+        if key in as_of
     }
     return {key: curve for key, curve in curves.items() if curve is not None}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import streamlit as st
@@ -24,6 +25,29 @@ from dashboard.theme import CALM, LOUD
 from lake.errors import UserError
 
 _DAY = timedelta(days=1)
+#: Pixels that are kept for what is not read yet: the table, and what is said of one queue.
+_TABLE, _QUEUE = 300, 700
+
+
+@dataclass(frozen=True, slots=True)
+class _Queues:
+    """Whoever dead-letters; ``rows`` by :func:`questions.queues`, looked for from ``since`` on, as of ``until``."""
+
+    since: datetime
+    until: datetime
+    rows: list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """When, why and whose of one queue, each by its question; ``reasons``: what is wrong where they cannot be read."""
+
+    span: Span
+    until: datetime
+    rates: list[Row]
+    depths: list[Row]
+    reasons: list[Row] | str
+    tenants: list[Row]
 
 
 def page() -> Any:
@@ -39,16 +63,18 @@ def render() -> None:
 def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     names = short_names(QueueKey.of(row) for row in health)
     fresh = frame.age_of_data(lake, health, now)
-    until = max(newest(health).values())
-    since = on_the_hour(until, _DAY)
-    rows = lake.past(questions.queues(since))
-    found = dead_letters.dead_queues(rows, names, until)
-    st.html(markup.title(dead_letters.headline(found, names, rows)))
+    newest_data = max(newest(health).values())
+    told = lake.behind("dead letters", lambda past: _queues(past, newest_data))
+    if told is None:  # its place is kept, so that nothing moves when it comes
+        st.html(markup.title("Dead letters are being counted") + markup.note(frame.as_of_line(fresh, now)))
+        st.html(markup.reserved(_TABLE))
+        return
+    found = dead_letters.dead_queues(told.rows, names, told.until.astimezone(now.tzinfo))
+    st.html(markup.title(dead_letters.headline(found, names, told.rows)))
     st.html(markup.note(frame.as_of_line(fresh, now)))
     if not found:
-        st.html(
-            markup.note(f"Looked at: everything since {instant(since, now)}, and what dead-letter queues hold now.")
-        )
+        since = instant(told.since, now)
+        st.html(markup.note(f"Looked at: everything since {since}, and what dead-letter queues hold now."))
         return
     st.html(
         markup.note(
@@ -66,8 +92,12 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         chosen = _chosen(found, shown)
         stretch = choose.stretch()
-    whose = _one(lake, chosen, names[chosen], Span.ending(until.astimezone(now.tzinfo), stretch), since, until)
-    bring_back.show(lake, chosen, names[chosen], health, whose, now)
+    past = lake.behind(("dead letters", chosen, stretch), lambda past: _read(past, chosen, stretch, newest_data))
+    if past is None:
+        st.html(markup.section(f"{names[chosen]}: when", "Its history is being read.") + markup.reserved(_QUEUE))
+        return
+    _one(past, chosen, names[chosen], now.tzinfo or UTC)
+    bring_back.show(lake, chosen, names[chosen], health, [row["tenant"] for row in past.tenants], now)
 
 
 def _chosen(found: Sequence[DeadQueue], shown: dict[QueueKey, str]) -> QueueKey:
@@ -76,10 +106,33 @@ def _chosen(found: Sequence[DeadQueue], shown: dict[QueueKey, str]) -> QueueKey:
     return choose.queue(shown) or found[0].key
 
 
-def _one(lake: Repository, key: QueueKey, name: str, span: Span, since: datetime, until: datetime) -> list[str]:
-    """When, why and whose; gives back whose."""
-    deaths = {row["at"]: row["dead_lettered"] for row in lake.past(questions.rates(key, span))}
-    held = series.last_values(span, lake.past(questions.depths(key, span)), "dlq_depth")
+def _queues(past: Repository, until: datetime) -> _Queues:
+    since = on_the_hour(until, _DAY)
+    return _Queues(since, until, past.past(questions.queues(since)))
+
+
+def _read(past: Repository, key: QueueKey, stretch: str, until: datetime) -> _Past:
+    since, span = on_the_hour(until, _DAY), Span.ending(until, stretch)
+    reasons: list[Row] | str
+    try:
+        reasons = past.past(questions.reasons([key], since, until.astimezone(UTC)))
+    except UserError as error:  # events may be kept for less long, or elsewhere; the rest does not need them
+        reasons = str(error)
+    return _Past(
+        span,
+        until,
+        rates=past.past(questions.rates(key, span)),
+        depths=past.past(questions.depths(key, span)),
+        reasons=reasons,
+        tenants=past.past(questions.tenants(key, since)),
+    )
+
+
+def _one(past: _Past, key: QueueKey, name: str, zone: tzinfo) -> None:
+    """When, why and whose."""
+    span, until = replace(past.span, zone=zone), past.until.astimezone(zone)  # what was found is everybody's
+    deaths = {row["at"]: row["dead_lettered"] for row in past.rates}
+    held = series.last_values(span, past.depths, "dlq_depth")
     total = sum(count for at, count in deaths.items() if at > span.start)
     said = f"{span.words}. {total:,} dead-lettered" + (
         f", {held.last:,.0f} wait in dead-letter queues." if held is not None and held.last is not None else "."
@@ -91,18 +144,16 @@ def _one(lake: Repository, key: QueueKey, name: str, span: Span, since: datetime
         figures.beside(figure, span, (Line("wait in dead-letter queues", CALM[1], "dot", step=True), held))
     st.plotly_chart(figure, config=CHART, key=f"dead {key.full}", alt=f"{name}: when. {said}")
     st.html(markup.section("Why", "By the reason that the newest events of the last day give."))
-    try:
-        reasons = lake.past(questions.reasons([key], since, until.astimezone(UTC)))
-    except UserError as error:
-        st.html(markup.note(f"The reasons could not be read: {error}"))
+    if isinstance(past.reasons, str):
+        st.html(markup.note(f"The reasons could not be read: {past.reasons}"))
     else:
         columns = ("Reason", "Messages", "Tenants", "First", "Last", "Newest message")
         nobody = (
             "No event tells a reason: messages were given up where only the broker saw it, or before events were kept."
         )
-        st.html(details.table(columns, dead_letters.reason_cells(reasons, until)) if reasons else markup.note(nobody))
-    whose = lake.past(questions.tenants(key, since))
-    if whose:
+        cells = dead_letters.reason_cells(past.reasons, until)
+        st.html(details.table(columns, cells) if cells else markup.note(nobody))
+    if past.tenants:
         st.html(markup.section("Whose"))
-        st.html(details.table(("Tenant", "Messages", "First", "Last"), dead_letters.tenant_cells(whose, until)))
-    return [row["tenant"] for row in whose]
+        cells = dead_letters.tenant_cells(past.tenants, until)
+        st.html(details.table(("Tenant", "Messages", "First", "Last"), cells))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import streamlit as st
@@ -25,6 +26,8 @@ from dashboard.theme import LOUD
 ROWS = 25
 #: What is held up to view where nobody has declared an objective: this much within the lake's target.
 ASSUMED = 0.99
+#: Pixels that are kept for what is not read yet: the table, and the burn of one.
+_TABLE, _BURN = 500, 300
 
 
 def page() -> Any:
@@ -45,7 +48,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         one = _chosen(declared, lake.definitions.target_seconds)
         find = choose.text("Queue or tenant", "find")
     at = max(newest(health).values())
-    (total,) = lake.past(questions.counted(one, at, find))
+    whose = (one.model_dump_json(), find)
+    total = lake.behind(("slo", *whose), lambda past: past.past(questions.counted(one, at, find))[0])
     with top:
         fresh = frame.age_of_data(lake, health, now)
         title = st.empty()
@@ -57,8 +61,13 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
                 "Declare them under `slos:` in a rule file that `[alert] rules` names."
             )
         )
-    place = choose.page_of(total["them"], ROWS)
-    shown = slo.burns(one, lake.past(questions.ranked(one, at, find, ROWS, place)))
+    place = choose.page_of(total["them"], ROWS) if total else 1
+    ranked = lake.behind(("slo", *whose, place), lambda past: past.past(questions.ranked(one, at, find, ROWS, place)))
+    if total is None or ranked is None:  # their place is kept, so that nothing moves when they come
+        title.html(markup.title("Budgets are being counted"))
+        st.html(markup.reserved(_TABLE))
+        return
+    shown = slo.burns(one, ranked)
     title.html(markup.title(slo.headline(total, names, shown)))
     st.html(
         markup.note(
@@ -74,7 +83,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         ("Whose", "Burns", *slo.columns(one)),
         lambda: [(slo.name(burn, names), burn.severity or "", *burn.cells) for burn in shown],
     )
-    _over_time(lake, one, shown, names, at.astimezone(now.tzinfo))
+    _over_time(lake, one, shown, names, at, now.tzinfo or UTC)
 
 
 def _chosen(declared: dict[str, SloEntry], target: float) -> SloEntry:
@@ -87,7 +96,12 @@ def _chosen(declared: dict[str, SloEntry], target: float) -> SloEntry:
 
 
 def _over_time(
-    lake: Repository, one: SloEntry, shown: tuple[Burn, ...], names: dict[QueueKey, str], at: datetime
+    lake: Repository,
+    one: SloEntry,
+    shown: tuple[Burn, ...],
+    names: dict[QueueKey, str],
+    at: datetime,
+    zone: tzinfo,
 ) -> None:
     labels = {slo.name(burn, names): burn for burn in shown}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
@@ -96,8 +110,18 @@ def _over_time(
         whose = st.selectbox("Whose", list(labels), key="whose", bind="query-params", width=420)
         stretch = choose.stretch()
     name = whose if whose in labels else next(iter(labels))
-    burn, span = labels[name], Span.ending(at, stretch)
-    curve = slo.over_time(one, span, lake.past(questions.over_time(one, burn.key, burn.tenant, span)))
+    burn = labels[name]
+
+    def read(past: Repository) -> tuple[Span, list[Row]]:
+        span = Span.ending(at, stretch)
+        return span, past.past(questions.over_time(one, burn.key, burn.tenant, span))
+
+    found = lake.behind(("burn", one.model_dump_json(), burn.key, burn.tenant, stretch), read)
+    if found is None:
+        st.html(markup.section(f"{name}: burn", "Its history is being read.") + markup.reserved(_BURN))
+        return
+    span = replace(found[0], zone=zone)  # what was found is everybody's
+    curve = slo.over_time(one, span, found[1])
     most = max((value for value in curve.values if value is not None), default=None)
     said = (
         "Nothing was attempted."

@@ -5,8 +5,9 @@ Bound to ``?queue=…&find=…&order=…&page=…&by=group``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import streamlit as st
@@ -21,7 +22,7 @@ from dashboard.questions.tenants import Wanted
 from dashboard.repository import Repository
 from dashboard.services import groups, tenants
 from dashboard.services.keys import QueueKey, Row, short_names
-from dashboard.services.series import on_the_minute
+from dashboard.services.series import Span, on_the_minute
 from dashboard.services.tenants import TenantRow
 from dashboard.services.trends import last_hour
 from sojourn.client.groups import LEAST_MEMBERS, TOGETHER_SECONDS
@@ -91,7 +92,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         ("Tenant", "Queue", "Part", *tenants.COLUMNS),
         lambda: [(row.tenant, row.key.full, tenants.PARTS[row.part][2], *row.cells) for row in shown],
     )
-    _heat(lake, shown, max(row["as_of"] for row in health).astimezone(now.tzinfo), names if several else None)
+    _heat(lake, (wanted, order, place), shown, health, names if several else None, now.tzinfo or UTC)
 
 
 def _groups(
@@ -105,8 +106,10 @@ def _groups(
     """Tenants that count as one, and what they have together."""
     as_of = max(row["as_of"] for row in health)
     found = groups.declared(frame.groups(), queue)
-    begun = lake.past(group_questions.beginnings(queue, on_the_minute(as_of)))
-    found += groups.together(begun, lake.now(group_questions.sending(queue)), as_of)
+    begun = lake.behind(
+        ("begun", queue), lambda past: past.past(group_questions.beginnings(queue, on_the_minute(as_of)))
+    )
+    found += groups.together(begun or [], lake.now(group_questions.sending(queue)), as_of)
     shown = groups.group_rows(found, lake.now(group_questions.sums(found[: groups.MOST])) if found else (), now)
     with top:
         fresh = frame.age_of_data(lake, health, now)
@@ -122,23 +125,45 @@ def _groups(
         several = queue is None and len(names) > 1
         st.html(lists.groups(shown, names if several else None))
         download.csv("groups", ("Group", "How", *groups.COLUMNS), lambda: [(r.name, r.how, *r.cells) for r in shown])
-    else:
+    elif begun is not None:
         st.html(markup.note("No entitlement declares one that has tenants, and nobody was seen to begin together."))
+    if begun is None:
+        st.html(markup.note("Who began together in the last hour is being read."))
 
 
-def _heat(lake: Repository, shown: Sequence[TenantRow], as_of: datetime, names: dict[QueueKey, str] | None) -> None:
-    span = last_hour(as_of)
+def _heat(
+    lake: Repository,
+    of: Hashable,
+    shown: Sequence[TenantRow],
+    health: list[Row],
+    names: dict[QueueKey, str] | None,
+    zone: tzinfo,
+) -> None:
+    """The last hour of those who stood in the table, the page ``of`` which it is, when it was read."""
     what = choose.one_of("Last hour by the minute", _HEATS, "heat")
     lines = [(row.key, row.tenant, f"{row.tenant} · {names[row.key]}" if names else row.tenant) for row in shown]
-    pairs = [(key, tenant) for key, tenant, _ in lines]
+    title = "Who waited when" if what == "wait" else "Whose backlog when"
+    asked = questions.waits if what == "wait" else questions.backlogs
+
+    def read(past: Repository) -> tuple[Span, list[tuple[QueueKey, str, str]], list[Row]]:
+        span = last_hour(max(row["as_of"] for row in health))
+        return span, lines, past.past(asked([(key, tenant) for key, tenant, _ in lines], span))
+
+    found = lake.behind(("heat", what, of), read)
+    if found is None:  # its place is kept, so that nothing moves when it comes
+        st.html(
+            markup.section(title, "The last hour is being read.") + markup.reserved(figures.heat_height(len(lines)))
+        )
+        return
+    span, then, rows = replace(found[0], zone=zone), *found[1:]  # what was found is everybody's
     if what == "wait":
         target = lake.definitions.target_seconds
-        heat = tenants.waits(span, lake.past(questions.waits(pairs, span)), lines)
+        heat = tenants.waits(span, rows, then)
         figure = figures.heat(span, heat.names, heat.values, heat.words, target=target)
         said = f"First attempts of each tenant, p99, against the target of {target:g} s; blank: none began."
     else:
-        heat = tenants.backlogs(span, lake.past(questions.backlogs(pairs, span)), lines)
+        heat = tenants.backlogs(span, rows, then)
         figure = figures.heat(span, heat.names, heat.values, heat.words)
         said = "The backlog of each tenant at the end of each minute; blank: not known."
-    st.html(markup.section("Who waited when" if what == "wait" else "Whose backlog when", f"{span.words}. {said}"))
+    st.html(markup.section(title, f"{span.words}. {said}"))
     st.plotly_chart(figure, config=CHART, key=f"heat {what}", alt=said)

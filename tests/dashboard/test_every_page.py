@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 from deltalake import write_deltalake
@@ -17,7 +19,7 @@ from lake.tables import TABLES
 from tests.dashboard.scene import TENANTS, write_samples, write_story
 from tests.dashboard.test_browser import NAMES, QUEUE
 from tests.dashboard.test_pages import AGES, heading, opened, words
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 PAGES = ("overview", "queue", "tenants", "consumers", "dead_letters", "slo", "alerts", "actions", "pipeline")
 #: For everything that any page reads from its address.
@@ -27,6 +29,7 @@ NONSENSE = dict.fromkeys(
 )
 #: Columns that tables gained lately, and what an older lake therefore lacks.
 GAINED = {"queue_samples": ("tenants", "status", "retention_margin", "oldest_unacked_seconds", "prefetch")}
+WAITED = 20.0 * PATIENCE
 #: 300 characters, quotes and pictures among them.
 LONG = "'\"🦜 o'Brien " + "é" * 288
 
@@ -135,6 +138,35 @@ def test_a_lake_that_is_compacted_and_vacuumed_meanwhile_is_shown_all_the_time(
             table.optimize.compact()
             table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     wait_until(lambda: heading(opened("overview")).endswith("you"), "the overview after it all")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_waits_for_history(
+    troubled: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    show(troubled, stale_after_seconds=AGES)
+    fresh, go, asked = Behind(), Event(), repository._asked
+
+    def held(root: str, tense: str, *told: Any, **more: Any) -> list[Any]:
+        assert tense == "present" or go.wait(WAITED), "history was asked in the page"
+        return asked(root, tense, *told, **more)
+
+    monkeypatch.setattr(repository, "_behind", lambda root: fresh)
+    monkeypatch.setattr(repository, "_asked", held)
+    for name in ("FIRST_SECONDS", "HEADING_SECONDS"):
+        monkeypatch.setattr(repository, name, 0.0)
+    told = {"by": "group"} if page == "tenants" else {}
+    try:
+        early = opened(page, **told)
+        assert heading(early) and "could not be read" not in words(early)
+    finally:
+        go.set()
+    for _ in range(5):  # one answer asks for the next
+        for known in list(fresh._known.values()):
+            known.work.result(WAITED)
+        later = opened(page, **told)
+    assert "being " not in words(later), page
+    assert ("being " in words(early)) == (page in ("queue", "overview", "tenants", "dead_letters", "slo"))
 
 
 def test_history_that_takes_more_than_there_is_leaves_the_rest_of_the_overview_as_it_is(
