@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.analytics_parts.reader import Load, fill
 from benchmarks.dashboard_parts.server import child_environment
@@ -64,7 +65,7 @@ def _write(folder: Path) -> None:
     from spark_analytics.state.writer import Writer
 
     lake, load, writer = Lake(folder), Load(), Writer(folder)
-    number, due = 0, time.time()
+    number, due = _held(lake), time.time()
     while True:
         number += 1
         second = int(time.time())
@@ -74,6 +75,12 @@ def _write(folder: Path) -> None:
         print(number, time.time(), flush=True)
         due = max(due + 1.0, time.time())
         time.sleep(max(0.0, due - time.time()))
+
+
+def _held(lake: Lake) -> int:
+    """What the queue ``probe`` holds already, of who wrote before."""
+    rows = lake.ensure("partials").to_pyarrow_dataset().to_table(["enqueued"], filter=pc.field("queue") == PROBE)
+    return pc.sum(rows["enqueued"]).as_py() or 0
 
 
 def _probe(load: Load, second: int, number: int) -> pa.Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
-from dashboard.pages import spark
+from dashboard.pages import explained, spark
 from dashboard.pages.markup import NAME, bar, cell, escape, loudness, queue_link, tabled
 from dashboard.services import consumers as working
 from dashboard.services import dead_letters, lab
@@ -26,8 +26,7 @@ from dashboard.services.trends import level_words
 
 def head(names: Sequence[str], words: Sequence[str] = ()) -> str:
     """The headings of a table: of columns of figures, and then of ``words``."""
-    said = "".join(f'<th scope="col" class="words">{escape(name)}</th>' for name in words)
-    return "".join(f'<th scope="col">{escape(name)}</th>' for name in names) + said
+    return explained.heads(names) + explained.heads(words, "words")
 
 
 def tag(sign: str, tone: str, word: str) -> str:

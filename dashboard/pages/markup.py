@@ -12,7 +12,7 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
-from dashboard.pages import spark
+from dashboard.pages import explained, spark
 from dashboard.services.alerting import AlertCard, Happening, LimitCard, severity_rank
 from dashboard.services.keys import QueueKey
 from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
@@ -67,8 +67,8 @@ def reserved(height: int) -> str:
 
 
 def style_sheet() -> str:
-    """The style element that the other pieces need once on a page."""
-    return f"<style>{style()}</style>"
+    """What the other pieces need once on a page: the style element, and what headings mean."""
+    return f"<style>{style()}</style>{explained.all_terms()}"
 
 
 def banner(title: str, reason: str, *, quiet: bool) -> str:
@@ -122,7 +122,7 @@ def queue(card: QueueCard) -> str:
 
 def queues(cards: Sequence[QueueCard], caption: str, trends: Mapping[QueueKey, Trend] | None = None) -> str:
     """Many queues as a table, each with its last hour; each name leads to its page."""
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("Queue", "", "Last hour", *COLUMNS))
+    head = explained.heads(("Queue", "", "Last hour", *COLUMNS))
     rows = "".join(_queue_row(card, (trends or {}).get(card.key)) for card in cards)
     return tabled(head, rows, caption)
 
@@ -182,7 +182,7 @@ def facts_of(items: Iterable[Fact], because: str = "") -> str:
 
 def _fact(item: Fact) -> str:
     note = f"<small>{escape(item.note)}</small>" if item.note else ""
-    return f"<div><dt>{escape(item.label)}</dt><dd>{escape(item.value)}{note}</dd></div>"
+    return f"<div><dt>{explained.term(item.label)}</dt><dd>{escape(item.value)}{note}</dd></div>"
 
 
 def limits(cards: Sequence[LimitCard]) -> str:
@@ -208,7 +208,7 @@ def timeline(events: Sequence[Happening]) -> str:
 
 def tenants(lines: Sequence[TenantLine], caption: str) -> str:
     """The tenants of a queue as a table that screen readers can walk."""
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("Tenant", *TENANT_COLUMNS))
+    head = explained.heads(("Tenant", *TENANT_COLUMNS))
     return tabled(head, "".join(map(_tenant, lines)), caption)
 
 

@@ -102,7 +102,7 @@ QUEUE_HEALTH = (
     ),
     Column("in_flight_limit", "BIGINT", "messages", "the broker's limit"),
     Column("oldest_age_seconds", "DOUBLE", "s", "of the backlog, from events; the broker's word where there are none"),
-    Column("quiet_oldest_age_seconds", "DOUBLE", "s", "the same over tenants that are not noisy"),
+    Column("quiet_oldest_age_seconds", "DOUBLE", "s", "age of the oldest message of tenants that are not noisy"),
     Column("noisy_tenants", "BIGINT", "tenants", "how many tenants are noisy"),
     Column(
         "empty_poll_ratio",

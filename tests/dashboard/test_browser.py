@@ -266,6 +266,26 @@ def test_a_queues_card_leads_to_its_page_with_four_charts(server: str, browser: 
     page.close()
 
 
+def test_a_heading_says_what_it_means_and_stays_open_while_the_page_is_renewed(
+    server: str, browser: Any, axe: str, tmp_path: Path
+) -> None:
+    page = opened(browser, server, width=390, height=844)
+    heading = page.locator("th button", has_text="Oldest, quiet").first
+    heading.focus()
+    page.keyboard.press("Enter")  # a pointer is not needed
+    said = page.locator(".sj-said:popover-open")
+    assert "what everybody else feels" in said.inner_text() and "quiet_oldest_age_seconds" in said.inner_text()
+    box = said.bounding_box()
+    assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390 and box["y"] + box["height"] <= 844
+    assert_nothing_grave(page, axe)
+    page.screenshot(path=tmp_path / "explained.png")  # it lies upon the rest, on purpose
+    before = page.locator("text=/As of/").first.inner_text()
+    page.wait_for_function("before => !document.body.innerText.includes(before)", arg=before)  # renewed
+    assert said.is_visible()
+    said.get_by_text("Ask it").click()
+    page.wait_for_function("() => document.querySelector('textarea')?.value.includes('FROM queue_health_now')")
+
+
 def test_a_page_tells_the_time_of_whoever_looks(server: str, browser: Any) -> None:
     page = opened(browser, f"{server}/queue?queue=orders", zone="Asia/Kolkata", height=1750)
     page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 4")
