@@ -13,11 +13,14 @@ from plotly.subplots import make_subplots
 
 from dashboard.services.alerting import Happening
 from dashboard.services.series import OTHER, Cells, Curve, Span
+from dashboard.shared import shared
 from dashboard.theme import ACTING, CALM, LOUD, MUTED
 from lake.visible import visible
 
 HEIGHT = 300
 STORY_HEIGHT = 400
+#: Figures that are kept, of each kind: those of the newest data that somebody looks at.
+_KEPT = 32
 #: The longest name in a legend.
 NAME = 60
 _SHAPES = {True: "hv", False: "linear"}
@@ -35,6 +38,7 @@ class Line:
     step: bool = False
 
 
+@shared(_KEPT)
 def backlog(span: Span, curves: Sequence[Curve], noisy: Collection[str], marks: Sequence[Happening]) -> go.Figure:
     """Backlog over time, stacked by tenant: the calm ones below, noisy ones on top, hatched."""
     figure = _figure(span, "messages", marks)
@@ -42,6 +46,7 @@ def backlog(span: Span, curves: Sequence[Curve], noisy: Collection[str], marks: 
     return figure
 
 
+@shared(_KEPT)
 def story(
     span: Span,
     curves: Sequence[Curve],
@@ -91,6 +96,7 @@ def _stack(span: Span, curves: Sequence[Curve], noisy: Collection[str]) -> list[
     return traces
 
 
+@shared(_KEPT)
 def lines(
     span: Span,
     curves: Sequence[tuple[Line, Curve]],
@@ -121,6 +127,7 @@ _OCTAVES = 4
 ROW_HEIGHT = 19
 
 
+@shared(_KEPT)
 def heat(
     span: Span,
     names: Sequence[str],
@@ -176,6 +183,7 @@ def heat_height(lines: int) -> int:
     return ROW_HEIGHT * lines + 70
 
 
+@shared(_KEPT)
 def ages(
     span: Span, cells: Cells | None, curves: Sequence[tuple[Line, Curve]], target: float, marks: Sequence[Happening]
 ) -> go.Figure:

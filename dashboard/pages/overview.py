@@ -58,8 +58,11 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     table = _all(cards)
     # What is said is on the screen by now; history may take its time.
     with picture:
-        story.show(lake, cards[0], transitions, now)
-    _fill(cards, hours, table, _recent(lake, cards[:LINES], health))
+        former = next((card for card in cards if card.key == st.session_state.get("pictured")), None)
+        st.session_state["pictured"] = story.show(lake, cards[0], former, transitions, now)
+    before = st.session_state.get("trends")
+    if (found := _recent(lake, cards[:LINES], health)) is not before:
+        _fill(cards, hours, table, found)
     _foretell(lake, cards, hours, health, now)
 
 
@@ -72,10 +75,10 @@ def _recent(lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row])
         return trends(span, past.recent(list(as_of), span), as_of, target)
 
     try:
-        found = lake.behind(("trends", *sorted(as_of)), read) or {}
+        found = lake.behind("trends", read) or {}
     except SojournError as error:
         log.warning("the last hour could not be read: %s", visible(str(error)))
-        found = {}
+        found = dict.fromkeys(as_of, Trend())
     st.session_state["trends"] = found
     return found
 
@@ -134,7 +137,7 @@ def _fill(
 ) -> None:
     troubled = [card for card in cards if card.verdict is not Verdict.FINE]
     for (place, _), card in zip(hours, troubled, strict=False):
-        place.html(spark.card(found.get(card.key, Trend())))
+        place.html(spark.card(found.get(card.key)))
     table.html(markup.queues(cards[:LINES], _caption(cards), found))
 
 

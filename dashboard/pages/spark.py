@@ -12,11 +12,15 @@ from urllib.parse import quote
 
 from dashboard.services.series import Curve
 from dashboard.services.trends import LEVEL_WORDS, Minute, Trend, flow_words, level_words
+from dashboard.shared import shared
 from dashboard.theme import CALM, MUTED
 
 _WIDTH, _HEIGHT = 120, 22
+#: Pictures that are kept, of each kind: a few kilobytes each.
+_KEPT = 1000
 
 
+@shared(_KEPT)
 def strip(minutes: Sequence[Minute], said: str, *, tall: bool = False) -> str:
     """Minutes as bars: the higher (and the warmer) the further from the target; each tells its value on hover."""
     bars = "".join(
@@ -51,6 +55,7 @@ def card(trend: Trend | None) -> str:
     return f'<div class="sj">{shown}<p class="dim sj-ends">{ends}</p></div>'
 
 
+@shared(_KEPT)
 def backlog(trend: Trend | None) -> str:
     """The line of a queue's backlog; of the broker's own depth, dotted below, where that is all there is."""
     if trend is None:
@@ -63,6 +68,7 @@ def backlog(trend: Trend | None) -> str:
     return ""
 
 
+@shared(_KEPT)
 def flow(trend: Trend | None) -> str:
     """Arrivals as a line, departures dashed, on one scale."""
     if trend is None or trend.arrivals is None or trend.leavers is None:
@@ -71,6 +77,7 @@ def flow(trend: Trend | None) -> str:
     return _picture(lines, f"{flow_words(trend)} (dashed)")
 
 
+@shared(_KEPT)
 def line(curve: Curve, said: str) -> str:
     """One curve above its ground, told by ``said``."""
     return _picture([(curve, CALM[0], "")], said, area=True)

@@ -28,9 +28,10 @@ LONGEST = "1 h"
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """What the picture shows of one queue: the broker's own count alone where no event was seen."""
+    """What the picture shows of one queue: the broker's own count alone where no event was ``seen``."""
 
     span: Span
+    seen: bool
     noisy: Sequence[str] = ()
     curves: tuple[Curve, ...] = ()
     ages: Drawn = field(default_factory=list)
@@ -39,26 +40,50 @@ class _Past:
     depth: Curve | None = None
 
 
-def show(lake: Repository, card: QueueCard, transitions: Sequence[Row], now: datetime) -> None:
-    """Draw the queue of ``card``: backlog by tenant and age of first attempt, else the broker's own count."""
-    seen = any(QueueKey.of(row) == card.key for row in lake.totals())
-    title = f"{card.name}: how it came to this"
+def show(
+    lake: Repository, card: QueueCard, former: QueueCard | None, transitions: Sequence[Row], now: datetime
+) -> QueueKey:
+    """Draw the queue of ``card``: backlog by tenant and age of first attempt, else the broker's own count.
+
+    While its history is not read yet, the ``former`` one stays. Gives back whose queue is drawn.
+    """
     try:
-        found = lake.behind(("story", card.key, seen), lambda past: _read(past, card.key, seen=seen))
+        found = _asked(lake, card, None if former is None else 0.0)
+        if found is None and former is not None:
+            card, found = former, _asked(lake, former, 0.0)
     except SojournError as error:  # the rest of the page does not need it
-        st.html(
-            markup.section(title, f"Its history could not be read: {error}") + markup.reserved(figures.STORY_HEIGHT)
-        )
-        return
+        title, why = _title(card), f"Its history could not be read: {error}"
+        st.html(markup.section(title, why) + markup.reserved(figures.STORY_HEIGHT))
+        return card.key
     if found is None:  # its place is kept, so that nothing moves when it comes
-        st.html(markup.section(title, "Its history is being read.") + markup.reserved(figures.STORY_HEIGHT))
-        return
+        st.html(markup.section(_title(card), "Its history is being read.") + markup.reserved(figures.STORY_HEIGHT))
+    else:
+        _draw(lake, card, found, transitions, now)
+    return card.key
+
+
+def _title(card: QueueCard) -> str:
+    return f"{card.name}: how it came to this"
+
+
+def _seen(lake: Repository, key: QueueKey) -> bool:
+    """Whether an event of it was seen."""
+    return any(QueueKey.of(row) == key for row in lake.totals())
+
+
+def _asked(lake: Repository, card: QueueCard, first_seconds: float | None) -> _Past | None:
+    seen = _seen(lake, card.key)
+    return lake.behind(("story", card.key, seen), lambda past: _read(past, card.key, seen=seen), first_seconds)
+
+
+def _draw(lake: Repository, card: QueueCard, found: _Past, transitions: Sequence[Row], now: datetime) -> None:
+    title = _title(card)
     span = replace(found.span, zone=now.tzinfo or UTC)  # what was found is everybody's
     about = [entry for entry in transitions if concerns(entry["labels"], card.key)]
     done = [entry for entry in lake.actions() if concerns(entry, card.key)]
     marks = happenings(about, done, now, limit=60)
     legend = " ▲ an alert fires, ▽ it is resolved, ◆ an action." if any(span.holds(mark.at) for mark in marks) else ""
-    if not seen:
+    if not found.seen:
         if found.depth is None:
             return
         line = (Line("the broker's own count", CALM[1], step=True), found.depth)
@@ -75,10 +100,10 @@ def _read(past: Repository, key: QueueKey, *, seen: bool) -> _Past:
     since, until = past.history_bounds(key)
     span = Span.ending(until, _range((until - since).total_seconds()) if seen else LONGEST)
     if not seen:
-        return _Past(span, depth=series.last_values(span, past.health_history(key, span), "depth"))
+        return _Past(span, seen, depth=series.last_values(span, past.health_history(key, span), "depth"))
     noisy = past.once_noisy(key, span)
     curves = series.levels(span, past.backlog_changes(key, span, series.TOP), "backlog", by="tenant", known_from=since)
-    return _Past(span, noisy, curves, *age_lines(past, key, span, noisy))
+    return _Past(span, seen, noisy, curves, *age_lines(past, key, span, noisy))
 
 
 def _range(seconds: float) -> str:
