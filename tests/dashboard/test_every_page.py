@@ -13,6 +13,9 @@ from deltalake import write_deltalake
 
 from dashboard import repository
 from dashboard.behind import Behind
+from dashboard.pages import story as picture
+from dashboard.repository import Repository
+from dashboard.services.keys import QueueKey
 from lake.dataset import rows_of
 from lake.store import Lake
 from lake.tables import TABLES
@@ -180,3 +183,32 @@ def test_history_that_takes_more_than_there_is_leaves_the_rest_of_the_overview_a
     said = words(opened("overview"))
     repository._worker.clear()  # type: ignore[attr-defined]
     assert "Its history could not be read" in said and "needs you" in said and "All queues" in said
+
+
+def test_the_former_picture_stays_while_the_history_of_who_is_worst_now_is_read(
+    troubled: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show(troubled, stale_after_seconds=AGES)
+    fresh, go, asked = Behind(), Event(), repository._asked
+    monkeypatch.setattr(repository, "_behind", lambda root: fresh)
+    first = opened("overview").session_state["pictured"]
+    other = next(key for row in Repository(troubled).health() if (key := QueueKey.of(row)) != first)
+    fresh = Behind()
+    read = Repository(troubled).behind(("story", other, True), lambda past: picture._read(past, other, seen=True))
+    assert read is not None
+
+    def held(root: str, tense: str, *told: Any, **more: Any) -> list[Any]:
+        assert tense == "present" or go.wait(WAITED)
+        return asked(root, tense, *told, **more)
+
+    monkeypatch.setattr(repository, "_asked", held)
+    monkeypatch.setattr(repository, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(repository, "HEADING_SECONDS", 0.0)
+    try:
+        app = opened("overview", session={"pictured": other})
+        assert app.session_state["pictured"] == other and "how it came to this" in words(app)
+        assert "Its history is being read" not in words(app)
+    finally:
+        go.set()
+    fresh._known[("story", first, True)].work.result(WAITED)
+    assert opened("overview", session={"pictured": other}).session_state["pictured"] == first

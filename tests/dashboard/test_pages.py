@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
@@ -32,9 +32,10 @@ def one_page() -> None:
     importlib.import_module(f"dashboard.pages.{st.session_state['page']}").render()
 
 
-def opened(page: str, /, **params: str) -> AppTest:
+def opened(page: str, /, session: Mapping[str, object] | None = None, **params: str) -> AppTest:
     app = AppTest.from_function(one_page, default_timeout=30)
-    app.session_state["page"] = page
+    for name, value in {"page": page, **(session or {})}.items():
+        app.session_state[name] = value
     for name, value in params.items():
         app.query_params[name] = value
     return app.run()
