@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 import streamlit as st
@@ -16,7 +16,7 @@ from dashboard.repository import Repository
 from dashboard.services import lab
 from dashboard.services.freshness import newest
 from dashboard.services.keys import QueueKey, short_names
-from dashboard.services.say import count, duration
+from dashboard.services.say import clock, count, duration, instant
 from lake.errors import SojournError
 
 _WHAT = {"scenario": "a scenario", "lake": "what this lake saw last"}
@@ -103,7 +103,8 @@ def _last(lake: Repository, runs: int) -> Question | None:
         st.html(markup.banner("The lake could not be read", str(error), quiet=True))
         return None
     came = row["messages"] or 0
-    span = f"{since:%H:%M:%S} to {until:%H:%M:%S} UTC"
+    now = frame.viewers_now()
+    span = f"{clock(since, now, seconds=True)} to {instant(until, now, seconds=True)}"
     if not came:
         st.html(markup.note(f"No message of it was seen from {span}: events make this possible, samples alone do not."))
         return None
@@ -144,7 +145,7 @@ def _running() -> None:
 
 
 def _shown(trial: Trial) -> None:
-    found = trial.found
+    found, now = trial.found, frame.viewers_now()
     assert found is not None
     st.html(markup.note(lab.sentence(found)))
     ways = lab.rows(found)
@@ -161,4 +162,4 @@ def _shown(trial: Trial) -> None:
         st.html(markup.section("How they compare", said))
         figure = lab_figures.compared(lab.spreads(found), found["nothing"])
         st.plotly_chart(figure, config=CHART, key="lab compared", alt=f"{said} {lab.headline(found)}.")
-    st.html(markup.note(f"Simulated in {duration(trial.seconds)}, {datetime.now(UTC):%d %b} UTC. Nothing was touched."))
+    st.html(markup.note(f"Simulated in {duration(trial.seconds)}, {instant(now, now)}. Nothing was touched."))

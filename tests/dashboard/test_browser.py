@@ -296,6 +296,9 @@ def test_a_page_tells_the_time_of_whoever_looks(server: str, browser: Any) -> No
     drawn = page.evaluate("document.querySelector('.js-plotly-plot')._fullLayout.xaxis.range[1]")
     assert abs(datetime.fromisoformat(drawn).replace(tzinfo=UTC) - local) < timedelta(minutes=20)
     assert page.wrong == []
+    lab = opened(browser, f"{server}/lab?what=lake&queue=orders", zone="Asia/Kolkata")
+    lab.wait_for_selector("text=/messages came from .* to .* IST/")
+    assert " UTC" not in lab.inner_text("[data-testid=stMain]")
 
 
 def test_a_host_name_that_is_not_ours_gets_no_page(server: str) -> None:

@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from dashboard.redrives import Redrive, start
 from dashboard.run import CONFIG_VARIABLE
 from dashboard.services.keys import QueueKey
 from dashboard.services.redrives import redrives, sources
+from dashboard.writes import changes
 from lake.errors import UserError
+from tests.dashboard.scene import BROKER, write_story
 from tests.dashboard.test_pages import AGES, opened, words
+from tests.dashboard.troubles import QUEUE, write_troubles
+from tests.support.redis import RedisServer
+from tests.support.waiting import wait_until
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
 KEY = QueueKey("nats", "invoices")
@@ -72,3 +78,45 @@ def test_a_queues_dead_letter_queues_are_those_that_say_so() -> None:
         told("d", None, 1),
     ]
     assert sources(rows, KEY) == {"b": 4, "a": None}
+
+
+def test_a_canary_is_started_and_cancelled_from_the_page_on_a_real_broker(
+    tmp_path: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "lake"
+    write_story(root, end=datetime.now(UTC), seconds=60, noisy_from=50)
+    write_troubles(root, end=datetime.now(UTC))
+    show(root, stale_after_seconds=AGES)
+    monkeypatch.chdir(Path(__file__).parents[2])
+    with RedisServer(tmp_path / "redis") as server, server.client(decode_responses=True) as client:
+        for number in range(6):
+            client.xadd(f"{QUEUE}.dlq", {"tenant": "birch", "number": number})
+        settings = tmp_path / "sojourn.toml"
+        settings.write_text(f'[[collect.brokers]]\nkind = "redis"\nname = "{BROKER}"\nurl = "{server.url}"\n')
+        monkeypatch.setenv(CONFIG_VARIABLE, str(settings))
+
+        app = opened("dead_letters")
+        app.number_input(key=f"redrive canary {BROKER}/{QUEUE}").set_value(2)
+        pressed(app, "start a canary")
+        assert "Done: Start a canary" in words(app)
+        wait_until(lambda: client.xlen(QUEUE) == 2, "the canary")
+        assert [fields["number"] for _, fields in client.xrange(QUEUE)] == ["0", "1"]
+
+        wait_until(lambda: "canary" in words(opened("dead_letters")).partition("Redrive")[2], "the redrive on the page")
+        app = opened("dead_letters")
+        pressed(app, "cancel ")
+        assert "Done: Cancel" in words(app)
+        wait_until(lambda: "cancelled" in words(opened("dead_letters")), "its end on the page")
+        assert client.xlen(QUEUE) == 2 and client.xlen(f"{QUEUE}.dlq") == 4
+    asked = [(one.what, one.outcome) for one in changes(root, 10)]
+    assert asked == [
+        ("cancel redrive", "done"),
+        ("cancel redrive", "asked"),
+        ("redrive", "done"),
+        ("redrive", "asked"),
+    ]
+
+
+def pressed(app: AppTest, label: str) -> None:
+    (button,) = (one for one in app.button if label in one.label)
+    button.click().run()
