@@ -42,6 +42,12 @@ def humanize_percentage(ratio: float | None) -> str:
     return "unknown" if ratio is None else f"{ratio * 100:.4g}%"
 
 
+def messages(count: float | None) -> str:
+    """``count`` with its noun: 1 → 1 message, 1234567 → 1.235M messages."""
+    said = humanize(count)
+    return "an unknown number of messages" if count is None else f"{said} message{'' if said == '1' else 's'}"
+
+
 #: What a template may name.
 NAMES = ("labels", "value", "row")
 _SANDBOX = Sandbox(
@@ -50,6 +56,7 @@ _SANDBOX = Sandbox(
         "humanize": humanize,
         "humanize_duration": humanize_duration,
         "humanize_percentage": humanize_percentage,
+        "messages": messages,
     },
 )
 _LONGEST_ERROR = 300

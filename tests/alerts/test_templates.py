@@ -31,6 +31,11 @@ def filled(text: str) -> str:
     ("template", "text"),
     [
         ("{{ labels.queue | upper }} holds {{ row.backlog | humanize }}", "ORDERS holds 1.235M"),
+        (
+            "{{ 1 | messages }}, {{ value | messages }}, {{ row.backlog | messages }}",
+            "1 message, 4 messages, 1.235M messages",
+        ),
+        ("{{ row.absent | messages }}", "an unknown number of messages"),
         ("{{ 'much' if value > 3 else 'little' }}", "much"),
         ("{% if row.absent is none %}nothing{% else %}{{ row.absent }}{% endif %}", "nothing"),
         ("{% for name, value in labels.items() %}{{ name }}={{ value[:6] }} {% endfor %}", "queue=orders long=aaaaaa "),
