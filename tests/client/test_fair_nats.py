@@ -48,9 +48,9 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.005)
 
 
-def remembering(seen: list[tuple[str, str]]) -> Callable[[Any], Awaitable[None]]:
+def remembering(seen: list[tuple[str, str]], seconds: float = 0.002) -> Callable[[Any], Awaitable[None]]:
     async def handle(message: Any) -> None:
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(seconds)
         seen.append((message.subject.split(".")[1], message.data.decode()))
         await message.ack()
 
@@ -95,8 +95,9 @@ async def test_several_workers_and_weights_share_as_agreed_and_an_end_loses_noth
             for tenant in ("gold", "plain"):
                 await jetstream.publish(f"shared.{tenant}", str(number).encode())
         seen: list[tuple[str, str]] = []
+        worked = remembering(seen, 0.02)  # so long that both always have something fetched: shares are of who waits
         consumer = FairSubjects(
-            jetstream, "shared", "shared.*", remembering(seen), workers=4, ahead=40, weights={"gold": 3.0},
+            jetstream, "shared", "shared.*", worked, workers=4, ahead=40, weights={"gold": 3.0},
             config=ConsumerConfig(ack_wait=300),
         )  # fmt: skip
         async with running(consumer):
