@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 import streamlit as st
 
@@ -13,6 +14,8 @@ from dashboard.writes import write
 from lake.errors import SojournError
 
 _SAID = "what came of it"
+#: For how long that is told: a page renews itself sooner than somebody reads.
+TOLD_SECONDS = 15.0
 
 
 def button(
@@ -39,14 +42,18 @@ def button(
             try:
                 write(root, what, about, act)
             except SojournError as error:
-                st.session_state[_SAID] = (f"Not done: {label}", str(error), False)
+                _tell(f"Not done: {label}", str(error), quiet=False)
             else:
-                st.session_state[_SAID] = (f"Done: {label}", "It is in the journal, under your name.", True)
+                _tell(f"Done: {label}", "It is in the journal, under your name.", quiet=True)
             st.rerun()
 
 
 def outcome() -> None:
-    """What came of the last button, once."""
-    if (said := st.session_state.pop(_SAID, None)) is not None:
-        title, reason, quiet = said
+    """What came of the last button, for a while."""
+    title, reason, quiet, until = st.session_state.get(_SAID, ("", "", True, 0.0))
+    if monotonic() < until:
         st.html(markup.banner(title, reason, quiet=quiet))
+
+
+def _tell(title: str, reason: str, *, quiet: bool) -> None:
+    st.session_state[_SAID] = (title, reason, quiet, monotonic() + TOLD_SECONDS)
