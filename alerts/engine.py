@@ -29,7 +29,7 @@ from alerts.rules.model import Rule
 from alerts.sampled import SampledTenants
 from alerts.settings import AlertSettings
 from alerts.state import Transition, removed
-from alerts.store import Author, Desk, Given, Parcel, Resolved, States
+from alerts.store import Author, Desk, Given, OutboxMessage, Resolved, States
 from alerts.views_cache import ViewCache
 from lake.clock import ZERO
 from lake.definitions import Definitions
@@ -286,7 +286,7 @@ class Engine:
         if not (transitions or rewritten or beat or self._is_planning_due(now)):
             return
         forgotten = self._to_be_forgotten(now)
-        decisions, parcels, purged = self._decide(as_of, now, changed=bool(transitions) or not self._planned)
+        decisions, messages, purged = self._decide(as_of, now, changed=bool(transitions) or not self._planned)
         memories = self._memories if beat else {rule.key: self._memories[rule.key] for rule in rules}
         self._states.commit(
             now,
@@ -296,7 +296,7 @@ class Engine:
             rewritten=rewritten,
             forgotten=forgotten,
             decisions=decisions,
-            parcels=parcels,
+            messages=messages,
             purged=purged,
             ahead=self._ahead,
         )
@@ -307,12 +307,12 @@ class Engine:
         for decision in decisions:
             if decision.entry is not None and not decision.send:
                 self._told.log[decision.receiver, decision.group_key] = decision.entry
-        for parcel in parcels:
-            said = Entry(parcel.firing, parcel.resolved, parcel.created_at)
-            self._told.sent(parcel.id, (parcel.receiver, parcel.group_key), said)
+        for message in messages:
+            said = Entry(message.firing, message.resolved, message.created_at)
+            self._told.sent(message.id, (message.receiver, message.group_key), said)
         for purge in purged:
             self._told.log.pop(purge, None)
-        if parcels:
+        if messages:
             # Whoever delivers asks what is the case now, at once.
             self.snapshot = replace(self.snapshot, evaluations=tuple(self._evaluations.values()))
             self._published()
@@ -360,7 +360,7 @@ class Engine:
 
     def _decide(
         self, as_of: datetime | None, now: datetime, *, changed: bool
-    ) -> tuple[list[Decision], list[Parcel], list[tuple[str, str]]]:
+    ) -> tuple[list[Decision], list[OutboxMessage], list[tuple[str, str]]]:
         if not changed and not self._is_planning_due(now):
             return [], [], []
         settings = self._settings
@@ -388,7 +388,7 @@ class Engine:
         due = [d.due_at for d in decisions] + [next_change(tuple(given.silences.values()), now)]
         self._plan_due = min((at for at in due if at is not None), default=None)
         written: dict[Any, tuple[str, str]] = {}
-        parcels = [self._parcel(decision, as_of, now, written) for decision in decisions if decision.send]
+        messages = [self._message(decision, as_of, now, written) for decision in decisions if decision.send]
         said = {(d.receiver, d.group_key): (d.reason, d.muted) for d in decisions}
         news = [
             d
@@ -400,7 +400,7 @@ class Engine:
         purged = [
             group for group, entry in told.log.items() if group not in said and now - entry.sent_at > RESOLVED_KEPT
         ]
-        return news, parcels, purged
+        return news, messages, purged
 
     def _notices(self, as_of: datetime | None) -> list[Notice]:
         told = [
@@ -410,9 +410,9 @@ class Engine:
         ]
         return told + [Notice(gone.alert, gone.at, as_of) for gone in self._resolved.values()]
 
-    def _parcel(
+    def _message(
         self, decision: Decision, as_of: datetime | None, now: datetime, written: dict[Any, tuple[str, str]]
-    ) -> Parcel:
+    ) -> OutboxMessage:
         most, links = self._most_alerts[decision.receiver], self._settings.links
         # Several receivers are told the same.
         key = decision.group_key, most, *map(id, decision.firing), *map(id, decision.resolved)
@@ -422,7 +422,7 @@ class Engine:
             del payload["receiver"]
             written[key] = payload["status"], encoded(payload)
         status, text = written[key]
-        return Parcel(
+        return OutboxMessage(
             id=f"msg_{uuid4().hex}",
             receiver=decision.receiver,
             group_key=decision.group_key,

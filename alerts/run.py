@@ -93,7 +93,7 @@ def run(
             evaluating()
         except sqlite3.Error as error:
             raise UserError(
-                f"{store} cannot be written: {error}", "free disk space or mend the file's permissions"
+                f"{store} cannot be written: {error}", "free disk space or fix the file's permissions"
             ) from error
 
 

@@ -50,7 +50,7 @@ class Tls(Settings):
                 secret = self.key_password.read("the key's password") if self.key_password is not None else ""
                 context.load_cert_chain(self.certificate.expanduser(), key, secret)
         except (OSError, ssl.SSLError) as error:
-            raise UserError(f"the TLS files cannot be used: {error}", "mend ca, certificate and key") from None
+            raise UserError(f"the TLS files cannot be used: {error}", "fix ca, certificate and key") from None
         return context
 
 

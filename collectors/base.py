@@ -10,7 +10,7 @@ class Collector(Protocol):
 
     ``open`` connects and finds out where to go on; ``step`` does one cycle's work and is called each ``interval``
     seconds, never twice at once; ``close`` writes what is still held and lets go. ``open`` and ``step`` raise
-    ConnectionLost to be opened again, UserError for what only the user can mend.
+    ConnectionLost to be opened again, UserError for what only the user can fix.
     """
 
     @property

@@ -236,7 +236,7 @@ def _batches(path: Path, latest: Callable[[], datetime]) -> Iterator[_Batch]:
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
             f"{path} cannot be read to its end: {first_line}",
-            "mend it and repeat the command: what is in the lake is not written twice",
+            "fix it and repeat the command: what is in the lake is not written twice",
         ) from error
 
 

@@ -111,10 +111,10 @@ def _only_to_mend(keepers: Sequence[_Keeper]) -> bool:
 
 
 def _hopeless(troubles: Sequence[SojournError]) -> SojournError:
-    """What ends a run that reached nothing: what the user must mend, before what may only be away."""
+    """What ends a run that reached nothing: what the user must fix, before what may only be away."""
     return next(
         (trouble for trouble in troubles if isinstance(trouble, UserError)),
-        UserError(str(troubles[0]), "start it, or mend its url in [[collect.brokers]]"),
+        UserError(str(troubles[0]), "start it, or fix its url in [[collect.brokers]]"),
     )
 
 
@@ -136,7 +136,7 @@ class _Keeper:
                 try:
                     await self.collector.open()
                     await self._steps()
-                except SojournError as error:  # even what only the user can mend: the other brokers' collection goes on
+                except SojournError as error:  # even what only the user can fix: the other brokers' collection goes on
                     self._report(error)
                     self._failures += 1
                     pause = doubled(self._failures, _FIRST_PAUSE, _LONGEST_PAUSE)

@@ -4,7 +4,7 @@ The commit that holds a batch also says how far the source was read, so a crash 
 and whoever restarts reads on from there. Three tables take part:
 
 * ``message_events`` holds the position: every batch ends with a commit there.
-* ``event_summaries`` comes first, if the batch was rolled up. A crash between the two is mended from a *redo file*
+* ``event_summaries`` comes first, if the batch was rolled up. A crash between the two is fixed from a *redo file*
   with the batch's single events, written before either; :meth:`Sink.recover` finishes the batch.
 * ``rejected_records`` has a numbering of its own, by the position of the last record refused. Whether a record can be
   read depends on the record alone, so what is read again after a crash is refused again, and skipped.

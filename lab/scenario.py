@@ -156,13 +156,13 @@ def load(name_or_path: str | Path) -> Scenario:
     try:
         return parse(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{name_or_path} is not TOML: {error}", "mend the file") from error
+        raise UserError(f"{name_or_path} is not TOML: {error}", "fix the file") from error
     except KeyError as error:
         raise UserError(
             f"{name_or_path} lacks {error}", "compare it with lab/scenarios/noisy-neighbour.toml"
         ) from error
     except (TypeError, ValueError) as error:
-        raise UserError(f"{name_or_path} cannot be simulated: {error}", "mend the file") from error
+        raise UserError(f"{name_or_path} cannot be simulated: {error}", "fix the file") from error
 
 
 def parse(document: Mapping[str, Any]) -> Scenario:

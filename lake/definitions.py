@@ -34,7 +34,7 @@ class Definitions(BaseModel):
             return cls.model_validate_json(text)
         except ValidationError as error:
             raise UserError(
-                f"{path} is not valid: {error.errors()[0]['msg']}", "mend the file or delete it for the defaults"
+                f"{path} is not valid: {error.errors()[0]['msg']}", "fix the file or delete it for the defaults"
             ) from error
 
     def save(self, root: Path) -> None:

@@ -10,17 +10,17 @@ class SojournError(Exception):
 
 
 class UserError(SojournError):
-    """A mistake that the user can mend; one clear line, exit code 2, no traceback.
+    """A mistake that the user can fix; one clear line, exit code 2, no traceback.
 
-    ``what`` says what is wrong, ``mend`` how to put it right.
+    ``what`` says what is wrong, ``fix`` how to put it right.
     """
 
     exit_code = 2
 
-    def __init__(self, what: str, mend: str = "") -> None:
+    def __init__(self, what: str, fix: str = "") -> None:
         self.what = what.strip()
-        self.mend = mend.strip()
-        super().__init__(f"{self.what} – {self.mend}" if self.mend else self.what)
+        self.fix = fix.strip()
+        super().__init__(f"{self.what} – {self.fix}" if self.fix else self.what)
 
 
 def first_line(error: BaseException) -> str:

@@ -164,7 +164,7 @@ class Reader:
                     f"the query took longer than {self._timeout:g} s", "narrow it, or use `sojourn sql`"
                 ) from error
             except duckdb.Error as error:
-                raise UserError(f"the query failed: {first_line(error)}", "mend the SQL") from error
+                raise UserError(f"the query failed: {first_line(error)}", "fix the SQL") from error
 
     def _bring_up_to_date(self, names: set[str]) -> None:
         definitions = Definitions.load(self.root)

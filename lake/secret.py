@@ -39,9 +39,9 @@ class Secret(BaseModel):
         try:
             held = self.file.expanduser().read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise UserError(f"{what} cannot be read from {self.file}: {error.strerror}", "mend the path") from None
+            raise UserError(f"{what} cannot be read from {self.file}: {error.strerror}", "fix the path") from None
         except UnicodeDecodeError:
-            raise UserError(f"{what} in {self.file} is no text in UTF-8", "mend the file") from None
+            raise UserError(f"{what} in {self.file} is no text in UTF-8", "fix the file") from None
         if not held:
             raise UserError(f"{what} is to come from {self.file}, which is empty", "write it there")
         return held

@@ -425,7 +425,7 @@ def _spec(name: str) -> TableSpec:
 
 
 def _unusable(error: Exception, path: Location) -> SojournError:
-    """Why a table cannot even be opened: nothing that runs can mend that."""
+    """Why a table cannot even be opened: nothing that runs can fix that."""
     reason = explained(error, path)
     if isinstance(reason, UserError) or isinstance(path, Remote):
         return reason
@@ -445,5 +445,5 @@ def explained(error: Exception, path: Location) -> SojournError:
                 f"the object store refuses us {path}", "check [lake.storage_options], and what they may do"
             )
         if "NoSuchBucket" in text:
-            return UserError(f"there is no bucket for {path}", "make it, or mend [lake] path")
+            return UserError(f"there is no bucket for {path}", "make it, or fix [lake] path")
     return LakeError(f"table {path} cannot be used: {first_line(error)}")

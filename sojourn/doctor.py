@@ -1,4 +1,4 @@
-"""What may be wrong on this machine, examined one thing at a time: each finding says how to mend it."""
+"""What may be wrong on this machine, examined one thing at a time: each finding says how to fix it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Grade(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing examined: what was found, and how to mend it where that is needed."""
+    """One thing examined: what was found, and how to fix it where that is needed."""
 
     subject: str
     grade: Grade
     found: str
-    mend: str = ""
+    fix: str = ""
 
     @property
     def fails(self) -> bool:
@@ -81,11 +81,11 @@ def shown(findings: list[Finding]) -> None:
 
     style = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("", "what", "found", "how to mend it"):
+    for column in ("", "what", "found", "how to fix it"):
         table.add_column(column, overflow="fold")
     for finding in findings:
         mark = f"[{style[finding.grade]}]{finding.grade.value}[/]"
-        table.add_row(mark, *(Text(visible(said)) for said in (finding.subject, finding.found, finding.mend)))
+        table.add_row(mark, *(Text(visible(said)) for said in (finding.subject, finding.found, finding.fix)))
     Console().print(table)
 
 
@@ -94,7 +94,7 @@ def _guarded(subject: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Fi
     try:
         yield from look()
     except UserError as error:
-        yield Finding(subject, Grade.FAIL, error.what, error.mend)
+        yield Finding(subject, Grade.FAIL, error.what, error.fix)
     except SojournError as error:
         yield Finding(subject, Grade.FAIL, str(error))
 
@@ -114,8 +114,8 @@ def _settings(settings: Settings) -> Iterator[Finding]:
     if settings.has("alert") or settings.has("collect"):
         yield Finding("settings", Grade.OK, f"all sections of {settings.origin} are valid")
     else:
-        mend = "name the file with -c; `sojourn demo` writes one to start from"
-        yield Finding("settings", Grade.WARN, "no settings file", mend)
+        fix = "name the file with -c; `sojourn demo` writes one to start from"
+        yield Finding("settings", Grade.WARN, "no settings file", fix)
 
 
 def _lake(root: Path) -> Iterator[Finding]:
@@ -130,8 +130,8 @@ def _lake(root: Path) -> Iterator[Finding]:
         with tempfile.NamedTemporaryFile(dir=root, prefix=".doctor-"):
             pass
     except OSError as error:
-        mend = "give this user the right to write there, or choose another with --lake"
-        yield Finding("lake", Grade.FAIL, f"{root} is not writable: {error.strerror}", mend)
+        fix = "give this user the right to write there, or choose another with --lake"
+        yield Finding("lake", Grade.FAIL, f"{root} is not writable: {error.strerror}", fix)
         return
     from lake.store import Lake
     from lake.tables import TABLES
@@ -171,7 +171,7 @@ def _brokers(settings: Settings) -> Iterator[Finding]:
                     yield Finding(subject, Grade.OK, f"{address} accepts connections")
                     reached = True
             except OSError as error:
-                yield Finding(subject, Grade.FAIL, f"{address} cannot be reached: {error}", "start it, or mend its url")
+                yield Finding(subject, Grade.FAIL, f"{address} cannot be reached: {error}", "start it, or fix its url")
         if reached and broker.sample:
             yield from _guarded(subject, partial(_known, section, broker))
 
@@ -180,8 +180,8 @@ def _known(section: Any, broker: Any) -> Iterator[Finding]:
     """What samples of this broker will tell, and what not, by reading it once."""
     reading = part("sojourn.knowledge")
     for trouble, said in reading.told(reading.knowledge(reading.read_once(section, broker))):
-        mend = f"docs/brokers says what a {broker.kind} broker needs" if trouble else ""
-        yield Finding(f"broker {broker.name}", Grade.WARN if trouble else Grade.OK, said, mend)
+        fix = f"docs/brokers says what a {broker.kind} broker needs" if trouble else ""
+        yield Finding(f"broker {broker.name}", Grade.WARN if trouble else Grade.OK, said, fix)
 
 
 def _names(settings: Settings, root: Path) -> Iterator[Finding]:
@@ -239,8 +239,8 @@ def _ports(settings: Settings) -> Iterator[Finding]:
             try:
                 probe.bind((host, port))
             except OSError as error:
-                mend = "fine if Sojourn itself runs; else choose another port"
-                yield Finding(subject, Grade.WARN, f"{host}:{port}: {error.strerror}", mend)
+                fix = "fine if Sojourn itself runs; else choose another port"
+                yield Finding(subject, Grade.WARN, f"{host}:{port}: {error.strerror}", fix)
             else:
                 yield Finding(subject, Grade.OK, f"{host}:{port} is free")
 

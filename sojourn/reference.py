@@ -61,7 +61,7 @@ seconds, or texts as `30s`, `5m`, `4h`. What a table has in common with one abov
 """
 _CLI_INTRO = """# Command line
 
-Generated (`make docs`) from the commands themselves. Exit codes: 0 done, 1 a failure of ours, 2 yours to mend (one line
+Generated (`make docs`) from the commands themselves. Exit codes: 0 done, 1 a failure of ours, 2 yours to fix (one line
 says what and how), 130 interrupted. `SOJOURN_DEBUG=1` shows tracebacks.
 """
 _WORDS = {

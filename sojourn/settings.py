@@ -120,7 +120,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}", "let this user read it") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid TOML: {error}", "mend that line") from None
+        raise UserError(f"{path} is not valid TOML: {error}", "fix that line") from None
 
 
 def _value(text: str) -> Any:
@@ -158,7 +158,7 @@ def _said(message: str) -> str:
 
 def _explained(error: ValidationError, section: str, model: type[BaseModel], origin: str) -> UserError:
     errors = error.errors()
-    # A misspelt key often leaves another one missing: the misspelling is what to mend.
+    # A misspelt key often leaves another one missing: the misspelling is what to fix.
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     where = ".".join(str(step) for step in (section, *first["loc"]))
     if first["type"] == "extra_forbidden":
@@ -168,14 +168,14 @@ def _explained(error: ValidationError, section: str, model: type[BaseModel], ori
     if first["type"] == "missing":
         return UserError(f"{where} is missing in {origin}", "set it")
     message = _said(first["msg"])
-    return UserError(f"{where} in {origin} is not valid: {message[:1].lower()}{message[1:]}", "mend it")
+    return UserError(f"{where} in {origin} is not valid: {message[:1].lower()}{message[1:]}", "fix it")
 
 
 def _unknown(key: str, known: typing.Iterable[str], where: str) -> UserError:
     candidates = sorted(known)
     near = difflib.get_close_matches(key, candidates, n=1, cutoff=0.5)
-    mend = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(candidates)}"
-    return UserError(f"unknown setting {key!r} in {where}", mend)
+    fix = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(candidates)}"
+    return UserError(f"unknown setting {key!r} in {where}", fix)
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

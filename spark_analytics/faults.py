@@ -18,7 +18,7 @@ _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _AWAY = re.compile(
     r"java\.util\.concurrent\.TimeoutException|kafka[\w.$]*(TimeoutException|DisconnectException|NetworkException|RetriableException)"
 )
-#: Pattern in Spark's or Delta's message → what it means, how to mend it.
+#: Pattern in Spark's or Delta's message → what it means, how to fix it.
 _KNOWN = (
     (r"No space left on device", "no space left on the disk", "free some, then start again: nothing is lost"),
     (r"Permission denied|AccessDenied", "no permission to use the lake or its checkpoint", "give this user the right"),
@@ -35,7 +35,7 @@ _KNOWN = (
     (
         r"AuthenticationException|AuthorizationException",
         "Kafka refuses the analytics",
-        "mend [analyze.transport] user, password, mechanism or Kafka's ACLs",
+        "fix [analyze.transport] user, password, mechanism or Kafka's ACLs",
     ),
     (
         r"VERSION_NOT_FOUND|DELTA_LOG_FILE_NOT_FOUND|STREAMING_CHECK_COLUMN|FAIL_ON_DATA_LOSS|failOnDataLoss",
@@ -69,15 +69,15 @@ def passing(error: BaseException) -> bool:
 
 
 def explained(error: BaseException) -> SojournError:
-    """``error`` as one of ours: a UserError where somebody can mend it."""
+    """``error`` as one of ours: a UserError where somebody can fix it."""
     if isinstance(error, SojournError):
         return error
     text = str(error)
     if isinstance(error, Py4JNetworkError | ConnectionError) or "Answer from Java side is empty" in text:
         return SojournError("Spark's Java process has ended; start again: nothing is lost")
-    for pattern, what, mend in _KNOWN:
+    for pattern, what, fix in _KNOWN:
         if re.search(pattern, text):
-            return UserError(f"{what} ({first_line(error)})", mend)
+            return UserError(f"{what} ({first_line(error)})", fix)
     return SojournError(f"Spark failed: {first_line(error)}")
 
 

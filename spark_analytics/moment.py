@@ -127,12 +127,12 @@ def _committed_at(commit: Location) -> datetime:
 
 
 def _check_files(path: Location, version: int, name: str) -> None:
-    mend = "name a later time"
+    fix = "name a later time"
     try:
         files = delta_table(path, version).file_uris()
     except (DeltaError, OSError) as error:
         raise UserError(
-            f"version {version} of table {name} cannot be read any more: {first_line(error)}", mend
+            f"version {version} of table {name} cannot be read any more: {first_line(error)}", fix
         ) from error
     if isinstance(path, Remote):
         there = {file for file, _ in path.entries(recursive=True)}

@@ -50,7 +50,7 @@ class Plan:
     def check(self) -> None:
         """UserError for a plan that makes no sense."""
         if not (math.isfinite(self.rate) and self.rate > 0 and self.canary >= 1 and self.canary_seconds >= 0):
-            raise UserError("a redrive needs a rate above 0 and a canary of one message at least", "mend them")
+            raise UserError("a redrive needs a rate above 0 and a canary of one message at least", "fix them")
         if self.source == self.target:
             raise UserError(f"{self.source} cannot be brought back to itself", "name the queue that it serves")
         if not 0 <= self.max_failed <= 1:

@@ -24,14 +24,14 @@ from alerts.notify.retry import TOO_MANY, backoff, judge, parse_retry_after
 from alerts.notify.settings import ReceiverSettings
 from alerts.notify.smtp import MailRefused, Postman
 from alerts.store.health import DeliveryOutcome
-from alerts.store.outbox import Delivery, Outbox, Parcel
+from alerts.store.outbox import Delivery, Outbox, OutboxMessage
 from lake.clock import Clock
 
 log = logging.getLogger(__name__)
 
 #: Attempts that may be under way towards one receiver at a time.
 CONCURRENCY = 4
-#: Parcels that are read at a time: to find which are due takes as long for one as for all.
+#: Messages that are read at a time: to find which are due takes as long for one as for all.
 AT_A_TIME = 500
 #: Attempts that have ended and are being written down, and those under way, together.
 UNRECORDED = 100
@@ -64,7 +64,7 @@ class _Answer:
 
 
 class Lane:
-    """Delivers one receiver's parcels. Belongs to the sender's event loop; ``stop``, then wait for :meth:`run`."""
+    """Delivers one receiver's messages. Belongs to the sender's event loop; ``stop``, then wait for :meth:`run`."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Lane:
         self._attempting = 0
         self._clock = clock
         self._woken = asyncio.Event()
-        self._ready: deque[Parcel] = deque()
+        self._ready: deque[OutboxMessage] = deque()
         self._under_way: dict[str, asyncio.Task[None]] = {}  # by group
         self._disabled = outbox.disabled().get(self._name) == receiver.settings.url
         self._failures = 0  # of the store, in a row
@@ -136,24 +136,24 @@ class Lane:
                 if not self._ready:
                     next_at = self._outbox.next_at(self._name, besides=self._under_way)
                     return LONGEST_SLEEP if next_at is None else (next_at - self._clock.now()).total_seconds()
-                parcel = self._ready.popleft()
-                task = asyncio.create_task(self._deliver(parcel))
-                self._under_way[parcel.group_key] = task
+                message = self._ready.popleft()
+                task = asyncio.create_task(self._deliver(message))
+                self._under_way[message.group_key] = task
                 self._attempting += 1
-                task.add_done_callback(partial(self._done, parcel))
+                task.add_done_callback(partial(self._done, message))
         except Exception as error:  # of the store: no other lane may suffer
             self._hold(f"the outbox cannot be read: {error}")
         return LONGEST_SLEEP
 
-    def _done(self, parcel: Parcel, task: asyncio.Task[None]) -> None:
-        self._under_way.pop(parcel.group_key, None)
+    def _done(self, message: OutboxMessage, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(message.group_key, None)
         self._woken.set()
         if task.cancelled():
             return
         if (error := task.exception()) is None:
             self._failures = 0
         else:
-            self._hold(f"delivery {parcel.id} could not be recorded: {type(error).__name__}: {error}")
+            self._hold(f"delivery {message.id} could not be recorded: {type(error).__name__}: {error}")
 
     def _hold(self, why: str) -> None:
         """Begin nothing for a while: what could not be written down would be done again at once."""
@@ -169,23 +169,23 @@ class Lane:
         except TimeoutError:
             return
 
-    async def _deliver(self, parcel: Parcel) -> None:
+    async def _deliver(self, message: OutboxMessage) -> None:
         settings = self._receiver.settings
         now, shown, started = self._clock.now(), self._clock.wall(), time.perf_counter()
         if self._disabled:
             gone = Delivery(shown, "refused", None, "disabled: it answered 410 Gone", None)
             self._attempting -= 1
-            await self._recorder.record(parcel, gone, None, now=now)
+            await self._recorder.record(message, gone, None, now=now)
             return
         try:
-            answer = await self._attempt(parcel, shown)
+            answer = await self._attempt(message, shown)
         finally:
             self._attempting -= 1
             self._woken.set()  # the next may begin while this is written down
         verdict = judge(
             answer.status,
-            attempts=parcel.attempts + 1,
-            age=now - parcel.created_at,
+            attempts=message.attempts + 1,
+            age=now - message.created_at,
             retry_for=settings.retry_for,
             retry_after=answer.retry_after,
             jitter=random.random(),
@@ -199,7 +199,7 @@ class Lane:
         retry_at = ended + verdict.retry_in if verdict.retry_in is not None else None
         duration = time.perf_counter() - started
         delivery = Delivery(shown, verdict.outcome, answer.status, answer.error, duration)
-        await self._recorder.record(parcel, delivery, retry_at, now=ended)
+        await self._recorder.record(message, delivery, retry_at, now=ended)
         self._note(verdict.outcome, answer.retry_after if answer.status == TOO_MANY else None, ended)
         if verdict.outcome == "delivered" and answer.error is not None:
             log.error("notification to %s: delivered, but %s", self._name, answer.error)
@@ -217,10 +217,10 @@ class Lane:
             log.warning("receiver %s answers again", self._name)
             self._outbox.hasten(self._name, now)
 
-    async def _attempt(self, parcel: Parcel, now: datetime) -> _Answer:
+    async def _attempt(self, message: OutboxMessage, now: datetime) -> _Answer:
         """One attempt. Nothing that goes wrong with it escapes: it would be tried again at once, and for ever."""
         try:
-            notification = Notification(parcel.id, parcel.group_key, await self._body(parcel), now)
+            notification = Notification(message.id, message.group_key, await self._body(message), now)
             request = self._receiver.notifier.write(notification)
             async with asyncio.timeout(self._receiver.settings.timeout.total_seconds()):
                 address = await resolve(
@@ -239,15 +239,15 @@ class Lane:
         status = response.status
         return _Answer(status, None if 200 <= status < 300 else f"answered {status}", retry_after)
 
-    async def _body(self, parcel: Parcel) -> str:
+    async def _body(self, message: OutboxMessage) -> str:
         """What is told now; what the outbox holds where that cannot be written anew."""
         if self._refresh is None:
-            return parcel.body
+            return message.body
         try:
-            return await self._refresh(parcel.body)
+            return await self._refresh(message.body)
         except Exception as error:
             log.error("notification to %s is told as it was written: %s: %s", self._name, type(error).__name__, error)
-            return parcel.body
+            return message.body
 
     async def _mail(self, mail: Mail, address: str) -> _Answer:
         postman = Postman(mail, address, self._tls, self._receiver.settings.timeout.total_seconds())

@@ -11,7 +11,7 @@ from alerts.models import AlertInstance, AlertState, fingerprint
 from alerts.notify.payload import alertmanager, encoded
 from alerts.notify.plan import Decision, Notice, Reason
 from alerts.store.database import Store, connect, transaction
-from alerts.store.outbox import Parcel
+from alerts.store.outbox import OutboxMessage
 from lake.clock import Clock
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ ALERT = "ActionReceipt"
 def tell_receipt(store: Store, settings: AlertSettings, sender: Sender, clock: Clock, entry: Entry) -> None:
     """Put it into the outbox of each receiver that takes webhooks, and resolved alerts, and matches."""
     labels = labels_of(entry)
-    parcels = [
-        _parcel(receiver.name, labels, entry, clock.now(), settings)
+    messages = [
+        _message(receiver.name, labels, entry, clock.now(), settings)
         for receiver in settings.receivers
         if receiver.format == "webhook"
         and receiver.send_resolved
         and all(labels.get(name) == value for name, value in receiver.match.items())
     ]
-    if not parcels:
+    if not messages:
         return
     with closing(connect(store)) as db, transaction(db):
-        for parcel in parcels:
-            parcel.insert(db)
+        for message in messages:
+            message.insert(db)
     sender.wake()
 
 
@@ -45,7 +45,9 @@ def labels_of(entry: Entry) -> dict[str, str]:
     return labels | {"tenant": entry.tenant or "", "policy": entry.policy, "action_id": entry.action_id}
 
 
-def _parcel(receiver: str, labels: dict[str, str], entry: Entry, now: datetime, settings: AlertSettings) -> Parcel:
+def _message(
+    receiver: str, labels: dict[str, str], entry: Entry, now: datetime, settings: AlertSettings
+) -> OutboxMessage:
     notes = {"summary": entry.reason, **entry.inputs}
     journal = f"{settings.dashboard_url.rstrip('/')}/actions" if settings.dashboard_url else ""
     alert = AlertInstance(
@@ -55,4 +57,4 @@ def _parcel(receiver: str, labels: dict[str, str], entry: Entry, now: datetime, 
     group = {"alertname": ALERT, "action_id": entry.action_id}
     decision = Decision(receiver, key, group, True, Reason.RESOLVED, (), (Notice(alert, now),))
     body = encoded(alertmanager(decision, settings.external_url or ""))
-    return Parcel(f"msg_receipt_{entry.action_id}_{receiver}", receiver, key, "resolved", 1, body, now, None)
+    return OutboxMessage(f"msg_receipt_{entry.action_id}_{receiver}", receiver, key, "resolved", 1, body, now, None)

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from datetime import datetime
 
-from alerts.store.outbox import Attempt, Delivery, Outbox, Parcel
+from alerts.store.outbox import Attempt, Delivery, Outbox, OutboxMessage
 
 #: What ends within so many seconds is one transaction, up to so many attempts.
 TOGETHER_SECONDS, MOST_TOGETHER = 0.01, 200
@@ -23,11 +23,13 @@ class Recorder:
         self._waiting: list[tuple[Attempt, asyncio.Future[None]]] = []
         self._due: asyncio.TimerHandle | None = None
 
-    async def record(self, parcel: Parcel, delivery: Delivery, retry_at: datetime | None, *, now: datetime) -> None:
+    async def record(
+        self, message: OutboxMessage, delivery: Delivery, retry_at: datetime | None, *, now: datetime
+    ) -> None:
         """As :meth:`Outbox.record`; returns once it is on the disk."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((Attempt(parcel, delivery, retry_at, now), written))
+        self._waiting.append((Attempt(message, delivery, retry_at, now), written))
         if len(self._waiting) >= MOST_TOGETHER:
             self._write()
         elif self._due is None:
@@ -45,7 +47,7 @@ class Recorder:
                 if not written.done():
                     written.set_exception(error)
             return
-        self._counts.update((one.parcel.receiver, one.delivery.outcome) for one, _ in waiting)
+        self._counts.update((one.message.receiver, one.delivery.outcome) for one, _ in waiting)
         for _, written in waiting:
             if not written.done():
                 written.set_result(None)

@@ -1,4 +1,4 @@
-"""What an attempt's answer means for the parcel: pure, so that every case stands in a table of tests."""
+"""What an attempt's answer means for the message: pure, so that every case stands in a table of tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGEST_HEADER = 64
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``retry_in`` None = the parcel is done with; ``disable`` = the receiver is gone for good."""
+    """``retry_in`` None = the message is done with; ``disable`` = the receiver is gone for good."""
 
     outcome: DeliveryOutcome
     retry_in: timedelta | None = None
@@ -48,7 +48,7 @@ def judge(
 ) -> Verdict:
     """What to do after attempt number ``attempts`` ended with HTTP ``status`` (None = no answer at all).
 
-    ``age``: how long the parcel has been tried; ``jitter`` in [0, 1) spreads the retries of many parcels;
+    ``age``: how long the message has been tried; ``jitter`` in [0, 1) spreads the retries of many messages;
     ``forbidden``: the address may not be sent to, which is a refusal of our own.
     """
     if status is not None and 200 <= status < 300:

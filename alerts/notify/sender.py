@@ -1,4 +1,4 @@
-"""Delivers parcels in a thread of its own, so that a slow receiver delays neither evaluations nor other receivers."""
+"""Delivers messages in a thread of its own, so that a slow receiver delays neither evaluations nor other receivers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Sender:
         self._lanes: list[Lane] = []
 
     def start(self) -> None:
-        """Begin to deliver; parcels that an earlier process left are taken up first."""
+        """Begin to deliver; messages that an earlier process left are taken up first."""
         self._thread.start()
         self._ready.wait()
 
@@ -92,9 +92,9 @@ class Sender:
     async def _main(self) -> None:
         database = connect(self._store)
         outbox = Outbox(database)
-        for parcel in outbox.orphans([receiver.settings.name for receiver in self._receivers]):
+        for message in outbox.orphans([receiver.settings.name for receiver in self._receivers]):
             gone = Delivery(self._clock.wall(), "refused", None, "the receiver is no longer configured", None)
-            outbox.record(parcel, gone, None, now=self._clock.now())
+            outbox.record(message, gone, None, now=self._clock.now())
         recorder = Recorder(outbox, self.attempts)
         tls = httpx.create_ssl_context(trust_env=False)
         self._lanes = [

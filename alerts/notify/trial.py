@@ -16,7 +16,7 @@ from alerts.notify.plan import Decision, Notice, Reason
 from alerts.notify.sender import Sender
 from alerts.notify.settings import ReceiverSettings
 from alerts.store.database import Database, connect, transaction
-from alerts.store.outbox import Parcel
+from alerts.store.outbox import OutboxMessage
 from lake.clock import Clock
 
 #: What an attempt takes at most beside the time-out of the receiver: looking up, writing down.
@@ -62,14 +62,14 @@ def trial(receiver: ReceiverSettings, external_url: str) -> Iterator[Tried]:
 
 
 def _try(db: Database, sender: Sender, receiver: ReceiverSettings, status: str, now: datetime, url: str) -> Tried:
-    parcel = _parcel(receiver, status, now, url)
+    message = _message(receiver, status, now, url)
     with transaction(db):
-        parcel.insert(db)
+        message.insert(db)
     sender.wake()
     deadline = time.monotonic() + (receiver.timeout + _SPARE).total_seconds()
     while time.monotonic() < deadline:
         row = db.execute(
-            "SELECT outcome, status_code, error, duration_seconds FROM deliveries WHERE delivery_id = ?", [parcel.id]
+            "SELECT outcome, status_code, error, duration_seconds FROM deliveries WHERE delivery_id = ?", [message.id]
         ).fetchone()
         if row is not None:
             return Tried(status, *row)
@@ -77,7 +77,7 @@ def _try(db: Database, sender: Sender, receiver: ReceiverSettings, status: str, 
     return Tried(status, "retry", None, "there was no answer in time", None)
 
 
-def _parcel(receiver: ReceiverSettings, status: str, now: datetime, url: str) -> Parcel:
+def _message(receiver: ReceiverSettings, status: str, now: datetime, url: str) -> OutboxMessage:
     labels = {"alertname": ALERT, "severity": "info", "broker": "test", "queue": "test", "tenant": "test"}
     labels |= receiver.match
     notes = {"summary": f"A test of the receiver {receiver.name}: nothing is wrong"}
@@ -87,4 +87,4 @@ def _parcel(receiver: ReceiverSettings, status: str, now: datetime, url: str) ->
     key = f'{{}}:{{alertname="{ALERT}"}}'
     decision = Decision(receiver.name, key, {"alertname": ALERT}, True, Reason.FIRST, firing, resolved)
     body = encoded(alertmanager(decision, url))
-    return Parcel(f"msg_test_{status}_{now.timestamp():.6f}", receiver.name, key, status, 1, body, now, None)
+    return OutboxMessage(f"msg_test_{status}_{now.timestamp():.6f}", receiver.name, key, status, 1, body, now, None)

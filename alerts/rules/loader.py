@@ -115,7 +115,7 @@ def _explained(
     document: Document, error: ValidationError, levels: Mapping[tuple[str, ...], type[BaseModel]]
 ) -> UserError:
     errors = error.errors(include_url=False, include_input=False)
-    # A misspelt key often leaves another one missing: the misspelling is what to mend.
+    # A misspelt key often leaves another one missing: the misspelling is what to fix.
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     loc, content = first["loc"], document.content
     where = f"{document.place(loc)}: {_named(content, loc)}" if content is not None else f"{document.path} is empty: "
@@ -123,8 +123,8 @@ def _explained(
         level = levels.get(tuple(str(part) for part in loc[:-1] if isinstance(part, str)))
         known = [field.alias or name for name, field in level.model_fields.items()] if level else []
         near = difflib.get_close_matches(str(loc[-1]), known, n=1)
-        mend = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}"
-        return UserError(f"{where}unknown key {loc[-1]!r}", mend)
+        fix = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}"
+        return UserError(f"{where}unknown key {loc[-1]!r}", fix)
     key = ".".join(str(part) for part in loc if isinstance(part, str)) or "the file"
     if first["type"] == "missing":
         return UserError(f"{where}{loc[-1]!r} is missing", f"add {loc[-1]}:")
@@ -178,7 +178,7 @@ def _rule(
         for action in entry.actions:
             _check_action(action, actions)
     except UserError as error:
-        raise UserError(f"{document.place(here)}: {group.name} / {entry.alert}: {error.what}", error.mend) from error
+        raise UserError(f"{document.place(here)}: {group.name} / {entry.alert}: {error.what}", error.fix) from error
     return Rule(
         group=group.name,
         name=entry.alert,
@@ -201,5 +201,5 @@ def _rule(
 def _check_action(action: str, known: Collection[str] | None) -> None:
     if known is not None and action not in known:
         near = difflib.get_close_matches(action, known, n=1)
-        mend = f"is it {near[0]!r}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
-        raise UserError(f"no policy is called {action!r}", f"{mend}; policies stand under [[alert.control.policies]]")
+        fix = f"is it {near[0]!r}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
+        raise UserError(f"no policy is called {action!r}", f"{fix}; policies stand under [[alert.control.policies]]")

@@ -3,7 +3,18 @@
 from alerts.store.database import connect
 from alerts.store.export import Exporter
 from alerts.store.given import Author, Desk, Given
-from alerts.store.outbox import Delivery, Outbox, Parcel
+from alerts.store.outbox import Delivery, Outbox, OutboxMessage
 from alerts.store.states import Resolved, States
 
-__all__ = ["Author", "Delivery", "Desk", "Exporter", "Given", "Outbox", "Parcel", "Resolved", "States", "connect"]
+__all__ = [
+    "Author",
+    "Delivery",
+    "Desk",
+    "Exporter",
+    "Given",
+    "Outbox",
+    "OutboxMessage",
+    "Resolved",
+    "States",
+    "connect",
+]

@@ -1,4 +1,4 @@
-"""The sender's side of the store: parcels to be delivered, in order within a group, each kept until it has arrived."""
+"""The sender's side of the store: messages to be delivered, in order within a group, each kept until it has arrived."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from alerts.store.database import Database, from_set, from_us, from_us_or_none, 
 from alerts.store.health import DeliveryOutcome, note_health
 from alerts.store.schema import upsert
 
-#: The oldest parcel of each of a receiver's groups, except some groups.
-_HEADS = "FROM outbox WHERE sequence IN (SELECT MIN(sequence) FROM outbox WHERE receiver = ? AND {} GROUP BY group_key)"
+#: The oldest message of each of a receiver's groups, except some groups.
+_OLDEST = (
+    "FROM outbox WHERE sequence IN (SELECT MIN(sequence) FROM outbox WHERE receiver = ? AND {} GROUP BY group_key)"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class OutboxMessage:
     """One notification for one receiver. ``id`` is its webhook-id: the same for every attempt.
 
     ``firing`` and ``resolved`` are the fingerprints that it tells of, which are told once it is delivered.
@@ -34,7 +36,7 @@ class Parcel:
     resolved: frozenset[str] = frozenset()
 
     def insert(self, db: Database) -> None:
-        """Put the parcel into the outbox, as part of the caller's transaction."""
+        """Put the message into the outbox, as part of the caller's transaction."""
         insert_all(db, [self])
 
     def row(self) -> list[object]:
@@ -54,18 +56,18 @@ class Parcel:
         ]
 
 
-def insert_all(db: Database, parcels: Iterable[Parcel]) -> None:
-    """Put parcels into the outbox, in order, as part of the caller's transaction."""
+def insert_all(db: Database, messages: Iterable[OutboxMessage]) -> None:
+    """Put messages into the outbox, in order, as part of the caller's transaction."""
     db.executemany(
         "INSERT INTO outbox (id, receiver, group_key, status, alerts, data_as_of, body, created_at, next_at,"
         " firing, resolved) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (parcel.row() for parcel in parcels),
+        (message.row() for message in messages),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One attempt to deliver a parcel, and how it went."""
+    """One attempt to deliver a message, and how it went."""
 
     at: datetime
     outcome: DeliveryOutcome
@@ -76,64 +78,68 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that ended at ``now``; the parcel leaves the outbox unless it has a ``retry_at``."""
+    """An attempt that ended at ``now``; the message leaves the outbox unless it has a ``retry_at``."""
 
-    parcel: Parcel
+    message: OutboxMessage
     delivery: Delivery
     retry_at: datetime | None
     now: datetime
 
 
 class Outbox:
-    """Takes parcels out of the store and records what became of them. One object belongs to one thread."""
+    """Takes messages out of the store and records what became of them. One object belongs to one thread."""
 
     def __init__(self, connection: Database) -> None:
         self._db = connection
 
-    def due(self, now: datetime, receiver: str, *, besides: Collection[str] = (), most: int = 100) -> list[Parcel]:
-        """``receiver``'s parcels to be tried now: of each group the oldest only, so that news arrive in order.
+    def due(
+        self, now: datetime, receiver: str, *, besides: Collection[str] = (), most: int = 100
+    ) -> list[OutboxMessage]:
+        """``receiver``'s messages to be tried now: of each group the oldest only, so that news arrive in order.
 
         The groups in ``besides`` are left out.
         """
         rows = self._db.execute(
             f"SELECT id, receiver, group_key, status, alerts, body, created_at, data_as_of, attempts"
-            f" {_HEADS.format(_is_none_of('group_key', besides))} AND next_at <= ? ORDER BY sequence LIMIT ?",
+            f" {_OLDEST.format(_is_none_of('group_key', besides))} AND next_at <= ? ORDER BY sequence LIMIT ?",
             [receiver, *besides, to_us(now), most],
         )
         return [
-            Parcel(row[0], row[1], row[2], row[3], row[4], row[5], from_us(row[6]), from_us_or_none(row[7]), row[8])
+            OutboxMessage(
+                row[0], row[1], row[2], row[3], row[4], row[5], from_us(row[6]), from_us_or_none(row[7]), row[8]
+            )
             for row in rows
         ]
 
     def next_at(self, receiver: str, *, besides: Collection[str] = ()) -> datetime | None:
-        """When the next of ``receiver``'s parcels falls due, those of the groups in ``besides`` left out."""
+        """When the next of ``receiver``'s messages falls due, those of the groups in ``besides`` left out."""
         row = self._db.execute(
-            f"SELECT MIN(next_at) {_HEADS.format(_is_none_of('group_key', besides))}", [receiver, *besides]
+            f"SELECT MIN(next_at) {_OLDEST.format(_is_none_of('group_key', besides))}", [receiver, *besides]
         ).fetchone()
         return from_us_or_none(row[0])
 
-    def orphans(self, receivers: Collection[str]) -> list[Parcel]:
-        """The parcels for receivers that are none of ``receivers``."""
+    def orphans(self, receivers: Collection[str]) -> list[OutboxMessage]:
+        """The messages for receivers that are none of ``receivers``."""
         rows = self._db.execute(
             "SELECT id, receiver, group_key, status, alerts, created_at, data_as_of, attempts FROM outbox"
             f" WHERE {_is_none_of('receiver', receivers)} ORDER BY sequence",
             [*receivers],
         ).fetchall()
         return [
-            Parcel(row[0], row[1], row[2], row[3], row[4], "", from_us(row[5]), from_us_or_none(row[6]), row[7])
+            OutboxMessage(row[0], row[1], row[2], row[3], row[4], "", from_us(row[5]), from_us_or_none(row[6]), row[7])
             for row in rows
         ]
 
     def waiting(self) -> int:
-        """How many parcels have not arrived."""
+        """How many messages have not arrived."""
         return int(self._db.execute("SELECT COUNT(*) FROM outbox").fetchone()[0])
 
-    def record(self, parcel: Parcel, delivery: Delivery, retry_at: datetime | None, *, now: datetime) -> None:
-        """Write down an attempt that ended at ``now``. The parcel leaves the outbox unless it has a ``retry_at``.
+    def record(self, message: OutboxMessage, delivery: Delivery, retry_at: datetime | None, *, now: datetime) -> None:
+        """Write down an attempt that ended at ``now``. The message leaves the outbox unless it has a ``retry_at``.
 
         What it said has been told if it was delivered, and only then.
         """
-        self.record_all([Attempt(parcel, delivery, retry_at, now)])
+        self.record_all([Attempt(message, delivery, retry_at, now)])
 
     def record_all(self, attempts: Sequence[Attempt]) -> None:
         """The same of several: all of them or none."""
@@ -142,46 +148,46 @@ class Outbox:
                 self._record(attempt)
 
     def _record(self, attempt: Attempt) -> None:
-        parcel, delivery, number = attempt.parcel, attempt.delivery, attempt.parcel.attempts + 1
+        message, delivery, number = attempt.message, attempt.delivery, attempt.message.attempts + 1
         if attempt.retry_at is None:
-            self._settle(parcel, delivery.outcome == "delivered", attempt.now)
+            self._settle(message, delivery.outcome == "delivered", attempt.now)
         else:
             self._db.execute(
                 "UPDATE outbox SET attempts = ?, next_at = ? WHERE id = ?",
-                [number, to_us(attempt.retry_at), parcel.id],
+                [number, to_us(attempt.retry_at), message.id],
             )
         self._db.execute(
             "INSERT INTO deliveries (at, delivery_id, receiver, group_key, status, alerts, attempt, outcome,"
             " status_code, error, duration_seconds, data_as_of) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 to_us(delivery.at),
-                parcel.id,
-                parcel.receiver,
-                parcel.group_key,
-                parcel.status,
-                parcel.alerts,
+                message.id,
+                message.receiver,
+                message.group_key,
+                message.status,
+                message.alerts,
                 number,
                 delivery.outcome,
                 delivery.status_code,
                 delivery.error,
                 delivery.duration_seconds,
-                to_us_or_none(parcel.data_as_of),
+                to_us_or_none(message.data_as_of),
             ],
         )
-        note_health(self._db, parcel.receiver, attempt.now, delivery.outcome, delivery.error)
+        note_health(self._db, message.receiver, attempt.now, delivery.outcome, delivery.error)
 
-    def _settle(self, parcel: Parcel, delivered: bool, now: datetime) -> None:
-        said = self._db.execute("SELECT firing, resolved FROM outbox WHERE id = ?", [parcel.id]).fetchone()
-        self._db.execute("DELETE FROM outbox WHERE id = ?", [parcel.id])
+    def _settle(self, message: OutboxMessage, delivered: bool, now: datetime) -> None:
+        said = self._db.execute("SELECT firing, resolved FROM outbox WHERE id = ?", [message.id]).fetchone()
+        self._db.execute("DELETE FROM outbox WHERE id = ?", [message.id])
         if said is None or said[0] is None:
             return
-        group = parcel.receiver, parcel.group_key
+        group = message.receiver, message.group_key
         if delivered:
             self._db.execute(upsert("notified"), [*group, *said, to_us(now)])
         self._db.execute(
             "INSERT INTO settled (id, receiver, group_key, firing, resolved, at, delivered)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [parcel.id, *group, *said, to_us(now), int(delivered)],
+            [message.id, *group, *said, to_us(now), int(delivered)],
         )
 
     def hasten(self, receiver: str, now: datetime) -> None:

@@ -28,7 +28,7 @@ from alerts.store.database import (
     transaction,
 )
 from alerts.store.health import notification_health
-from alerts.store.outbox import Parcel, insert_all
+from alerts.store.outbox import OutboxMessage, insert_all
 from alerts.store.schema import upsert
 from alerts.store.translate import note_clock
 from lake.clock import ZERO
@@ -128,7 +128,7 @@ class States:
         rewritten: Iterable[RuleKey] = (),
         forgotten: Iterable[Resolved] = (),
         decisions: Iterable[Decision] = (),
-        parcels: Iterable[Parcel] = (),
+        messages: Iterable[OutboxMessage] = (),
         purged: Iterable[tuple[str, str]] = (),
         ahead: timedelta = ZERO,
     ) -> None:
@@ -157,7 +157,7 @@ class States:
                 [(gone.alert.group, gone.alert.rule, gone.alert.fingerprint) for gone in forgotten],
             )
             self._write_decisions(now + ahead, decisions)
-            insert_all(self._db, parcels)
+            insert_all(self._db, messages)
             self._db.executemany("DELETE FROM notified WHERE receiver = ? AND group_key = ?", purged)
             self._db.execute("DELETE FROM settled WHERE number <= ?", [self._settled])
 

@@ -82,7 +82,7 @@ def _options(broker: NatsServer) -> dict[str, Any]:
 
 
 class Client:
-    """One connection to one server. It does not mend itself: whoever uses it opens another."""
+    """One connection to one server. It does not reconnect by itself: whoever uses it opens another."""
 
     def __init__(self, broker: NatsServer, purpose: str) -> None:
         self.broker = broker

@@ -51,7 +51,7 @@ def _role(account: SqsAccount, arn: str, found: Any) -> Any:
 def _read(secret: Secret, what: str) -> str:
     value = secret.read(what).strip()
     if not value.isascii() or not value.isprintable():
-        raise CredentialsRefused(f"{what} holds characters that no credential has", "mend it")
+        raise CredentialsRefused(f"{what} holds characters that no credential has", "fix it")
     return value
 
 

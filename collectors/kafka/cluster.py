@@ -174,7 +174,7 @@ class Cluster:
 
 
 def _worst(faults: list[SojournError]) -> SojournError:
-    """What is said where no address answers: what the user must mend, if there is such; only where that is all that is
+    """What is said where no address answers: what the user must fix, if there is such; only where that is all that is
     wrong can waiting not help."""
     for fault in faults:
         if isinstance(fault, Unspoken):

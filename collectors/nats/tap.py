@@ -134,7 +134,7 @@ class NatsTap:
         return await ensure_tap(self._client, self._broker.tap, facts)
 
     async def _check(self, tap: StreamFacts) -> None:
-        """Find streams and consumers that are new, and mend what the tap did not show."""
+        """Find streams and consumers that are new, and fix what the tap did not show."""
         self._due["check"] = time.monotonic() + max(_CHECK_EVERY, _CHECK_A_STREAM * len(self._streams))
         self._caught_up = self._caught_up or tap.last <= self._position
         for settings in self._streams:

@@ -159,7 +159,7 @@ class Watch:
     def check(self, tap_last: int, tap_read: int, at: int) -> None:
         """Compare what the server has done with to what the tap told; a difference must last two checks to count.
 
-        Mends what was acknowledged unseen: before the stream was watched, while its consumer was not yet sampled, or
+        Fixes what was acknowledged unseen: before the stream was watched, while its consumer was not yet sampled, or
         in what the tap's stream discarded.
         """
         facts = self.facts

@@ -61,7 +61,7 @@ class PrometheusSource:
             async with client.stream("GET", self._broker.url) as answer:
                 if answer.status_code in (401, 403):
                     what = f"broker {name!r} refuses its metrics: {answer.status_code}"
-                    raise CredentialsRefused(what, "mend token, or user and password")
+                    raise CredentialsRefused(what, "fix token, or user and password")
                 if answer.status_code != 200:
                     raise ConnectionLost(f"broker {name!r} answers {answer.status_code} for its metrics")
                 async for part in answer.aiter_bytes():

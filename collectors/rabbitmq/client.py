@@ -47,7 +47,7 @@ class BadAnswer(ConnectionLost):
 
 
 class Client:
-    """Blocking; belongs to one thread at a time. Opened once, it mends its own connections."""
+    """Blocking; belongs to one thread at a time. Opened once, it reopens its own connections."""
 
     def __init__(self, broker: RabbitBroker) -> None:
         self._broker = broker

@@ -125,7 +125,7 @@ class Rpc:
             await relay.close()
             raise UserError(
                 "gRPC cannot be offered: its certificate is of no use, or the path of temporary files is too long",
-                "mend certificate and key, or set TMPDIR",
+                "fix certificate and key, or set TMPDIR",
             ) from None
         except BaseException:
             await relay.close()
@@ -143,5 +143,5 @@ def _credentials(tls: ReceiveTls) -> grpc.ServerCredentials:
     try:
         pair = (tls.key.expanduser().read_bytes(), tls.certificate.expanduser().read_bytes())
     except OSError as error:
-        raise UserError(f"the receiver's certificate cannot be used: {error}", "mend certificate and key") from None
+        raise UserError(f"the receiver's certificate cannot be used: {error}", "fix certificate and key") from None
     return grpc.ssl_server_credentials([pair])

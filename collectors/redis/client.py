@@ -40,7 +40,7 @@ class Login(NamedTuple):
 
 
 class Client:
-    """One connection to one server. It does not mend itself: whoever uses it opens it again."""
+    """One connection to one server. It does not reconnect by itself: whoever uses it opens it again."""
 
     def __init__(self, broker: RedisBroker, address: Address | None = None, login: Login | None = None) -> None:
         self._broker = broker
@@ -114,7 +114,7 @@ class Client:
             if answer.code == "NOPERM" or command[0] == "AUTH":
                 raise self._refused(answer)
             if command[0] == "SELECT":
-                raise UserError(f"broker {self._broker.name!r} refuses the database: {answer}", "mend it in url")
+                raise UserError(f"broker {self._broker.name!r} refuses the database: {answer}", "fix it in url")
             if command[0] == "TIME" and "unknown command" in str(answer):
                 raise UserError(
                     f"broker {self._broker.name!r} at {shown(self.address)} is a Sentinel, or no Redis: {answer}",

@@ -40,7 +40,7 @@ class Sentinels:
             await self.close()
         if all("does not know" in trouble for trouble in troubles):
             raise UserError(
-                f"broker {self._broker.name!r}: no Sentinel knows the service {service!r}", "mend sentinel.service"
+                f"broker {self._broker.name!r}: no Sentinel knows the service {service!r}", "fix sentinel.service"
             )
         raise ConnectionLost(f"broker {self._broker.name!r}: no Sentinel tells the primary: {'; '.join(troubles)}")
 

@@ -54,7 +54,7 @@ def explained(error: KafkaException, bootstrap: str) -> SojournError:
     reason = error.args[0]
     if isinstance(reason, KafkaError) and reason.code() in _REFUSED:
         return CredentialsRefused(
-            f"Kafka at {bootstrap} refuses the transport: {reason.str()}", "mend user, password, mechanism or ACLs"
+            f"Kafka at {bootstrap} refuses the transport: {reason.str()}", "fix user, password, mechanism or ACLs"
         )
     text = reason.str() if isinstance(reason, KafkaError) else str(reason)
     return ConnectionLost(f"Kafka at {bootstrap}, the transport, does not take or give records now: {text}")
@@ -153,7 +153,7 @@ class Cluster:
                     if error is not None and error.code() != KafkaError._PARTITION_EOF:
                         if error.fatal() or error.code() in _REFUSED:
                             raise KafkaException(error)
-                        continue  # librdkafka mends it, or the time is over
+                        continue  # librdkafka repairs it, or the time is over
                     if partition in left and offset >= left[partition]:
                         del left[partition]
                     elif error is None:

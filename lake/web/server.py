@@ -40,8 +40,8 @@ class Certificate:
     key: Path
 
 
-def listen(host: str, port: int, mend: str = "set another port; 0 takes any free one") -> socket.socket:
-    """A socket that listens at ``host``:``port`` (0: any free port). UserError, with ``mend``, if it cannot."""
+def listen(host: str, port: int, fix: str = "set another port; 0 takes any free one") -> socket.socket:
+    """A socket that listens at ``host``:``port`` (0: any free port). UserError, with ``fix``, if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -51,7 +51,7 @@ def listen(host: str, port: int, mend: str = "set another port; 0 takes any free
     except OSError as error:
         listener.close()
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise UserError(f"cannot listen at {host}:{port}: {reason}", mend) from None
+        raise UserError(f"cannot listen at {host}:{port}: {reason}", fix) from None
     return listener
 
 

@@ -146,7 +146,7 @@ def _told(error: Exception) -> dict[str, str]:
     if isinstance(error, _OUT_OF_MEMORY) or isinstance(error.__cause__, _OUT_OF_MEMORY):
         return {"error": "memory", "what": first_line(error)}
     if isinstance(error, UserError):
-        return {"error": "user", "what": error.what, "mend": error.mend}
+        return {"error": "user", "what": error.what, "fix": error.fix}
     if isinstance(error, SojournError):
         return {"error": "fault", "what": str(error)}
-    return {"error": "user", "what": f"the query failed: {first_line(error)}", "mend": "correct the SQL"}
+    return {"error": "user", "what": f"the query failed: {first_line(error)}", "fix": "correct the SQL"}

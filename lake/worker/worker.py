@@ -223,7 +223,7 @@ def _raise(header: dict[str, Any]) -> None:
     kind = header.get("error")
     if kind is None:
         return
-    what, mend = str(header.get("what", "")), str(header.get("mend", ""))
+    what, fix = str(header.get("what", "")), str(header.get("fix", ""))
     if kind == "memory":
         raise MemoryError(what)
-    raise UserError(what, mend) if kind == "user" else SojournError(what)
+    raise UserError(what, fix) if kind == "user" else SojournError(what)

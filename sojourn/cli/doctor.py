@@ -1,4 +1,4 @@
-"""``sojourn doctor``: what is wrong here, and how to mend it."""
+"""``sojourn doctor``: what is wrong here, and how to fix it."""
 
 from __future__ import annotations
 

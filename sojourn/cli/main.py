@@ -63,7 +63,7 @@ app.command("doctor")(doctor.doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 a failure of ours, 2 the user's to mend, 130 interrupted."""
+    """Run the command line and exit: 0 done, 1 a failure of ours, 2 the user's to fix, 130 interrupted."""
     sys.exit(run(arguments))
 
 

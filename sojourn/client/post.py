@@ -35,7 +35,7 @@ class Verdict(Enum):
     ACCEPTED = "accepted"
     SPLIT = "too large: send it in two"
     LATER = "try again"
-    MISCONFIGURED = "try again slowly, for a person has to mend something"
+    MISCONFIGURED = "try again slowly, for a person has to fix something"
     REFUSED = "malformed: never send it again"
 
 

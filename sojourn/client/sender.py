@@ -30,7 +30,7 @@ YIELD = 50e-6
 LAST_TRY = 0.2
 #: How long the thread of a recorder that was forgotten goes on trying.
 PARTING_SECONDS = 10.0
-#: Pauses after a failure, in seconds: the first, the longest, and where a person has to mend something.
+#: Pauses after a failure, in seconds: the first, the longest, and where a person has to fix something.
 FIRST_BACKOFF, MAX_BACKOFF, SLOW_BACKOFF = 0.1, 10.0, 30.0
 
 

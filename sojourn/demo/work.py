@@ -19,7 +19,7 @@ async def connect(url: str, name: str) -> Client:
 
 
 async def _silent(error: Exception) -> None:
-    """A broken connection mends itself; what was not acknowledged is sent again."""
+    """A broken connection is opened again by itself; what was not acknowledged is sent again."""
 
 
 def stop_event() -> asyncio.Event:

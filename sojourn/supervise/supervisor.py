@@ -24,7 +24,7 @@ LONGEST_BACKOFF = 10.0
 #: A child that dies this many times in a row, without living ``STEADY_SECONDS`` in between, is given up.
 MOST_DEATHS = 8
 STEADY_SECONDS = 30.0
-#: The exit code with which our parts say that the user must mend something: a restart would not help.
+#: The exit code with which our parts say that the user must fix something: a restart would not help.
 REFUSED = 2
 TICK_SECONDS = 0.05
 START_UP_SECONDS = 60.0

@@ -46,7 +46,7 @@ class LandingJob:
         self._causes: dict[str, BaseException] = {}
 
     def running(self) -> bool:
-        """Whether there is, or may come, more to land; starts what has become possible, raises what somebody must mend.
+        """Whether there is, or may come, more to land; starts what has become possible, raises what somebody must fix.
 
         With ``once``: until all that is in the topics now has been landed.
         """

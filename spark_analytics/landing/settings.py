@@ -95,4 +95,4 @@ def _text(path: Path) -> str:
         return path.expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UserError(f"{path} cannot be read: {reason}", "mend the path") from None
+        raise UserError(f"{path} cannot be read: {reason}", "fix the path") from None

@@ -13,7 +13,7 @@ from spark_analytics.runtime.coordinates import KAFKA, S3, Jar, coordinates_file
 from spark_analytics.runtime.progress import Progress
 from spark_analytics.runtime.repository import Repository, TransferError, chosen_repository
 
-MEND = (
+FIX = (
     "check the network, proxy and certificates, name a reachable Maven repository (address or folder) with "
     "SOJOURN_MAVEN_REPOSITORY, or copy the jar into the cache"
 )
@@ -84,7 +84,7 @@ def _fetch(jar: Jar, path: Path, repository: Repository, progress: Progress) -> 
         try:
             repository.download(jar.repository_path, temporary, progress)
         except TransferError as error:
-            raise UserError(f"cannot fetch {jar.file_name} to {path.parent}: {error}", MEND) from error
+            raise UserError(f"cannot fetch {jar.file_name} to {path.parent}: {error}", FIX) from error
         if not is_intact(temporary, jar):
             raise UserError(
                 f"{jar.file_name} from {repository.shown} is not the file that was declared (its SHA-256 differs)",

@@ -124,7 +124,7 @@ def default_address() -> str:
     Ivy, which ships inside pyspark, holds it as a constant of IBiblioResolver. Read from there, we follow what this
     Spark release trusts, and no registry's address is written down, and goes stale, in our own sources.
     """
-    mend = "name one (address or folder) with SOJOURN_MAVEN_REPOSITORY"
+    fix = "name one (address or folder) with SOJOURN_MAVEN_REPOSITORY"
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise UserError("pyspark is not installed", "pip install 'sojourn[analytics]'")
@@ -136,4 +136,4 @@ def default_address() -> str:
             continue
         if found:
             return found.group().decode("ascii")
-    raise UserError("this pyspark names no default Maven repository", mend)
+    raise UserError("this pyspark names no default Maven repository", fix)

@@ -17,7 +17,7 @@ from alerts.evaluate import Freshness, RuleMemory, evaluate, is_due
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertState
 from alerts.rules.model import NoData, Rule
-from alerts.store import Outbox, Parcel, States, connect
+from alerts.store import Outbox, OutboxMessage, States, connect
 from alerts.store.database import transaction
 from alerts.store.translate import translate
 from lake.clock import TOLERANCE, Clock, age
@@ -206,11 +206,11 @@ def test_a_restart_takes_over_what_was_remembered_before_the_clock_was_set(gold:
 def test_a_clock_set_back_while_nobody_ran_delays_no_page(tmp_path: Path) -> None:
     db = connect(tmp_path / "alerts.sqlite")
     with transaction(db):
-        Parcel("msg_1", "pager", "g", "firing", 1, "{}", START, None).insert(db)
+        OutboxMessage("msg_1", "pager", "g", "firing", 1, "{}", START, None).insert(db)
     States(db).commit(START + SECOND, None)
     now = START - HOUR
     assert translate(db, now) == -HOUR - SECOND
-    assert [parcel.id for parcel in Outbox(db).due(now, "pager")] == ["msg_1"]
+    assert [message.id for message in Outbox(db).due(now, "pager")] == ["msg_1"]
 
 
 @STEPS
@@ -219,7 +219,7 @@ def test_a_clock_set_while_nobody_ran_is_no_time_that_passed(tmp_path: Path, ste
     before = machine.clock
     translate(db, before.now(), before.epoch)
     with transaction(db):
-        Parcel("msg_1", "pager", "g", "firing", 1, "{}", before.now() + 5 * SECOND, None).insert(db)
+        OutboxMessage("msg_1", "pager", "g", "firing", 1, "{}", before.now() + 5 * SECOND, None).insert(db)
     States(db).commit(before.now(), None)
     machine.seconds, machine.set_by = machine.seconds + 3, step
     after = Clock(machine.wall, lambda: machine.seconds)
@@ -227,7 +227,7 @@ def test_a_clock_set_while_nobody_ran_is_no_time_that_passed(tmp_path: Path, ste
     assert translate(db, after.now(), after.epoch) == ZERO, "once"
     assert not Outbox(db).due(after.now(), "pager"), "three seconds have passed, not an hour"
     machine.seconds += 2
-    assert [parcel.id for parcel in Outbox(db).due(after.now(), "pager")] == ["msg_1"]
+    assert [message.id for message in Outbox(db).due(after.now(), "pager")] == ["msg_1"]
 
 
 def test_after_a_boot_the_wall_clock_alone_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ class World:
         self.engine.round(now or datetime.now(UTC), new_data=True, everything=True)
         return {e.rule: [alert.state for alert in e.alerts] for e in self.engine.snapshot.evaluations}
 
-    def parcels(self) -> list[str]:
+    def messages(self) -> list[str]:
         return [row[0] for row in self.db.execute("SELECT status FROM outbox ORDER BY sequence")]
 
 
@@ -85,16 +85,16 @@ def test_a_round_commits_states_history_and_what_is_to_be_told_together(gold: Go
     world = World(gold, [DEAD])
     at = gold.partial(dead_lettered=2)
     assert world.round() == {"Dead": [AlertState.FIRING]}
-    (parcel,) = Outbox(world.db).due(datetime.now(UTC), "pager")
-    assert (parcel.receiver, parcel.status, parcel.data_as_of) == ("pager", "firing", at)
+    (message,) = Outbox(world.db).due(datetime.now(UTC), "pager")
+    assert (message.receiver, message.status, message.data_as_of) == ("pager", "firing", at)
     assert world.published == 1
     assert world.db.execute("SELECT to_state, value FROM transitions").fetchall() == [("firing", 2.0)]
     assert world.db.execute("SELECT reason FROM decisions").fetchall() == [("first notification of this group",)]
     world.round()
-    assert world.parcels() == ["firing"]
+    assert world.messages() == ["firing"]
     gold.partial(sidelined=2)
     world.round(datetime.now(UTC) + timedelta(seconds=2))
-    assert world.parcels() == ["firing", "resolved"]
+    assert world.messages() == ["firing", "resolved"]
 
 
 def test_a_failed_commit_leaves_neither_state_nor_message(gold: GoldLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,15 +104,15 @@ def test_a_failed_commit_leaves_neither_state_nor_message(gold: GoldLake, monkey
     def broken(*_: object) -> None:
         raise sqlite3.OperationalError("disk full")
 
-    monkeypatch.setattr("alerts.store.outbox.Parcel.row", broken)
+    monkeypatch.setattr("alerts.store.outbox.OutboxMessage.row", broken)
     with pytest.raises(sqlite3.OperationalError):
         world.round()
-    assert world.parcels() == []
+    assert world.messages() == []
     assert world.db.execute("SELECT COUNT(*) FROM alerts").fetchone() == (0,)
     monkeypatch.undo()
     world.start()  # as its supervisor would
     assert world.round() == {"Dead": [AlertState.FIRING]}
-    assert world.parcels() == ["firing"]
+    assert world.messages() == ["firing"]
 
 
 def test_a_restart_restores_firing_and_tells_nobody_again(gold: GoldLake) -> None:
@@ -123,7 +123,7 @@ def test_a_restart_restores_firing_and_tells_nobody_again(gold: GoldLake) -> Non
     world.start()
     assert world.round() == {"Dead": [AlertState.FIRING]}
     assert world.engine.snapshot.evaluations[0].alerts[0].fired_at == fired_at
-    assert world.parcels() == ["firing"]
+    assert world.messages() == ["firing"]
 
 
 def test_one_broken_rule_leaves_the_others_alone_and_is_told_of(gold: GoldLake) -> None:
@@ -199,7 +199,7 @@ def test_rules_that_are_gone_resolve_their_alerts(gold: GoldLake) -> None:
     assert world.db.execute("SELECT to_state, reason FROM transitions ORDER BY id").fetchall()[1:] == [
         ("inactive", "the rule is no longer there")
     ]
-    assert world.parcels() == ["firing", "resolved"]
+    assert world.messages() == ["firing", "resolved"]
 
 
 def test_history_is_copied_into_the_lake_exactly_once(gold: GoldLake, monkeypatch: pytest.MonkeyPatch) -> None:

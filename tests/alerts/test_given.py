@@ -116,7 +116,7 @@ class Told:
     def at(self, after: timedelta, **counts: int) -> list[str]:
         self.gold.partial(at=NOW + after, received=1, **counts)
         self.world.round(NOW + after)
-        return self.world.parcels()
+        return self.world.messages()
 
     def reasons(self) -> list[str]:
         return [row[0] for row in self.world.db.execute("SELECT reason FROM decisions ORDER BY id")]
@@ -130,9 +130,9 @@ def test_a_silence_that_begins_and_ends_is_obeyed_without_new_data(gold: GoldLak
     (muted,) = told.world.db.execute("SELECT muted FROM decisions").fetchone()
     assert id in muted and "silenced by ops (deploy)" in muted
     told.world.engine.round(NOW + 59 * MINUTE, new_data=False)
-    assert told.world.parcels() == []
+    assert told.world.messages() == []
     told.world.engine.round(NOW + HOUR, new_data=False)
-    assert told.world.parcels() == ["firing"]
+    assert told.world.messages() == ["firing"]
 
 
 def test_an_acknowledgement_ends_when_its_alert_does(gold: GoldLake) -> None:
@@ -158,10 +158,10 @@ def test_an_alert_of_another_program_fires_resolves_and_survives_a_restart(gold:
     told.start()
     assert told.at(4 * MINUTE) == ["firing"]
     outbox = Outbox(told.world.db)
-    (parcel,) = outbox.due(NOW + HOUR, "pager")
-    outbox.record(parcel, Delivery(NOW, "delivered", 200, None, None), None, now=NOW)
+    (message,) = outbox.due(NOW + HOUR, "pager")
+    outbox.record(message, Delivery(NOW, "delivered", 200, None, None), None, now=NOW)
     told.world.engine.round(NOW + 5 * MINUTE, new_data=False)
-    assert told.world.parcels() == ["resolved"]
+    assert told.world.messages() == ["resolved"]
     assert told.world.db.execute("SELECT rule_group, rule, to_state FROM transitions").fetchall() == [
         ("(received)", "DiskFull", "firing"),
         ("(received)", "DiskFull", "inactive"),

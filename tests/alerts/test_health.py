@@ -7,7 +7,7 @@ import pytest
 
 from alerts.rules.expression import checked
 from alerts.rules.model import Rule
-from alerts.store import Delivery, Outbox, Parcel, connect
+from alerts.store import Delivery, Outbox, OutboxMessage, connect
 from alerts.store.database import Database, Store, transaction
 from alerts.store.health import DeliveryOutcome, notification_health
 
@@ -20,10 +20,10 @@ def db(store: Store) -> Database:
 
 
 def attempt(db: Database, outcome: DeliveryOutcome, error: str | None, at: datetime = NOW) -> None:
-    parcel = Parcel(f"msg_{outcome}_{at}", "pager", "g", "firing", 1, "{}", at, None)
+    message = OutboxMessage(f"msg_{outcome}_{at}", "pager", "g", "firing", 1, "{}", at, None)
     with transaction(db):
-        parcel.insert(db)
-    Outbox(db).record(parcel, Delivery(at, outcome, None, error, None), at if outcome == "retry" else None, now=at)
+        message.insert(db)
+    Outbox(db).record(message, Delivery(at, outcome, None, error, None), at if outcome == "retry" else None, now=at)
 
 
 def health(db: Database, now: datetime) -> dict[str, Any]:

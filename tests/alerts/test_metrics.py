@@ -14,7 +14,7 @@ from alerts.evaluate import Freshness
 from alerts.metrics import SPOKEN, exposition, waiting_in
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
 from alerts.notify.settings import ReceiverSettings
-from alerts.store import Parcel, connect
+from alerts.store import OutboxMessage, connect
 from tests.support.prometheus import promtool
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -58,7 +58,7 @@ def test_what_waits_is_read_from_the_store_and_a_store_that_is_not_there_is_empt
     path = tmp_path / "alerts #1.sqlite"
     assert waiting_in(path) == {}
     database = connect(path)
-    Parcel("msg", "pager", "g", "firing", 1, "{}", NOW, None).insert(database)
+    OutboxMessage("msg", "pager", "g", "firing", 1, "{}", NOW, None).insert(database)
     assert waiting_in(path) == {"pager": 1}
     database.close()
 

@@ -23,7 +23,7 @@ from alerts.notify.trial import trial
 from alerts.routing.muting import Muting
 from alerts.routing.settings import RouteSettings
 from alerts.routing.silence import Silence
-from alerts.store import Parcel
+from alerts.store import OutboxMessage
 from alerts.store.database import transaction
 from lake.errors import UserError
 from tests.alerts.helpers import SECRET, WebhookReceiver
@@ -71,11 +71,11 @@ def told(*notices: Notice, id: str = "msg_1", key: str = "{}:{}", at: datetime =
 
 def put(post: Post, notification: Notification) -> None:
     payload = notification.payload
-    parcel = Parcel(
+    message = OutboxMessage(
         notification.id, "pager", notification.group_key, payload["status"], 1, notification.body, datetime.now(UTC), AT
     )
     with transaction(post.db):
-        parcel.insert(post.db)
+        message.insert(post.db)
     post.sender.wake()
 
 

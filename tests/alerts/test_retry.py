@@ -67,7 +67,7 @@ def test_an_address_that_may_not_be_sent_to_is_a_refusal() -> None:
     assert verdict == Verdict("refused", FIRST_REFUSED_DELAY)
 
 
-def test_a_parcel_is_given_up_when_it_has_been_tried_for_long_enough() -> None:
+def test_a_message_is_given_up_when_it_has_been_tried_for_long_enough() -> None:
     hour = timedelta(hours=1)
     assert judge(503, attempts=9, age=hour, retry_for=hour, retry_after=None, jitter=0).outcome == "failed"
 

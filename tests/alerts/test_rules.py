@@ -60,7 +60,7 @@ def test_a_rule_file_has_prometheus_shape_with_no_data_and_actions(tmp_path: Pat
 def test_an_unknown_key_names_file_rule_and_nearest_key(tmp_path: Path) -> None:
     error = failure(tmp_path, GOOD.replace("keep_firing_for", "keep_firing"))
     assert "mine / Behind: unknown key 'keep_firing'" in error.what
-    assert error.mend == "did you mean 'keep_firing_for'?"
+    assert error.fix == "did you mean 'keep_firing_for'?"
 
 
 @pytest.mark.parametrize(

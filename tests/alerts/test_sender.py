@@ -14,7 +14,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from alerts.notify.sender import Sender
 from alerts.settings import ReceiverSettings
-from alerts.store import Outbox, Parcel, connect
+from alerts.store import Outbox, OutboxMessage, connect
 from alerts.store.database import transaction
 from lake.errors import UserError
 from tests.alerts.helpers import SECRET, WebhookReceiver
@@ -41,9 +41,11 @@ class Post:
         self.sender = sender
 
     def put(self, id: str, receiver: str = "pager", group: str = "g") -> None:
-        parcel = Parcel(id, receiver, group, "firing", 1, f'{{"said":"{id}"}}', datetime.now(UTC), datetime.now(UTC))
+        message = OutboxMessage(
+            id, receiver, group, "firing", 1, f'{{"said":"{id}"}}', datetime.now(UTC), datetime.now(UTC)
+        )
         with transaction(self.db):
-            parcel.insert(self.db)
+            message.insert(self.db)
         self.sender.wake()
 
     def skip_the_pause(self) -> None:
@@ -165,8 +167,10 @@ def test_150_groups_due_for_a_hanging_receiver_starve_no_other(path: Path, recei
     db = connect(path)
     with transaction(db):
         for number in range(150):
-            parcel = Parcel(f"hang_{number}", "hanging", f"g{number}", "firing", 1, "{}", datetime.now(UTC), None)
-            parcel.insert(db)
+            message = OutboxMessage(
+                f"hang_{number}", "hanging", f"g{number}", "firing", 1, "{}", datetime.now(UTC), None
+            )
+            message.insert(db)
     with posting(path, to(hanging, name="hanging", timeout="5m"), to(healthy, name="healthy")) as post:
         hanging.wait(4)
         for number in range(150):
@@ -262,7 +266,7 @@ def test_an_answer_that_does_not_come_in_time_is_a_failure_that_is_retried(path:
 def test_what_an_earlier_process_left_is_sent_first(path: Path, receiver: WebhookReceiver) -> None:
     db = connect(path)
     with transaction(db):
-        Parcel("msg_old", "pager", "g", "firing", 1, "{}", datetime.now(UTC), None).insert(db)
+        OutboxMessage("msg_old", "pager", "g", "firing", 1, "{}", datetime.now(UTC), None).insert(db)
     with posting(path, to(receiver)):
         assert receiver.wait(1)[0].id == "msg_old"
 

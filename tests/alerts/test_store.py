@@ -15,7 +15,7 @@ from alerts.evaluate import RuleMemory
 from alerts.models import AlertInstance, AlertState, fingerprint
 from alerts.notify.plan import Decision, Entry, Notice, Reason
 from alerts.state import Tracked, Transition
-from alerts.store import Delivery, Exporter, Outbox, Parcel, Resolved, States, connect
+from alerts.store import Delivery, Exporter, Outbox, OutboxMessage, Resolved, States, connect
 from alerts.store.database import Database, Store, from_us, to_us, transaction
 from alerts.store.translate import note_clock, translate
 from lake.dataset import rows_of
@@ -32,8 +32,10 @@ def alert(tenant: str = "a", state: AlertState = AlertState.FIRING) -> AlertInst
     return AlertInstance("Dead", "g", labels, {"summary": 'ä "?" %s'}, 0.1, state, NOW, fired, fingerprint(labels))
 
 
-def parcel(id: str, group: str = "k", receiver: str = "pager", at: datetime = NOW, **told: frozenset[str]) -> Parcel:
-    return Parcel(id, receiver, group, "firing", 1, '{"n": 1}', at, NOW, **told)
+def message(
+    id: str, group: str = "k", receiver: str = "pager", at: datetime = NOW, **told: frozenset[str]
+) -> OutboxMessage:
+    return OutboxMessage(id, receiver, group, "firing", 1, '{"n": 1}', at, NOW, **told)
 
 
 @pytest.fixture
@@ -42,14 +44,14 @@ def db(store: Store) -> Iterator[Database]:
         yield database
 
 
-def put(db: Database, *parcels: Parcel) -> Outbox:
+def put(db: Database, *messages: OutboxMessage) -> Outbox:
     with transaction(db):
-        for one in parcels:
+        for one in messages:
             one.insert(db)
     return Outbox(db)
 
 
-def delivered(outbox: Outbox, one: Parcel, outcome: str = "delivered", retry_at: datetime | None = None) -> None:
+def delivered(outbox: Outbox, one: OutboxMessage, outcome: str = "delivered", retry_at: datetime | None = None) -> None:
     outbox.record(one, Delivery(NOW, outcome, 200, "a\0b", 0.5), retry_at, now=NOW)  # type: ignore[arg-type]
 
 
@@ -87,16 +89,16 @@ def test_a_round_is_written_as_a_whole_or_not_at_all(db: Database) -> None:
     move = Transition(alert(), AlertState.INACTIVE, AlertState.FIRING, "it matches")
     memories = {KEY: RuleMemory({alert().fingerprint: Tracked(alert())}, NOW)}
     with pytest.raises(Exception):  # noqa: B017 - each store's own
-        States(db).commit(NOW, NOW, transitions=[move], memories=memories, parcels=[parcel("same"), parcel("same")])
+        States(db).commit(NOW, NOW, transitions=[move], memories=memories, messages=[message("same"), message("same")])
     assert States(db).load() == ({}, []) and Outbox(db).waiting() == 0
-    States(db).commit(NOW, NOW, transitions=[move], memories=memories, parcels=[parcel("one"), parcel("two", "l")])
+    States(db).commit(NOW, NOW, transitions=[move], memories=memories, messages=[message("one"), message("two", "l")])
     assert Outbox(db).waiting() == 2
 
 
-def test_parcels_leave_in_order_and_are_told_once_delivered(db: Database) -> None:
+def test_messages_leave_in_order_and_are_told_once_delivered(db: Database) -> None:
     said = frozenset({"f1", "f2"})
-    first, second = parcel("m1", firing=said), parcel("m2", resolved=said, at=NOW + SECOND)
-    outbox = put(db, first, second, parcel("m3", "l"), parcel("m4", receiver="chat"))
+    first, second = message("m1", firing=said), message("m2", resolved=said, at=NOW + SECOND)
+    outbox = put(db, first, second, message("m3", "l"), message("m4", receiver="chat"))
     assert [one.id for one in outbox.due(NOW, "pager")] == ["m1", "m3"]
     assert [one.id for one in outbox.due(NOW, "pager", most=1)] == ["m1"]
     assert [one.id for one in outbox.due(NOW, "pager", besides=["k"])] == ["m3"]
@@ -116,7 +118,7 @@ def test_parcels_leave_in_order_and_are_told_once_delivered(db: Database) -> Non
     assert [(one.id, one.delivered, one.entry.firing) for one in states.take_settled()] == [("m1", True, said)]
     assert states.take_settled() == [] and states.read_told()["pager", "k"].firing == said
     delivered(outbox, second)
-    delivered(outbox, parcel("m3", "l"), "refused")
+    delivered(outbox, message("m3", "l"), "refused")
     assert [(one.id, one.delivered) for one in states.take_settled()] == [("m2", True), ("m3", False)]
     assert states.read_told() == {("pager", "k"): Entry(frozenset(), said, NOW)} and outbox.waiting() == 1
     for url in ("http://a", "http://b"):
@@ -129,7 +131,7 @@ def test_history_flows_into_the_lake_once(db: Database, store: Store, tmp_path: 
     lake.create()
     move = Transition(alert(), AlertState.INACTIVE, AlertState.FIRING, "it matches")
     States(db).commit(NOW, NOW, transitions=[move])
-    delivered(put(db, parcel("m1")), parcel("m1"))
+    delivered(put(db, message("m1")), message("m1"))
     assert Exporter(db, lake).export() == 2
     with closing(connect(store)) as other:
         assert Exporter(other, lake).export() == 0
@@ -141,7 +143,7 @@ def test_history_flows_into_the_lake_once(db: Database, store: Store, tmp_path: 
 
 
 def test_instants_move_to_the_clock_of_the_process_that_goes_on(db: Database) -> None:
-    outbox = put(db, parcel("m1"))
+    outbox = put(db, message("m1"))
     with transaction(db):
         note_clock(db, NOW, HOUR)
     assert translate(db, NOW + HOUR + SECOND) == HOUR

@@ -31,13 +31,13 @@ class Pager:
         self.now = START + after
         self.gold.partial(at=self.now, tenant=tenant, received=1, **counts)
         self.world.round(self.now)
-        return self.world.parcels()
+        return self.world.messages()
 
     def answer(self, outcome: DeliveryOutcome) -> None:
         """The receiver's answer to all that waits."""
         outbox = Outbox(self.world.db)
-        for parcel in outbox.due(self.now + MINUTE, "pager"):
-            outbox.record(parcel, Delivery(self.now, outcome, None, None, None), None, now=self.now)
+        for message in outbox.due(self.now + MINUTE, "pager"):
+            outbox.record(message, Delivery(self.now, outcome, None, None, None), None, now=self.now)
 
     def reasons(self) -> list[str]:
         return [row[0] for row in self.world.db.execute("SELECT reason FROM decisions ORDER BY id")]
@@ -133,8 +133,8 @@ def test_a_store_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
     )
     old.close()
     outbox = Outbox(connect(path))
-    (parcel,) = outbox.due(START, "pager")
-    outbox.record(parcel, Delivery(START, "delivered", 200, None, None), None, now=START)
+    (message,) = outbox.due(START, "pager")
+    outbox.record(message, Delivery(START, "delivered", 200, None, None), None, now=START)
     assert outbox.waiting() == 0
 
 

@@ -32,7 +32,7 @@ class Fake:
     refuses: int = 0  # openings that fail
     loses: tuple[int, ...] = ()  # steps that lose the connection
     fault: SojournError = field(default_factory=lambda: ConnectionLost("gone"))  # what they raise
-    unmended: tuple[int, ...] = ()  # openings that only the user can mend
+    unfixed: tuple[int, ...] = ()  # openings that only the user can fix
     opened: int = 0
     closed: int = 0
     steps: list[float] = field(default_factory=list)
@@ -42,8 +42,8 @@ class Fake:
         self.opened += 1
         if self.opened <= self.refuses:
             raise ConnectionLost(f"{self.name} cannot be reached")
-        if self.opened in self.unmended:
-            raise UserError("the password cannot be read", "mend the path")
+        if self.opened in self.unfixed:
+            raise UserError("the password cannot be read", "fix the path")
 
     async def step(self) -> None:
         self.inside += 1
@@ -90,14 +90,14 @@ def test_a_lost_connection_is_opened_again() -> None:
 
 
 def test_a_broker_that_refuses_later_is_opened_again_as_its_secret_may_be_another_now() -> None:
-    collector = Fake(loses=(2,), fault=CredentialsRefused("refused", "mend it"))
+    collector = Fake(loses=(2,), fault=CredentialsRefused("refused", "fix it"))
     keep(1.5, collector)
     assert collector.opened == 2
     assert len(collector.steps) > 3
 
 
 def test_what_the_user_must_mend_ends_no_run_that_has_begun() -> None:
-    well, other = Fake(), Fake(loses=(2,), unmended=(2, 3))
+    well, other = Fake(), Fake(loses=(2,), unfixed=(2, 3))
     keep(2.5, well, other)
     assert other.opened == 4
     assert len(other.steps) > 2
@@ -105,7 +105,7 @@ def test_what_the_user_must_mend_ends_no_run_that_has_begun() -> None:
 
 
 def test_what_the_user_must_mend_at_one_broker_keeps_no_other_from_beginning() -> None:
-    well, other = Fake(), Fake(unmended=(1, 2))
+    well, other = Fake(), Fake(unfixed=(1, 2))
     keep(2.5, well, other)
     assert other.opened == 3
     assert len(well.steps) > 10
@@ -115,12 +115,12 @@ def test_what_the_user_must_mend_at_one_broker_keeps_no_other_from_beginning() -
 def test_what_the_user_must_mend_at_every_broker_ends_a_run_at_once() -> None:
     for_ever = tuple(range(1, 1000))
     with pytest.raises(UserError, match="the password cannot be read"):
-        keep(60.0, Fake(unmended=for_ever), Fake(unmended=for_ever), grace=float("inf"))
+        keep(60.0, Fake(unfixed=for_ever), Fake(unfixed=for_ever), grace=float("inf"))
 
 
 def test_what_the_user_must_mend_is_said_before_a_broker_that_is_only_away() -> None:
     with pytest.raises(UserError, match="the password cannot be read"):
-        keep(60.0, Fake(refuses=1000), Fake(unmended=tuple(range(1, 1000))), grace=0.5)
+        keep(60.0, Fake(refuses=1000), Fake(unfixed=tuple(range(1, 1000))), grace=0.5)
 
 
 def test_nothing_reached_within_the_grace_is_one_clear_line(tmp_path: Path) -> None:

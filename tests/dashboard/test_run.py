@@ -76,7 +76,7 @@ def test_a_port_that_is_taken_is_one_clear_line() -> None:
         taken.listen()
         with pytest.raises(UserError, match="cannot listen on") as caught:
             claim_port(DashboardSettings(port=taken.getsockname()[1]))
-    assert "port = 0" in caught.value.mend
+    assert "port = 0" in caught.value.fix
 
 
 def test_an_open_server_obeys_the_names_it_was_given() -> None:
@@ -87,7 +87,7 @@ def test_an_open_server_obeys_the_names_it_was_given() -> None:
 def test_a_server_that_listens_to_all_needs_names_and_says_that_it_has_no_login() -> None:
     with pytest.raises(UserError, match="needs the names") as caught:
         exposure(DashboardSettings(host="0.0.0.0"))
-    assert "--allowed-host" in caught.value.mend
+    assert "--allowed-host" in caught.value.fix
     assert "no login" in exposure(DashboardSettings(host="0.0.0.0", allowed_hosts=("queues.example",)))
     assert "no login" in exposure(DashboardSettings(host="192.0.2.7"))
     assert exposure(DashboardSettings()) == exposure(DashboardSettings(host="::1")) == ""

@@ -1,4 +1,4 @@
-"""Read-only SQL: what is not one SELECT over known views is refused in a line that names the mend."""
+"""Read-only SQL: what is not one SELECT over known views is refused in a line that names the fix."""
 
 from __future__ import annotations
 

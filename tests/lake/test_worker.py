@@ -70,7 +70,7 @@ def test_the_errors_of_a_statement_are_the_readers_and_cost_no_process(worker: W
             worker.query(wrong)
         with pytest.raises(UserError) as theirs:
             Reader(root).query(wrong)
-        assert (ours.value.what, ours.value.mend) == (theirs.value.what, theirs.value.mend)
+        assert (ours.value.what, ours.value.fix) == (theirs.value.what, theirs.value.fix)
     assert worker.pid == pid
 
 

@@ -156,7 +156,7 @@ def test_rows_are_printed_for_eyes_and_for_programs(tmp_path: Path) -> None:
 
 def test_checks_tell_programs_what_they_found_one_object_a_line(tmp_path: Path) -> None:
     found = [json.loads(line) for line in sojourn("doctor", "--json", cwd=tmp_path).stdout.splitlines()]
-    assert {"subject", "grade", "found", "mend"} == set(found[0]) and {one["grade"] for one in found} <= {
+    assert {"subject", "grade", "found", "fix"} == set(found[0]) and {one["grade"] for one in found} <= {
         "ok",
         "warn",
         "fail",
@@ -171,4 +171,4 @@ def test_doctor_finds_what_is_wrong_and_says_how_to_mend_it(tmp_path: Path) -> N
     assert run.returncode == 1
     (broker,) = [line for line in run.stdout.splitlines() if "broker orders" in line]
     assert "fail" in broker
-    assert "start it, or mend its url" in broker
+    assert "start it, or fix its url" in broker

@@ -1,4 +1,4 @@
-"""One settings file, its overrides, and errors that say what to mend."""
+"""One settings file, its overrides, and errors that say what to fix."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_unknown_key_names_the_nearest_known_one(tmp_path: Path, text: str, n
     with pytest.raises(UserError) as caught:
         load(_file(tmp_path, text), {}).section("alert", Section)
     assert f"unknown setting {named}" in caught.value.what
-    assert caught.value.mend == f"did you mean {nearest}?"
+    assert caught.value.fix == f"did you mean {nearest}?"
 
 
 def test_an_unknown_section_in_the_environment_is_named_with_its_variable() -> None:

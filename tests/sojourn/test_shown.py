@@ -81,10 +81,10 @@ def test_what_an_option_names_is_told_without_its_escapes(format: str, capsys: p
 def test_findings_events_and_the_demo_say_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
-    shown([Finding("broker", Grade.FAIL, f"no {TITLE}[red]", "\\[bold]mend")])
+    shown([Finding("broker", Grade.FAIL, f"no {TITLE}[red]", "\\[bold]fix")])
     console = Console(force_terminal=True, no_color=True, width=200)
     _say(console, Event("collect", f"ended: {TITLE}[red]x[/]", bad=False))
     console.print(_rendered(Status("p", 1, 2, alerts=[f"A ({TITLE})"], limits=[TITLE], troubles=[TITLE])))
     said = capsys.readouterr()
     assert "\x1b]" not in said.out + said.err and "\x9b" not in said.out + said.err
-    assert "[red]" in said.out and "\\[bold]mend" in said.out
+    assert "[red]" in said.out and "\\[bold]fix" in said.out

@@ -80,9 +80,9 @@ def test_a_child_that_keeps_dying_is_restarted_ever_later_then_given_up(
 
 
 def test_a_users_error_is_not_restarted_but_raised_in_the_childs_own_words(supervisor: Supervisor) -> None:
-    supervisor.start(python("a", "import sys; print('sojourn: mend this', file=sys.stderr); sys.exit(2)"))
+    supervisor.start(python("a", "import sys; print('sojourn: fix this', file=sys.stderr); sys.exit(2)"))
     supervisor.start(python("b", PATIENT, ready=lambda: False))
-    with pytest.raises(UserError, match="a: mend this"):
+    with pytest.raises(UserError, match="a: fix this"):
         supervisor.wait_ready()
     assert supervisor.restarts("a") == 0
 

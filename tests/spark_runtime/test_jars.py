@@ -127,7 +127,7 @@ def test_a_jar_that_is_not_there_is_asked_for_once_and_explained(tmp_path: Path,
     maven.script = [404]
     with pytest.raises(UserError, match="answers 404") as caught:
         ensure_jars(environment(tmp_path, f"http://{maven.address}"))
-    assert "SOJOURN_MAVEN_REPOSITORY" in caught.value.mend
+    assert "SOJOURN_MAVEN_REPOSITORY" in caught.value.fix
     assert len(maven.asked) == 1
     assert kept(tmp_path) == []
 

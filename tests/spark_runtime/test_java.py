@@ -55,7 +55,7 @@ def test_no_java_at_all_is_a_users_error_that_names_what_was_seen(
     old = pretend_java(tmp_path / "path", "11.0.2")
     with pytest.raises(UserError, match="is Java 11") as caught:
         ensure_java({"PATH": str(old.parent)})
-    assert "JAVA_HOME" in caught.value.mend
+    assert "JAVA_HOME" in caught.value.fix
     with pytest.raises(UserError, match="no Java on this machine"):
         ensure_java({"PATH": ""})
 

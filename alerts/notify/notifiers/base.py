@@ -17,7 +17,7 @@ JSON = "application/json"
 
 
 class Unsayable(SojournError):
-    """What is to be told cannot be written in the receiver's format; somebody may mend its settings."""
+    """What is to be told cannot be written in the receiver's format; somebody may fix its settings."""
 
 
 @dataclass(frozen=True)

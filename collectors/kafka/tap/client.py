@@ -90,7 +90,7 @@ class TapConsumer:
             error = message.error()
             topic, partition, code = message.topic(), message.partition(), error.code()
             if topic is None or partition is None:
-                continue  # about the connection: librdkafka mends it
+                continue  # about the connection: librdkafka repairs it
             place = topic, partition
             if code == KafkaError._PARTITION_EOF:
                 found.ended.add(place)
@@ -98,7 +98,7 @@ class TapConsumer:
                 found.out_of_range.add(place)
             elif code in CREDENTIALS | FORBIDDEN:
                 raise explained(KafkaException(error), self._broker)
-            # All others librdkafka mends by itself, or the next look at the cluster shows that it is away.
+            # All others librdkafka repairs by itself, or the next look at the cluster shows that it is away.
         return found
 
     def close(self) -> None:
