@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokers.nats.client import NO_CONSUMER, NO_MESSAGE, NO_STREAM, ApiError, Client
-from collectors.nats.life import Subscription
 from collectors.nats.parse import (
     ADVISORY,
     CREATED,
@@ -25,6 +24,7 @@ from collectors.nats.parse import (
     microseconds,
 )
 from collectors.nats.settings import TapSettings
+from collectors.nats.tracker import Subscription
 from lake.errors import UserError
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collectors.bronze import Bronze
-from collectors.nats.ledger import Entry, Ledger
+from collectors.nats.pending import Entry, PendingMessages
 from collectors.nats.unfinished import COLUMNS, Stream, open_messages
 from collectors.sink import sealed
 
@@ -99,11 +99,13 @@ def recall(lake: Bronze, source: str, state: tuple[pa.Table, int] | None) -> Mem
     return Memory(table, tops, events)
 
 
-def restore(ledger: Ledger, memory: Memory, queue: str, generation: int, subscribers: tuple[str | None, ...]) -> None:
-    """Fill an empty ledger with what was unfinished for ``subscribers`` when the last batch was written."""
+def restore(
+    pending: PendingMessages, memory: Memory, queue: str, generation: int, subscribers: tuple[str | None, ...]
+) -> None:
+    """Fill the empty ``pending`` with what was unfinished for ``subscribers`` when the last batch was written."""
     for of, entry in memory.entries(queue):
         if of == generation:
-            ledger.enqueue(entry.sequence, entry.enqueued_at, entry.tenant, (entry.subscriber,), entry.attempts)
+            pending.enqueue(entry.sequence, entry.enqueued_at, entry.tenant, (entry.subscriber,), entry.attempts)
     known_of, known_to = memory.tops.get(queue, (generation, 0))
     covered = known_to if known_of == generation else 0
     messages: dict[int, dict[str | None, Row]] = {}
@@ -113,18 +115,18 @@ def restore(ledger: Ledger, memory: Memory, queue: str, generation: int, subscri
         if row.sequence > covered:
             messages.setdefault(row.sequence, {})[row.subscriber] = row
             continue
-        told = ledger.attempts(row.sequence, row.subscriber)
+        told = pending.attempts(row.sequence, row.subscriber)
         if told is not None and row.finished:
-            ledger.finish(row.sequence, row.subscriber)
+            pending.finish(row.sequence, row.subscriber)
         elif told is not None and row.attempts > told:
-            ledger.begin(row.sequence, row.subscriber, row.attempts)
+            pending.begin(row.sequence, row.subscriber, row.attempts)
     for sequence in sorted(messages):
-        _restore_message(ledger, sequence, messages[sequence], subscribers)
-    ledger.top = max([ledger.top, covered, *messages])
+        _restore_message(pending, sequence, messages[sequence], subscribers)
+    pending.top = max([pending.top, covered, *messages])
 
 
 def _restore_message(
-    ledger: Ledger, sequence: int, rows: Mapping[str | None, Row], subscribers: tuple[str | None, ...]
+    pending: PendingMessages, sequence: int, rows: Mapping[str | None, Row], subscribers: tuple[str | None, ...]
 ) -> None:
     arrival = next((row for row in rows.values() if row.arrived), None)
     routed = arrival is not None and arrival.subscriber is not None
@@ -135,16 +137,16 @@ def _restore_message(
         known = arrival or row
         if known is not None:
             attempts = row.attempts if row else 0
-            ledger.enqueue(sequence, known.enqueued_at, known.tenant, (subscriber,), attempts)
+            pending.enqueue(sequence, known.enqueued_at, known.tenant, (subscriber,), attempts)
 
 
-def state_table(ledgers: Iterable[tuple[str, int, Ledger]]) -> pa.Table:
-    """All that must be remembered now, for the sink to keep: (queue, generation, ledger) of each stream."""
+def state_table(streams: Iterable[tuple[str, int, PendingMessages]]) -> pa.Table:
+    """All that must be remembered now, for the sink to keep: (queue, generation, pending messages) of each stream."""
     columns: dict[str, list[object]] = {name: [] for name in _STATE.names}
     tops: dict[str, tuple[int, int]] = {}
-    for queue, generation, ledger in ledgers:
-        tops[queue] = (generation, ledger.top)
-        for entry in ledger.entries():
+    for queue, generation, pending in streams:
+        tops[queue] = (generation, pending.top)
+        for entry in pending.entries():
             values = (queue, generation, *entry)
             for name, value in zip(("queue", "generation", *Entry._fields), values, strict=True):
                 columns[name].append(value)

@@ -56,7 +56,7 @@ class NatsTap:
         self.name = f"nats-tap:{broker.name}"
         self._named = set() if named is None else named  # streams whose only consumer is called by its name
         self._broker = broker
-        # Nobody consumes a dead-letter stream: its depth is sampled, its messages' lives ended in the queue it serves.
+        # Nobody consumes a dead-letter stream: its depth is sampled, its messages ended in the queue it serves.
         self._streams = [stream for stream in broker.streams if stream.dead_letter_for is None]
         self._settings = context.settings
         self._writer = context.writer
@@ -105,7 +105,7 @@ class NatsTap:
             self._read(messages)
             self._take(looks, quiet=not messages)
         for watch in self._watches.values():
-            watch.lives.release(self._read_to)
+            watch.tracker.release(self._read_to)
         self._keep()
         now = time.monotonic()
         if now >= self._due["check"]:
@@ -161,7 +161,7 @@ class NatsTap:
         if len(self._watches) == len(self._streams):
             self._memory = None  # every stream has taken its part
         self._named.update(name for name, watch in self._watches.items() if watch.met)
-        forgotten = sum(watch.lives.ledger.forgotten for watch in self._watches.values())
+        forgotten = sum(watch.tracker.pending.forgotten for watch in self._watches.values())
         self._metrics.forgotten.labels(self.name).set(forgotten)
         self._keep()
 
@@ -176,7 +176,7 @@ class NatsTap:
         tap = self._broker.tap
         watch = Watch.begin(settings, tap, facts, consumers, memory, generation, self._events)
         self._watches[settings.name] = watch
-        if not memory.knows(settings.queue_name) or watch.lives.ledger.top == 0:
+        if not memory.knows(settings.queue_name) or watch.tracker.pending.top == 0:
             found = await watch.look_back(self._client, tap.first_look_limit)
             if found:
                 log.info("%s: %s messages were waiting in %s already", self.name, found, settings.name)
@@ -257,7 +257,7 @@ class NatsTap:
 
     def _state(self) -> Any:
         return state_table(
-            (watch.settings.queue_name, watch.generation, watch.lives.ledger) for watch in self._watches.values()
+            (watch.settings.queue_name, watch.generation, watch.tracker.pending) for watch in self._watches.values()
         )
 
     async def _write(self, batch: Batch) -> None:
@@ -290,15 +290,15 @@ class NatsTap:
             if isinstance(record, Arrival):
                 watch.arrived(record.sequence, record.stored_at, record.subject, record.headers)
             elif isinstance(record, Acknowledged):
-                watch.lives.acknowledged(record)
+                watch.tracker.acknowledged(record)
             elif isinstance(record, Advisory):
-                watch.lives.advised(record)
+                watch.tracker.advised(record)
             else:
                 self._due["check"] = 0.0  # a new consumer: let its acknowledgements be told at once
         if messages:
             self._read_to = max(self._read_to, messages[-1].stored_at)
             self._caught_up = messages[-1].pending == 0
-            unmatched = sum(watch.lives.unmatched for watch in self._watches.values())
+            unmatched = sum(watch.tracker.unmatched for watch in self._watches.values())
             self._metrics.unmatched.labels(self.name).set(unmatched)
 
     def _gap(self, last: int) -> None:

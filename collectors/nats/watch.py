@@ -8,11 +8,11 @@ from typing import Any
 
 from brokers.nats.client import Client
 from collectors.nats.attach import StreamFacts, first_look, subscriptions
-from collectors.nats.ledger import Ledger
-from collectors.nats.life import REMOVED, Lives
 from collectors.nats.memory import Memory, restore
 from collectors.nats.parse import microseconds
+from collectors.nats.pending import PendingMessages
 from collectors.nats.settings import StreamSettings, TapSettings
+from collectors.nats.tracker import REMOVED, MessageTracker
 from collectors.records import Event
 from collectors.tenants import Message, tenant_of
 
@@ -36,7 +36,7 @@ class Watch:
 
     settings: StreamSettings
     facts: StreamFacts
-    lives: Lives
+    tracker: MessageTracker
     generation: int
     met: set[str]  # subscribers that were named at some time
     consumers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -56,11 +56,11 @@ class Watch:
     ) -> Watch:
         """Go on where earlier runs left off, or begin."""
         queue = settings.queue_name
-        ledger = Ledger(tap.max_unfinished)
-        lives = Lives(queue, ledger, out, hold=round(tap.hold_seconds * 1e6), generation=generation)
-        watch = cls(settings, facts, lives, generation, met=memory.subscribers(queue))
+        pending = PendingMessages(tap.max_unfinished)
+        tracker = MessageTracker(queue, pending, out, hold=round(tap.hold_seconds * 1e6), generation=generation)
+        watch = cls(settings, facts, tracker, generation, met=memory.subscribers(queue))
         watch.consume(consumers)
-        restore(ledger, memory, queue, generation, lives.subscribers())
+        restore(pending, memory, queue, generation, tracker.subscribers())
         watch._end_earlier(memory, out)
         return watch
 
@@ -106,34 +106,34 @@ class Watch:
         found = await first_look(client, self.settings.name, first, self.facts.last, limit)
         for message in found:
             self.arrived(message.sequence, message.stored_at, message.subject, message.headers)
-            self.lives.missing.clear()
-        self.lives.ledger.top = max(self.lives.ledger.top, self.facts.last)
-        self.met |= {one.subscriber for one in self.lives.consumers.values() if one.subscriber is not None}
+            self.tracker.missing.clear()
+        self.tracker.pending.top = max(self.tracker.pending.top, self.facts.last)
+        self.met |= {one.subscriber for one in self.tracker.consumers.values() if one.subscriber is not None}
         return len(found)
 
     def consume(self, consumers: dict[str, dict[str, Any]]) -> None:
         """These are the stream's consumers now."""
         self.consumers = consumers
-        self.lives.subscribe(subscriptions(self.facts, consumers, named=bool(self.met)))
+        self.tracker.subscribe(subscriptions(self.facts, consumers, named=bool(self.met)))
 
     async def meet(self, client: Client, limit: int) -> None:
         """Let what is in the stream already wait for subscribers that are new to it."""
         if self.facts.shared:
             return
-        for consumer, subscription in self.lives.consumers.items():
+        for consumer, subscription in self.tracker.consumers.items():
             name = subscription.subscriber
             if name is None or name in self.met:
                 continue
             self.met.add(name)
             first = max(self.facts.first, self.consumers[consumer]["ack_floor"]["stream_seq"] + 1)
-            last = min(self.facts.last, self.lives.ledger.top)
+            last = min(self.facts.last, self.tracker.pending.top)
             for message in await first_look(client, self.settings.name, first, last, limit):
                 tenant = self._tenant(message.headers, message.subject)
-                self.lives.offered(message.sequence, message.stored_at, message.subject, tenant, subscription)
+                self.tracker.offered(message.sequence, message.stored_at, message.subject, tenant, subscription)
 
     def arrived(self, sequence: int, at: int, subject: str, headers: Mapping[str, str]) -> None:
         """A message was stored."""
-        self.lives.arrived(sequence, at, subject, self._tenant(headers, subject))
+        self.tracker.arrived(sequence, at, subject, self._tenant(headers, subject))
 
     def _tenant(self, headers: Mapping[str, str], subject: str) -> str | None:
         return tenant_of(self.settings.tenant, Message(self.settings.queue_name, subject, headers))
@@ -142,16 +142,16 @@ class Watch:
         """The server told how far a consumer is."""
         delivered = info["delivered"]
         seen = delivered.get("last_active") or info["ts"]
-        self.lives.looked(consumer, delivered["stream_seq"], microseconds(seen))
+        self.tracker.looked(consumer, delivered["stream_seq"], microseconds(seen))
 
     @property
     def busy(self) -> bool:
         """Whether somebody may be working on messages whose receipt is not told yet."""
-        return self.lives.holding or self.lives.waiting
+        return self.tracker.holding or self.tracker.waiting
 
     async def find_missing(self, client: Client) -> None:
         """Look into the stream for arrivals that the tap left out."""
-        for sequence in list(self.lives.missing)[:_AT_ONCE]:
+        for sequence in list(self.tracker.missing)[:_AT_ONCE]:
             for message in await first_look(client, self.settings.name, sequence, sequence, 1):
                 self.arrived(message.sequence, message.stored_at, message.subject, message.headers)
             # Not there any more: its end, if it is still to be read, will be told without its arrival.
@@ -163,8 +163,12 @@ class Watch:
         in what the tap's stream discarded.
         """
         facts = self.facts
-        if tap_read >= tap_last and facts.last > self.lives.ledger.top and self._unseen_to > self.lives.ledger.top:
-            self.lives.missed(min(facts.last, self._unseen_to))
+        if (
+            tap_read >= tap_last
+            and facts.last > self.tracker.pending.top
+            and self._unseen_to > self.tracker.pending.top
+        ):
+            self.tracker.missed(min(facts.last, self._unseen_to))
         self._unseen_to = facts.last
         for consumer, info in self.consumers.items():
             before = self._suspects.pop(consumer, None)
@@ -172,11 +176,11 @@ class Watch:
                 if tap_read < before.tap_last:
                     self._suspects[consumer] = before
                     continue
-                self.lives.settle(consumer, before.sequences, at, removed=before.removed)
+                self.tracker.settle(consumer, before.sequences, at, removed=before.removed)
             floor = info["ack_floor"]["stream_seq"]
             gone = facts.first - 1
             removed = gone > floor
-            sequences = self.lives.unfinished(consumer, max(floor, gone), _SETTLED_AT_ONCE)
+            sequences = self.tracker.unfinished(consumer, max(floor, gone), _SETTLED_AT_ONCE)
             if removed:
                 sequences = [sequence for sequence in sequences if sequence > floor] or sequences
                 removed = bool(sequences) and sequences[0] > floor

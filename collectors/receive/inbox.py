@@ -1,4 +1,4 @@
-"""Requests that wait for the next commit: bounded in number and bytes, handed from the doors to the committer."""
+"""Requests that wait for the next commit: bounded in number and bytes, handed from the servers to the committer."""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ from urllib.parse import quote
 from collectors.bronze import Bronze
 from collectors.context import Context
 from collectors.receive.batch import Batch, BatchReader
-from collectors.receive.desk import RETRY_SECONDS, Desk
-from collectors.receive.doors import Doors
+from collectors.receive.handler import RETRY_SECONDS, RequestHandler
 from collectors.receive.horizon import Horizon
 from collectors.receive.inbox import Answer, Inbox, Request
 from collectors.receive.joins import Joins, watched
 from collectors.receive.ledger import Ledger
 from collectors.receive.memory import Memory
 from collectors.receive.refill import recall_polls, refill
+from collectors.receive.servers import Servers
 from collectors.receive.spans import SpanReader
 from collectors.receive.status import Code
 from collectors.receive.waiting import Journal, Waiting
@@ -53,21 +53,21 @@ class Receiver:
         self._reader = BatchReader(spans, self._horizon, settings.max_spans, context.clock, self._waiting)
         self._ledger = Ledger(self.name, self.name, self._horizon, context.settings.compact_every)
         self._inbox = Inbox(settings.max_pending, settings.max_pending_bytes)
-        self._doors: Doors | None = None
+        self._servers: Servers | None = None
         self._threads = Threads("receive")
         self._committed = 0.0
 
     async def open(self) -> None:
-        """Know again what was committed last, then open the doors."""
-        if self._doors is None:
+        """Know again what was committed last, then open the servers."""
+        if self._servers is None:
             settings = self._settings
             token = None if settings.token is None else settings.token.read("the receiver's token")
             await self._recall()
             await self._recall_held()
             policy = policy_of(settings, token)
-            doors = Doors(settings, policy, Desk(self._inbox, settings.answer_seconds))
-            await asyncio.to_thread(doors.open)
-            self._doors = doors
+            servers = Servers(settings, policy, RequestHandler(self._inbox, settings.answer_seconds))
+            await asyncio.to_thread(servers.open)
+            self._servers = servers
             self._inbox.open()
             log.info("%s: listens on %s", self.name, settings.host)
 
@@ -97,9 +97,9 @@ class Receiver:
 
     async def step(self) -> None:
         """Commit what came, at most once each ``flush_interval``, and answer."""
-        assert self._doors is not None
-        if not self._doors.alive:
-            raise LakeError("the receiver's doors are closed")
+        assert self._servers is not None
+        if not self._servers.alive:
+            raise LakeError("the receiver's servers are closed")
         await asyncio.sleep(max(0.0, self._committed + self._flush_interval - time.monotonic()))
         await self._commit(_PATIENCE)
 
@@ -160,15 +160,15 @@ class Receiver:
         metrics.buffered.labels(name).set(self._inbox.pending)
 
     async def close(self) -> None:
-        """Commit what came, then close the doors; what comes now is sent again to the next receiver."""
+        """Commit what came, then close the servers; what comes now is sent again to the next receiver."""
         self._inbox.close()
         try:
-            if self._doors is not None:
+            if self._servers is not None:
                 await self._commit(0.0)
         except SojournError as error:
             log.warning("%s: %s", self.name, error)
         finally:
-            if self._doors is not None:
-                await asyncio.to_thread(self._doors.close)
-                self._doors = None
+            if self._servers is not None:
+                await asyncio.to_thread(self._servers.close)
+                self._servers = None
             self._threads.close()

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from collectors.receive.desk import RETRY_SECONDS, Desk
+from collectors.receive.handler import RETRY_SECONDS, RequestHandler
 from collectors.receive.settings import ReceiveSettings
 from collectors.receive.status import Code, encoded
 from collectors.receive.web import success
@@ -22,8 +22,8 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 STREAMS = 32
 
 
-def handler(
-    desk: Desk, settings: ReceiveSettings, token: str | None, place_of: Callable[[str], Connection | None]
+def service(
+    handler: RequestHandler, settings: ReceiveSettings, token: str | None, place_of: Callable[[str], Connection | None]
 ) -> Any:
     """The service. Its requests stay bytes: they are parsed off the event loop, and a malformed one is kept.
 
@@ -64,7 +64,7 @@ def handler(
                 read = await message(connection, context)
                 connection.proven()
                 with calls.answering(connection):
-                    answer = await desk.hand_in("protobuf", read, connection.peer)
+                    answer = await handler.hand_in("protobuf", read, connection.peer)
         except TooManyCalls:
             await _refuse(context, Code.UNAVAILABLE, "too many calls are open", RETRY_SECONDS)
         if answer.code is not Code.OK:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Scope
 
-from collectors.receive.desk import Desk
+from collectors.receive.handler import RequestHandler
 from collectors.receive.inbox import Answer, Format
 from collectors.receive.settings import ReceiveSettings
 from collectors.receive.status import Code, encoded
@@ -71,14 +71,14 @@ def limits_of(settings: ReceiveSettings) -> Limits:
     )
 
 
-def front_door(desk: Desk, policy: Policy) -> FrontDoor:
+def front_door(handler: RequestHandler, policy: Policy) -> FrontDoor:
     """The ASGI application."""
 
     async def traces(request: Request) -> Response:
         kind = content_type(request.scope["headers"])
         if kind not in _FORMATS:
             return _refusal(kind, 415, Code.INVALID_ARGUMENT, f"the content type is {' or '.join(_FORMATS)}")
-        answer = await desk.hand_in(_FORMATS[kind], await request.body(), _peer(request))
+        answer = await handler.hand_in(_FORMATS[kind], await request.body(), _peer(request))
         if answer.code is not Code.OK:
             return _answered(kind, answer)
         if kind == JSON:
@@ -87,7 +87,7 @@ def front_door(desk: Desk, policy: Policy) -> FrontDoor:
         return Response(success(answer).SerializeToString(), media_type=PROTOBUF)
 
     async def events(request: Request) -> Response:
-        answer = await desk.hand_in("events", await request.body(), _peer(request))
+        answer = await handler.hand_in("events", await request.body(), _peer(request))
         return _answered(JSON, answer) if answer.code is not Code.OK else Response(answer.body, media_type=JSON)
 
     async def elsewhere(request: Request) -> Response:

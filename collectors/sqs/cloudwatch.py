@@ -102,7 +102,7 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e18
 
 
-class Ledger:
+class Totals:
     """What CloudWatch has told so far: the newest age of each queue, and totals since the minute ``since``.
 
     A minute's sum is asked for again while it may still grow, and counted once: only its growth is added. Minutes

@@ -13,7 +13,7 @@ from brokers.sqs.client import Channel
 from collectors.records import now_us
 from collectors.samples import Sample, unread
 from collectors.sqs import parse
-from collectors.sqs.cloudwatch import PERIOD, Ledger, Told
+from collectors.sqs.cloudwatch import PERIOD, Told, Totals
 from collectors.sqs.listing import addresses
 from collectors.sqs.pace import Pace
 from collectors.sqs.settings import SqsBroker
@@ -35,7 +35,7 @@ class SqsSource:
         self._threads: Threads | None = None
         self._channels: list[Channel] = []
         self._watch: Watch | None = None
-        self._ledger: Ledger | None = None  # outlasts a lost connection: its totals go on
+        self._totals: Totals | None = None  # outlasts a lost connection: its totals go on
         self._service: client.Service | None = None
         self._credentials: Callable[[], Any] | None = None
         self._addresses: list[str] = []
@@ -52,8 +52,8 @@ class SqsSource:
         self._credentials = await self._threads.do(lambda: credentials.find(self._broker))
         await self._list()
         if self._broker.cloudwatch.enabled:
-            self._ledger = self._ledger or Ledger(since=int(time.time()) // PERIOD * PERIOD)
-            self._watch = Watch(self._broker, self._credentials, self._ledger)
+            self._totals = self._totals or Totals(since=int(time.time()) // PERIOD * PERIOD)
+            self._watch = Watch(self._broker, self._credentials, self._totals)
             self._watch.queues = self._names()
             self._watch.start()
 

@@ -13,7 +13,7 @@ from typing import Any
 from brokers.sqs import client
 from brokers.sqs.answers import Refusal, content
 from brokers.sqs.client import Channel, Unanswered
-from collectors.sqs.cloudwatch import Asked, Ledger, Told, queries, results, window
+from collectors.sqs.cloudwatch import Asked, Told, Totals, queries, results, window
 from collectors.sqs.settings import SqsBroker
 from collectors.thread import Threads
 from lake.errors import SojournError
@@ -33,16 +33,16 @@ class _Refused(Exception):
 
 
 class Watch:
-    """Keeps what CloudWatch tells of ``queues``, which its owner replaces as they change, in ``ledger``."""
+    """Keeps what CloudWatch tells of ``queues``, which its owner replaces as they change, in ``totals``."""
 
-    def __init__(self, broker: SqsBroker, credentials: Callable[[], Any], ledger: Ledger) -> None:
+    def __init__(self, broker: SqsBroker, credentials: Callable[[], Any], totals: Totals) -> None:
         self.queues: Sequence[str] = ()
         self._broker = broker
         self._settings = broker.cloudwatch
         service = client.service(broker, broker.cloudwatch_url, "monitoring", "GraniteServiceVersion20100801")
         self._channel = Channel(service, credentials)
         self._threads = Threads(f"cloudwatch-{broker.name}")
-        self._ledger = ledger
+        self._totals = totals
         self._read_at: float | None = None
         self._trouble = "CloudWatch was not read yet"
         self._task: asyncio.Task[None] | None = None
@@ -68,7 +68,7 @@ class Watch:
         interval = max(self._settings.interval, 1.0)
         if self._read_at is None or time.monotonic() - self._read_at > _KEPT * interval + self._broker.cycle_timeout:
             return Told(reason=self._trouble)
-        return self._ledger.told(queue, self._settings.metrics)
+        return self._totals.told(queue, self._settings.metrics)
 
     async def _keep_reading(self) -> None:
         while True:
@@ -96,7 +96,7 @@ class Watch:
 
     def _read(self, queues: Sequence[str]) -> None:
         begin, end = window(time.time(), self._settings.interval)
-        self._ledger.keep(queues)
+        self._totals.keep(queues)
         for asked in queries(queues, self._settings.metrics, begin, end):
             self._call(asked, begin)
 
@@ -107,7 +107,7 @@ class Watch:
             for key, status, points in results(answer):
                 if key in asked.meant:
                     queue, metric = asked.meant[key]
-                    self._ledger.take(queue, metric, status, points, begin)
+                    self._totals.take(queue, metric, status, points, begin)
             token = answer.get("NextToken")
             if not isinstance(token, str) or not token:
                 return

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collectors.kafka.settings import KafkaBroker
-from collectors.kafka.tap.lives import Partition
+from collectors.kafka.tap.partition import Partition
 from collectors.kafka.tap.rows import Rows
 from collectors.kafka.tap.settings import TapTopic
 

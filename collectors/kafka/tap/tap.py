@@ -1,4 +1,4 @@
-"""The header tap: follows every record of the listed topics, and tells its life from offsets alone.
+"""The header tap: follows every record of the listed topics, and tells what became of it from offsets alone.
 
 Each step reads what came, looks at what the groups committed, and commits what became known to bronze – the rows and,
 in the same commit, how far each partition and group has come. A restart goes on exactly there: Kafka still holds what
@@ -24,7 +24,7 @@ from collectors.context import Context
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.tap.begin import Known, begin
 from collectors.kafka.tap.client import Consumed, TapAdmin, TapConsumer, TopicFacts
-from collectors.kafka.tap.lives import Partition
+from collectors.kafka.tap.partition import Partition
 from collectors.kafka.tap.records import Place
 from collectors.kafka.tap.store import Commit, Store, group_key, position_key, topic_key
 from collectors.records import Rejected, now_us
@@ -59,7 +59,7 @@ class KafkaTap:
         self._recalling: Place | None = None
         self._store: Store | None = None
         self._facts: dict[str, TopicFacts] = {}
-        self._lives: dict[Place, Partition] = {}
+        self._partitions: dict[Place, Partition] = {}
         self._awaited: set[str] = set()  # topics that were not there when they were first looked for
         self._reassign = False
         self._told: dict[str, int] = {}  # position keys as committed, or about to be
@@ -85,7 +85,7 @@ class KafkaTap:
         full = self._rows >= self._collect.buffer_capacity
         if full:
             await asyncio.sleep(_WAIT)
-        elif self._lives:
+        elif self._partitions:
             read, recalled, looked = await asyncio.gather(
                 self._read(), self._recall(), self._look(now), return_exceptions=True
             )
@@ -94,9 +94,9 @@ class KafkaTap:
                 self._take(read)
             if isinstance(recalled, Consumed):
                 self._remember(recalled)
-            for life in self._lives.values():
+            for partition in self._partitions.values():
                 if self._rows < self._collect.buffer_capacity:  # what is put off stays in memory, and is told next
-                    self._tell(life.ended(_AT_ONCE))
+                    self._tell(partition.ended(_AT_ONCE))
             for failed in (read, recalled, looked):
                 if isinstance(failed, BaseException):
                     raise failed
@@ -137,21 +137,21 @@ class KafkaTap:
                 self._forget(name)
                 self._reassign = True
             self._facts[name] = fact
-        new = [(n, p) for n, fact in facts.items() for p in fact.partitions if (n, p) not in self._lives]
+        new = [(n, p) for n, fact in facts.items() for p in fact.partitions if (n, p) not in self._partitions]
         if new:
             await self._begin(new)
             self._reassign = True
-        lows = await self._threads.do(lambda: self._admin.lows(self._lives))
-        if any(low > group.told for place, low in lows.items() for group in self._lives[place].groups.values()):
+        lows = await self._threads.do(lambda: self._admin.lows(self._partitions))
+        if any(low > group.told for place, low in lows.items() for group in self._partitions[place].groups.values()):
             # What a group has committed since the last look it had read before it was removed.
             self._due["look"] = 0.0
             await self._look(time.monotonic())
-            for life in self._lives.values():
-                self._tell(life.ended())
+            for partition in self._partitions.values():
+                self._tell(partition.ended())
         for place, low in lows.items():
             self._retained(place, low)
         if self._reassign:
-            starts = {place: life.position for place, life in self._lives.items()}
+            starts = {place: partition.position for place, partition in self._partitions.items()}
             await self._threads.do(lambda: self._reader.assign(starts))
             self._reassign = False
 
@@ -164,7 +164,7 @@ class KafkaTap:
         committed = await self._threads.do(lambda: self._admin.committed(wanted))
         ends = await self._threads.do(lambda: self._admin.ends(places))
         identities = {topic: self._facts[topic].id for topic, _ in places}
-        later = self._awaited | {topic for topic, _ in self._lives}
+        later = self._awaited | {topic for topic, _ in self._partitions}
 
         def remember(store: Store) -> dict[Place, Known]:
             generations = {topic: store.generation(topic, identity) for topic, identity in identities.items()}
@@ -179,8 +179,9 @@ class KafkaTap:
             if place not in ends:
                 continue  # it has no leader yet: the next check finds it again
             seen = {group: offsets[place] for group, offsets in committed.items() if place in offsets}
-            life = begin(self._broker, self._topics[place[0]], known[place], ends[place], seen, later=place[0] in later)
-            self._lives[place] = life
+            self._partitions[place] = begin(
+                self._broker, self._topics[place[0]], known[place], ends[place], seen, later=place[0] in later
+            )
 
     def _known(self, store: Store, place: Place, generation: int) -> Known:
         label = f"{generation}:{place[0]}-{place[1]}" if generation else f"{place[0]}-{place[1]}"
@@ -191,10 +192,10 @@ class KafkaTap:
         """The topic was deleted and made anew: what was unread of the old one has gone with it."""
         log.warning("%s: topic %s was made anew", self.name, topic)
         at = now_us()
-        for place in [place for place in self._lives if place[0] == topic]:
-            life = self._lives.pop(place)
-            self._tell(life.deleted(at))
-            self._note(self._progress(life))
+        for place in [place for place in self._partitions if place[0] == topic]:
+            partition = self._partitions.pop(place)
+            self._tell(partition.deleted(at))
+            self._note(self._progress(partition))
         if self._recalling is not None and self._recalling[0] == topic:
             self._recalling = None
 
@@ -203,9 +204,14 @@ class KafkaTap:
 
     async def _recall(self) -> Consumed | None:
         """Read again what must be remembered, one partition at a time."""
-        if self._recalling is None or self._lives[self._recalling].to_recall() is None:
+        if self._recalling is None or self._partitions[self._recalling].to_recall() is None:
             self._recalling, start = next(
-                ((place, at) for place, life in self._lives.items() if (at := life.to_recall()) is not None), (None, 0)
+                (
+                    (place, at)
+                    for place, partition in self._partitions.items()
+                    if (at := partition.to_recall()) is not None
+                ),
+                (None, 0),
             )
             if self._recalling is None:
                 return None
@@ -218,8 +224,8 @@ class KafkaTap:
             return
         self._due["look"] = now + self._settings.poll_interval
         wanted: defaultdict[str, list[Place]] = defaultdict(list)
-        for place, life in self._lives.items():
-            for group in life.groups:
+        for place, partition in self._partitions.items():
+            for group in partition.groups:
                 wanted[group].append(place)
         if not wanted:
             return
@@ -227,45 +233,45 @@ class KafkaTap:
         at = now_us()  # after the answer: an upper bound
         for group, offsets in committed.items():
             for place, offset in offsets.items():
-                if place in self._lives:
-                    self._lives[place].groups[group].seen(offset, at)
+                if place in self._partitions:
+                    self._partitions[place].groups[group].seen(offset, at)
 
     # --- what was read
 
     def _take(self, read: Consumed) -> None:
         now = now_us()
         for place, records in read.records.items():
-            life = self._lives.get(place)
-            if life is not None:
+            partition = self._partitions.get(place)
+            if partition is not None:
                 ahead = pc.sum(pc.greater(records.stamps, now)).as_py()
                 if ahead:
                     self._metrics.skewed.labels(self.name).inc(ahead)
-                self._tell(life.arrived(records, now))
+                self._tell(partition.arrived(records, now))
         if read.out_of_range:
             self._reassign = True  # retention was quicker: the next check finds out how much is lost
 
     def _remember(self, recalled: Consumed | None) -> None:
         place = self._recalling
-        if recalled is None or place is None or place not in self._lives:
+        if recalled is None or place is None or place not in self._partitions:
             return
-        life = self._lives[place]
+        partition = self._partitions[place]
         if place in recalled.records:
-            life.recalled(recalled.records[place])
+            partition.recalled(recalled.records[place])
         if place in recalled.ended:
-            life.recalled_all()
+            partition.recalled_all()
         if recalled.out_of_range:
             self._recalling = None
 
     def _retained(self, place: Place, low: int) -> None:
-        life = self._lives[place]
-        tables, gone = life.retained(low, now_us())
+        partition = self._partitions[place]
+        tables, gone = partition.retained(low, now_us())
         self._tell(tables)
         if gone:
-            reason = f"retention removed up to {gone} records of {life.label} before the tap had read them"
+            reason = f"retention removed up to {gone} records of {partition.label} before the tap had read them"
             log.error("%s: %s", self.name, reason)
             self._metrics.lost.labels(self.name).inc(gone)
-            raw = json.dumps({"partition": life.label, "first": low - gone, "last": low - 1})
-            self._lost.append((life.label, Rejected(low, now_us(), reason, raw, gone)))
+            raw = json.dumps({"partition": partition.label, "first": low - gone, "last": low - 1})
+            self._lost.append((partition.label, Rejected(low, now_us(), reason, raw, gone)))
 
     def _tell(self, tables: list[pa.Table]) -> None:
         self._tables += tables
@@ -280,10 +286,10 @@ class KafkaTap:
 
         return await self._writer.do(do)
 
-    def _progress(self, life: Partition) -> dict[str, int]:
-        positions = {position_key(self.name, life.label): life.position}
-        for name, group in life.groups.items():
-            positions[group_key(self.name, name, life.label)] = group.told
+    def _progress(self, partition: Partition) -> dict[str, int]:
+        positions = {position_key(self.name, partition.label): partition.position}
+        for name, group in partition.groups.items():
+            positions[group_key(self.name, name, partition.label)] = group.told
         return positions
 
     def _note(self, positions: dict[str, int]) -> None:
@@ -299,8 +305,8 @@ class KafkaTap:
             self._complain(f"bronze takes nothing now, it is held and repeated: {failed}", key="bronze")
 
     def _seal(self) -> Commit | None:
-        for life in self._lives.values():
-            self._note(self._progress(life))
+        for partition in self._partitions.values():
+            self._note(self._progress(partition))
         if not self._noted and not self._lost:
             return None
         rows = pa.concat_tables(self._tables) if self._tables else None

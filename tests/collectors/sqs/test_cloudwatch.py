@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.sqs import parse
-from collectors.sqs.cloudwatch import BATCH, METRICS, Ledger, Point, queries, results, window
+from collectors.sqs.cloudwatch import BATCH, METRICS, Point, Totals, queries, results, window
 from collectors.sqs.settings import SqsBroker
 
 ANSWERS: dict[str, Any] = json.loads((Path(__file__).parent / "recorded" / "cloudwatch.json").read_text())
@@ -16,8 +16,8 @@ ALL = tuple(METRICS)
 NO_VALUE = "CloudWatch holds no value of the last minutes"
 
 
-def ledger(*names: str, begin: int = NOON - 300) -> Ledger:
-    made = Ledger()
+def totals(*names: str, begin: int = NOON - 300) -> Totals:
+    made = Totals()
     (asked,) = queries(["orders", "idle"], ALL, begin, begin + 600)
     for name in names:
         for key, status, points in results(ANSWERS[name]):
@@ -26,7 +26,7 @@ def ledger(*names: str, begin: int = NOON - 300) -> Ledger:
 
 
 def test_the_documented_answer_gives_the_newest_age_and_totals() -> None:
-    told = ledger("first page", "second page").told("orders", ALL)
+    told = totals("first page", "second page").told("orders", ALL)
     assert told.values == {
         "oldest_age_seconds": 72.0,
         "empty_polls_total": 0,
@@ -38,7 +38,7 @@ def test_the_documented_answer_gives_the_newest_age_and_totals() -> None:
 
 
 def test_absence_is_unknown_and_not_zero() -> None:
-    told = ledger("first page", "second page").told("idle", ALL)
+    told = totals("first page", "second page").told("idle", ALL)
     assert told.values == {}
     assert told.reasons == {
         "oldest_age_seconds": NO_VALUE,
@@ -50,7 +50,7 @@ def test_absence_is_unknown_and_not_zero() -> None:
 
 
 def test_a_minute_that_is_told_again_counts_once_and_its_growth_is_added() -> None:
-    made = ledger("first page", "second page", "a minute later")
+    made = totals("first page", "second page", "a minute later")
     told = made.told("orders", ALL)
     assert told.values["published_total"] == 100 + 140 + 60 + 5
     assert told.values["oldest_age_seconds"] == 0.0
@@ -61,14 +61,14 @@ def test_a_minute_that_is_told_again_counts_once_and_its_growth_is_added() -> No
 
 
 def test_a_total_never_falls() -> None:
-    made, sent, begin = Ledger(), METRICS["sent"], NOON - 600
+    made, sent, begin = Totals(), METRICS["sent"], NOON - 600
     made.take("orders", sent, "Complete", [Point(NOON, 50.0)], begin)
     made.take("orders", sent, "Complete", [Point(NOON, 20.0)], begin)
     assert made.told("orders", ["sent"]).values["published_total"] == 50
 
 
 def test_what_left_the_window_stays_counted_and_is_never_counted_again() -> None:
-    made, sent = Ledger(), METRICS["sent"]
+    made, sent = Totals(), METRICS["sent"]
     made.take("orders", sent, "Complete", [Point(NOON, 50.0)], NOON - 60)
     made.take("orders", sent, "Complete", [Point(NOON + 600, 1.0)], NOON + 60)
     made.take("orders", sent, "Complete", [Point(NOON, 50.0)], NOON - 60)  # our clock was set back
@@ -76,7 +76,7 @@ def test_what_left_the_window_stays_counted_and_is_never_counted_again() -> None
 
 
 def test_a_queue_of_which_cloudwatch_tells_no_more_is_unknown_and_its_total_goes_on_later() -> None:
-    made, sent = Ledger(), METRICS["sent"]
+    made, sent = Totals(), METRICS["sent"]
     made.take("orders", sent, "Complete", [Point(NOON, 50.0)], NOON - 60)
     made.take("orders", sent, "Complete", [], NOON + 60)
     assert made.told("orders", ["sent"]).reasons == {"published_total": NO_VALUE}
@@ -85,7 +85,7 @@ def test_a_queue_of_which_cloudwatch_tells_no_more_is_unknown_and_its_total_goes
 
 
 def test_minutes_before_the_collector_started_are_not_counted() -> None:
-    made, sent = Ledger(since=NOON), METRICS["sent"]
+    made, sent = Totals(since=NOON), METRICS["sent"]
     made.take("orders", sent, "Complete", [Point(NOON - 60, 50.0)], NOON - 600)
     assert made.told("orders", ["sent"]).values == {"published_total": 0}
     made.take("orders", sent, "Complete", [Point(NOON - 60, 55.0), Point(NOON, 3.0)], NOON - 600)
@@ -93,13 +93,13 @@ def test_minutes_before_the_collector_started_are_not_counted() -> None:
 
 
 def test_a_metric_that_is_not_asked_for_says_so() -> None:
-    told = ledger("first page").told("orders", ["age"])
+    told = totals("first page").told("orders", ["age"])
     assert told.values == {"oldest_age_seconds": 72.0}
     assert told.reason == "not among the metrics that CloudWatch is asked for"
 
 
 def test_a_queue_that_is_gone_is_forgotten() -> None:
-    made = ledger("first page", "second page")
+    made = totals("first page", "second page")
     made.keep(["idle"])
     assert made.told("orders", ALL).values == {}
 
@@ -145,7 +145,7 @@ def test_what_is_not_of_the_documented_shape_is_left_out() -> None:
 
 
 def test_a_dead_letter_queue_has_no_count_of_published_messages() -> None:
-    told = ledger("first page", "second page").told("orders", ALL)
+    told = totals("first page", "second page").told("orders", ALL)
     sample = parse.sample(SqsBroker(), "orders", 0, {"ApproximateNumberOfMessages": "1"}, serves=["x"], told=told)
     assert sample.published_total is None and "dead-letter" in sample.unavailable["published_total"]
     assert sample.delivered_total == 110

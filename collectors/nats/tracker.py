@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from collectors.nats.ledger import Ledger
 from collectors.nats.parse import MAX_DELIVERIES, NAKED, Acknowledged, Advisory, matches
+from collectors.nats.pending import PendingMessages
 from collectors.records import Event
 
 SEEN_IN_FLIGHT = "delivered at the latest then: seen in flight"
@@ -59,12 +59,14 @@ class _Watch:
         return next((look.at for look in self.looks if look.delivered >= sequence), None)
 
 
-class Lives:
+class MessageTracker:
     """What happened to the messages of one queue; events go to ``out`` in the order in which they became known."""
 
-    def __init__(self, queue: str, ledger: Ledger, out: list[Event], *, hold: int, generation: int = 0) -> None:
+    def __init__(
+        self, queue: str, pending: PendingMessages, out: list[Event], *, hold: int, generation: int = 0
+    ) -> None:
         self.queue = queue
-        self.ledger = ledger
+        self.pending = pending
         self.out = out
         self.missing: dict[int, None] = {}  # arrivals that the tap left out; a look into the stream may find them
         self.unmatched = 0  # ends of messages that are unknown, or ended before
@@ -85,7 +87,7 @@ class Lives:
         after = self._subscribers = tuple(dict.fromkeys(one.subscriber for one in consumers.values())) or (None,)
         gone, new = set(before) - set(after), tuple(name for name in after if name not in before)
         for name in gone:
-            self.ledger.rename(name, new)
+            self.pending.rename(name, new)
             self._watches.pop(name, None)
         # A queue whose consumers share the messages by subject tells each arrival to the one it is for.
         self._routed = any(subscription.subscriber and subscription.filters for subscription in consumers.values())
@@ -99,26 +101,26 @@ class Lives:
 
     def offered(self, sequence: int, at: int, subject: str, tenant: str | None, to: Subscription) -> None:
         """A message whose arrival was told before waits for a new subscriber too."""
-        if to.takes(subject) and self.ledger.attempts(sequence, to.subscriber) is None:
-            self.ledger.enqueue(sequence, at, tenant, (to.subscriber,))
+        if to.takes(subject) and self.pending.attempts(sequence, to.subscriber) is None:
+            self.pending.enqueue(sequence, at, tenant, (to.subscriber,))
 
     # --- what the tap says
 
     def arrived(self, sequence: int, at: int, subject: str, tenant: str | None) -> None:
         """A message was stored at ``at``."""
-        ledger = self.ledger
-        if sequence != ledger.top + 1:  # nearly all come in order
-            if ledger.knows(sequence):
+        pending = self.pending
+        if sequence != pending.top + 1:  # nearly all come in order
+            if pending.knows(sequence):
                 return  # seen before: waiting when the stream was first watched, or its end overtook it
             self.missed(sequence - 1)
             self.missing.pop(sequence, None)
         if self._routed:
             subscribers = self._for(subject)
-            ledger.enqueue(sequence, at, tenant, subscribers)
+            pending.enqueue(sequence, at, tenant, subscribers)
             for subscriber in subscribers:
                 self._emit("enqueued", sequence, subscriber, None, at, at, tenant)
         else:
-            ledger.enqueue(sequence, at, tenant, self._subscribers)
+            pending.enqueue(sequence, at, tenant, self._subscribers)
             self._emit("enqueued", sequence, None, None, at, at, tenant)
 
     def missed(self, last: int) -> None:
@@ -127,10 +129,10 @@ class Lives:
         The tap's stream refuses republished messages whose headers mean something to itself: a message id that another
         stream used a moment ago, an expected sequence, a roll-up.
         """
-        top = self.ledger.top
+        top = self.pending.top
         if top and last > top:
             self.missing |= dict.fromkeys(range(max(top, last - _MOST_MISSING) + 1, last + 1))
-            self.ledger.top = last
+            self.pending.top = last
             while len(self.missing) > _MOST_MISSING:
                 del self.missing[next(iter(self.missing))]
 
@@ -143,7 +145,7 @@ class Lives:
         sequence, attempt, began, seconds = record.sequence, record.deliveries, record.delivered_at, record.seconds
         if attempt > told + 1:
             self._receipts(sequence, subscriber, told, attempt - 1, began, SEEN_LATER)
-        enqueued_at, tenant = self.ledger.facts(sequence)
+        enqueued_at, tenant = self.pending.facts(sequence)
         if attempt > told:
             self._emit("received", sequence, subscriber, attempt, enqueued_at, began, tenant)
         ended = began + round(seconds * 1e6)
@@ -188,10 +190,10 @@ class Lives:
         for subscriber, watch in self._watches.items():
             while watch.looks and watch.looks[0].at + self._hold <= read_to:
                 look = watch.looks[0]
-                last = min(look.delivered, self.ledger.top)
-                for sequence in list(self.ledger.waiting(subscriber, watch.told + 1, last)):
+                last = min(look.delivered, self.pending.top)
+                for sequence in list(self.pending.waiting(subscriber, watch.told + 1, last)):
                     self._tell("received", sequence, subscriber, 1, look.at, reason=SEEN_IN_FLIGHT)
-                    self.ledger.begin(sequence, subscriber, 1)
+                    self.pending.begin(sequence, subscriber, 1)
                 watch.told = max(watch.told, last)
                 if last < look.delivered:
                     break  # the arrivals of the rest are still to be read
@@ -206,7 +208,7 @@ class Lives:
     def waiting(self) -> bool:
         """Whether messages wait for their first receipt to be told."""
         return any(
-            next(self.ledger.waiting(subscriber, 1, self.ledger.top), None) is not None
+            next(self.pending.waiting(subscriber, 1, self.pending.top), None) is not None
             for subscriber in self.subscribers()
         )
 
@@ -217,7 +219,7 @@ class Lives:
             return
         subscriber = subscription.subscriber
         for sequence in sequences:
-            told = self.ledger.attempts(sequence, subscriber)
+            told = self.pending.attempts(sequence, subscriber)
             if told is None:
                 continue
             if removed:
@@ -230,7 +232,7 @@ class Lives:
     def unfinished(self, consumer: str, last: int, most: int) -> list[int]:
         """The consumer's oldest messages up to ``last`` whose end was not told."""
         subscription = self.consumers.get(consumer)
-        return list(islice(self.ledger.unfinished(subscription.subscriber, last), most)) if subscription else []
+        return list(islice(self.pending.unfinished(subscription.subscriber, last), most)) if subscription else []
 
     # --- events
 
@@ -241,11 +243,11 @@ class Lives:
             self.unmatched += 1
             return None
         subscriber = subscription.subscriber
-        told = self.ledger.attempts(sequence, subscriber)
-        if told is None and (sequence > self.ledger.top or sequence in self.missing):
+        told = self.pending.attempts(sequence, subscriber)
+        if told is None and (sequence > self.pending.top or sequence in self.missing):
             self.missed(sequence - 1)
             self.missing.pop(sequence, None)
-            self.ledger.enqueue(sequence, None, None, (subscriber,) if self._routed else self.subscribers())
+            self.pending.enqueue(sequence, None, None, (subscriber,) if self._routed else self.subscribers())
             self._emit("enqueued", sequence, subscriber if self._routed else None, None, None, at, None, ARRIVAL_UNSEEN)
             told = 0
         if told is None:
@@ -254,7 +256,7 @@ class Lives:
         return subscriber, told
 
     def _finish(self, sequence: int, subscriber: str | None) -> None:
-        self.ledger.finish(sequence, subscriber)
+        self.pending.finish(sequence, subscriber)
         if self._refused:
             self._refused.pop((sequence, subscriber), None)
 
@@ -271,7 +273,7 @@ class Lives:
                     when, why = seen, SEEN_IN_FLIGHT
             self._tell("received", sequence, subscriber, attempt, when, reason=why)
         if upto > told:
-            self.ledger.begin(sequence, subscriber, upto)
+            self.pending.begin(sequence, subscriber, upto)
 
     def _tell(
         self,
@@ -284,7 +286,7 @@ class Lives:
         seconds: float | None = None,
         reason: str | None = None,
     ) -> None:
-        enqueued_at, tenant = self.ledger.facts(sequence)
+        enqueued_at, tenant = self.pending.facts(sequence)
         self._emit(kind, sequence, subscriber, attempt, enqueued_at, at, tenant, reason, seconds)
 
     def _emit(

@@ -1,4 +1,4 @@
-"""The doors, HTTP and gRPC, on an event loop and thread of their own: a busy sampler keeps no sender waiting."""
+"""The servers, HTTP and gRPC, on an event loop and thread of their own: a busy sampler keeps no sender waiting."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
-from collectors.receive.desk import Desk
-from collectors.receive.rpc import STREAMS, handler
+from collectors.receive.handler import RequestHandler
+from collectors.receive.rpc import STREAMS, service
 from collectors.receive.settings import ReceiveSettings, ReceiveTls
 from collectors.receive.web import front_door
 from lake.errors import UserError
@@ -23,13 +23,13 @@ _GRACE_SECONDS = 2.0
 _MEND = "set other ports in [collect.receive], or grpc_port or http_port to 0"
 
 
-class Doors:
+class Servers:
     """Open until :meth:`close`; UserError at :meth:`open` where a port is taken or a certificate of no use."""
 
-    def __init__(self, settings: ReceiveSettings, policy: Policy, desk: Desk) -> None:
+    def __init__(self, settings: ReceiveSettings, policy: Policy, handler: RequestHandler) -> None:
         self._settings = settings
         self._policy = policy
-        self._desk = desk
+        self._handler = handler
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Event | None = None
@@ -38,12 +38,12 @@ class Doors:
 
     @property
     def alive(self) -> bool:
-        """Whether the doors are open."""
+        """Whether the servers are open."""
         return self._thread is not None and self._thread.is_alive() and self._trouble is None
 
     def open(self) -> None:
-        """Listen; returns when both doors do."""
-        self._thread = threading.Thread(target=self._run, name="receive-doors", daemon=True)
+        """Listen; returns when both servers do."""
+        self._thread = threading.Thread(target=self._run, name="receive-servers", daemon=True)
         self._thread.start()
         if not self._ready.wait(_START_SECONDS):
             raise UserError("the receiver's ports did not open", "see the log")
@@ -70,7 +70,7 @@ class Doors:
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         settings = self._settings
-        rpc = await Rpc.open(settings, settings.grpc_port, self._policy, self._desk) if settings.grpc_port else None
+        rpc = await Rpc.open(settings, settings.grpc_port, self._policy, self._handler) if settings.grpc_port else None
         try:
             if not settings.http_port:
                 self._ready.set()
@@ -84,7 +84,7 @@ class Doors:
     async def _serve_web(self, settings: ReceiveSettings, port: int) -> None:
         listener = listen(settings.host, port, _MEND)
         tls = None if settings.tls is None else Certificate(settings.tls.certificate, settings.tls.key)
-        server = WebServer(front_door(self._desk, self._policy), listener, self._policy.limits, tls)
+        server = WebServer(front_door(self._handler, self._policy), listener, self._policy.limits, tls)
         serving = asyncio.create_task(server.serve())
         assert self._closing is not None
         closing = asyncio.create_task(self._closing.wait())
@@ -103,7 +103,7 @@ class Rpc:
         self._relay = relay
 
     @classmethod
-    async def open(cls, settings: ReceiveSettings, port: int, policy: Policy, desk: Desk) -> Rpc:
+    async def open(cls, settings: ReceiveSettings, port: int, policy: Policy, handler: RequestHandler) -> Rpc:
         """Listen at ``port``; UserError where it is taken, or the certificate of no use."""
         relay = Relay(listen(settings.host, port, _MEND), policy.limits, tls=settings.tls is not None)
         try:
@@ -115,7 +115,7 @@ class Rpc:
                 ),
                 maximum_concurrent_rpcs=2 * settings.max_pending + 100,
             )
-            server.add_generic_rpc_handlers((handler(desk, settings, policy.token, relay.place),))
+            server.add_generic_rpc_handlers((service(handler, settings, policy.token, relay.place),))
             if settings.tls is None:
                 server.add_insecure_port(relay.address)
             else:

@@ -37,7 +37,7 @@ class _Chunk:
         self.live = 0
 
 
-class Ledger:
+class PendingMessages:
     """Unfinished messages by stream sequence; at most about ``limit``, beyond which the oldest are forgotten."""
 
     def __init__(self, limit: int) -> None:

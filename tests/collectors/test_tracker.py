@@ -1,4 +1,4 @@
-"""Lives told from any sequence of what a broker may say: each receipt once, no end without its beginning."""
+"""Messages tracked from any sequence of what a broker may say: each receipt once, no end without its beginning."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.nats.ledger import CHUNK, Ledger
-from collectors.nats.life import Lives, Subscription
 from collectors.nats.parse import MAX_DELIVERIES, NAKED, TERMINATED, Acknowledged, Advisory
+from collectors.nats.pending import CHUNK, PendingMessages
+from collectors.nats.tracker import MessageTracker, Subscription
 from collectors.records import Event
 
 HOLD = 250_000
 
 
-def lives() -> Lives:
+def tracker() -> MessageTracker:
     out: list[Event] = []
-    made = Lives("q", Ledger(1 << 20), out, hold=HOLD)
+    made = MessageTracker("q", PendingMessages(1 << 20), out, hold=HOLD)
     made.subscribe({"work": Subscription(None)})
     return made
 
@@ -44,7 +44,7 @@ steps = st.lists(
 def test_whatever_is_told_in_whatever_order_each_event_comes_once_and_sums_balance(
     told: list[tuple[str, int, int]],
 ) -> None:
-    tested, now = lives(), 1_000_000_000
+    tested, now = tracker(), 1_000_000_000
     for what, sequence, number in told:
         now += 100_000
         if what == "arrive":
@@ -67,14 +67,14 @@ def test_whatever_is_told_in_whatever_order_each_event_comes_once_and_sums_balan
     assert set(ends.values()) <= {1}
     assert set(begins.values()) <= {1}
     assert set(ends) <= set(begins)
-    assert len(tested.ledger) == len(begins) - len(ends)
+    assert len(tested.pending) == len(begins) - len(ends)
     for message, number in Counter(e.message_id for e in tested.out if e.event_type == "received").items():
         attempts = [e.attempt for e in tested.out if e.event_type == "received" and e.message_id == message]
         assert attempts == list(range(1, number + 1))
 
 
 def test_a_receipt_is_held_for_the_exact_time_and_then_told_by_its_bound() -> None:
-    tested = lives()
+    tested = tracker()
     tested.arrived(1, 0, "s", "t")
     tested.arrived(2, 0, "s", "t")
     tested.looked("work", 2, 1_000_000)
@@ -89,7 +89,7 @@ def test_a_receipt_is_held_for_the_exact_time_and_then_told_by_its_bound() -> No
 
 
 def test_attempts_that_nobody_showed_are_told_before_the_one_that_ended() -> None:
-    tested = lives()
+    tested = tracker()
     tested.arrived(1, 0, "s", "t")
     tested.acknowledged(ack(1, 3, 5_000_000))
     assert [(e.event_type, e.attempt) for e in tested.out] == [
@@ -102,7 +102,7 @@ def test_attempts_that_nobody_showed_are_told_before_the_one_that_ended() -> Non
 
 
 def test_consumers_that_share_by_subject_each_get_their_own_arrivals() -> None:
-    tested = Lives("q", Ledger(1 << 20), [], hold=HOLD)
+    tested = MessageTracker("q", PendingMessages(1 << 20), [], hold=HOLD)
     tested.subscribe({"a": Subscription("a", ("s.a",)), "b": Subscription("b", ("s.b.*",))})
     tested.arrived(1, 0, "s.a", None)
     tested.arrived(2, 0, "s.b.1", None)
@@ -110,7 +110,7 @@ def test_consumers_that_share_by_subject_each_get_their_own_arrivals() -> None:
 
 
 def test_what_waits_while_nobody_consumes_waits_for_the_first_who_comes() -> None:
-    tested = Lives("q", Ledger(1 << 20), [], hold=HOLD)
+    tested = MessageTracker("q", PendingMessages(1 << 20), [], hold=HOLD)
     tested.subscribe({})
     tested.arrived(1, 0, "s", "t")
     tested.subscribe({"work": Subscription("work")})
@@ -122,15 +122,15 @@ def test_what_waits_while_nobody_consumes_waits_for_the_first_who_comes() -> Non
     ]
 
 
-def test_a_ledger_forgets_the_finished_and_stays_within_its_bound() -> None:
-    ledger = Ledger(3 * CHUNK)
+def test_pending_messages_forget_forgets_the_finished_and_stays_within_its_bound() -> None:
+    pending = PendingMessages(3 * CHUNK)
     for sequence in range(1, 10 * CHUNK):
-        ledger.enqueue(sequence, sequence, "t", (None,))
-        ledger.finish(sequence, None)
-    assert len(ledger) == 0
-    assert len(ledger._chunks) <= 1
+        pending.enqueue(sequence, sequence, "t", (None,))
+        pending.finish(sequence, None)
+    assert len(pending) == 0
+    assert len(pending._chunks) <= 1
     for sequence in range(10 * CHUNK, 15 * CHUNK):
-        ledger.enqueue(sequence, sequence, "t", (None,))
-    assert len(ledger) == 3 * CHUNK
-    assert ledger.forgotten == 2 * CHUNK
-    assert ledger.facts(15 * CHUNK - 1) == (15 * CHUNK - 1, "t")
+        pending.enqueue(sequence, sequence, "t", (None,))
+    assert len(pending) == 3 * CHUNK
+    assert pending.forgotten == 2 * CHUNK
+    assert pending.facts(15 * CHUNK - 1) == (15 * CHUNK - 1, "t")

@@ -1,4 +1,4 @@
-"""Where the doors hand in what came, and wait until it is durable."""
+"""Hands in what the servers took, and waits until it is durable."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collectors.receive.status import Code
 RETRY_SECONDS = 1
 
 
-class Desk:
-    """Belongs to the doors' event loop."""
+class RequestHandler:
+    """Belongs to the servers' event loop."""
 
     def __init__(self, inbox: Inbox, answer_seconds: float) -> None:
         self._inbox = inbox
@@ -27,7 +27,7 @@ class Desk:
             try:
                 loop.call_soon_threadsafe(_give, coming, given)
             except RuntimeError:
-                return  # the doors are closed: nobody waits any more
+                return  # the servers are closed: nobody waits any more
 
         if not self._inbox.offer(Request(format, body, answer, peer)):
             if self._inbox.is_open:

@@ -10,7 +10,7 @@ import pytest
 
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.tap.begin import Known, begin
-from collectors.kafka.tap.lives import Partition
+from collectors.kafka.tap.partition import Partition
 from collectors.kafka.tap.records import Records, gather, tenant_finder
 from collectors.kafka.tap.rows import Rows
 from collectors.kafka.tap.settings import TapTopic
@@ -32,7 +32,7 @@ def records(*offsets: int, stamp: int | None = None) -> Records:
     )
 
 
-def partition(position: int = 0, told: dict[str, int] | None = None, bound: int = 100) -> Partition:
+def begun(position: int = 0, told: dict[str, int] | None = None, bound: int = 100) -> Partition:
     chosen = {"billing": position} if told is None else told
     return Partition(Rows("k", "orders", "orders-0"), position, chosen, named=len(chosen) > 1, bound=bound)
 
@@ -51,30 +51,30 @@ def ends(subscriber: str | None, *offsets: int) -> Counter[tuple[str, str | None
 
 
 def test_a_record_ends_when_the_committed_offset_has_passed_it() -> None:
-    life = partition()
-    assert told(life.arrived(records(0, 1, 2, 5), START + HOUR)) == Counter(
+    partition = begun()
+    assert told(partition.arrived(records(0, 1, 2, 5), START + HOUR)) == Counter(
         {("enqueued", None, offset): 1 for offset in (0, 1, 2, 5)}
     )
-    life.groups["billing"].seen(2, START + 7 * SECOND)
-    first = life.ended()
+    partition.groups["billing"].seen(2, START + 7 * SECOND)
+    first = partition.ended()
     assert told(first) == ends(None, 0, 1)
     (row, *_) = first[0].to_pylist()
     assert row["occurred_at"].timestamp() == (START + 7 * SECOND) / SECOND
     assert row["tenant"] == "t0"
     assert "at the latest" in row["reason"]
-    assert life.ended() == []
-    life.groups["billing"].seen(6, START + 9 * SECOND)
-    assert told(life.ended()) == ends(None, 2, 5)
-    assert life.remembered == 0
+    assert partition.ended() == []
+    partition.groups["billing"].seen(6, START + 9 * SECOND)
+    assert told(partition.ended()) == ends(None, 2, 5)
+    assert partition.remembered == 0
 
 
 def test_a_commit_that_is_seen_before_its_records_ends_them_when_they_come() -> None:
-    life = partition()
-    life.groups["billing"].seen(2, START)
-    life.groups["billing"].seen(4, START + SECOND)
-    assert life.ended() == []
-    life.arrived(records(0, 1, 2), START + HOUR)
-    tables = life.ended()
+    partition = begun()
+    partition.groups["billing"].seen(2, START)
+    partition.groups["billing"].seen(4, START + SECOND)
+    assert partition.ended() == []
+    partition.arrived(records(0, 1, 2), START + HOUR)
+    tables = partition.ended()
     assert told(tables) == ends(None, 0, 1, 2)
     at = {row["message_id"]: row["occurred_at"].timestamp() for table in tables for row in table.to_pylist()}
     assert at["orders-0-1"] == START / SECOND
@@ -82,95 +82,97 @@ def test_a_commit_that_is_seen_before_its_records_ends_them_when_they_come() -> 
 
 
 def test_a_group_that_is_set_back_ends_no_record_twice() -> None:
-    life = partition()
-    life.arrived(records(*range(10)), START + HOUR)
+    partition = begun()
+    partition.arrived(records(*range(10)), START + HOUR)
     for committed in (6, 2, 6, 8):
-        life.groups["billing"].seen(committed, START)
-    assert told(life.ended()) == ends(None, *range(8))
+        partition.groups["billing"].seen(committed, START)
+    assert told(partition.ended()) == ends(None, *range(8))
 
 
 def test_each_of_several_groups_ends_a_record_for_itself() -> None:
-    life = partition(told={"billing": 0, "audit": 0})
-    life.arrived(records(0, 1), START + HOUR)
-    life.groups["billing"].seen(2, START)
-    life.groups["audit"].seen(1, START)
-    assert told(life.ended()) == ends("billing", 0, 1) + ends("audit", 0)
-    assert life.remembered > 0
+    partition = begun(told={"billing": 0, "audit": 0})
+    partition.arrived(records(0, 1), START + HOUR)
+    partition.groups["billing"].seen(2, START)
+    partition.groups["audit"].seen(1, START)
+    assert told(partition.ended()) == ends("billing", 0, 1) + ends("audit", 0)
+    assert partition.remembered > 0
 
 
 def test_beyond_its_bound_records_are_read_again_when_it_is_their_turn() -> None:
-    life = partition(bound=10)
+    partition = begun(bound=10)
     for start in range(0, 40, 5):
-        life.arrived(records(*range(start, start + 5)), START + HOUR)
-    assert life.remembered == 10
-    assert life.to_recall() is None  # full
-    life.groups["billing"].seen(33, START)
-    found = told(life.ended())
-    while (start := life.to_recall()) is not None:
-        assert life.remembered <= 10
-        life.recalled(records(*range(start, min(40, start + 4))))
-        found += told(life.ended())
+        partition.arrived(records(*range(start, start + 5)), START + HOUR)
+    assert partition.remembered == 10
+    assert partition.to_recall() is None  # full
+    partition.groups["billing"].seen(33, START)
+    found = told(partition.ended())
+    while (start := partition.to_recall()) is not None:
+        assert partition.remembered <= 10
+        partition.recalled(records(*range(start, min(40, start + 4))))
+        found += told(partition.ended())
     assert found == ends(None, *range(33))
 
 
 def test_a_group_that_commits_much_at_once_is_told_piece_by_piece() -> None:
-    life = partition()
+    partition = begun()
     for start in range(0, 50, 5):
-        life.arrived(records(*range(start, start + 5)), START + HOUR)
+        partition.arrived(records(*range(start, start + 5)), START + HOUR)
     for committed in (3, 6, 50):
-        life.groups["billing"].seen(committed, START)
-    pieces = [told(life.ended(20)) for _ in range(4)]
+        partition.groups["billing"].seen(committed, START)
+    pieces = [told(partition.ended(20)) for _ in range(4)]
     assert [piece.total() for piece in pieces] == [40, 40, 20, 0]
     assert sum(pieces, Counter()) == ends(None, *range(50))
-    assert life.remembered == 0
+    assert partition.remembered == 0
 
 
 def test_a_restart_reads_again_what_was_unfinished_and_tells_nothing_twice() -> None:
-    life = partition(position=8, told={"billing": 3})
-    assert life.to_recall() == 3
-    life.groups["billing"].seen(6, START)
-    assert life.ended() == []
-    life.recalled(records(2, 3, 4, 5, 6, 7, 8, 9))
-    assert told(life.ended()) == ends(None, 3, 4, 5)
-    assert told(life.arrived(records(7, 8, 9), START + HOUR)) == Counter({("enqueued", None, n): 1 for n in (8, 9)})
-    life.groups["billing"].seen(10, START)
-    assert told(life.ended()) == ends(None, 6, 7, 8, 9)
+    partition = begun(position=8, told={"billing": 3})
+    assert partition.to_recall() == 3
+    partition.groups["billing"].seen(6, START)
+    assert partition.ended() == []
+    partition.recalled(records(2, 3, 4, 5, 6, 7, 8, 9))
+    assert told(partition.ended()) == ends(None, 3, 4, 5)
+    assert told(partition.arrived(records(7, 8, 9), START + HOUR)) == Counter(
+        {("enqueued", None, n): 1 for n in (8, 9)}
+    )
+    partition.groups["billing"].seen(10, START)
+    assert told(partition.ended()) == ends(None, 6, 7, 8, 9)
 
 
 def test_what_retention_removes_before_a_group_has_read_it_expires() -> None:
-    life = partition()
-    life.arrived(records(*range(6)), START + HOUR)
-    life.groups["billing"].seen(2, START)
-    life.ended()
-    tables, lost = life.retained(4, START)
+    partition = begun()
+    partition.arrived(records(*range(6)), START + HOUR)
+    partition.groups["billing"].seen(2, START)
+    partition.ended()
+    tables, lost = partition.retained(4, START)
     assert told(tables) == Counter({("expired", None, 2): 1, ("expired", None, 3): 1})
     assert lost == 0
-    life.groups["billing"].seen(6, START)
-    assert told(life.ended()) == ends(None, 4, 5)
-    assert life.retained(6, START) == ([], 0)
+    partition.groups["billing"].seen(6, START)
+    assert told(partition.ended()) == ends(None, 4, 5)
+    assert partition.retained(6, START) == ([], 0)
 
 
 def test_what_retention_removes_before_we_have_read_it_is_counted_as_lost() -> None:
-    life = partition(position=10)
-    tables, lost = life.retained(25, START)
+    partition = begun(position=10)
+    tables, lost = partition.retained(25, START)
     assert (tables, lost) == ([], 15)
-    assert life.position == 25
-    watched = partition(position=10, told={"billing": 4})  # after a restart: 4 to 9 were told, and are to be read again
+    assert partition.position == 25
+    watched = begun(position=10, told={"billing": 4})  # after a restart: 4 to 9 were told, and are to be read again
     assert watched.retained(7, START)[1] == 3
     assert watched.to_recall() == 7
 
 
 def test_an_unread_record_expires_with_its_topic() -> None:
-    life = partition()
-    life.arrived(records(0, 1), START + HOUR)
-    life.groups["billing"].seen(1, START)
-    life.ended()
-    assert told(life.deleted(START)) == Counter({("expired", None, 1): 1})
+    partition = begun()
+    partition.arrived(records(0, 1), START + HOUR)
+    partition.groups["billing"].seen(1, START)
+    partition.ended()
+    assert told(partition.deleted(START)) == Counter({("expired", None, 1): 1})
 
 
 @pytest.mark.parametrize(("off", "occurred"), [(HOUR, 0), (-HOUR, -HOUR)], ids=["ahead", "behind"])
 def test_a_producers_clock_that_is_off_is_kept_but_nothing_happens_in_the_future(off: int, occurred: int) -> None:
-    (table,) = partition().arrived(records(0, stamp=START + off), START)
+    (table,) = begun().arrived(records(0, stamp=START + off), START)
     (row,) = table.to_pylist()
     assert row["enqueued_at"].timestamp() * SECOND == START + off
     assert row["occurred_at"].timestamp() * SECOND == START + occurred
@@ -178,16 +180,16 @@ def test_a_producers_clock_that_is_off_is_kept_but_nothing_happens_in_the_future
 
 
 def test_ids_tell_apart_what_are_different_events_and_nothing_else() -> None:
-    def ids(life: Partition) -> list[str]:
-        tables = life.arrived(records(0, 1), START)
-        for group in life.groups.values():
+    def ids(partition: Partition) -> list[str]:
+        tables = partition.arrived(records(0, 1), START)
+        for group in partition.groups.values():
             group.seen(2, START)
-        return [one for table in (*tables, *life.ended()) for one in table.column("event_id").to_pylist()]
+        return [one for table in (*tables, *partition.ended()) for one in table.column("event_id").to_pylist()]
 
     both = {"billing": 0, "audit": 0}
-    found = ids(partition(told=both))
+    found = ids(begun(told=both))
     assert len(set(found)) == len(found) == 10
-    assert ids(partition(told=both)) == found
+    assert ids(begun(told=both)) == found
 
 
 class _Message:
@@ -280,5 +282,5 @@ def test_a_partition_is_begun_where_bronze_or_its_group_is(
     topic = TapTopic(name="orders", groups=("g",))
     broker = KafkaBroker.model_validate({"tap": tap | {"topics": [topic.model_dump()]}})
     before = Known("orders-0", 0, known[0] if known else None, {"g": known[1] if known else None})
-    life = begin(broker, topic, before, (10, 90), committed, later=later)
-    assert (life.position, life.groups["g"].told) == (position, told)
+    partition = begin(broker, topic, before, (10, 90), committed, later=later)
+    assert (partition.position, partition.groups["g"].told) == (position, told)
