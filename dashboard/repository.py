@@ -149,7 +149,7 @@ class Repository:
         return self._rows(queries.LIMITS)
 
     def put_off(self) -> Row | None:
-        """What the analysis has put off to read the newest first (since, events); None where history is complete."""
+        """What the analysis has deferred to read the newest first (since, events); None where history is complete."""
         rows = self._rows(queries.OPEN_GAPS)
         return rows[0] if rows else None
 

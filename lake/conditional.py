@@ -150,7 +150,7 @@ def lease(table: DeltaTable, application: str, seconds: float) -> Iterator[None]
         except CommitFailedError:
             refresh(table)
     else:
-        raise UserError(f"{application} is put off: others commit all the time", "it is tried again later")
+        raise UserError(f"{application} is deferred: others commit all the time", "it is tried again later")
     try:
         yield
     finally:

@@ -352,7 +352,7 @@ class Lake:
     def compact(self, name: str, *, target_bytes: int | None = None) -> None:
         """Rewrite many small files into few of about ``target_bytes`` (100 MB); no reader or stream sees data change.
 
-        An append meanwhile does not hinder it; another rewriting does, and it is put off.
+        An append meanwhile does not hinder it; another rewriting does, and it is deferred.
         """
         try:
             # Of two compactions at once, even of two processes, deltalake lets both succeed: rows would be there twice.
@@ -364,7 +364,7 @@ class Lake:
                     table.optimize.compact(target_size=target_bytes)
                 self._write_checksum(name, table.version())
         except (DeltaError, OSError, UserError) as error:
-            log.warning("compaction of %s put off: %s", name, first_line(error))
+            log.warning("compaction of %s deferred: %s", name, first_line(error))
 
     def write_checksum(self, name: str) -> None:
         """Write the checksum of the version that was read or written last, where it is missing. Of bronze tables alone:

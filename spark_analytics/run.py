@@ -143,7 +143,7 @@ def spark_settings(settings: AnalyzeSettings) -> dict[str, str]:
     return {
         "spark.driver.memory": settings.driver_memory,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        # Adaptive plans pay a planning round for each shuffle: dear for batches of a few hundred rows.
+        # Adaptive plans pay a planning round for each shuffle: expensive for batches of a few hundred rows.
         "spark.sql.adaptive.enabled": "false",
         # Beyond this many groups (128 by default) an aggregate that collects lists starts to sort instead of hash.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",

@@ -62,7 +62,7 @@ class Seen:
 
 @asynccontextmanager
 async def stream(url: str) -> AsyncIterator[Any]:
-    """The work queue and its consumer in order of arrival, made anew; yields nats-py's context."""
+    """The work queue and its consumer in order of arrival, recreated; yields nats-py's context."""
     client = await nats.connect(url)
     jetstream = client.jetstream(timeout=30, publish_async_max_pending=10_000)
     with contextlib.suppress(Exception):

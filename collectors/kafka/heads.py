@@ -57,7 +57,7 @@ class Heads:
         """Let go of what is needed for reading."""
 
     def forget(self) -> None:
-        """Topics may have been made anew: offsets mean other messages now."""
+        """Topics may have been recreated: offsets mean other messages now."""
         self._known: dict[Head, Found] = {}
         self._found: dict[Head, Found] = {}
         self._open: dict[Head, Search] = {}

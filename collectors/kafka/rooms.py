@@ -19,7 +19,7 @@ class Rooms:
         self._large: dict[Place, int] = {}
 
     def forget(self) -> None:
-        """Topics may have been made anew."""
+        """Topics may have been recreated."""
         self._ordinary.clear()
         self._large.clear()
         self._guess = None

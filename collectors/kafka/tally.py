@@ -66,7 +66,7 @@ def _beyond(reading: Reading, place: Place, offset: int, end: int) -> str:
     whole = reading.ends.get(place)
     if isinstance(whole, int) and end < offset <= whole:
         return f"the committed offset {offset} is beyond the last stable one, {end}: it is no group of read_committed"
-    return f"the committed offset {offset} is beyond the end {end}: the log was made anew"
+    return f"the committed offset {offset} is beyond the end {end}: the log was recreated"
 
 
 def _waiting(found: Tally, reading: Reading, head: Head, end: int, most: int | None, *, timed: bool) -> Progress:

@@ -1,7 +1,7 @@
 """Reading a cluster by librdkafka's clients, where our own requests cannot be spoken: other mechanisms, older brokers.
 
 The same readings, some ten times slower: librdkafka makes an object and a future for each partition. What it does not
-tell is left out: topics' identities, so that one that is made anew is noticed by its offsets alone.
+tell is left out: topics' identities, so that one that is recreated is noticed by its offsets alone.
 """
 
 from __future__ import annotations

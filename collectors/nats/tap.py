@@ -186,7 +186,7 @@ class NatsTap:
             await watch.meet(self._client, tap.first_look_limit)
 
     def _generation(self, lake: Bronze, stream: str, created: str) -> int:
-        """How often the stream was deleted and made anew since it was first watched: its sequences began again."""
+        """How often the stream was deleted and recreated since it was first watched: its sequences began again."""
         path = lake.state_path("collect", f"{self.name.replace(':', '_')}.streams.json")
         known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         before = known.get(stream)
@@ -197,8 +197,8 @@ class NatsTap:
         return int(known[stream]["generation"])
 
     async def _forget(self, watch: Watch) -> None:
-        """The stream was deleted and made anew: write what is known of the old one, then begin from the lake."""
-        log.warning("%s: stream %s was made anew", self.name, watch.settings.name)
+        """The stream was deleted and recreated: write what is known of the old one, then begin from the lake."""
+        log.warning("%s: stream %s was recreated", self.name, watch.settings.name)
         del self._watches[watch.settings.name]
         await self._settle_lake()
 
@@ -207,7 +207,7 @@ class NatsTap:
     async def _resume(self, app_id: str, tap: StreamFacts) -> None:
         """Go on where the lake says that we were."""
         if self._sink is not None:
-            log.warning("%s: the tap's stream was made anew: what it still held is lost", self.name)
+            log.warning("%s: the tap's stream was recreated: what it still held is lost", self.name)
             await self._settle_lake()
         self._watches.clear()
         broker, every = self._broker.name, self._settings.compact_every

@@ -27,7 +27,7 @@ _KEY = ["queue", "generation", "sequence", "subscriber"]
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.uint8]
-#: A queue, and how often its stream had been made anew.
+#: A queue, and how often its stream had been recreated.
 Stream = tuple[str, int]
 
 

@@ -65,7 +65,7 @@ class Watch:
         return watch
 
     def _end_earlier(self, memory: Memory, out: list[Event]) -> None:
-        """A stream that was deleted and made anew took its unfinished messages with it."""
+        """A stream that was deleted and recreated took its unfinished messages with it."""
         if self.generation == 0:
             return
         at = microseconds(self.facts.created)

@@ -97,7 +97,7 @@ class Cluster:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "new topics have no leaders yet"))
 
     def identity(self, topic: str) -> tuple[str, list[int]]:
-        """The topic's identifier, another one when it was made anew, and its partitions."""
+        """The topic's identifier, another one when it was recreated, and its partitions."""
         (future,) = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout).values()
         found = future.result(self._timeout)
         return str(found.topic_id), [one.id for one in found.partitions]

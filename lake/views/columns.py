@@ -189,7 +189,9 @@ LIMITS = (
 )
 
 OPEN_GAPS = (
-    Column("gap_id", "STRING", "", "one stretch of events that the analysis put off, to read the newest first"),
-    Column("since", "TIMESTAMP", "", "when it was put off; until it is read, levels – backlog, in flight … – are null"),
+    Column("gap_id", "STRING", "", "one interval of events that the analysis deferred, to read the newest first"),
+    Column(
+        "since", "TIMESTAMP", "", "when it was deferred; until it is read, levels – backlog, in flight … – are null"
+    ),
     Column("events", "BIGINT", "events", "how many are in it; null = unknown"),
 )

@@ -43,7 +43,7 @@ REST_SECONDS = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A named stretch of the traffic, in seconds from its start."""
+    """A named phase of the traffic, in seconds from its start."""
 
     name: str
     begins: float

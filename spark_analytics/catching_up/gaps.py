@@ -1,4 +1,4 @@
-"""Open gaps: stretches of message_events that were put off so that the newest events come first.
+"""Open gaps: stretches of message_events that were deferred so that the newest events come first.
 
 A gap takes over from the query that would have read it: that query's number, its next batch, its notes of attempts. How
 far it is filled stands in a note of its own, beside the checkpoints; that it is open or filled, for readers, in the
@@ -31,7 +31,7 @@ _OPENED, _FILLED = 0, 1  # commits of a gap to the table
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What was put off, and how far it is read since.
+    """What was deferred, and how far it is read since.
 
     ``number`` is the batch at work or next; it begins at ``begins`` and, once that is decided, ends at ``ends``.
     ``whole``: it is the table as it was just before ``starts``, not the commits until then. ``begun``: the query that

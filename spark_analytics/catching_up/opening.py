@@ -96,7 +96,7 @@ def _found(lake: Lake, gaps: Gaps, writes: tuple[str, ...], most_bytes: int) -> 
 
 @dataclass(slots=True)
 class _Unread:
-    """What there is to put off; ``samples``: files from here and there, the denser the earlier."""
+    """What there is to defer; ``samples``: files from here and there, the denser the earlier."""
 
     samples: list[DataFile]
     files: int = 0

@@ -12,7 +12,7 @@ TIMEOUT_SECONDS = 6
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that holds, or held, records: its identifier, another one when it is made anew, and its partitions."""
+    """A topic that holds, or held, records: its identifier, another one when it is recreated, and its partitions."""
 
     name: str
     id: str

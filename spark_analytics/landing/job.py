@@ -98,7 +98,7 @@ class LandingJob:
 
     def _start(self, topic: Topic, name: str) -> StreamingQuery:
         transport = self._transport
-        # A topic that was made anew is another topic: its offsets begin again, and so does its checkpoint.
+        # A topic that was recreated is another topic: its offsets begin again, and so does its checkpoint.
         checkpoint = self._lake.state_path("checkpoints", "land", f"{topic.name}-{topic.id}")
         stream = (
             self._session.readStream.format("kafka")

@@ -27,7 +27,7 @@ class Landing:
 
     One commit holds the rows and, for each partition, the offset behind them. What is below that offset is left out,
     so that records which are read again – after a crash, or with a new checkpoint – are not written again. A topic
-    that was made anew has another ``topic_id``, hence offsets of its own.
+    that was recreated has another ``topic_id``, hence offsets of its own.
     """
 
     def __init__(self, lake: Lake, name: str, topic: str, topic_id: str, compact_every: int) -> None:

@@ -36,7 +36,7 @@ def drop_days(lake: Lake, name: str, kept_for: timedelta, now: datetime) -> int:
             lake.write_checksum(name)
             log.info("dropped %d days of %s until %s", len(days), name, days[-1])
         except CommitFailedError as error:
-            log.info("dropping days of %s put off: %s", name, first_line(error))
+            log.info("dropping days of %s deferred: %s", name, first_line(error))
             return 0
         except (DeltaError, OSError) as error:
             raise explained(error, lake.path(name)) from error

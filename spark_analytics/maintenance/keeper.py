@@ -57,7 +57,7 @@ class Keeper:
             with only_one(lock_path(self._root), "maintenance of this lake"):
                 work()
         except SojournError as error:
-            log.warning("maintenance put off: %s", error)
+            log.warning("maintenance deferred: %s", error)
         except Exception:
             log.exception("maintenance failed")  # gold is as it was: the next round tries again
 

@@ -72,7 +72,7 @@ def stretches(lake: Lake, retention: Retention, now: datetime) -> list[Stretch]:
 
 
 def roll_up(lake: Lake, retention: Retention, now: datetime | None = None) -> int:
-    """Roll up all that is due; the number of rows that gold has less. A stretch that others write into is put off."""
+    """Roll up all that is due; the number of rows that gold has less. A stretch that others write into is deferred."""
     saved = 0
     for stretch in stretches(lake, retention, now or datetime.now(UTC)):
         counts = replace(lake, "partials", stretch.region(), partial(rolled_up, seconds=stretch.seconds))

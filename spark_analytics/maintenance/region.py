@@ -75,7 +75,7 @@ def replace(
                 return there.num_rows, rows.num_rows
             except CommitFailedError as error:
                 log.debug("%s: %s", name, first_line(error))
-        log.info("others write to %s where %s: put off", name, region.sql())
+        log.info("others write to %s where %s: deferred", name, region.sql())
         return None
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise explained(error, lake.path(name)) from error

@@ -43,7 +43,7 @@ class _Position:
 
 
 def needed(root: Path, table: DeltaTable, log: Location) -> Needed:
-    """What the streams with checkpoints in the lake at ``root``, and the history that was put off, need of ``table``,
+    """What the streams with checkpoints in the lake at ``root``, and the history that was deferred, need of ``table``,
     whose log is the folder ``log``.
     """
     identity, newest = str(table.metadata().id), table.version()

@@ -50,7 +50,7 @@ def set_properties(lake: Lake, name: str, replaced_for: timedelta) -> None:
         try:
             table.alter.set_table_properties(wanted)
         except CommitFailedError as error:  # others commit all the while: the next run tries again
-            log.info("properties of %s put off: %s", name, first_line(error))
+            log.info("properties of %s deferred: %s", name, first_line(error))
         except (DeltaError, OSError) as error:
             raise explained(error, lake.path(name)) from error
 

@@ -243,7 +243,7 @@ def test_two_compactions_at_once_double_no_row(remote: Lake) -> None:
     other = Lake(remote.root).ensure("rejected_records")
     with conditional.lease(other, "sojourn-compact", 900):
         remote.compact("rejected_records")
-        assert len(remote.ensure("rejected_records").file_uris()) == 6, "put off"
+        assert len(remote.ensure("rejected_records").file_uris()) == 6, "deferred"
         with pytest.raises(UserError, match="at work elsewhere"), conditional.lease(other, "sojourn-compact", 900):
             pass
     remote.compact("rejected_records")

@@ -2,7 +2,7 @@
 
 A log holds several queues: a work queue, one with two named subscribers that share its arrivals, one that does not
 number attempts, one whose single subscriber is named by producer and consumer. Their messages fail, are retried, lose
-their consumer, are put off, dead-lettered, expired or sidelined, or stay. Clocks of some producers are skewed, some
+their consumer, are delayed, dead-lettered, expired or sidelined, or stay. Clocks of some producers are skewed, some
 endings do not tell when the message was enqueued, some events come twice, and lines stand in any order.
 """
 

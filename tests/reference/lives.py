@@ -140,7 +140,7 @@ def is_waiting(events: list[Event]) -> bool:
 
 
 def is_delayed(events: list[Event]) -> bool:
-    """Whether a message (its events so far) was put off and neither was received again nor has ended."""
+    """Whether a message (its events so far) was delayed and neither was received again nor has ended."""
     delayed = [event.attempt or 0 for event in events if event.type == "delayed"]
     if not delayed or any(event.type in ENDINGS for event in events):
         return False

@@ -1,4 +1,4 @@
-"""While a stretch of events is put off, whatever sums up all that ever happened is unknown, and nothing else is."""
+"""While a stretch of events is deferred, whatever sums up all that ever happened is unknown, and nothing else is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lakes with history that was put off, opened and filled step by step, without Spark."""
+"""Lakes with history that was deferred, opened and filled step by step, without Spark."""
 
 from __future__ import annotations
 

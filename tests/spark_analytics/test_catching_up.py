@@ -1,4 +1,4 @@
-"""What is put off after a long downtime and what is not, and what does not belong together; without Spark."""
+"""What is deferred after a long downtime and what is not, and what does not belong together; without Spark."""
 
 from __future__ import annotations
 

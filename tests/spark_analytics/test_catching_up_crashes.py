@@ -1,4 +1,4 @@
-"""History that was put off is in gold once, wherever a crash comes and whoever works beside it; without Spark."""
+"""History that was deferred is in gold once, wherever a crash comes and whoever works beside it; without Spark."""
 
 from __future__ import annotations
 

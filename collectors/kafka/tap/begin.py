@@ -36,7 +36,7 @@ def begin(
     """The partition as it is to be followed, given its first offset and the one behind its last.
 
     ``committed`` is what the watched groups have committed; ``later``: the topic was followed before this partition
-    was there, or was made anew, so that all of it is new.
+    was there, or was recreated, so that all of it is new.
     """
     low, high = ends
     position = known.position

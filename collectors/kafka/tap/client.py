@@ -34,7 +34,7 @@ _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaErr
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A topic that is there: its identifier, another one when it is made anew, and its partitions."""
+    """A topic that is there: its identifier, another one when it is recreated, and its partitions."""
 
     id: str
     partitions: tuple[int, ...]

@@ -71,7 +71,7 @@ class Store:
         return self._bronze.committed("message_events", key)
 
     def generation(self, topic: str, identity: str) -> int:
-        """How often ``topic``, with this ``identity`` now, was made anew since it was first followed."""
+        """How often ``topic``, with this ``identity`` now, was recreated since it was first followed."""
         known = self.reached(topic_key(self._source, topic, identity))
         if known is not None:
             return known

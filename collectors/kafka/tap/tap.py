@@ -95,7 +95,7 @@ class KafkaTap:
             if isinstance(recalled, Consumed):
                 self._remember(recalled)
             for partition in self._partitions.values():
-                if self._rows < self._collect.buffer_capacity:  # what is put off stays in memory, and is told next
+                if self._rows < self._collect.buffer_capacity:  # what is deferred stays in memory, and is told next
                     self._tell(partition.ended(_AT_ONCE))
             for failed in (read, recalled, looked):
                 if isinstance(failed, BaseException):
@@ -124,7 +124,7 @@ class KafkaTap:
     # --- the cluster's side
 
     async def _check(self) -> None:
-        """Find topics and partitions that are new, made anew or gone, and what retention removed."""
+        """Find topics and partitions that are new, recreated or gone, and what retention removed."""
         self._due["check"] = time.monotonic() + _CHECK_EVERY
         facts = await self._threads.do(lambda: self._admin.topics(self._topics))
         for name in self._topics.keys() - facts.keys():
@@ -189,8 +189,8 @@ class KafkaTap:
         return Known(label, generation, store.reached(position_key(self.name, label)), told)
 
     def _forget(self, topic: str) -> None:
-        """The topic was deleted and made anew: what was unread of the old one has gone with it."""
-        log.warning("%s: topic %s was made anew", self.name, topic)
+        """The topic was deleted and recreated: what was unread of the old one has gone with it."""
+        log.warning("%s: topic %s was recreated", self.name, topic)
         at = now_us()
         for place in [place for place in self._partitions if place[0] == topic]:
             partition = self._partitions.pop(place)

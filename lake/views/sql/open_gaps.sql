@@ -1,4 +1,4 @@
--- Stretches of events that were put off, and not read since.
+-- Intervals of events that were deferred, and not read since.
 SELECT gap_id, MIN(at) AS since, MAX(events) AS events
 FROM gaps
 GROUP BY gap_id

@@ -81,7 +81,7 @@ def test_a_partition_that_was_unknown_for_a_while_makes_no_counter_jump_or_fall(
     assert acked(0, p0=1_000_000, p1=2_000_000) == 0
     assert acked(1, p0=1_000_010) == 10
     assert acked(2, p0=1_000_010, p1=2_000_030) == 40
-    history.forget()  # some topic was made anew: offsets mean other messages, and what was counted stays
+    history.forget()  # some topic was recreated: offsets mean other messages, and what was counted stays
     assert acked(3, p0=5, p1=5) == 40
     assert acked(4, p0=6, p1=5) == 41
 

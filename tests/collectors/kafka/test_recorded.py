@@ -109,7 +109,7 @@ def test_the_oldest_of_all_partitions_counts_and_the_least_margin() -> None:
 def test_an_end_before_the_committed_offset_is_unknown_never_negative() -> None:
     sample = only(reading({0: 12}, {0: 10}))
     assert sample.depth is None
-    assert sample.unavailable["depth"] == "the committed offset 12 is beyond the end 10: the log was made anew"
+    assert sample.unavailable["depth"] == "the committed offset 12 is beyond the end 10: the log was recreated"
 
 
 def test_a_time_that_could_not_be_read_leaves_the_depth_known() -> None:

@@ -307,7 +307,7 @@ def test_a_topic_that_is_made_anew_has_an_unknown_lag_never_a_negative_one(kafka
         await until(lambda found: ("anew", "old") in found and found["anew", "old"].published_total == 2)
         sample = (await read_once(source))["anew", "old"]
         assert (sample.depth, sample.oldest_age_seconds) == (None, None)
-        assert "the log was made anew" in sample.unavailable["depth"]
+        assert "the log was recreated" in sample.unavailable["depth"]
 
     try:
         using(settings(kafka_server.bootstrap, "anew"), work)

@@ -205,7 +205,7 @@ async def test_auto_reads_the_management_api_while_it_is_cheap(channel: Any, bro
 
 async def test_auto_turns_to_metrics_where_the_management_api_is_dear_and_back(channel: Any, broker: Make) -> None:
     channel.queue_declare("auto", durable=True)
-    async with opened(broker(), interval=1e-6) as source:  # everything is too dear for such a cycle
+    async with opened(broker(), interval=1e-6) as source:  # everything is too expensive for such a cycle
         for _ in range(4):
             found = await read(source)
         assert source.reads == "prometheus"
