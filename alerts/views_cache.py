@@ -154,7 +154,7 @@ class ViewCache:
     def urgency(self, tables: Iterable[str], at: float) -> float:
         """How long ``tables`` have waited to be read at ``at`` (monotonic seconds), as a multiple of what that takes.
 
-        Cheap ones go often and expensive ones in their turn: by cost alone, new data would let the cheap starve the expensive.
+        Cheap ones go often and expensive ones in turn: by cost alone, new data would let the cheap starve the rest.
         """
         waits = [
             (at - self._read_at.get(name, -float("inf"))) / (self._costs.get(name, 0.0) + LEAST_COST)

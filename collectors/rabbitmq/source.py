@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _LISTED_EVERY, _LISTED_AGAIN = 60.0, 10.0
 #: The most of the time that listings take where queues come and go all the while.
 _LISTING_SHARE = 0.05
-#: Auto: readings in a row that must be too expensive before metrics are read, and seconds until management is tried again.
+#: Auto: readings in a row that must cost too much before metrics are read, and seconds until management is tried again.
 _PATIENCE, _TRIED_AGAIN = 3, 600.0
 #: The management plugin takes up the nodes' statistics each so many seconds (its shortest sample interval).
 _MANAGEMENT_INTERVAL = 5.0
