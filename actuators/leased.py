@@ -85,6 +85,13 @@ class Leased:
         self._ledger.drop(held)
         raise Refused(f"somebody else has set {place} to {_short(there)}: it is left as it is")
 
+    def renew(self, place: str, seconds: float) -> None:
+        """What is held there lasts ``seconds`` from now; whoever asks has just seen it stand. Writes nothing."""
+        with self._ledger.alone(self.name):
+            held = self._ledger.get(self.name, place)
+            if held is not None:
+                self._ledger.put(replace(held, deadline=self._ledger.now() + seconds))
+
     def end(self, place: str) -> Outcome | None:
         """Put back what was there before; None where nothing is held. SojournError where the server fails."""
         with self._ledger.alone(self.name):

@@ -100,6 +100,10 @@ class Ledger:
         """How to reach an actuator's server; secrets are references there."""
         self._do("INSERT OR REPLACE INTO settings VALUES (?, ?)", settings.name, settings.model_dump_json())
 
+    def forget(self, actuator: str) -> None:
+        """How to reach it is needed no more, unless something is held there."""
+        self._do("DELETE FROM settings WHERE actuator = ? AND actuator NOT IN (SELECT actuator FROM held)", actuator)
+
     def settings(self) -> dict[str, ActuatorSettings]:
         """Every actuator that was remembered, by name; one that this version does not know is left out."""
         found = {}

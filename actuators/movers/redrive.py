@@ -3,6 +3,9 @@
 It stops by itself when what was brought back dies again, or when those who did nothing wait longer for it. What it did
 is in a file that is written before and after each batch: it can be stopped, killed, cancelled from elsewhere, and gone
 on with. A message that was brought back once is left where it is if it dies again.
+
+After its canary a broker's own task may carry the rest (``by_task``; SQS' move tasks): it knows no filter, and takes
+what died again as well. It is watched and ended like batches of ours.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from actuators.movers.base import TRACE, Message, Mover
 from lake.errors import SojournError, UserError
@@ -22,6 +25,8 @@ from lake.files import write_atomically
 State = Literal["canary", "running", "done", "stopped", "cancelled"]
 #: Most messages of one batch, whatever the rate.
 MOST = 200
+#: How often a broker's own task is looked at (seconds).
+TASK_LOOK = 1.0
 #: How often quiet tenants' age may grow before it is believed that they suffer: as with limits, twice.
 SEEN = 2
 
@@ -46,6 +51,7 @@ class Plan:
     quiet_seconds: float = 10.0
     subject: str | None = None
     layout: str | None = None
+    by_task: bool = False
 
     def check(self) -> None:
         """UserError for a plan that makes no sense."""
@@ -55,6 +61,9 @@ class Plan:
             raise UserError(f"{self.source} cannot be brought back to itself", "name the queue that it serves")
         if not 0 <= self.max_failed <= 1:
             raise UserError(f"max_failed is {self.max_failed:g}, no part of 1", "0.1 is a tenth")
+        chosen = self.tenants or self.header or self.older_than > 0 or self.newer_than < math.inf or self.most
+        if self.by_task and chosen:
+            raise UserError("a task of the broker's takes all that is there, whatever is asked for", "do without it")
 
     def chooses(self, message: Message, now: float) -> bool:
         """Whether it is to be brought back: it matches the filter, and was not brought back before."""
@@ -125,15 +134,42 @@ class Book:
         return self._folder / f"{id}.json"
 
 
+class Far(Protocol):
+    """How far a broker's own task is: messages that it has moved, and whether it still runs."""
+
+    @property
+    def moved(self) -> int: ...
+
+    @property
+    def runs(self) -> bool: ...
+
+
+class Task(Protocol):
+    """A broker's own task that brings everything back; SojournError where it fails."""
+
+    def begin(self, rate: float) -> None:
+        """Start it at so many messages/s."""
+        ...
+
+    def look(self) -> Far:
+        """How far it is. It ends by itself soon after nobody has looked."""
+        ...
+
+    def end(self) -> None:
+        """End it, if it runs."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What a redrive asks of the world: the mover, quiet tenants' age in seconds (None: unknown), the time, a wait that
-    ends early, true, when it is to stop."""
+    ends early, true, when it is to stop; the broker's own ``task`` where the plan wants that."""
 
     mover: Mover
     quiet_age: Callable[[], float | None]
     wait: Callable[[float], bool]
     now: Callable[[], float] = time.time
+    task: Task | None = None
 
 
 def run(progress: Progress, book: Book, world: World, told: Callable[[Progress], None]) -> Progress:
@@ -143,8 +179,7 @@ def run(progress: Progress, book: Book, world: World, told: Callable[[Progress],
         raise UserError(f"redrive {progress.plan.id} is {progress.state}: {progress.reason}", "start another")
     progress = replace(progress, state="canary", reason="", moving=0)
     book.write(progress)
-    worse = 0
-    last = ""
+    watch, last = _Watch(), ""
     while True:
         if progress.state != last:
             told(progress)
@@ -152,7 +187,10 @@ def run(progress: Progress, book: Book, world: World, told: Callable[[Progress],
         if progress.over:
             return progress
         if book.cancelled(progress.plan.id):
-            progress = _over(book, progress, "cancelled", "cancelled by the operator")
+            progress = _over(book, progress, *_CANCELLED)
+            continue
+        if world.task is not None and progress.state == "running":
+            progress = _by_task(world.task, progress, book, world, watch)
             continue
         before = world.mover.waiting(progress.plan.source)
         progress, moved = _batch(progress, book, world)
@@ -161,23 +199,66 @@ def run(progress: Progress, book: Book, world: World, told: Callable[[Progress],
             continue
         plan, canary = progress.plan, progress.state == "canary"
         if world.wait(plan.canary_seconds if canary else moved / plan.rate):
-            progress = _over(book, progress, "stopped", "interrupted: `sojourn redrive resume` goes on")
+            progress = _over(book, progress, *_INTERRUPTED)
             continue
         died = max(0, world.mover.waiting(plan.source) - (before - moved))
         progress = replace(progress, died=progress.died + died)
-        age = world.quiet_age()
-        worse = worse + 1 if age is not None and age > plan.quiet_seconds else 0
-        if progress.died > plan.max_failed * progress.moved:
-            reason = f"{progress.died} of {progress.moved} that were brought back are dead again, or others are"
-            progress = _over(book, progress, "stopped", reason)
-        elif worse >= SEEN or (worse and canary):
-            reason = f"quiet tenants wait {age:.1f} s, longer than {plan.quiet_seconds:g} s"
-            progress = _over(book, progress, "stopped", reason)
+        if (harm := watch.harm(progress, world)) is not None:
+            progress = _over(book, progress, "stopped", harm)
         elif plan.most is not None and progress.moved >= plan.most:
             progress = _over(book, progress, "done", f"{progress.moved} are back, as many as were asked for")
         else:
             progress = replace(progress, state="running")
             book.write(progress)
+
+
+_CANCELLED: tuple[State, str] = ("cancelled", "cancelled by the operator")
+_INTERRUPTED: tuple[State, str] = ("stopped", "interrupted: `sojourn redrive resume` goes on")
+
+
+class _Watch:
+    """Whether what is brought back does harm."""
+
+    def __init__(self) -> None:
+        self._worse = 0
+
+    def harm(self, progress: Progress, world: World) -> str | None:
+        """Which, as one sentence; None: none is seen, or not often enough to be believed."""
+        plan, age = progress.plan, world.quiet_age()
+        self._worse = self._worse + 1 if age is not None and age > plan.quiet_seconds else 0
+        if progress.died > plan.max_failed * progress.moved:
+            return f"{progress.died} of {progress.moved} that were brought back are dead again, or others are"
+        if self._worse >= SEEN or (self._worse and progress.state == "canary"):
+            return f"quiet tenants wait {age:.1f} s, longer than {plan.quiet_seconds:g} s"
+        return None
+
+
+def _by_task(task: Task, progress: Progress, book: Book, world: World, watch: _Watch) -> Progress:
+    """All that is left, by the broker's own task, to the task's end or until it is to stop."""
+    plan, back, dead = progress.plan, progress.moved, progress.died
+    before = world.mover.waiting(plan.source)
+    if before == 0:
+        return _over(book, progress, "done", f"{progress.moved} are back, nothing is left")
+    task.begin(plan.rate)
+    try:
+        while True:
+            interrupted = world.wait(TASK_LOOK)
+            far = task.look()
+            left = world.mover.waiting(plan.source)
+            moved = min(far.moved, before) if far.runs else max(0, before - left)  # counts of the broker's are about so
+            died = max(progress.died, dead + left - (before - moved))
+            progress = replace(progress, moved=back + moved, died=died)
+            book.write(progress)
+            if not far.runs:
+                return _over(book, progress, "done", f"{progress.moved} are back, by the broker's own task")
+            if (harm := watch.harm(progress, world)) is not None:
+                return _over(book, progress, "stopped", harm)
+            if book.cancelled(plan.id):
+                return _over(book, progress, *_CANCELLED)
+            if interrupted:
+                return _over(book, progress, *_INTERRUPTED)
+    finally:
+        task.end()
 
 
 def _batch(progress: Progress, book: Book, world: World) -> tuple[Progress, int]:
@@ -224,3 +305,17 @@ def mover_of(broker: Any, layout: str | None = None, subject: str | None = None)
         )
     except ValueError as error:
         raise SojournError(f"broker {broker.name!r} cannot be used to move messages: {error}") from None
+
+
+def task_of(broker: Any, plan: Plan, folder: Path) -> Any:
+    """The broker's own task for a plan that wants one, put down in ``folder`` while it runs; to be closed.
+
+    UserError where brokers of its kind have none.
+    """
+    from actuators.movers.sqs_task import SqsTask, SqsTaskSettings
+
+    if broker.kind != "sqs":
+        raise UserError(f"{broker.kind} has no task that moves messages by itself", "leave --by-task out; SQS has")
+    given = {name: value for name, value in broker.model_dump().items() if name in SqsTaskSettings.model_fields}
+    own = {"kind": "sqs_move_task", "name": f"redrive-{plan.id}", "target": plan.target}
+    return SqsTask(SqsTaskSettings.model_validate(given | own), folder, plan.broker, plan.source)

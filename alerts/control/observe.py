@@ -202,7 +202,7 @@ def _flows(rows: Iterable[_Row], units: _Units) -> dict[_Queue, _Flow]:
 
 _WORK_SQL = """
     SELECT broker, queue, {scope.tenant} AS target, CAST(MAX(mean_processing_seconds) AS DOUBLE) AS seconds,
-      CAST(MAX(concurrency_limit) AS DOUBLE) AS bound
+      CAST(MAX(concurrency_limit) AS DOUBLE) AS bound, CAST(SUM(in_flight) AS DOUBLE) AS in_work
     FROM concurrency_now {scope.only} {scope.named} GROUP BY broker, queue, {scope.tenant}"""
 _PREFETCH_SQL = """
     SELECT broker, queue, CAST(MAX(prefetch) AS DOUBLE) AS prefetch

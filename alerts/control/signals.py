@@ -18,7 +18,7 @@ Whose = Callable[[Row], tuple[str, ...]]
 #: What laws of their own are judged by, beside what is observed for all: fields of an observation.
 SIGNALS = {
     "deliveries": ("attempts", "failures", "attempt_rate"),
-    "work": ("processing_seconds", "prefetch"),
+    "work": ("processing_seconds", "prefetch", "in_work"),
     "publishing": ("publishes", "publish_seconds", "publish_errors"),
 }
 #: The queue under which RabbitMQ's probe is sampled (:mod:`collectors.rabbitmq.probe`).
@@ -62,7 +62,7 @@ def with_deliveries(
 def with_work(
     observations: Mapping[Target, Observation], work: Iterable[Row], bounds: Iterable[Row], of: Whose
 ) -> dict[Target, Observation]:
-    """The longest that work takes at any subscriber, and the most that any of them may have in hand."""
+    """The longest that work takes at any subscriber, the most that any of them has in hand, and may have."""
     found = dict(observations)
     of_queue = {(row["broker"], row["queue"]): row["prefetch"] for row in bounds}
     for row in work:
@@ -75,6 +75,7 @@ def with_work(
                     before,
                     processing_seconds=_most(before.processing_seconds, row["seconds"]),
                     prefetch=_most(before.prefetch, bound),
+                    in_work=_most(before.in_work, row["in_work"]),
                 )
     return found
 

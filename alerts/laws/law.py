@@ -8,6 +8,7 @@ a line in :mod:`alerts.laws.registry`; the contract suite then runs over it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -71,6 +72,12 @@ class Law(Protocol):
     def check(self, agreed: Agreed) -> None:
         """ValueError where these bounds make no sense for it."""
         ...
+
+
+def in_hand(agreed: Agreed) -> None:
+    """ValueError where these bounds cannot be of messages in hand, of which there are no parts."""
+    if agreed.bounds.floor < 1 or math.ceil(agreed.bounds.floor) > math.floor(agreed.bounds.ceiling):
+        raise ValueError("floor and ceiling are messages in hand: at least 1")
 
 
 def option(says: str, default: float | None = None, *, unit: str = "") -> Any:

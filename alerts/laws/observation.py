@@ -21,7 +21,7 @@ class Observation:
     tenant's ``attempts`` that ended over the law's window ``failures`` failed, and of late ``attempt_rate`` a second
     ended; the broker confirmed a publish of ours after ``publish_seconds`` (median of the window), and the part
     ``publish_errors`` of the ``publishes`` looked at it refused, or did not confirm; work on a message of the tenant
-    takes ``processing_seconds``, of which its consumer may have ``prefetch`` in hand at once.
+    takes ``processing_seconds``, its consumer has ``in_work`` of them in hand, and may have ``prefetch`` at once.
     """
 
     data_age_seconds: float | None
@@ -51,9 +51,22 @@ class Observation:
     publish_errors: float | None = None
     processing_seconds: float | None = None
     prefetch: float | None = None
+    in_work: float | None = None
 
     @property
     def throughput(self) -> float:
         """What consumers have shown they can finish of the queue, messages/s: over the window or over the last seconds,
         whichever is more."""
         return max(self.completion_rate, self.finish_rate)
+
+    @property
+    def max_min_share(self) -> float | None:
+        """What the tenant is entitled to, in its own messages/s: what the others leave of the throughput, and at least
+        an equal part of it (Bertsekas, Gallager, "Data Networks", 6.5.2); None while nothing is finished.
+
+        It is one of consumers' time, in messages of the queue's mean cost, and told in the tenant's own.
+        """
+        if self.active_tenants < 1 or self.throughput <= 0:
+            return None
+        others = self.others_rate * self.others_cost
+        return max(self.throughput / self.active_tenants, self.throughput - others) / self.cost

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
-from alerts.laws.law import Agreed, Wish, option
+from alerts.laws.law import Agreed, Wish, in_hand, option
 from alerts.laws.observation import Observation
 
 #: A recommendation that differs by less is no news.
@@ -109,5 +109,4 @@ class Prefetch:
 
     def check(self, agreed: Agreed) -> None:
         """There are no parts of messages."""
-        if agreed.bounds.floor < 1 or math.ceil(agreed.bounds.floor) > math.floor(agreed.bounds.ceiling):
-            raise ValueError("floor and ceiling are messages in hand: at least 1")
+        in_hand(agreed)

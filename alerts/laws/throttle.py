@@ -84,16 +84,11 @@ def decide(
 
 
 def base_rate(terms: Terms, seen: Observation) -> float | None:
-    """What a tenant is entitled to: the rate set, or its max-min share of what the queue finishes; None if unknown.
-
-    The share is one of consumers' time, in messages of the queue's mean cost, and told in the tenant's own.
-    """
+    """What a tenant is entitled to: the rate set, or its part of its max-min share; None if unknown."""
     if terms.rate is not None:
         return terms.rate
-    if seen.active_tenants < 1 or seen.throughput <= 0:
-        return None
-    others = seen.others_rate * seen.others_cost
-    return terms.share * max(seen.throughput / seen.active_tenants, seen.throughput - others) / seen.cost
+    share = seen.max_min_share
+    return None if share is None else terms.share * share
 
 
 def relief_rate(terms: Terms, seen: Observation, base: float) -> float:

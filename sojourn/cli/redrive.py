@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +40,9 @@ def start(
         str | None, typer.Option(help="NATS: the subject that they go to; {tenant} and {subject} are replaced.")
     ] = None,
     layout: Annotated[str | None, typer.Option(help="Redis: redis_stream or redis_list.")] = None,
+    by_task: Annotated[
+        bool, typer.Option("--by-task", help="SQS: after the canary SQS itself moves all that is left.")
+    ] = False,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
@@ -47,7 +51,7 @@ def start(
     plan = redrive.Plan(
         uuid.uuid4().hex[:12], broker, source, target, tuple(tenant or ()), _header(header), older_than,
         float("inf") if newer_than is None else newer_than, rate, canary, canary_seconds, most, max_failed,
-        quiet_seconds, subject, layout,
+        quiet_seconds, subject, layout, by_task,
     )  # fmt: skip
     plan.check()
     _work(redrive.Progress(plan), config, lake)
@@ -105,13 +109,19 @@ def _work(progress: Progress, config: Path | None, lake: Path | None) -> None:
     book, journal = _book(root), _Journal(root, plan)
     with stopping() as stop:
         mover = redrive.mover_of(broker, plan.layout, plan.subject)
-        world = redrive.World(mover, lambda: _quiet_age(root, plan), stop.wait)
+        task = redrive.task_of(broker, plan, root / "state" / "control") if plan.by_task else None
+        world = redrive.World(mover, lambda: _quiet_age(root, plan), stop.wait, task=task)
 
         def told(one: Progress) -> None:
             typer.echo(visible(_line(one)))
             journal.add(one)
 
-        with part("lake.files").only_one(book_folder(root) / f"{plan.id}.lock", f"redrive {plan.id}"):
+        with (
+            part("lake.files").only_one(book_folder(root) / f"{plan.id}.lock", f"redrive {plan.id}"),
+            closing(task) if task is not None else nullcontext(),
+        ):
+            if task is not None:
+                task.end()  # one that an earlier process left is not to go on beside a canary
             redrive.run(progress, book, world, told)
 
 

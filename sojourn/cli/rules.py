@@ -34,6 +34,8 @@ def check(
     intervals = part("alerts.control.intervals")
     # Some files alone say nothing of what other files' rules signal.
     (intervals.check_intervals if files else intervals.check_policies)(rules, settings)
+    for line in part("alerts.control.cautions").cautions(settings.control):
+        typer.echo(visible(line), err=True)
     if as_json and lake is None:
         for rule in rules:
             say_json({"rule": rule.name})

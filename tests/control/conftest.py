@@ -66,6 +66,7 @@ _WORK = pa.schema(
         ("start_rate", pa.float64()),
         ("mean_processing_seconds", pa.float64()),
         ("concurrency_limit", pa.int64()),
+        ("in_flight", pa.int64()),
     ]
 )
 _SAMPLES = pa.schema(
@@ -111,6 +112,7 @@ class World:
     consumers: int | None = 8
     service_seconds: float | None = 0.1
     in_hand_limit: int | None = None  # of each tenant's consumer
+    in_work: int | None = 0
     prefetch: int | None = None  # of the queue's consumers
     usual_rate: float = 10.0  # of the others, over the window
     work: dict[str, float] | None = None  # seconds for a message, by tenant; 0.1 of those not named
@@ -151,6 +153,7 @@ class World:
             {
                 "broker": "nats", "queue": "orders", "subscriber": None, "tenant": f"t{i}", "start_rate": 10.0,
                 "mean_processing_seconds": self.service_seconds, "concurrency_limit": self.in_hand_limit,
+                "in_flight": self.in_work,
             }
             for i in range(8)
         ]  # fmt: skip

@@ -201,6 +201,46 @@ def test_a_consumer_that_fetches_too_far_ahead_is_bounded_at_its_server_and_has_
         place.server.stop()
 
 
+@pytest.mark.parametrize(
+    ("policy", "bound", "why"),
+    [
+        # 70/s of others leave 10 of the 80/s that are finished: 10/s × 0.5 s × 1.5
+        ({"law": "concurrency", "options": {"service_seconds": 0.5}}, "8", "a share of 10/s × 0.5 s × 1.5 = 8 in work"),
+        ({"law": "gradient", "options": {"guard_seconds": 1.0}}, "250", "latency 4 s is beyond the guard of 1 s"),
+    ],
+)
+def test_a_tenant_whose_work_has_become_slow_has_no_more_workers_for_it(
+    start: Start, tmp_path: Path, policy: dict[str, Any], bound: str, why: str
+) -> None:
+    place = nats_in_flight_place(tmp_path / "nats", Demand("", "", "", 1, 1, START, "", ""))
+    assert place.server is not None
+    try:
+        common = {"actuators": [{"name": "nats-bound", **place.settings}], "actuator": "nats-bound"}
+        loop = start(**policy, **common, max_step=1.0, lease_seconds=600)
+        there = NatsInFlight(NatsInFlightSettings(name="looking", **place.settings))
+        loop.world.service_seconds, loop.world.in_hand_limit, loop.world.in_work = 4.0, 500, 480
+        loop.world.finished = 10
+        loop.throttle("t0")
+        assert (there.read("ORDERS/of-t0"), there.read("ORDERS/of-t1")) == (bound, "500")
+        (row,) = loop.journal()
+        assert why in row["reason"] and dict(row["inputs"])["prefetch"] == "500"
+        assert loop.control.controller.revoke(row["action_id"], loop.world.now)
+        assert there.read("ORDERS/of-t0") == "500"
+    finally:
+        place.server.stop()
+
+
+def test_a_receiver_that_refuses_most_gets_k_attempts_for_each_that_it_accepts(start: Start) -> None:
+    loop = start(law="client_throttle", max_step=1.0, options={"over_seconds": 10}, lease_seconds=600)
+    loop.world.finished, loop.world.failed = 20, 80
+    loop.throttle("t0")
+    assert loop.served() == {"t0": pytest.approx(40.0)}, "2 × the 20/s that it accepts"
+    assert "200 of 1000 attempts accepted in 10 s" in loop.journal()[0]["reason"]
+    loop.world.finished, loop.world.failed = 40, 0
+    loop.run(90, "t0")
+    assert loop.served() == {}, "it takes all again"
+
+
 def test_advice_for_consumers_that_nobody_can_bound_is_in_the_journal(start: Start) -> None:
     loop = start(**HELD_BACK, dry_run=True)
     loop.world.service_seconds, loop.world.prefetch = 0.04, 51
@@ -255,6 +295,7 @@ def test_the_signals_are_what_is_in_the_lake(tmp_path: Path) -> None:
     assert (t1.attempts, t1.failures) == (90, 10)
     assert (t2.attempts, t2.failures, t2.attempt_rate) == (80, 0, 8)
     assert (t0.processing_seconds, t0.prefetch, t0.own_backlog) == (pytest.approx(0.1), 40, 40)
+    assert t0.in_work == 0
     assert (t0.publishes, t0.publish_seconds) == (3, pytest.approx(0.3))
     assert t0.publish_errors == pytest.approx(1 / 3)
     late = observe.observe(query, targets, now + timedelta(seconds=20), 5, signals={"publishing": 5.0})

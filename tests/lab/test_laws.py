@@ -28,7 +28,7 @@ def policy(law: str, **changes: Any) -> PolicySettings:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-@pytest.mark.parametrize("law", ["codel", "output_rate", "permits", "squelch"])
+@pytest.mark.parametrize("law", ["client_throttle", "codel", "output_rate", "permits", "squelch"])
 def test_no_law_is_worse_than_nothing_or_the_page_says_so(law: str, name: str) -> None:
     scenario = load(name)
     servers = scenario.variants[0].servers
