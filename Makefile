@@ -11,7 +11,7 @@ STAMP := $(VENV)/.sojourn-setup
 JOBS ?= 3
 LOCKS := requirements-build.lock requirements.lock
 
-.PHONY: help setup jars client lab lock site demo test check format docs images fuzz clean
+.PHONY: help setup jars archive client lab lock site demo test check format docs images fuzz clean
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -60,6 +60,9 @@ images: $(STAMP) jars ## take the pictures of docs/images anew, in a browser on 
 
 site: $(STAMP) ## the documentation as web pages, in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file deploy/site/mkdocs.yml --site-dir "$(CURDIR)/site"
+
+archive: $(STAMP) jars ## make the image of Java's classes that spares each start of Spark some seconds; a minute, once
+	@$(BIN)/python -m spark_analytics.runtime.training
 
 client: $(STAMP) ## build the client's own package, sojourn-client, into dist/
 	@scripts/client $(BIN)/python dist

@@ -27,7 +27,7 @@ from spark_analytics.moment import Moment
 from spark_analytics.plans import check_plan
 from spark_analytics.results import Result, collect
 from spark_analytics.runtime.launch import Launch, begin
-from spark_analytics.runtime.session import abandon, build_session
+from spark_analytics.runtime.session import abandon, build_session, has_java
 from spark_analytics.runtime.store import store_jars, store_settings
 from spark_analytics.small import Small, hand_over
 from spark_analytics.views import register, register_functions
@@ -170,7 +170,8 @@ def query(lake_root: Path, sql: str) -> pa.Table:
 
 
 def _open(lake: Lake, ahead: Launch | None) -> SparkSession:
-    ahead = ahead or begin(lake=lake.root)  # without what surrounds us: see spark_analytics.runtime.confinement
+    if ahead is None and not has_java():
+        ahead = begin(lake=lake.root)  # without what surrounds us: see spark_analytics.runtime.confinement
     conf, jars = _CONF | store_settings(lake.tables), store_jars(lake.tables)
     session = build_session("sojourn-sql", conf=conf, quick_start=True, jars=jars, ahead=ahead)
     quieten(session)

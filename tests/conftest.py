@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -46,19 +46,31 @@ def pytest_configure(config: pytest.Config) -> None:
     CHOSEN.deep = config.getoption("--deep")
 
 
-#: Whose tests take minutes, most of them waiting: begun last, one of them would be what all of a run waits for.
+#: Whose tests take minutes, the longest first: begun last, one of them would be what all of a run waits for.
 _LONG = (
     "tests/spark_analytics/",
     "tests/faults/",
-    "tests/apps/",
+    "tests/reference/test_spark.py",
     "tests/collectors/transport/",
+    "tests/collectors/kafka/",
+    "tests/dashboard/test_browser.py",
+    "tests/apps/",
+    "tests/collectors/rabbitmq/",
     "tests/spark_runtime/",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first."""
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+    items.sort(key=lambda item: next((rank for rank, at in enumerate(_LONG) if item.nodeid.startswith(at)), len(_LONG)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """See :class:`tests.support.schedule.Schedule`."""
+    from tests.support.schedule import Schedule
+
+    return Schedule(config, log)
 
 
 #: What the process that runs the tests was started with.

@@ -19,7 +19,7 @@ from pathlib import Path
 from spark_analytics.runtime.cache import cache_root
 from spark_analytics.runtime.java import java_version, unwrapped
 
-#: Set to ``off``, neither makes nor uses an archive.
+#: Set to ``off``, neither makes nor uses an archive; set to ``ready``, uses one that is there and makes none.
 SWITCH = "SOJOURN_JAVA_ARCHIVE"
 #: Set for the one process that makes an archive: the file that it is to write.
 TRAINING = "SOJOURN_JAVA_ARCHIVE_TRAINING"
@@ -52,7 +52,7 @@ def archive_path(command: Sequence[str], environ: Mapping[str, str] = os.environ
 
 def make_later(environ: Mapping[str, str] = os.environ) -> None:
     """Make the archive in a process of its own that outlives this one, at the lowest priority; never fails."""
-    if environ.get(SWITCH) == "off" or TRAINING in environ:
+    if environ.get(SWITCH) in ("off", "ready") or TRAINING in environ:
         return
     command = [sys.executable, "-m", "spark_analytics.runtime.training"]
     quiet = subprocess.DEVNULL

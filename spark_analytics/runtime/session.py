@@ -46,7 +46,7 @@ def build_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        if ahead is None and cores_of(master) is not None and not _has_java():
+        if ahead is None and cores_of(master) is not None and not has_java():
             command = command_of(settings)
             ahead = None if command is None else Launch(command, os.environ)
         if ahead is not None:
@@ -71,7 +71,8 @@ def abandon() -> None:
     SparkSession._instantiatedSession = None
 
 
-def _has_java() -> bool:
+def has_java() -> bool:
+    """Whether this process has its Java: another would only be started in vain."""
     return getattr(SparkContext, "_gateway", None) is not None
 
 

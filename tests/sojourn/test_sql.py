@@ -42,7 +42,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SOJOURN_")}
     caches = {name: os.environ[name] for name in ("SOJOURN_CACHE", "SOJOURN_MAVEN_REPOSITORY") if name in os.environ}
-    return {**kept, **caches, "PYTHONPATH": str(HOME), "SOJOURN_JAVA_ARCHIVE": "off", **more}
+    return {**kept, **caches, "PYTHONPATH": str(HOME), "SOJOURN_JAVA_ARCHIVE": "ready", **more}
 
 
 def sql(lake: Lake, *arguments: str, typed: str | None = None) -> subprocess.CompletedProcess[str]:

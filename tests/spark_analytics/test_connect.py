@@ -54,7 +54,7 @@ def port(lake: Lake) -> Iterator[int]:
     arguments = ["connect", "--port", str(free), "--lake", str(lake.root), "--refresh", "0.5"]
     server = subprocess.Popen(
         [sys.executable, "-m", "sojourn.cli.main", *arguments],
-        env={**os.environ, "PYTHONPATH": str(HOME), "SOJOURN_CONNECT_TOKEN": TOKEN, "SOJOURN_JAVA_ARCHIVE": "off"},
+        env={**os.environ, "PYTHONPATH": str(HOME), "SOJOURN_CONNECT_TOKEN": TOKEN, "SOJOURN_JAVA_ARCHIVE": "ready"},
         stdout=subprocess.PIPE,
         text=True,
     )

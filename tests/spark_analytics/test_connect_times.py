@@ -108,7 +108,7 @@ def test_pyspark_s_own_client_is_told_that_its_query_took_too_long_and_its_place
     arguments = ["connect", "--port", str(port), "--lake", str(tmp_path / "lake"), "--max-seconds", "3"]
     server = subprocess.Popen(
         [sys.executable, "-m", "sojourn.cli.main", *arguments, "--unconfined"],
-        env={**os.environ, "PYTHONPATH": str(HOME), "SOJOURN_JAVA_ARCHIVE": "off"},
+        env={**os.environ, "PYTHONPATH": str(HOME), "SOJOURN_JAVA_ARCHIVE": "ready"},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -128,6 +128,13 @@ def test_what_is_large_is_left_to_spark_but_not_the_newest_rows(filled: Path) ->
     desk.close()
 
 
+def test_where_spark_runs_already_no_other_java_is_begun(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr("spark_analytics.sql.begin", lambda **chosen: begun.append(chosen))
+    assert query(filled, "SELECT count(*) AS n FROM partials").num_rows == 1
+    assert begun == []
+
+
 def test_both_engines_give_the_same_rows(filled: Path) -> None:
     answers = []
     for engine in (Engine.AUTO, Engine.SPARK):

@@ -86,6 +86,7 @@ def test_an_archive_is_used_where_it_fits_and_asked_for_while_training(tmp_path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.touch()
     assert archive_flags(command, environ)[-1] == f"-XX:SharedArchiveFile={archive}"
+    assert archive_flags(command, {**environ, SWITCH: "ready"}) == archive_flags(command, environ)
     assert archive_flags(command, {**environ, SWITCH: "off"}) == []
     jar.write_bytes(b"12")  # another jar: another archive
     assert archive_flags(command, environ) == []
