@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 _REBUILD = "compute gold anew from bronze: `sojourn analyze --rebuild`"
 LONGEST = 300
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
+#: A trace of Python's, which Spark puts before that of Java: its last line, the only one that is not indented.
+_IN_PYTHON = re.compile(r"from the Python worker.*?^Traceback [^\n]*\n.*?^(\w[^\n]*)$", re.MULTILINE | re.DOTALL)
 _AWAY = re.compile(
     r"java\.util\.concurrent\.TimeoutException|kafka[\w.$]*(TimeoutException|DisconnectException|NetworkException|RetriableException)"
 )
@@ -84,6 +86,8 @@ def explained(error: BaseException) -> SojournError:
 def first_line(error: BaseException) -> str:
     """What the innermost cause says, in one line, without class names and stack."""
     text = str(error)
+    if in_python := _IN_PYTHON.search(text):
+        return _cut(f"on a worker: {in_python[1]}")
     causes = _CAUSE.findall(text)
     if causes:
         return _cut(causes[-1])

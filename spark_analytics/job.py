@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lake.log import log_entry
-from lake.remote import spark_name
+from lake.remote import Remote, spark_name
 from lake.store import Lake
 from spark_analytics.batches.attempts import Attempts
 from spark_analytics.batches.engine import Engine
@@ -35,6 +35,8 @@ from spark_analytics.catching_up.turns import Turns
 from spark_analytics.faults import explained
 from spark_analytics.gold import Gold, checkpoint_path
 from spark_analytics.maintenance.keeper import Keeper
+from spark_analytics.maintenance.streams import log_needed
+from spark_analytics.mirrored import MirroredLog
 from spark_analytics.pace import Pace
 from spark_analytics.runtime.options import cores_of
 from spark_analytics.settings import AnalyzeSettings
@@ -80,6 +82,7 @@ class Job:
         self._filling: Filling | None = None
         self._fresh = threading.Event()  # a batch of the newest events is in gold
         self._queries: dict[Flow, StreamingQuery] = {}
+        self._mirrors: dict[Flow, MirroredLog] = {}
         self._hollow: set[Flow] = set()  # whose running query has Spark plan no rows: see _start
         self._whole: set[Flow] = set()  # who had a batch that only Spark can read
         self._awaiting_summaries = True
@@ -164,6 +167,8 @@ class Job:
                 log.debug("while stopping: %s", error)
         for engine in self._engines:
             engine.close()
+        for mirror in self._mirrors.values():
+            mirror.close()
         self._keeper.close()
         self._state.close()
 
@@ -177,13 +182,14 @@ class Job:
         """
         hollow = flow not in self._whole and self._settings.max_bytes_per_trigger <= self._settings.driver_bytes
         (self._hollow.add if hollow else self._hollow.discard)(flow)
+        mirror = self._mirror(flow) if hollow else None
         started: Future[StreamingQuery] = Future()
         stream = (
             self._session.readStream.format("delta")
             .option("maxBytesPerTrigger", self._settings.max_bytes_per_trigger)
             .option("ignoreDeletes", "true")  # old days of bronze may be dropped
             .options(**self._beginning(flow))
-            .load(spark_name(self._lake.path(flow.source.name)))
+            .load(spark_name(self._lake.path(flow.source.name) if mirror is None else mirror.folder))
             .select(*flow.schema.names)
         )
         if hollow:
@@ -192,7 +198,7 @@ class Job:
         writer = (
             stream.writeStream.queryName(f"sojourn-{flow.name}")
             .option("checkpointLocation", str(self._checkpoint(flow)))
-            .foreachBatch(self._handler(flow, started, hollow=hollow))
+            .foreachBatch(self._handler(flow, started, mirror, hollow=hollow))
         )
         # As soon as the batch before lets go, which rests until there is something to do.
         writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime="0 seconds")
@@ -200,11 +206,25 @@ class Job:
         started.set_result(query)
         return query
 
+    def _mirror(self, flow: Flow) -> MirroredLog | None:
+        """What Spark follows in place of the log of ``flow``, if that is in an object store: made anew."""
+        place, creator = self._lake.path(flow.source.name), None
+        if not isinstance(place, Remote) or (creator := place.store.creator) is None:
+            return None
+        mirror = self._mirrors.get(flow) or MirroredLog(place, creator, self._lake.state_path("mirrors", flow.name))
+        self._mirrors[flow] = mirror
+        since = log_needed(self._checkpoint(flow), self._table_id(flow))
+        if since is None and (starts := self._beginning(flow).get("startingVersion")):
+            since = starts - 1
+        mirror.begin(since)
+        return mirror
+
     def _handler(
-        self, flow: Flow, started: Future[StreamingQuery], *, hollow: bool
+        self, flow: Flow, started: Future[StreamingQuery], mirror: MirroredLog | None, *, hollow: bool
     ) -> Callable[[DataFrame, int], None]:
         engine: Engine | None = None
-        pace = None if self._once else self._pace(flow)
+        folder = None if mirror is None else mirror.folder
+        pace = None if self._once else self._pace(flow, mirror)
 
         def handle(batch: DataFrame, batch_id: int) -> None:
             nonlocal engine
@@ -214,7 +234,7 @@ class Job:
                 try:
                     query = started.result()
                     engine = engine or self._engine(flow, str(query.id), attempts_of(self._checkpoint(flow)))
-                    files = files_of(query, batch_id, self._lake.path(flow.source.name))
+                    files = files_of(query, batch_id, self._lake.path(flow.source.name), folder)
                     if hollow and not engine.reads(files):
                         self._whole.add(flow)
                         raise _BrokenOff
@@ -237,10 +257,13 @@ class Job:
 
         return handle
 
-    def _pace(self, flow: Flow) -> Pace:
+    def _pace(self, flow: Flow, mirror: MirroredLog | None) -> Pace:
         interval = max(self._settings.trigger_interval_seconds, flow.slowest_look)
-        table_id = str(self._lake.ensure(flow.source.name).metadata().id)
-        return Pace(self._lake.path(flow.source.name), table_id, self._checkpoint(flow), interval, self._stopping)
+        place, table_id = mirror or self._lake.path(flow.source.name), self._table_id(flow)
+        return Pace(place, table_id, self._checkpoint(flow), interval, self._stopping)
+
+    def _table_id(self, flow: Flow) -> str:
+        return str(self._lake.ensure(flow.source.name).metadata().id)
 
     def _process_for(self, gap: Gap) -> Process:
         """What brings pieces of ``gap`` into gold: the engine of the query from which it took over."""

@@ -16,6 +16,7 @@ from lake.checksum import checksum
 from lake.log import log_entry
 from lake.remote import Location, Remote
 from spark_analytics.catching_up.places import Checkpoint
+from spark_analytics.mirrored import MirroredLog
 
 #: How often the log is asked whether there is something new.
 LOOK_SECONDS = 0.02
@@ -34,10 +35,13 @@ class Pace:
     """Between two batches of one query. ``interval`` (seconds) is the least from one beginning to the next."""
 
     def __init__(
-        self, table: Location, table_id: str, checkpoint: Path, interval: float, stopping: threading.Event
+        self, table: Location | MirroredLog, table_id: str, checkpoint: Path, interval: float, stopping: threading.Event
     ) -> None:
-        self._table = table
-        self._look_seconds = LOOK_REMOTE_SECONDS if isinstance(table, Remote) else LOOK_SECONDS
+        """``table``: what the query reads."""
+        self._mirror = table if isinstance(table, MirroredLog) else None
+        self._table = table.folder if isinstance(table, MirroredLog) else table
+        asks_store = self._mirror is not None or isinstance(table, Remote)
+        self._look_seconds = LOOK_REMOTE_SECONDS if asks_store else LOOK_SECONDS
         self._table_id = table_id
         self._checkpoint = Checkpoint(checkpoint)
         self._interval = interval
@@ -58,6 +62,8 @@ class Pace:
         if began is not None:
             self._stopping.wait(due(now - began, self._interval, rows))
         while not self._stopping.is_set():
+            if self._mirror is not None:
+                self._mirror.follow()
             while (news := has_data(log_entry(self._table, version))) is False:
                 version += 1
             if news:

@@ -90,6 +90,7 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
     from spark_analytics.runtime.jars import ensure_kafka_jars
     from spark_analytics.runtime.session import build_session
     from spark_analytics.runtime.store import store_environment, store_jars, store_settings
+    from spark_analytics.runtime.submitted import is_submitted
 
     gaps = Gaps(lake)
     required = gaps.check(EVENTS.writes)
@@ -97,13 +98,15 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
     check_checkpoint(lake, checkpoint_path(lake.root, SUMMARIES.name), SUMMARIES.writes, required=False)
     tally = _Tally(progress)
     by_kafka = settings.transport.kind == "kafka"
+    # Those of spark-submit are named to it, and what lists ours cannot be read in a wheel that it sends along.
+    jars = [] if is_submitted() else [*(ensure_kafka_jars() if by_kafka else ()), *store_jars(lake.tables)]
     os.environ |= store_environment(lake.tables)  # for Java, which is our child
     session = build_session(
         "sojourn-analyze",
         master=settings.master,
         conf=store_settings(lake.tables) | spark_settings(settings),
         quick_start=settings.quick_start,
-        jars=[*(ensure_kafka_jars() if by_kafka else ()), *store_jars(lake.tables)],
+        jars=jars,
     )
     quieten(session)
     landing = None

@@ -1,4 +1,4 @@
-"""Peers beside ours, over 1,000 queues: rq-exporter (a scrape), BullMQ's own metrics for Prometheus.
+"""Peers beside ours, over 1,000 queues: rq-exporter (a scrape), Flower's lengths, BullMQ's own metrics for Prometheus.
 
 Of the queues a third is empty, a third holds 10 jobs that wait, a third has others at work. A peer must tell as many
 waiting jobs as there are. The baseline of each figure is our cycle over the same server, which tells ages, too.
@@ -20,7 +20,7 @@ from typing import Any
 
 import redis
 
-from benchmarks.collecting.exporters import scraped
+from benchmarks.collecting.exporters import answered, scraped
 from benchmarks.collecting.jobs_on_redis import QUEUES, fill_bullmq
 from benchmarks.figures import Figure
 from collectors.redis.settings import RedisBroker
@@ -31,7 +31,7 @@ from tests.support.programs import node, node_folder, python_packages
 from tests.support.redis import RedisServer
 
 ROUNDS = 5
-_RQ = Path(__file__).with_name("peers") / "rq"
+_RQ, _FLOWER = (Path(__file__).with_name("peers") / name for name in ("rq", "flower"))
 #: Asks BullMQ for its metrics of every queue, as an application that serves them does.
 _BULLMQ = """
 import { Queue } from "bullmq";
@@ -63,6 +63,12 @@ def measure(scale: float) -> Iterator[Figure]:
                 _fill_rq(client, count)
             ours = asyncio.run(_ours(server, {"rq": {}}, count))
             yield Figure("rq_exporter_1k_queues_seconds", _rq_exporter(server, count), "s", ours)
+            with server.client() as client:
+                client.flushall()
+                _fill_celery(client, count)
+            names = [f"queue-{number}" for number in range(count)]
+            ours = asyncio.run(_ours(server, {"celery": {"queues": names}}, count))
+            yield Figure("flower_1k_queues_seconds", _flower(server, count), "s", ours)
             with server.client() as client:
                 client.flushall()
                 fill_bullmq(client, count)
@@ -116,6 +122,34 @@ def _rq_exporter(server: RedisServer, count: int) -> float:
         lambda line: line.startswith("rq_jobs{") and 'status="queued"' in line,
     )
     assert told == _waiting(count), (told, _waiting(count))
+    return seconds
+
+
+def _fill_celery(client: redis.Redis, count: int) -> None:
+    pipe = client.pipeline(transaction=False)
+    for number in range(count):
+        queue = f"queue-{number}"
+        for each in range(10 if number % 3 == 1 else 1 if number % 3 == 2 else 0):
+            tag = f"{number}-{each}"
+            told = {"exchange": "", "routing_key": queue}
+            properties = {"delivery_tag": tag, "delivery_info": told, "priority": 0}
+            message = {"body": "W10=", "headers": {"id": tag, "task": "work"}, "properties": properties}
+            if number % 3 == 1:
+                pipe.lpush(queue, json.dumps(message))
+            else:
+                pipe.hset("unacked", tag, json.dumps([message, "", queue]))
+    pipe.execute()
+
+
+def _flower(server: RedisServer, count: int) -> float:
+    """Seconds of Flower's answer with the lengths of all queues."""
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "celery", "-A", "many_queues", "flower", "--address=127.0.0.1", f"--port={port}"]
+    path = os.pathsep.join([str(python_packages(_FLOWER)), str(_FLOWER)])
+    environment = {"PYTHONPATH": path, "REDIS_URL": server.url, "QUEUES": str(count), "FLOWER_UNAUTHENTICATED_API": "1"}
+    seconds, told = answered(command, environment, port, "/api/queues/length")
+    waiting = sum(one["messages"] for one in json.loads(told)["active_queues"])
+    assert waiting == _waiting(count), (waiting, _waiting(count))
     return seconds
 
 

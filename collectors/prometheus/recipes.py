@@ -1,6 +1,7 @@
 """Which metric of which broker is which column of a sample: one recipe for each, no code of its own.
 
-Names are those that the brokers' documentation and exporters give; none was run against the real service.
+Names are those that the brokers' documentation and exporters give. Artemis' are those of a page that a broker printed;
+the others were not run against the real service.
 """
 
 from __future__ import annotations

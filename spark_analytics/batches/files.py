@@ -61,8 +61,9 @@ def below_scheme(uri: str) -> str:
     return uri.partition(":")[2].lstrip("/")
 
 
-def files_of(query: StreamingQuery, batch_id: int, table: Location) -> Files | None:
-    """The files of the batch that ``query`` is at work on, of ``table``; None where they cannot be told.
+def files_of(query: StreamingQuery, batch_id: int, table: Location, mirror: Path | None = None) -> Files | None:
+    """The files of the batch that ``query`` is at work on, of ``table``; None where they cannot be told. ``mirror``:
+    the folder where Spark reads the log of a ``table`` in an object store.
 
     PySpark tells a batch's rows, not its files, so the query's own plan is asked. What it does not show as one scan of
     a Delta table, in the shape that the pinned version of Delta gives it, is left to Spark. Files of which a deletion
@@ -80,4 +81,8 @@ def files_of(query: StreamingQuery, batch_id: int, table: Location) -> Files | N
     # Reader version 1 knows neither deletion vectors nor columns under other names.
     plain = location.protocol().minReaderVersion() == 1
     remote = table if isinstance(table, Remote) else None
-    return Files(tuple(location.inputFiles()), int(location.sizeInBytes()), plain, remote)
+    uris = tuple(location.inputFiles())
+    if mirror is not None and remote is not None:
+        below = f"{str(mirror).lstrip('/')}/"
+        uris = tuple(f"{remote.hadoop}/{below_scheme(uri).removeprefix(below)}" for uri in uris)
+    return Files(uris, int(location.sizeInBytes()), plain, remote)

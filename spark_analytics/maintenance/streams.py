@@ -61,6 +61,14 @@ def needed(root: Path, table: DeltaTable, log: Location) -> Needed:
     )
 
 
+def log_needed(checkpoint: Path, table: str) -> int | None:
+    """The version of the table with this id from which the stream with ``checkpoint`` asks the log when it starts; None
+    where it has not begun.
+    """
+    position = _position(Checkpoint(checkpoint), table)
+    return None if position is None else position.log_from
+
+
 def _checkpoints(root: Path) -> list[Checkpoint]:
     folders = (root / "state" / "checkpoints").glob("**/offsets")
     return [Checkpoint(path.parent) for path in folders if path.is_dir()]

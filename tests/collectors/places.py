@@ -130,11 +130,11 @@ def dramatiq_place(folder: Path) -> Place:
 
 
 def prometheus_place(folder: Path) -> Place:
-    """A page as Artemis writes it: one queue of which messages are held, and a dead-letter queue."""
+    """A page that Artemis wrote: one queue of which messages are held, and a dead-letter queue."""
     server = exposition.Exposition(folder, exposition.RECORDED / "artemis.txt")
     server.start()
     broker = {"kind": "prometheus", "url": server.url, "recipe": "artemis", "dead_letters": {"DLQ": "orders"}}
-    told = {("orders", None): {"depth": 4, "in_flight": 2}, ("DLQ", None): {"depth": 1, "in_flight": 0}}
+    told = {("orders", None): {"depth": 3, "in_flight": 2}, ("DLQ", None): {"depth": 1, "in_flight": 0}}
     return Place(server, broker, told, rows={"artemis": set(told)})
 
 

@@ -14,5 +14,5 @@ __all__ = ["receivers", "server"]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+    with S3Server(tmp_path_factory.mktemp("s3"), noting=True) as server:
         yield server

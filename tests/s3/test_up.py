@@ -25,6 +25,7 @@ from tests.collectors.support import connect, make_queue
 from tests.spark_analytics.connect_client import Client
 from tests.support.nats import NatsServer
 from tests.support.ports import free_ports
+from tests.support.postgresql import PostgresServer
 from tests.support.s3 import BUCKET, S3Server
 from tests.support.waiting import wait_until
 
@@ -57,6 +58,7 @@ quick_start = true
 driver_memory = "512m"
 
 [alert]
+store = {{ env = "ALERTS_URL" }}
 port = {alert}
 rules = ["{rules}"]
 builtin = false
@@ -134,6 +136,10 @@ def logs(home: Path) -> str:
     return "\n".join(f"-- {log.name}\n{log.read_text()[-3000:]}" for log in (home / "state" / "logs").glob("*"))
 
 
+def asked_by_java(server: S3Server) -> list[str]:
+    return [f"{one.method} {one.path}" for one in server.requests() if "java" in one.client.lower()]
+
+
 def overview() -> str:
     app = AppTest.from_file(APP, default_timeout=60).run()
     assert not app.exception, app.exception
@@ -143,12 +149,14 @@ def overview() -> str:
 def test_all_parts_run_over_an_object_store(
     server: S3Server, receivers: Callable[..., WebhookReceiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With the alerts' state in PostgreSQL, so that nothing is on this disk but what is made anew."""
     monkeypatch.setenv("THEIR_SECRET", "hush")
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     pager, home, config = receivers(), tmp_path / "home", tmp_path / "sojourn.toml"
     (tmp_path / "rules.yml").write_text(RULES)
     alert, dashboard, port = free_ports(3)
-    with NatsServer(tmp_path / "nats") as broker:
+    with NatsServer(tmp_path / "nats") as broker, PostgresServer() as database:
+        monkeypatch.setenv("ALERTS_URL", database.url())
         make_queue(broker.url)
         config.write_text(
             SETTINGS.format(
@@ -167,9 +175,14 @@ def test_all_parts_run_over_an_object_store(
             send(broker.url)
             reader = Reader(home)
             left = sum(SENT.values()) - TAKEN
+            before = len(asked_by_java(server))
             wait_until(lambda: reader.query(BACKLOG)["n"].to_pylist() == [left], "gold", seconds=60, every=0.2)
             [request] = pager.wait(1)
             assert [one["labels"]["tenant"] for one in request.payload["alerts"]] == ["acme"], logs(home)
+            assert len(asked_by_java(server)) == before, "Spark follows mirrors of the logs on this disk"
+            with database.connect() as connection:
+                assert connection.execute("SELECT rule, state FROM alerts").fetchall() == [("Waits", "firing")]
+            assert not (home / "state" / "alerts.sqlite").exists()
             lake = Lake(home)
             wait_until(lambda: reader.query(DEPTH)["n"].to_pylist() == [left], "samples", every=0.5)
             told = heartbeats(home)

@@ -94,7 +94,7 @@ NOT_TRIED: dict[str, dict[str, tuple[str, ...]]] = {
     "celery": {"cluster shapes": ("other transports",)},
     "resque": {"cluster shapes": ("Resque itself",)},
     "pulsar": {"auth": ("a token, a certificate",), "cluster shapes": ("Pulsar itself",)},
-    "artemis": {"auth": ("a user and a password",), "cluster shapes": ("Artemis itself",)},
+    "artemis": {"auth": ("a user and a password",), "cluster shapes": ("the page that its plugin serves",)},
     "pubsub": {"auth": ("a proxy in front of the metrics",), "cluster shapes": ("Pub/Sub itself",)},
     "servicebus": {"auth": ("a proxy in front of the metrics",), "cluster shapes": ("Service Bus itself",)},
     "sqs": {"auth": ("a role that Amazon itself lends",), "cluster shapes": ("Amazon's own SQS and CloudWatch",)},

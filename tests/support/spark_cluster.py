@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on the loopback, out of the pyspark package alone: one master, two workers of one core."""
+"""A Spark standalone cluster on the loopback, out of the pyspark package alone: a master, workers of one core each."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from tests.support.process import Server
 from tests.support.servers import require_server
 from tests.support.waiting import wait_until
 
-WORKERS = 2
 _DEPLOY = "org.apache.spark.deploy"
 
 
 class SparkCluster(Server):
-    """Master and workers keep their files and logs below ``folder``; each is ended by its own process id."""
+    """Master and ``workers`` keep their files and logs below ``folder``; each is ended by its own process id.
 
-    def __init__(self, folder: Path) -> None:
+    Executors find Sojourn on the path of this checkout, if they are not given a ``python`` that finds what it needs.
+    """
+
+    def __init__(self, folder: Path, *, workers: int = 2, python: Path | None = None) -> None:
         import pyspark
 
         try:
@@ -33,6 +35,7 @@ class SparkCluster(Server):
         except UserError as error:
             require_server(str(error))
         self._folder = folder
+        self._workers = workers
         self._processes: list[subprocess.Popen[bytes]] = []
         self.home = Path(pyspark.__file__).parent
         [self._port] = free_ports(1)
@@ -43,11 +46,13 @@ class SparkCluster(Server):
             "SPARK_HOME": str(self.home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_WORKER_DIR": str(folder / "work"),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(python or sys.executable),
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_DAEMON_MEMORY": "256m",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
         }
+        self.environ.pop("PYTHONPATH", None)
+        if python is None:
+            self.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
 
     @property
     def master(self) -> str:
@@ -60,12 +65,14 @@ class SparkCluster(Server):
         return "".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("*.log")))
 
     def start(self) -> None:
-        """Start all processes and wait until the master has both workers."""
+        """Start all processes and wait until the master has all workers."""
         place = ("-h", "127.0.0.1", "--webui-port", "0")
         self._start("master", f"{_DEPLOY}.master.Master", *place, "-p", str(self._port))
-        for number in range(WORKERS):
+        for number in range(self._workers):
             self._start(f"worker-{number}", f"{_DEPLOY}.worker.Worker", *place, "-c", "1", "-m", "1g", self.master)
-        wait_until(lambda: self._log_of("master").count("Registering worker") == WORKERS, "two workers", seconds=60)
+        wait_until(
+            lambda: self._log_of("master").count("Registering worker") == self._workers, "all workers", seconds=60
+        )
 
     def executors(self) -> list[psutil.Process]:
         """The processes that run tasks now."""

@@ -118,3 +118,14 @@ def test_javas_client_gets_credentials_and_certificates_by_reference(
 def test_only_a_kafka_that_is_away_is_waited_for(text: str, waits: bool) -> None:
     assert passing(RuntimeError(text)) is waits
     assert isinstance(explained(RuntimeError(text)), UserError) is not waits
+
+
+def test_what_failed_in_a_workers_python_is_told_by_its_last_line() -> None:
+    text = (
+        "\n  An exception was thrown from the Python worker:\n"
+        "Traceback (most recent call last):\n"
+        '  File "worker.py", line 1, in <module>\n    import lake\n'
+        "ModuleNotFoundError: No module named 'lake'\n\n\tat org.apache.spark.api.python.Runner(Runner.scala:1)\n"
+    )
+    told = "Spark failed: on a worker: ModuleNotFoundError: No module named 'lake'"
+    assert str(explained(RuntimeError(text))) == told
