@@ -33,6 +33,7 @@ LIMIT {_MOST_NOISY}
 """
 ALERT_STATES = "SELECT * FROM alert_states"
 LIMITS = "SELECT * FROM limits"
+NEWEST_DELIVERIES = f"SELECT receiver, outcome, at FROM deliveries ORDER BY at DESC LIMIT {_MOST}"
 OPEN_GAPS = "SELECT MIN(since) AS since, CAST(SUM(events) AS BIGINT) AS events FROM open_gaps HAVING COUNT(*) > 0"
 
 
@@ -273,4 +274,4 @@ def any_of(texts: Iterable[str]) -> str:
 
 
 #: What a page says of now; read together, so that its parts agree.
-PRESENT = (HEALTH, TOTALS, NOISY, ALERT_STATES, LIMITS, OPEN_GAPS, alert_transitions(None))
+PRESENT = (HEALTH, TOTALS, NOISY, ALERT_STATES, LIMITS, OPEN_GAPS, NEWEST_DELIVERIES, alert_transitions(None))

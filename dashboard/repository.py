@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -52,7 +52,18 @@ _past_limits: dict[str, Any] = {"idle_seconds": PAST_IDLE_SECONDS}
 #: For how long a page waits for what is newer than what it has.
 PRESENT_SECONDS = 0.3
 #: For how long it is tried to read all that a page says of now without a commit in between.
-TRIED_SECONDS = 0.5
+TRIED_SECONDS = 0.15
+#: A reading that takes long is begun so much sooner than the page that is to show it needs it.
+AHEAD_SECONDS = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What the lake says of now: of which versions of its tables, when that was read, and the rows by their SQL."""
+
+    token: tuple[Any, ...]
+    at: datetime
+    rows: Mapping[str, list[Row]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +72,33 @@ class Repository:
 
     root: Path
     read: Mapping[str, list[Row]] = field(default_factory=dict)  # what one page has read at one instant, by its SQL
+    read_at: datetime | None = None  # when that was, in UTC
     aside: bool = False  # asked behind the pages, where nobody waits
     kept: dict[str, list[Row]] | None = None  # where what is read of history is put down, for who shows it
 
-    def at_one_instant(self) -> Repository:
+    def at_one_instant(self, again_seconds: float | None = None) -> Repository:
         """The same, with every answer about the present from one reading, however long the page takes to ask.
 
         Where a new reading takes longer than PRESENT_SECONDS, it is the one before: a page tells how old its rows are.
+        The next is then begun so that it is there when the page asks again, in ``again_seconds``.
         """
         root = str(self.root)
-        pace = _pace(root, "present")
-        token = pace.token(_token(root), monotonic())
+        renewed, pace = _renewed(root), _pace(root, "present")
 
-        def read() -> dict[str, list[Row]]:
-            begun = monotonic()
-            try:
-                return _present(root)
-            finally:
-                pace.spent(monotonic() - begun)
+        def newest() -> tuple[tuple[Any, ...], Callable[[], _Reading]]:
+            token = pace.token(_token(root), monotonic())
+            return token, lambda: _Reading(token, datetime.now(UTC), _paced(root, pace))
 
-        told = _renewed(root).answer(token, read, PRESENT_SECONDS)
-        return replace(self, read={sql: [dict(row) for row in rows] for sql, rows in told.items()})
+        def begin() -> None:
+            with suppress(SojournError, RuntimeError):  # the next page is told; the process is ending
+                renewed.begin(*newest())
+
+        told = renewed.answer(*newest(), PRESENT_SECONDS)
+        wait = (again_seconds or 0.0) - renewed.took - AHEAD_SECONDS
+        if renewed.took > PRESENT_SECONDS and wait > 0:
+            renewed.ahead(wait, begin)
+        rows: dict[str, list[Row]] = {sql: [dict(row) for row in of] for sql, of in told.rows.items()}
+        return replace(self, read=rows, read_at=None if told.token == _token(root) else told.at)
 
     def health(self) -> list[Row]:
         """``queue_health_now``."""
@@ -135,6 +152,10 @@ class Repository:
     def deliveries(self, since: datetime) -> list[Row]:
         """The newest of ``deliveries``."""
         return self._rows(queries.deliveries(since))
+
+    def newest_deliveries(self) -> list[Row]:
+        """The newest attempts to tell receivers (receiver, outcome, at), however old."""
+        return self._rows(queries.NEWEST_DELIVERIES)
 
     def refused(self, since: datetime) -> list[Row]:
         """What collectors could not take (source, reason, rows), the most first."""
@@ -357,7 +378,7 @@ def _versions(root: str) -> Versions:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _renewed(root: str) -> Renewed[dict[str, list[Row]]]:
+def _renewed(root: str) -> Renewed[_Reading]:
     return Renewed()
 
 
@@ -378,6 +399,14 @@ def _asked(root: str, tense: str, sql: str, scope: tuple[str, str] | None, *, ho
     told = _worker(root, tense).query(sql, about, hold=hold)
     rows: list[dict[str, Any]] = told.to_pylist(maps_as_pydicts="lossy")
     return rows
+
+
+def _paced(root: str, pace: Pace) -> dict[str, list[Row]]:
+    begun = monotonic()
+    try:
+        return _present(root)
+    finally:
+        pace.spent(monotonic() - begun)
 
 
 def _present(root: str) -> dict[str, list[Row]]:

@@ -23,6 +23,8 @@ SETTINGS_VARIABLE = "SOJOURN_DASHBOARD_SETTINGS"
 OBJECTIVES_VARIABLE = "SOJOURN_DASHBOARD_OBJECTIVES"
 #: Where the alert process is asked to do something: ``url``, and ``token_env``, the variable that has its token.
 API_VARIABLE = "SOJOURN_DASHBOARD_API"
+#: The rule files that the alert process evaluates.
+RULES_VARIABLE = "SOJOURN_DASHBOARD_RULES"
 GROUPS_VARIABLE = "SOJOURN_DASHBOARD_GROUPS"
 #: The settings file, for what pages have run by `sojourn` itself: the lab, and redrives. Its own commands read it, too.
 CONFIG_VARIABLE = "SOJOURN_CONFIG"
@@ -45,11 +47,12 @@ def environment(
     api: Mapping[str, str] | None = None,
     config: Path | None = None,
     groups: Sequence[BaseModel] = (),
+    rules: Sequence[Path] = (),
 ) -> dict[str, str]:
     """The environment to run :func:`command` in: the caller's own, with the lake, the settings, the objectives
     (:class:`alerts.rules.slo.SloEntry`) that the rules declare, the groups of tenants
-    (:class:`dashboard.services.groups.Declared`) that entitlements do, where the alert process's API is, and where the
-    settings file is."""
+    (:class:`dashboard.services.groups.Declared`) that entitlements do, where the alert process's API is, where the
+    settings file is, and where the ``rules`` stand."""
     environ = dict(os.environ if inherited is None else inherited)
     package_parent = str(_PACKAGE.parent)
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != package_parent]
@@ -59,6 +62,7 @@ def environment(
         SETTINGS_VARIABLE: settings.model_dump_json(),
         API_VARIABLE: json.dumps(dict(api or {})),
         **({} if config is None else {CONFIG_VARIABLE: str(config.expanduser().absolute())}),
+        RULES_VARIABLE: json.dumps([str(file.expanduser().absolute()) for file in rules]),
         GROUPS_VARIABLE: f"[{','.join(one.model_dump_json() for one in groups)}]",
         OBJECTIVES_VARIABLE: f"[{','.join(one.model_dump_json(by_alias=True) for one in objectives)}]",
         "PYTHONPATH": os.pathsep.join([package_parent, *paths]),

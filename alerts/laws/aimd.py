@@ -32,4 +32,4 @@ def adapt(current: float, *, congested: bool, priority: str, bounds: Bounds) -> 
     limit = bounds.step(current, wanted)
     change = f"−{gains.decrease:.0%}" if congested else f"+{gains.increase:g}/s"
     capped = "" if limit == wanted else f", held to {limit:g}/s by its bounds"
-    return Step(limit, f"{'congested' if congested else 'relieved'}: {priority} {change}{capped}")
+    return Step(limit, f"{'congested' if congested else 'relieved'}: {change} (priority {priority}){capped}")

@@ -206,7 +206,7 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
     else:
         return renewed(terms, current, now, "acting", "the alert is active and the limit acts on it")
     if step.limit < current.rate:
-        why = "the alert came back" if returned else f"quiet tenants wait {seen.quiet_age_seconds:g} s"
+        why = "the alert came back" if returned else f"quiet tenants wait {seen.quiet_age_seconds:.3g} s"
         return changed(terms, current, Kind.THROTTLE, step.limit, now, "congested", f"{why}; {step.reason}")
     if step.limit > current.rate:
         return changed(terms, current, Kind.RELAX, step.limit, now, "relieved", step.reason)

@@ -44,7 +44,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     done, waiting = lake.actions(since), standings(lake.last_decisions(since), now)
     proposed, shadows = [one for one in waiting if one.proposed], [one for one in waiting if not one.proposed]
     st.html(markup.title(_headline(len(limits), len(proposed))))
-    st.html(markup.note(frame.as_of_line(fresh, now)))
+    st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     confirm.outcome()
     if proposed:
         st.html(markup.section("Waits for a yes", "In force once somebody approves: `sojourn actions approve ID`."))

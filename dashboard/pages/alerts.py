@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard import operations
+from dashboard import operations, rule_files
 from dashboard.pages import confirm, details, download, frame, markup
 from dashboard.people import present
 from dashboard.repository import Repository
@@ -42,7 +42,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     states, changes = lake.alert_states(), lake.alert_transitions()
     lines = alert_lines(states, changes, list(names), now, now - DAY)
     st.html(markup.title(_headline(lines)))
-    st.html(markup.note(frame.as_of_line(fresh, now)))
+    st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     if not lines:
         ran = "" if changes else " No alert rule has been evaluated on this lake yet: is `sojourn alert` running?"
         st.html(markup.note(f"No alert fires, none is pending, none was resolved in the last day.{ran}"))
@@ -51,9 +51,12 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if chosen is not None:
         state = next(row for row in states if row["fingerprint"] == chosen.fingerprint)
         told = lake.deliveries(on_the_hour(now, DAY))
-        _story(alert_story(chosen, state, changes, told, now), names)
+        story = alert_story(chosen, state, changes, told, now)
+        st.html(details.alert_story(story, names.get(chosen.card.queue) if chosen.card.queue else None))
         if not chosen.resolved:
             _look_after(lake.root, chosen.fingerprint, state["labels"], now)
+        _explain(state["rule"])
+        _story(story)
     st.html(
         markup.section(
             "All alerts", "What fires, the loudest first; what is pending; what was resolved in the last day."
@@ -83,8 +86,18 @@ def _chosen(lines: Sequence[AlertLine]) -> AlertLine | None:
     return found or lines[0]
 
 
-def _story(story: AlertStory, names: dict[QueueKey, str]) -> None:
-    st.html(details.alert_story(story, names.get(story.line.card.queue) if story.line.card.queue else None))
+def _explain(rule: str) -> None:
+    """What to do about it, and the rule itself, folded."""
+    found = rule_files.of(rule, rule_files.told())
+    if found.runbook:
+        with st.expander("Runbook", icon=":material/menu_book:"):
+            st.markdown(found.runbook)
+    if found.rule:
+        with st.expander("The rule: what it compares, and for how long", icon=":material/rule:"):
+            st.code(found.rule, language="yaml", wrap_lines=True)
+
+
+def _story(story: AlertStory) -> None:
     told, happened = st.columns(2, gap="large")
     with happened:
         st.html(markup.section("How it came") + details.steps(story.changes))

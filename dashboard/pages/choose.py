@@ -46,12 +46,12 @@ def stretch() -> str:
     return chosen or series.DEFAULT_RANGE
 
 
-def one_of(label: str, options: Mapping[str, str], key: str) -> str:
-    """One of ``options`` (what the address may say → what viewers read), the first where nothing was chosen.
+def one_of(label: str, options: Mapping[str, str], key: str, first: str | None = None) -> str:
+    """One of ``options`` (what the address may say → what viewers read), ``first`` where nothing was chosen.
 
     Streamlit writes into the address what viewers read, and reads that alone: what is short is taken here.
     """
-    first = next(iter(options))
+    first = first or next(iter(options))
     asked = st.query_params.get(key) or ""
     if (read := options.get(asked, asked)) != asked:
         st.query_params[key] = read

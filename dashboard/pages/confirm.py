@@ -14,7 +14,8 @@ from dashboard.writes import write
 from lake.errors import SojournError
 
 _SAID = "what came of it"
-#: For how long that is told: a page renews itself sooner than somebody reads.
+#: For how long that is told, from when it is first shown: a page renews itself sooner than somebody reads, and on a
+#: busy machine it comes later than somebody clicked.
 TOLD_SECONDS = 15.0
 
 
@@ -51,9 +52,12 @@ def button(
 def outcome() -> None:
     """What came of the last button, for a while."""
     title, reason, quiet, until = st.session_state.get(_SAID, ("", "", True, 0.0))
+    if until is None:
+        until = monotonic() + TOLD_SECONDS
+        st.session_state[_SAID] = (title, reason, quiet, until)
     if monotonic() < until:
         st.html(markup.banner(title, reason, quiet=quiet))
 
 
 def _tell(title: str, reason: str, *, quiet: bool) -> None:
-    st.session_state[_SAID] = (title, reason, quiet, monotonic() + TOLD_SECONDS)
+    st.session_state[_SAID] = (title, reason, quiet, None)

@@ -49,7 +49,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with top:
         fresh = frame.age_of_data(lake, health, now)
         st.html(markup.title(consumers.headline(found, names, total["consumers"], ran=bool(transitions))))
-        st.html(markup.note(frame.as_of_line(fresh, now)))
+        st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     place = choose.page_of(total["consumers"], ROWS)
     rows = lake.now(questions.ranked(find, list(found), ROWS, place))
     if not rows:
@@ -57,7 +57,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         return
     shown = consumers.consumer_rows(rows, found, int(network) / 1000)
     caption = (
-        f"{total['consumers']:,} consumers, those that a rule finds fault with first, then who uses most of its limit. "
+        f"{total['consumers']:,} consumer{'' if total['consumers'] == 1 else 's'}, "
+        "those that a rule finds fault with first, then who uses most of its limit. "
         "At work: by Little’s law, start rate × processing time; in flight: measured. Empty polls: 0 % for long is no "
         "headroom. Prefetch: (round trip + processing) ÷ processing."
     )

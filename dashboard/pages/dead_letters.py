@@ -19,7 +19,7 @@ from dashboard.services import dead_letters, series
 from dashboard.services.dead_letters import DeadQueue
 from dashboard.services.freshness import newest
 from dashboard.services.keys import QueueKey, Row, short_names
-from dashboard.services.say import instant
+from dashboard.services.say import count, instant
 from dashboard.services.series import Span, on_the_hour
 from dashboard.theme import CALM, LOUD
 from lake.errors import UserError
@@ -66,12 +66,15 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     newest_data = max(newest(health).values())
     told = lake.behind("dead letters", lambda past: _queues(past, newest_data))
     if told is None:  # its place is kept, so that nothing moves when it comes
-        st.html(markup.title("Dead letters are being counted") + markup.note(frame.as_of_line(fresh, now)))
+        st.html(markup.title("Dead letters are being counted") + markup.note(frame.as_of_line(lake, fresh, now)))
+        held = [(names[QueueKey.of(row)], count(row["depth"])) for row in health if row["dead_letter_for"]]
+        if held:
+            st.html(markup.section("Held now") + details.table(("Dead-letter queue", "Messages"), held))
         st.html(markup.reserved(_TABLE))
         return
     found = dead_letters.dead_queues(told.rows, names, told.until.astimezone(now.tzinfo))
     st.html(markup.title(dead_letters.headline(found, names, told.rows)))
-    st.html(markup.note(frame.as_of_line(fresh, now)))
+    st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     if not found:
         since = instant(told.since, now)
         st.html(markup.note(f"Looked at: everything since {since}, and what dead-letter queues hold now."))

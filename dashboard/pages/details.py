@@ -90,10 +90,18 @@ def journal(entries: Sequence[Entry]) -> str:
         f'<li><span class="dim num">{escape(entry.when)}</span> {"▲" if entry.bad else "◆"} '
         f'<span class="lead">{escape(entry.what)}</span> <span class="dim">{escape(entry.outcome)}</span>'
         f'<p class="dim">{escape(f"{entry.policy}: {entry.reason}")}</p>'
-        f'<p class="dim num">{escape(entry.inputs)}</p></li>'
+        f"{_seen(entry)}</li>"
         for entry in entries
     )
     return listed(items)
+
+
+def _seen(entry: Entry) -> str:
+    """What the decision saw, folded: it matters to who doubts it."""
+    if not entry.seen:
+        return ""
+    told = ", ".join(f"{escape(name, NAME)} {escape(value, NAME)}" for name, value in entry.seen)
+    return f'<details class="dim num"><summary>What it saw</summary><p>{told}</p></details>'
 
 
 def parts(lines: Sequence[Line], notes: Sequence[str]) -> str:

@@ -13,14 +13,16 @@ import streamlit as st
 from pydantic import TypeAdapter
 
 from alerts.rules.slo import SloEntry
+from dashboard.evaluation import evaluation
 from dashboard.pages import markup
 from dashboard.people import present
 from dashboard.repository import Repository
 from dashboard.run import GROUPS_VARIABLE, LAKE_VARIABLE, OBJECTIVES_VARIABLE, SETTINGS_VARIABLE
-from dashboard.services.freshness import Freshness, Level, freshness, incomplete, newest
+from dashboard.services import pipeline
+from dashboard.services.freshness import Evaluation, Freshness, Level, freshness, incomplete, newest
 from dashboard.services.groups import Declared
 from dashboard.services.keys import Row
-from dashboard.services.say import ago, duration, instant
+from dashboard.services.say import ago, duration, instant, listing
 from dashboard.settings import DashboardSettings
 from lake.errors import SojournError
 from lake.visible import visible
@@ -77,7 +79,7 @@ def _guarded(body: Callable[[Repository, list[Row], datetime], None]) -> None:
     if present() is None:  # the sign-in has ended while the page was open
         st.rerun()
     try:
-        lake = lake.at_one_instant()
+        lake = lake.at_one_instant(settings().refresh_seconds)
         health = lake.health()
         if not health:
             _first_steps(lake.root)
@@ -91,7 +93,7 @@ def _guarded(body: Callable[[Repository, list[Row], datetime], None]) -> None:
 
 def age_of_data(lake: Repository, health: list[Row], now: datetime) -> Freshness | None:
     """How fresh the rows are; shows the banner if they are not, and another if earlier events are still being read."""
-    fresh = freshness(newest(health), lake.heartbeats(), now, settings().stale_after_seconds)
+    fresh = freshness(newest(health), lake.heartbeats(), now, settings().stale_after_seconds, lake.read_at)
     if fresh is not None and fresh.level is not Level.FRESH:
         st.html(markup.banner(fresh.title, fresh.reason, quiet=fresh.level is Level.QUIET))
     if (gap := lake.put_off()) is not None:
@@ -99,12 +101,19 @@ def age_of_data(lake: Repository, health: list[Row], now: datetime) -> Freshness
     return fresh
 
 
-def as_of_line(fresh: Freshness | None, now: datetime) -> str:
-    """When the figures are from, and how often the page renews itself."""
+def as_of_line(lake: Repository, fresh: Freshness | None, now: datetime) -> str:
+    """When the figures are from, whether rules are evaluated and receivers told, how often the page renews itself."""
     if fresh is None:
         return "no data yet"
-    every = duration(settings().refresh_seconds)
-    return f"As of {instant(fresh.as_of, now, seconds=True)}, {ago(fresh.as_of, now)} · renewed every {every}"
+    told = [f"As of {instant(fresh.as_of, now, seconds=True)}, {ago(fresh.as_of, now)}"]
+    state, beats = evaluation(lake.root), lake.heartbeats()
+    if state is Evaluation.RUNS:
+        told.append(state.value)
+    elif state.value and beats.alerts is not None:  # they were, once
+        told.append(f"▲ {state.value}")
+    if failing := pipeline.untold(lake.newest_deliveries(), now):
+        told.append(f"▲ not told of alerts: {listing(failing)}")
+    return " · ".join((*told, f"renewed every {duration(settings().refresh_seconds)}"))
 
 
 def _first_steps(root: Path) -> None:

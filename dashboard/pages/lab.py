@@ -21,7 +21,7 @@ from lake.errors import SojournError
 
 _WHAT = {"scenario": "a scenario", "lake": "what this lake saw last"}
 _MINUTES = {"5": "5 min", "15": "15 min", "60": "1 h"}
-_RUNS = {"3": "3", "1": "1, quick", "5": "5"}
+_RUNS = {"1": "1, quick", "3": "3", "5": "5"}
 _FIRST = "noisy-neighbour"
 _POLL_SECONDS = 0.7
 
@@ -67,7 +67,7 @@ def _wanted(lake: Repository) -> Question | None:
     """What the boxes say; None where that cannot be run, which is said."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         what = choose.one_of("Run again", _WHAT, "what")
-        runs = choose.one_of("Runs of each way", _RUNS, "runs")
+        runs = choose.one_of("Runs of each way", _RUNS, "runs", "3")
     return _scenario(int(runs)) if what == "scenario" else _last(lake, int(runs))
 
 

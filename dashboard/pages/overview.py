@@ -45,7 +45,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if fresh is not None and fresh.level is Level.STALE:
         said = f"At {instant(fresh.as_of, now, seconds=True)}: {said}"
     st.html(markup.title(said))
-    st.html(markup.note(frame.as_of_line(fresh, now)))
+    st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     main, side = st.columns([2.3, 1], gap="large")
     with main:
         if alerts:

@@ -58,7 +58,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     (card,) = queue_cards([row], [total] if total else [], noisy, alerts, now, names)
     st.html(markup.title(card.name))
     st.html(markup.verdict(card) + markup.queue(card))
-    st.html(markup.note(frame.as_of_line(fresh, now)))
+    st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     if alerts:
         st.html(markup.section("Alerts") + markup.alerts(alerts))
     because = st.container(key="why")

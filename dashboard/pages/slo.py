@@ -53,7 +53,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with top:
         fresh = frame.age_of_data(lake, health, now)
         title = st.empty()
-        st.html(markup.note(frame.as_of_line(fresh, now)))
+        st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     if not declared:
         st.html(
             markup.note(

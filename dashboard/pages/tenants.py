@@ -70,7 +70,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         fresh = frame.age_of_data(lake, health, now)
         said = tenants.headline(total, names[queue] if queue else None) if known else "No tenant is known here"
         st.html(markup.title(said))
-        st.html(markup.note(frame.as_of_line(fresh, now)))
+        st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     if not known:
         st.html(markup.note("No message event has been seen; a tap, the receiver or `sojourn.Recorder` tells them."))
         return
@@ -114,7 +114,7 @@ def _groups(
     with top:
         fresh = frame.age_of_data(lake, health, now)
         st.html(markup.title(groups.headline(shown, names[queue] if queue else None)))
-        st.html(markup.note(frame.as_of_line(fresh, now)))
+        st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     said = (
         "A group counts as one to entitlements and to `sojourn.FairConsumer`: it has one share, which its members "
         "share. Declared: an entitlement names it (`acme-*`). Began together: many more began to send within "

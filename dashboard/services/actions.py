@@ -47,6 +47,7 @@ class Entry:
     reason: str
     inputs: str
     bad: bool
+    seen: tuple[tuple[str, str], ...] = ()  # the same to be read: a name and a short figure each
 
 
 #: The columns of the journal as a file: the first fields of :class:`Entry`.
@@ -99,6 +100,7 @@ def journal(actions: Iterable[Row], now: datetime) -> tuple[Entry, ...]:
             row["reason"],
             _inputs(row["inputs"]),
             row["outcome"] in ("refused", "failed"),
+            tuple((name, _short(value)) for name, value in sorted((row["inputs"] or {}).items())),
         )
         for row in rows
     )
@@ -123,6 +125,14 @@ def _step(row: Row) -> str:
         return ""
     lasts = row["valid_until"] - row["at"] if row["valid_until"] and row["after"] is not None else None
     return f": {before} → {after}" + (f", for {duration(lasts.total_seconds())}" if lasts else "")
+
+
+def _short(value: str) -> str:
+    """A figure to three digits; any other text as it is."""
+    try:
+        return f"{float(value):.3g}" if "." in value else value
+    except ValueError:
+        return value
 
 
 def _inputs(inputs: Mapping[str, str] | None) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from urllib.parse import urlsplit
 
 from alerts.models import AlertState
@@ -16,6 +17,8 @@ from dashboard.services.say import clock, decimal, duration, instant
 
 #: What an alert's history and its deliveries show at most.
 STEPS, DELIVERIES = 20, 20
+#: Changes through which an alert fired on that are told one by one; more in a row are told as one.
+MOST_APART = 3
 _GROUP_LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
 _OUTCOMES = {"delivered": "delivered", "retry": "failed, tried again", "failed": "given up", "refused": "refused"}
 
@@ -101,7 +104,7 @@ def alert_story(
         tuple(facts),
         tuple((name, text) for name, text in sorted(notes.items()) if name not in ("summary", "runbook_url")),
         _address(notes.get("runbook_url", "")),
-        tuple(_change(row, now) for row in mine[::-1][:STEPS]),
+        _changes(mine, now)[::-1][:STEPS],
         tuple(_delivery(row, now) for row in deliveries if _is_told(row["group_key"], state["labels"]))[:DELIVERIES],
     )
 
@@ -113,6 +116,25 @@ def _address(text: str) -> str:
     except ValueError:
         return ""
     return text if parts.scheme in ("http", "https") and parts.netloc else ""
+
+
+def _changes(rows: Sequence[Row], now: datetime) -> tuple[Step, ...]:
+    """``rows`` of one alert's history, the oldest first, as steps: what only came and went while it fired is one."""
+    found: list[Step] = []
+    for came_and_went, group in groupby(rows, key=_came_and_went):
+        run = list(group)
+        if not came_and_went or len(run) < MOST_APART:
+            found += (_change(row, now) for row in run)
+            continue
+        since = f"since {instant(run[0]['at'], now, seconds=True)}"
+        what = f"kept firing, though it did not match {sum(row['to_state'] == 'keep_firing' for row in run)} times"
+        found.append(Step(f"{instant(run[-1]['at'], now, seconds=True)}", what, f"{since}; {run[-1]['reason']}"))
+    return tuple(found)
+
+
+def _came_and_went(row: Row) -> bool:
+    """Whether an alert went on firing through this change."""
+    return AlertState(row["from_state"]).is_firing and AlertState(row["to_state"]).is_firing
 
 
 def _change(row: Row, now: datetime) -> Step:

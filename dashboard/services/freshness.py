@@ -22,6 +22,15 @@ class Level(Enum):
     STALE = "stale"
 
 
+class Evaluation(Enum):
+    """Whether somebody evaluates the rules, as the alert process says of itself."""
+
+    RUNS = "rules are evaluated"
+    LATE = "the alert process has evaluated no rule for a minute"
+    SILENT = "no alert process answers: no rule is evaluated"
+    UNTOLD = ""  # nobody has told where it listens
+
+
 @dataclass(frozen=True, slots=True)
 class Heartbeats:
     """When each link of the chain last wrote to the lake, on the wall clock; None = never."""
@@ -57,16 +66,33 @@ def newest(health: Iterable[Row]) -> dict[str, datetime]:
 
 
 def freshness(
-    as_of: Mapping[str, datetime], beats: Heartbeats, now: datetime, stale_after_seconds: float
+    as_of: Mapping[str, datetime],
+    beats: Heartbeats,
+    now: datetime,
+    stale_after_seconds: float,
+    read_at: datetime | None = None,
 ) -> Freshness | None:
-    """How fresh the data of the brokers in ``as_of`` are, judged by the most behind; None without data."""
+    """How fresh the data of the brokers in ``as_of`` are, judged by the most behind; None without data.
+
+    ``read_at``: when they were read, if that is not now: what came since is not known to who shows them.
+    """
     if not as_of:
         return None
     broker, oldest = min(as_of.items(), key=lambda item: item[1])
     age = max(0.0, (now - oldest).total_seconds())
     if age <= stale_after_seconds:
         return Freshness(Level.FRESH, oldest, age)
-    level, reason = _reason(broker, beats, now, stale_after_seconds)
+    unread = 0.0 if read_at is None else (now - read_at).total_seconds()
+    if unread > stale_after_seconds:
+        level, reason = (
+            Level.STALE,
+            (
+                f"They were read {duration(round(unread))} ago, and newer ones are being read: "
+                "the machine is busy, or the lake is large."
+            ),
+        )
+    else:
+        level, reason = _reason(broker, beats, now, stale_after_seconds)
     shown = f"{instant(oldest, now, seconds=True)}"
     if level is Level.QUIET:
         title = f"No message has moved on {broker} for {duration(round(age))}. Figures are as of {shown}."

@@ -117,7 +117,12 @@ def queue_cards(
 
 
 def _harm(row: Row) -> tuple[float, float]:
-    """What ranks queues of one verdict: how long quiet tenants wait, then anybody; who is noisy waits for himself."""
+    """What ranks queues of one verdict: how long quiet tenants wait, then anybody; who is noisy waits for himself.
+
+    Dead letters harm no tenant by waiting longer: they wait for somebody to bring them back.
+    """
+    if row["dead_letter_for"]:
+        return 0.0, 0.0
     anybody = row["oldest_age_seconds"] or 0.0
     quiet = row["quiet_oldest_age_seconds"]
     if quiet is None:
@@ -139,7 +144,9 @@ def verdict(row: Row, alerts: Sequence[AlertCard]) -> Verdict:
 
 def _state_verdict(row: Row) -> Verdict:
     if row["mode"] is None and row["drain_state"] != "stalled":
-        return Verdict.FINE if _empty_by_count(row) else Verdict.UNKNOWN
+        if _empty_by_count(row):
+            return Verdict.FINE
+        return Verdict.WATCH if row["dead_letter_for"] and row["depth"] else Verdict.UNKNOWN
     if row["mode"] == "backlogged":
         return Verdict.WATCH if row["drain_state"] == "draining" else Verdict.ACT
     if row["noisy_tenants"] or row["drain_state"] == "stalled":
@@ -180,6 +187,9 @@ def drain_sentence(backlog: float | None, total: Row, row: Row, now: datetime) -
     if state is None or backlog is None:
         if _empty_by_count(row):
             return "nothing waits, by the broker's own count"
+        if row["dead_letter_for"] and row["depth"]:
+            letters = f"{count(row['depth'])} dead letter{'' if row['depth'] == 1 else 's'}"
+            return f"holds {letters} of {_served(row)} until somebody brings them back"
         held = "its depth is unknown too" if row["depth"] is None else f"the broker counts {messages(row['depth'])}"
         if total:
             return f"earlier events are still being read, so backlog and drain are {UNKNOWN}; {held}"
@@ -210,12 +220,19 @@ def _flows(row: Row, total: Row) -> bool:
     return arrivals - leaving <= PASSING * arrivals
 
 
+def _served(row: Row) -> str:
+    """Whose dead letters the queue holds."""
+    return listing([name.strip() for name in row["dead_letter_for"].split(",")])
+
+
 def _empty_by_count(row: Row) -> bool:
     return row["depth"] == 0 and not row["in_flight"]
 
 
 def _mode(row: Row, now: datetime) -> str:
     if row["mode"] is None:
+        if row["dead_letter_for"]:
+            return "a dead-letter queue"
         return "no message events seen" if row["drain_state"] is None else "mode unknown"
     since = f" since {clock(row['mode_since'], now)}" if row["mode_since"] is not None else ""
     return f"{row['mode']}{since}"
@@ -223,7 +240,8 @@ def _mode(row: Row, now: datetime) -> str:
 
 def _facts(row: Row, total: Row) -> tuple[Fact, ...]:
     limit = row["in_flight_limit"]
-    tenants = f"{count(total['tenants'])} tenants" if total else "no tenant seen"
+    many = "tenant" if total and total["tenants"] == 1 else "tenants"
+    tenants = f"{count(total['tenants'])} {many}" if total else "no tenant seen"
     return (
         Fact("Oldest, quiet tenants", _oldest(row, "quiet_"), f"all tenants: {_oldest(row)}"),
         Fact("Backlog", count(total.get("backlog")), tenants),
@@ -239,6 +257,8 @@ def _why_unknown(row: Row, total: Row) -> str:
         return "earlier events are still being read"
     if total:
         return "not measured yet, or not told by the broker"
+    if row["dead_letter_for"]:
+        return "no message event of a dead-letter queue is seen; the page “Dead letters” tells whose they are, and why"
     also = ""
     if row["depth"] is None:  # a log that nobody subscribes to is read, and has no depth
         read = row["staleness_seconds"] is not None
@@ -304,7 +324,9 @@ def headline(cards: Sequence[QueueCard], alerts: Sequence[AlertCard], rules_ran:
         return f"{loose[0].title} fires" if len(loose) == 1 else f"{len(loose)} alerts fire"
     watching = sum(card.verdict is Verdict.WATCH for card in cards)
     if watching:
-        return f"{watching} of {len(cards)} queues to watch" if len(cards) > 1 else f"{cards[0].name}: watch"
+        if watching <= 3:
+            return f"Watch {listing([card.name for card in cards if card.verdict is Verdict.WATCH])}"
+        return f"{watching} of {len(cards)} queues to watch"
     if any(card.verdict is Verdict.UNKNOWN for card in cards):
         return "No trouble seen, but not every queue is known"
     if not rules_ran:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from dashboard.services.freshness import BEHIND_SECONDS, Freshness, Heartbeats, Level, newest
+from dashboard.services.freshness import BEHIND_SECONDS, Evaluation, Freshness, Heartbeats, Level, newest
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.overview import TRUSTED_COVERAGE
-from dashboard.services.say import ago, count, instant, listing, percent
+from dashboard.services.say import ago, count, duration, instant, listing, percent
 
 #: Queues and reasons that are named.
 NAMED = 10
@@ -33,6 +33,7 @@ def links(
     deliveries: Iterable[Row],
     now: datetime,
     limit: float,
+    evaluated: Evaluation,
 ) -> tuple[Link, ...]:
     """The links from collectors to receivers at ``now``; what wrote nothing for ``limit`` seconds is behind.
 
@@ -51,7 +52,7 @@ def links(
         _metrics(beats, now),
         _history(gap, now),
         _refused(list(refused)),
-        _written("Rules", beats.alerts, "sojourn alert", now, None),
+        rules(beats, evaluated, now),
         _told(list(deliveries), now),
     )
 
@@ -75,7 +76,7 @@ def brokers(health: Iterable[Row], now: datetime) -> list[tuple[str, str, str, s
     for broker, queues in sorted(found.items()):
         as_of = reached[broker]
         stale = [row["staleness_seconds"] for row in queues if row["staleness_seconds"] is not None]
-        reading = "never" if not stale else f"{min(stale):,.1f} s before"
+        reading = "never" if not stale else "at once" if min(stale) < 1 else f"{duration(round(min(stale)))} before"
         rows.append((broker, count(len(queues)), f"{instant(as_of, now, seconds=True)}, {ago(as_of, now)}", reading))
     return rows
 
@@ -90,12 +91,10 @@ def uncovered(health: Iterable[Row], names: Mapping[QueueKey, str]) -> list[tupl
     return [(name, share) for _, name, share in sorted(off, reverse=True)][:NAMED]
 
 
-def _written(
-    name: str, at: datetime | None, command: str, now: datetime, limit: float | None, *, quiet: bool = False
-) -> Link:
+def _written(name: str, at: datetime | None, command: str, now: datetime, limit: float, *, quiet: bool = False) -> Link:
     if at is None:
         return Link(name, "never written", f"`{command}` writes them.", None)
-    late = limit is not None and (now - at).total_seconds() > limit and not quiet
+    late = (now - at).total_seconds() > limit and not quiet
     return Link(name, f"last written {ago(at, now)}", f"Is `{command}` running?" if late else "", not late)
 
 
@@ -126,14 +125,30 @@ def _refused(rows: list[Row]) -> Link:
     )
 
 
+def untold(rows: Iterable[Row], now: datetime) -> list[str]:
+    """The receivers of whose deliveries within a day the newest attempt failed."""
+    newest: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda row: row["at"]):
+        newest[row["receiver"]] = row
+    since = now - timedelta(days=1)
+    return sorted(name for name, row in newest.items() if row["outcome"] != "delivered" and row["at"] >= since)
+
+
 def _told(rows: list[Row], now: datetime) -> Link:
     """Receivers whose newest attempt failed are behind; what was delivered at last is not."""
     if not rows:
         return Link("Deliveries", "none in the last day", "", None)
-    newest: dict[str, Row] = {}
-    for row in sorted(rows, key=lambda row: row["at"]):
-        newest[row["receiver"]] = row
-    failing = sorted(name for name, row in newest.items() if row["outcome"] != "delivered")
+    failing = untold(rows, now)
     last = max((row["at"] for row in rows if row["outcome"] == "delivered"), default=None)
     state = "nothing delivered" if last is None else f"last delivered {ago(last, now)}"
     return Link("Deliveries", state, f"Not told: {listing(failing)}." if failing else "", not failing)
+
+
+def rules(beats: Heartbeats, state: Evaluation, now: datetime) -> Link:
+    """Whether rules are evaluated, and when an alert last changed."""
+    changed = "no alert ever changed" if beats.alerts is None else f"an alert last changed {ago(beats.alerts, now)}"
+    if state is Evaluation.RUNS:
+        return Link("Rules", f"evaluated, {changed}", "", True)
+    if not state.value:
+        return Link("Rules", changed, "`sojourn alert` evaluates them, and has not told where it listens.", None)
+    return Link("Rules", changed, f"{state.value[:1].upper()}{state.value[1:]}. Is `sojourn alert` running?", False)

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -137,16 +137,18 @@ def _api(settings: Settings) -> dict[str, str]:
     return {"url": f"http://{section.host}:{section.port}", **token}
 
 
-def _alerting(settings: Settings) -> dict[str, Sequence[BaseModel]]:
-    """What pages know of the alert process's settings: objectives, groups of tenants; none, and a word why, where they
-    cannot be read here."""
+def _alerting(settings: Settings) -> dict[str, Any]:
+    """What pages know of the alert process's settings: objectives, groups of tenants, rule files; none, and a word
+    why, where they cannot be read here."""
     if not settings.has("alert"):
         return {}
     try:
         section = settings.section("alert", part("alerts.settings").AlertSettings)
-        objectives: Sequence[BaseModel] = part("alerts.rules.loader").load_objectives(section.rules)
+        loader = part("alerts.rules.loader")
+        objectives: Sequence[BaseModel] = loader.load_objectives(section.rules)
+        rules = loader.rule_files([*([loader.BUILTIN] if section.builtin else []), *section.rules])
     except UserError as error:
-        typer.echo(f"pages show neither objectives nor declared groups: {error}", err=True)
+        typer.echo(f"pages show neither objectives, declared groups nor rules: {error}", err=True)
         return {}
     declared, is_pattern = part("dashboard.services.groups").Declared, part("sojourn.client.groups").is_pattern
     groups = [
@@ -154,4 +156,4 @@ def _alerting(settings: Settings) -> dict[str, Sequence[BaseModel]]:
         for one in section.control.entitlements
         if is_pattern(one.tenant)
     ]
-    return {"objectives": objectives, "groups": groups}
+    return {"objectives": objectives, "groups": groups, "rules": rules}

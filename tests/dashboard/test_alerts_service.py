@@ -80,3 +80,15 @@ def test_deliveries_are_those_of_groups_that_the_alert_is_in() -> None:
     assert told('{}/{severity="page"}:{broker="nats"}') == 1
     assert told('{}:{broker="kafka"}') == 0
     assert told('{}:{tenant="t"}') == 0
+
+
+def test_what_came_and_went_while_an_alert_fired_on_is_one_step() -> None:
+    row = state("warns", "firing", 3)
+    flaps = [("firing", "keep_firing"), ("keep_firing", "firing")] * 3
+    rows = [change("warns", "inactive", "firing", 9)]
+    rows += [change("warns", *flap, 8 - place) for place, flap in enumerate(flaps)]
+    [line] = alert_lines([row], rows, [], NOW, NOW)
+    [last, first] = alert_story(line, row, rows, [], NOW).changes
+    assert last.what == "kept firing, though it did not match 3 times" and last.why.startswith("since 11:52:00 UTC")
+    assert first.what == "inactive → firing, value 1"
+    assert len(alert_story(line, row, rows[:3], [], NOW).changes) == 3

@@ -60,3 +60,12 @@ def test_old_events_that_arrive_now_are_not_taken_for_the_present() -> None:
 
 def test_a_lake_that_nobody_collects_into_says_so() -> None:
     assert "replay" in judged(60, Heartbeats(metrics=ago(50))).reason
+
+
+def test_a_page_that_shows_an_old_reading_does_not_say_that_nothing_moves() -> None:
+    alive = Heartbeats(events=ago(1), samples=ago(1), metrics=ago(1))
+    found = freshness({"nats": ago(38)}, alive, NOW, 15, read_at=ago(35))
+    assert found is not None and found.level is Level.STALE
+    assert "38 s old" in found.title and "read 35 s ago" in found.reason and "being read" in found.reason
+    silent = freshness({"nats": ago(60)}, Heartbeats(events=ago(60), samples=ago(1), metrics=ago(59)), NOW, 15, ago(2))
+    assert silent is not None and silent.level is Level.QUIET

@@ -25,6 +25,7 @@ UNKNOWN_HEALTH = dict.fromkeys(
         "drain_eta_seconds",
         "coverage",
         "staleness_seconds",
+        "dead_letter_for",
     ]
 )
 
@@ -102,6 +103,26 @@ def test_a_queue_known_by_its_depth_alone_is_unknown_not_zero() -> None:
 def test_an_empty_dead_letter_queue_is_fine() -> None:
     row = health(mode=None, mode_since=None, drain_state=None, noisy_tenants=None, depth=0, in_flight=0)
     assert one(row, None).verdict is Verdict.FINE
+
+
+DEAD = {"queue": "orders.dead", "mode": None, "mode_since": None, "drain_state": None, "noisy_tenants": None}
+
+
+def test_a_dead_letter_queue_says_whose_letters_it_holds_and_asks_for_a_look() -> None:
+    card = one(health(**DEAD, depth=94, in_flight=0, dead_letter_for="orders,refunds"), None)
+    assert card.sentence == "orders.dead: holds 94 dead letters of orders and refunds until somebody brings them back"
+    assert card.verdict is Verdict.WATCH and card.mode == "a dead-letter queue" and "Dead letters" in card.unknown
+    assert (
+        "holds 1 dead letter of orders until" in one(health(**DEAD, depth=1, dead_letter_for="orders"), None).sentence
+    )
+
+
+def test_old_dead_letters_do_not_rank_before_tenants_that_wait() -> None:
+    dead = health(**DEAD, depth=94, in_flight=0, dead_letter_for="orders", oldest_age_seconds=9000.0)
+    late = health(drain_state="draining", quiet_oldest_age_seconds=11.0, oldest_age_seconds=11.0)
+    cards = queue_cards([dead, late], [totals()], [], [], NOW)
+    assert [card.name for card in cards] == ["orders", "orders.dead"]
+    assert headline(cards, [], rules_ran=True) == "Watch orders and orders.dead"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def one_page() -> None:
 
 
 def opened(page: str, /, session: Mapping[str, object] | None = None, **params: str) -> AppTest:
-    app = AppTest.from_function(one_page, default_timeout=30)
+    app = AppTest.from_function(one_page, default_timeout=120)
     for name, value in {"page": page, **(session or {})}.items():
         app.session_state[name] = value
     for name, value in params.items():
@@ -68,7 +68,7 @@ def heading(app: AppTest) -> str:
 
 
 def overview() -> AppTest:
-    return AppTest.from_file(APP, default_timeout=30).run()
+    return AppTest.from_file(APP, default_timeout=120).run()
 
 
 def test_one_glance_tells_what_is_wrong_who_since_when_and_whether_it_drains(

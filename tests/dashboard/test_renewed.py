@@ -89,3 +89,26 @@ def test_whether_there_is_news_is_known_while_the_lake_is_read(tmp_path: Path, m
     finally:
         go.set()
     wait_until(lambda: bool(Repository(tmp_path).at_one_instant().alert_states()), "what is new to be shown")
+
+
+def test_where_an_answer_took_longer_than_anybody_waits_the_next_page_has_the_last_at_once() -> None:
+    renewed, go = Renewed[int](), Event()
+    assert renewed.answer("a", lambda: (Event().wait(0.2), 1)[1], 0.1) == 1 and renewed.took >= 0.2
+    assert renewed.answer("b", lambda: (go.wait(60), 2)[1], 0.1) == 1
+    go.set()
+    assert renewed.begin("b", lambda: 3)[0].result(60) == 2
+
+
+def test_a_reading_that_takes_long_is_begun_before_the_page_that_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    monkeypatch.setattr(repository, "PRESENT_SECONDS", 0.0)
+    monkeypatch.setattr(repository, "AHEAD_SECONDS", 0.0)
+    read: list[str] = []
+    monkeypatch.setattr(repository, "_present", lambda root: read.append(root) or {})
+    Repository(tmp_path).at_one_instant(1.5)
+    append_rows(lake, "alert_transitions", alerts_of(STORY_END))
+    wait_until(lambda: len(read) == 2, "it is read though no page asks")
+    assert Repository(tmp_path).at_one_instant().read_at is None

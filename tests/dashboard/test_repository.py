@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,23 @@ def test_a_page_that_takes_long_shows_one_instant(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert page.alert_states() == page.alert_transitions() == []
+
+
+def test_a_page_that_shows_a_reading_of_before_knows_when_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    assert Repository(tmp_path).at_one_instant().read_at is None
+    begun, go_on = datetime.now(UTC), threading.Event()
+    monkeypatch.setattr(repository, "_present", lambda root: go_on.wait(60) and {})
+    append_rows(lake, "alert_transitions", alerts_of(STORY_END))
+    deadline = time.monotonic() + 30
+    while (at := Repository(tmp_path).at_one_instant().read_at) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    go_on.set()
+    assert at < begun
 
 
 def test_a_name_with_quotes_is_a_name(story: Path) -> None:

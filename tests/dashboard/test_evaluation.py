@@ -1,0 +1,70 @@
+"""Every page says whether rules are evaluated and receivers told: the alert process itself is asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from dashboard import evaluation
+from dashboard.run import API_VARIABLE
+from dashboard.services import pipeline
+from dashboard.services.freshness import Evaluation, Heartbeats
+
+NOW = datetime(2026, 3, 1, 3, 7, 0, tzinfo=UTC)
+
+
+@contextmanager
+def answering(status: int) -> Iterator[str]:
+    class Ready(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/-/ready" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Ready) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_alert_process_is_asked_whether_it_evaluates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(API_VARIABLE, raising=False)
+    assert evaluation._asked(tmp_path) is Evaluation.UNTOLD
+    run = tmp_path / "state" / "run"
+    run.mkdir(parents=True)
+    for status, expected in ((200, Evaluation.RUNS), (503, Evaluation.LATE)):
+        with answering(status) as url:
+            (run / "alerts.json").write_text(json.dumps({"url": url}))
+            assert evaluation._asked(tmp_path) is expected
+    assert evaluation._asked(tmp_path) is Evaluation.SILENT
+
+
+def test_rules_that_nobody_evaluates_are_a_weak_link() -> None:
+    beats = Heartbeats(alerts=NOW - timedelta(minutes=2))
+    good = pipeline.rules(beats, Evaluation.RUNS, NOW)
+    assert good.good and good.state == "evaluated, an alert last changed 2 min ago"
+    weak = pipeline.rules(beats, Evaluation.SILENT, NOW)
+    assert weak.good is False and weak.note.startswith("No alert process answers")
+    assert pipeline.rules(Heartbeats(), Evaluation.UNTOLD, NOW).good is None
+
+
+def test_a_receiver_is_not_told_where_its_newest_delivery_of_the_day_failed() -> None:
+    def tried(receiver: str, outcome: str, minutes: float) -> dict[str, object]:
+        return {"receiver": receiver, "outcome": outcome, "at": NOW - timedelta(minutes=minutes)}
+
+    rows = [tried("pager", "delivered", 5), tried("pager", "failed", 1), tried("chat", "retry", 9)]
+    rows += [tried("chat", "delivered", 2), tried("old", "failed", 2000)]
+    assert pipeline.untold(rows, NOW) == ["pager"]
