@@ -7,17 +7,16 @@ with ``redelivered`` set. Quorum queues count that as a delivery: there all that
 from __future__ import annotations
 
 import hashlib
-import ssl
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Iterator, Literal  # noqa: UP035
-from urllib.parse import unquote, urlsplit
 
 from pydantic import Field
 
 from actuators.base import Refused
 from actuators.movers.base import TRACE, Choice, Message, Moved, MoverSettings, Trace
 from brokers.errors import ConnectionLost
+from brokers.rabbitmq.amqp import parameters
 from brokers.settings import ServerSettings
 from lake.errors import SojournError, first_line
 
@@ -116,31 +115,9 @@ class RabbitMover:
         from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
         settings = self._settings
-        parts = urlsplit(settings.url)
-        options: dict[str, Any] = {}
-        if parts.scheme == "amqps":
-            options["ssl_options"] = pika.SSLOptions(
-                settings.tls.context() or ssl.create_default_context(), parts.hostname or ""
-            )
-        if settings.user is not None and settings.password is not None:
-            secret = settings.password.read(f"the password of {settings.name!r}")
-            options["credentials"] = pika.PlainCredentials(settings.user, secret)
-        vhost = unquote(parts.path[1:]) or "/"
-        host, port = settings.address
-        parameters = pika.ConnectionParameters(
-            host,
-            port,
-            vhost,
-            socket_timeout=settings.timeout,
-            stack_timeout=settings.timeout,
-            blocked_connection_timeout=settings.timeout,
-            connection_attempts=1,
-            client_properties={"connection_name": "sojourn mover"},
-            **options,
-        )
         connection = None
         try:
-            connection = pika.BlockingConnection(parameters)
+            connection = pika.BlockingConnection(parameters(settings, settings.name, settings.timeout, "sojourn mover"))
             yield connection.channel()
         except pika.exceptions.ChannelClosedByBroker as error:
             raise Refused(f"RabbitMQ {settings.name!r} refuses: {error.reply_text}") from None

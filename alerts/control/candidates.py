@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from alerts.control.standing import Key, RuleKey, Target
 from alerts.laws.limits import Alert
-from alerts.models import AlertInstance, RuleEvaluation
+from alerts.models import AlertInstance, AlertState, RuleEvaluation
 
 #: A rule that was not evaluated for so long says nothing any more.
 EVALUATION_MAX_AGE = timedelta(seconds=120)
@@ -47,9 +47,14 @@ class Evaluations:
             self._newest[_key_of(evaluation)] = evaluation
 
     def candidates(
-        self, standings: Mapping[Key, RuleKey], policies: Collection[str], now: datetime
+        self,
+        standings: Mapping[Key, RuleKey],
+        policies: Collection[str],
+        now: datetime,
+        early: Collection[str] = (),
     ) -> tuple[list[Candidate], list[Unusable]]:
-        """All that a decision is due on: firing alerts with actions, and ``standings`` (key → rule that asked for it).
+        """All that a decision is due on: firing alerts with actions, pending ones of policies that are ``early``, and
+        ``standings`` (key → rule that asked for it).
 
         An alert counts as gone only where its rule was evaluated well; a rule that failed, went stale or fell silent
         leaves it unknown.
@@ -60,7 +65,8 @@ class Evaluations:
             trusted = self._trusted(evaluation, now)
             for policy in evaluation.actions:
                 for instance in sorted(evaluation.alerts, key=_fired_first):
-                    if not instance.state.is_firing:
+                    pends = policy in early and instance.state is AlertState.PENDING
+                    if not (instance.state.is_firing or pends):
                         continue
                     target = _target(instance.labels)
                     fault = _fault(policy, policies, target)

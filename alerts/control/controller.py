@@ -63,6 +63,7 @@ class Controller:
         self._groups = groups or Groups(())
         self._policies = {policy.name: policy for policy in settings.policies}
         self._terms = {policy.name: policy.terms(target_seconds) for policy in settings.policies}
+        self._early = frozenset(policy.name for policy in settings.policies if policy.early)
         self._recent = _recent_seconds(settings.policies)
         self._signals = signals_of(self._terms.values())
         self._state, self._journal, self._actuators = state, journal, actuators
@@ -204,7 +205,7 @@ class Controller:
         with self._lock:
             before = dict(self._standings)
         asked_by = {key: standing.rule for key, standing in before.items()}
-        candidates, unusable = self._evaluations.candidates(asked_by, self._policies, now)
+        candidates, unusable = self._evaluations.candidates(asked_by, self._policies, now, self._early)
         candidates, surplus = self._admitted(candidates, before, now)
         entries = self._unusable_entries([*unusable, *surplus], candidates, now)
         changes: dict[Key, Standing | None] = {}

@@ -47,6 +47,11 @@ class PolicySettings(BaseModel):
         default=(),
         description="rules of which one must fire for the same queue before a first limit: a second signal",
     )
+    early: bool = Field(
+        default=False,
+        description="acts on an alert that still pends: a rule's `for` spares people a page, and harm is seen twice "
+        "all the same",
+    )
     rate: float | None = Field(default=None, gt=0, description="base rate; default: the tenant's fair share")
     share: float = Field(default=1.0, gt=0, le=10, description="base = this × completion rate ÷ active tenants")
     floor: float = Field(default=1.0, gt=0, description="no limit goes below")

@@ -11,6 +11,7 @@ CONTROL = """\
 [[alert.control.policies]]
 name = "throttle-noisy"
 mode = "auto"
+early = true
 target_seconds = 0.5
 cooldown_seconds = 8.0
 max_step = 0.9

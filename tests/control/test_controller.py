@@ -48,6 +48,19 @@ def test_a_pending_alert_is_no_reason_to_act(start: Start) -> None:
     assert (loop.served(), loop.journal()) == ({}, [])
 
 
+def test_a_policy_that_is_early_limits_at_the_second_look_at_harm_while_the_alert_pends(start: Start) -> None:
+    loop = start(early=True)
+    alert = replace(loop.world.evaluation("t0").alerts[0], state=AlertState.PENDING, fired_at=None)
+    loop.step(alerts=(alert,))
+    assert loop.served() == {}, "seen once"
+    loop.world.advance(1)
+    loop.step(alerts=(alert,))
+    assert loop.served() == {"t0": 10.0}
+    loop.world.calm()
+    loop.run(120)
+    assert loop.served() == {}, "an alert that never fired is gone like others"
+
+
 def test_the_whole_life_of_a_limit_throttle_renew_relax_release(start: Start) -> None:
     loop = start()
     loop.throttle("t0")

@@ -23,7 +23,9 @@ from alerts.control.settings import ControlSettings
 from lake.clock import Clock
 from lake.errors import SojournError
 from tests.collectors.support import api, connect
+from tests.support.kafka import KafkaServer
 from tests.support.nats import NatsServer
+from tests.support.rabbitmq import RabbitServer
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
 
@@ -102,6 +104,56 @@ def test_redis_tells_how_long_a_list_is_and_how_far_a_group_is_behind(tmp_path: 
         client.delete("orders")
         assert depth.waiting("orders") == 0, "Redis deletes a list that is empty"
         depth.close()
+
+
+def test_rabbitmq_tells_what_is_ready_of_queues_that_somebody_consumes(tmp_path: Path) -> None:
+    with RabbitServer(tmp_path) as server, server.connect() as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for queue in ("orders", "alone"):
+            channel.queue_declare(queue, durable=True)
+            for number in range(9):
+                channel.basic_publish("", queue, str(number).encode())
+        channel.basic_qos(prefetch_count=4)
+        channel.basic_consume("orders", lambda *_: None)
+        given = {"kind": "rabbitmq", "name": "mq", "url": server.amqp_url, "timeout": 10}
+        depth = make(KINDS.chosen(given))
+        depth.open()
+        try:
+            wait_until(lambda: depth.waiting("orders") == 5, "four to be delivered")
+            for queue in ("alone", "not-there"):
+                with pytest.raises(Unknown):
+                    depth.waiting(queue)
+            assert depth.waiting("orders") == 5, "the question before ended the channel"
+        finally:
+            depth.close()
+        with pytest.raises(SojournError):
+            depth.waiting("orders")
+    with pytest.raises(SojournError):
+        depth.open()
+
+
+def test_kafka_tells_how_far_a_group_is_behind_over_all_partitions(tmp_path: Path) -> None:
+    with KafkaServer(tmp_path) as server:
+        server.make_topics("orders", "bills", partitions=2)
+        for partition, number in ((0, 30), (1, 12)):
+            server.produce("orders", number, partition=partition)
+        server.commit("work", "orders", {0: 21, 1: 12})
+        server.commit("work", "bills", {0: 0})
+        given = {"kind": "kafka", "name": "kafka", "bootstrap": server.bootstrap, "group": "work"}
+        depth = make(KINDS.chosen(given | {"timeout": 20, "timeout_seconds": 20}))
+        depth.open()
+        try:
+            assert depth.waiting("orders") == 9
+            server.produce("orders", 4, partition=1)
+            wait_until(lambda: depth.waiting("orders") == 13, "the end to be told")
+            for topic in ("bills", "not-there"):
+                with pytest.raises(Unknown):
+                    depth.waiting(topic)
+        finally:
+            depth.close()
+        with pytest.raises(SojournError):
+            depth.waiting("orders")
 
 
 def test_hurried_queues_are_asked_ten_times_a_second_calm_ones_twice_and_never_more_than_the_bound() -> None:

@@ -13,10 +13,19 @@ from lake.errors import UserError
 
 KINDS: Kinds[DepthSettings, Depth] = Kinds(
     {
+        "kafka": ("alerts.control.depth.kafka", "KafkaDepthSettings", "KafkaDepth"),
         "nats": ("alerts.control.depth.nats", "NatsDepthSettings", "NatsDepth"),
+        "rabbitmq": ("alerts.control.depth.rabbitmq", "RabbitDepthSettings", "RabbitDepth"),
         "redis": ("alerts.control.depth.redis", "RedisDepthSettings", "RedisDepth"),
     }
 )
+
+#: What the extra for collectors brings.
+_LIBRARIES = {
+    "kafka": ("confluent_kafka", "confluent-kafka"),
+    "nats": ("nats", "nats-py"),
+    "rabbitmq": ("pika", "pika"),
+}
 
 #: The settings of one broker, of whatever kind.
 AnyDepth = Annotated[SerializeAsAny[DepthSettings], BeforeValidator(KINDS.chosen)]
@@ -24,6 +33,8 @@ AnyDepth = Annotated[SerializeAsAny[DepthSettings], BeforeValidator(KINDS.chosen
 
 def make(settings: DepthSettings) -> Depth:
     """Who asks the broker that ``settings`` describe; connects to nothing yet. UserError where a library lacks."""
-    if getattr(settings, "kind", "") == "nats" and find_spec("nats") is None:
-        raise UserError("glances at NATS need nats-py", "pip install 'sojourn[collectors]'")
+    kind = getattr(settings, "kind", "")
+    module, library = _LIBRARIES.get(kind, ("", ""))
+    if module and find_spec(module) is None:
+        raise UserError(f"glances at {kind} need {library}", "pip install 'sojourn[collectors]'")
     return KINDS.make(settings)
