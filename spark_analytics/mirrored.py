@@ -25,8 +25,10 @@ log = logging.getLogger(__name__)
 
 #: How often (seconds) the log is listed, to let go of what was cleaned up there and to take new checkpoints.
 LISTED_SECONDS = 30.0
-#: So many files are fetched at once, when the mirror is made.
+#: So many files are fetched at once.
 AT_ONCE = 16
+#: How long (seconds) the newest entries are taken at a time.
+FOLLOWED_SECONDS = 0.5
 #: A log with a gap is listed so often until it is believed to have one.
 MOST_LISTINGS = 3
 _ENTRY, _CHECKPOINT, _CHECKSUM = ".json", ".checkpoint.parquet", ".crc"
@@ -69,14 +71,25 @@ class MirroredLog:
         self._checksums.write(self._newest)
 
     def follow(self) -> None:
-        """Take the entries that have come since."""
-        while (entry := self._fetched(log_entry(self.table, self._newest + 1).name)) is not None:
+        """Take the entries that have come since: the more at once the more there are, and for a while at most, so that
+        whoever waits for them has some even where they come as fast as they are fetched."""
+        began, count = time.monotonic(), 1
+        while time.monotonic() - began < FOLLOWED_SECONDS and self._take_next(count):
+            count = min(2 * count, AT_ONCE)
+        if time.monotonic() - self._listed_at > LISTED_SECONDS:
+            self._tidy()
+
+    def _take_next(self, count: int) -> bool:
+        """Take as many entries, if there are; whether there were."""
+        names = [log_entry(self.folder, self._newest + 1 + place).name for place in range(count)]
+        for name, entry in zip(names, self._all_fetched(names), strict=True):
+            if entry is None:
+                return False
             self._newest += 1
             # Before the entry: Spark plans a query where it finds an entry without.
             self._checksums.write(self._newest, entry.decode())
-            self._put(log_entry(self.folder, self._newest).name, entry)
-        if time.monotonic() - self._listed_at > LISTED_SECONDS:
-            self._tidy()
+            self._put(name, entry)
+        return True
 
     def close(self) -> None:
         """Remove the mirror."""
@@ -93,6 +106,7 @@ class MirroredLog:
         missing = [name for name in there - here if name.endswith((_ENTRY, _CHECKPOINT)) and _number(name) >= oldest]
         self._take(sorted(missing))
         self._newest = max(self._newest, *_numbers(missing, _ENTRY), -1)
+        self._checksums.write(self._newest)
         self._point_at_checkpoint(there)
 
     def _listed(self) -> set[str]:
@@ -106,10 +120,15 @@ class MirroredLog:
         return {name for name in names if name == _LAST or name[:20].isdigit()}
 
     def _take(self, names: list[str]) -> None:
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="mirror") as pool:
-            for name, content in zip(names, pool.map(self._fetched, names), strict=True):
-                if content is not None:  # else it was cleaned up meanwhile
-                    self._put(name, content)
+        for name, content in zip(names, self._all_fetched(names), strict=True):
+            if content is not None:  # else it was cleaned up meanwhile
+                self._put(name, content)
+
+    def _all_fetched(self, names: list[str]) -> Iterable[bytes | None]:
+        if len(names) == 1:
+            return [self._fetched(names[0])]
+        with ThreadPoolExecutor(min(len(names), AT_ONCE) or 1, thread_name_prefix="mirror") as pool:
+            return list(pool.map(self._fetched, names))
 
     def _point_at_checkpoint(self, there: Iterable[str]) -> None:
         """Say which checkpoint is the newest, once it is here."""

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,13 +70,15 @@ LIBRARIES = {
 }
 
 
-def rules(path: Path) -> Path:
-    """The shipped rules by which the story is told, each after a second."""
+def rules(path: Path, names: Mapping[str, str]) -> Path:
+    """The shipped rules ``names``, by which a story is told, each after a second."""
     chosen = []
-    for name, file in ALERTS.items():
+    for name, file in names.items():
         groups = yaml.safe_load((SHIPPED / file).read_text())["groups"]
         (rule,) = [rule for group in groups for rule in group["rules"] if rule.get("alert") == name]
         rule.pop("keep_firing_for", None)
+        if name == "SampledTenantStuck":
+            rule["thresholds"] = {"threshold": "1s"}
         chosen.append(
             rule | {"for": "1s", "annotations": rule["annotations"] | {"runbook": str(SHIPPED / "backlog.md")}}
         )
@@ -85,10 +87,10 @@ def rules(path: Path) -> Path:
 
 
 @contextmanager
-def alerting(root: Path, folder: Path, receiver: WebhookReceiver) -> Iterator[None]:
-    """The alert process, whose pager is ``receiver``."""
+def alerting(root: Path, folder: Path, receiver: WebhookReceiver, names: Mapping[str, str] = ALERTS) -> Iterator[None]:
+    """The alert process with the shipped rules ``names``, whose pager is ``receiver``."""
     pager = {"name": "pager", "url": receiver.url, "secret_env": "HOOK_SECRET", "allow_private": True}
-    settings = {"rules": [str(rules(folder / "rules.yml"))], "builtin": False, "port": 0, "receivers": [pager]}
+    settings = {"rules": [str(rules(folder / "rules.yml", names))], "builtin": False, "port": 0, "receivers": [pager]}
     environment = {**os.environ, "HOOK_SECRET": SECRET, "PYTHONPATH": str(ROOT)}
     with (folder / "alerts.log").open("ab") as log:
         command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(root), json.dumps(settings)]
@@ -141,3 +143,30 @@ def test_a_stuck_worker_is_paged_with_the_queues_numbers_and_a_redrive_ends_it(
             wait_until(lambda: told(receiver, "DeadLetterQueueNotEmpty", "resolved"), "no dead jobs", seconds=60)
         after = health(root)
     assert (after["orders"]["depth"], after[library.dead]["depth"]) == (0, 0)
+
+
+def test_a_tenant_that_others_always_overtake_is_paged_until_a_worker_takes_its_job(
+    tmp_path: Path, receiver: WebhookReceiver
+) -> None:
+    """BullMQ takes jobs without a priority first: one with a priority waits for as long as such come fast enough."""
+    root = tmp_path / "lake"
+    Definitions(target_seconds=1).save(root)
+    overtaken = {"data": {"tenant": "acme"}, "opts": {"priority": 1}}
+    flood = [{"data": {"tenant": "flood", "seconds": 1}, "opts": {"delay": 1 + 800 * place}} for place in range(300)]
+    with RedisServer(tmp_path / "redis") as server, ExitStack() as stack:
+        layout = {"tenant": "json:tenant", "read_at_most": 1000}
+        broker = {"kind": "redis", "name": "jobs", "url": server.url, "bullmq": layout}
+        chosen = {"brokers": [broker], "sample_interval": 0.3, "flush_interval": 0.1}
+        stack.enter_context(running(CollectSettings.model_validate(chosen), root))
+        stack.enter_context(finishing(root))
+        stack.enter_context(alerting(root, tmp_path, receiver, {"SampledTenantStuck": "backlog.yml"}))
+        bullmq.produce(server, *({"queue": "orders", "name": "work"} | job for job in (overtaken, *flood)))
+        with bullmq.worker(server, "orders", concurrency=1):
+            page = wait_until(lambda: told(receiver, "SampledTenantStuck", "firing"), "the page", seconds=60)
+            assert (page["labels"]["queue"], page["labels"]["tenant"]) == ("orders", "acme")
+            assert page["annotations"]["summary"] == "Nobody takes messages of acme from orders: 1 wait"
+            assert "consumers work on 1 messages of others" in page["annotations"]["description"]
+            with bullmq.worker(server, "orders", concurrency=20):
+                wait_until(lambda: told(receiver, "SampledTenantStuck", "resolved"), "its job to be taken", seconds=60)
+    tenants = {alert["labels"]["tenant"] for one in receiver.received for alert in one.payload["alerts"]}
+    assert tenants == {"acme"}, "who is served is not stuck"

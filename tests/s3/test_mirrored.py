@@ -63,10 +63,28 @@ def test_each_entry_is_fetched_once_and_the_table_is_the_same(server: S3Server, 
     before = len(server.requests())
     mirror.follow()
     asked = [one for one in server.requests()[before:] if f"/{tmp_path.name}/" in one.path]
-    assert [(one.method, one.status) for one in asked] == [("GET", "200"), ("GET", "200"), ("GET", "404")]
+    assert sorted((one.method, one.status) for one in asked) == [("GET", "200"), ("GET", "200"), ("GET", "404")]
     assert_same(mirror, remote)
     mirror.close()
     assert not mirror.folder.exists()
+
+
+def test_who_waits_for_entries_gets_on_where_they_come_as_fast_as_they_are_fetched(
+    remote: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = mirror_of(remote, tmp_path / "mirror")
+    mirror.begin(None)
+    write(remote, *map(str, range(6)))
+    fetched = MirroredLog._fetched
+
+    def fetched_while_others_commit(self: MirroredLog, name: str) -> bytes | None:
+        write(Lake(remote.root), name)
+        return fetched(self, name)
+
+    monkeypatch.setattr(MirroredLog, "_fetched", fetched_while_others_commit)
+    mirror.follow()
+    assert versions(mirror)[-1] >= 1
+    assert versions(mirror) == list(range(len(versions(mirror))))
 
 
 def test_what_the_stores_log_has_no_more_goes_and_checkpoints_come(
