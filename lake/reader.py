@@ -9,21 +9,23 @@ hundred rules over one view cost hardly more than one.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import sqlglot
+from sqlglot import exp
 
 from lake.definitions import Definitions
 from lake.errors import UserError, first_line
 from lake.log import newest_from
 from lake.now.serve import Served
-from lake.planned import Planned
 from lake.scoped import BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot, of_brokers
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
@@ -56,8 +58,6 @@ DEFAULT_MEMORY_MB = 1000
 
 #: Views whose rows depend on the clock, not on the tables alone: never kept.
 _CLOCKED = frozenset({"limits"})
-#: Views of a row or two on which the views of the present stand: their rows are exchanged, so that plans last.
-_FEW = frozenset({"open_gaps", "stage_history"})
 _KNOWN = frozenset({*TABLES, *VIEWS})
 #: What need not be worked out from all of history.
 SERVED = tuple(STAGES)
@@ -103,7 +103,7 @@ class Reader:
         self._loaded: dict[str, int] = {}
         self._kept: dict[str, tuple[int, ...]] = {}
         self._definitions = Definitions.load(self.root)
-        self._database = Planned(connect(memory_mb, spill))
+        self._connection = connect(memory_mb, spill)
         self._phase = phase
         self._state: State | None = None  # made when first asked for: most commands never ask
         self._served: Served | None = None
@@ -121,7 +121,7 @@ class Reader:
         """Let go of everything that is held in memory, at once, whoever still refers to the reader; it is of no use
         afterwards."""
         with self._lock:
-            self._database.close()
+            self._connection.close()
             if self._served is not None:
                 self._served.close()
             self._served = self._state = None
@@ -153,14 +153,14 @@ class Reader:
 
         Raises UserError for what is not such a query, or takes too long.
         """
-        text, names = _understood(sql)
+        text, names, columns = _understood(sql)
         with self._lock:
             try:
-                with WATCHDOG.within(self._timeout, self._database.interrupt):
+                with WATCHDOG.within(self._timeout, self._connection.interrupt):
                     self._phase("preparing")
-                    self._bring_up_to_date(set(names))
+                    self._bring_up_to_date(set(names), columns)
                     self._phase("running")
-                    return self._database.answer(text)
+                    return answer(self._connection, text)
             except duckdb.InterruptException as error:
                 raise UserError(
                     f"the query took longer than {self._timeout:g} s", "narrow it, or use `sojourn sql`"
@@ -168,7 +168,7 @@ class Reader:
             except duckdb.Error as error:
                 raise UserError(f"the query failed: {first_line(error)}", "fix the SQL") from error
 
-    def _bring_up_to_date(self, names: set[str]) -> None:
+    def _bring_up_to_date(self, names: set[str], columns: frozenset[str] | None) -> None:
         definitions = Definitions.load(self.root)
         if definitions != self._definitions:
             self._definitions = definitions
@@ -179,7 +179,7 @@ class Reader:
             self._taken.clear()
         # Of one queue's history its partials are less to hold than every row that was told of it.
         served = [name for name in SERVED if self._scope is None or not tables_of_stage(name) & PAST.keys()]
-        given = self._serve(set(below(names, served)[1]).intersection(served))
+        given = self._serve(set(below(names, served)[1]).intersection(served), columns)
         tables, views = below(names, given)
         for name in tables:
             self._load(name)
@@ -187,13 +187,15 @@ class Reader:
             if name not in given:
                 self._keep(name, given)
 
-    def _serve(self, names: set[str]) -> set[str]:
+    def _serve(self, names: set[str], columns: frozenset[str] | None) -> set[str]:
         """Those of the stages ``names`` that can be served, at their newest; the others have to be worked out."""
         if not names:
             return set()
         self._state = self._state or State(self.root)
         self._take("state", self._state.refresh)
         if self._state.known:
+            if any("age_state_now" in tables_of_stage(name) for name in names):
+                self._state.ask(columns)
             return self._serve_state(names, self._state)
         self._served = self._served or Served(self.root, self._definitions)
         self._take("served", self._served.refresh)
@@ -203,8 +205,8 @@ class Reader:
                 continue
             given.add(name)
             if self._given.get(name) != self._served.generation:
-                self._kept.pop(name, None)
-                self._database.put(name, rows)
+                self._drop(name)
+                self._connection.register(name, rows)
                 self._given[name] = self._served.generation
         return given
 
@@ -223,7 +225,7 @@ class Reader:
                 self._drop(held)
                 self._there -= {held}
             else:
-                self._database.put(held, rows)  # in the place of what was there before
+                self._connection.register(held, rows)  # in the place of what was registered before
                 self._there |= {held}
             self._given[held] = state.generation
         if self._there != self._staged:
@@ -232,7 +234,7 @@ class Reader:
 
     def _tell_past(self, name: str, state: State) -> None:
         """Have the rows of history ``name``, where finished state tells them."""
-        if not state.tells_history:
+        if not state.tells_history(table_of(name)):
             self._drop(name)
             self._there -= {name}
             return
@@ -241,7 +243,7 @@ class Reader:
         if name not in self._there:
             self._drop(name)
             text = to_duckdb(render(PAST[name], self._definitions))
-            self._database.define(f"CREATE TEMP VIEW {name} AS {text}")
+            self._connection.execute(f"CREATE TEMP VIEW {name} AS {text}")
             self._there |= {name}
 
     def _stage(self, there: frozenset[str]) -> None:
@@ -250,7 +252,7 @@ class Reader:
             self._drop(name)
             if tables_of_stage(name) <= there:
                 text = to_duckdb(render(stage, self._definitions))
-                self._database.define(f"CREATE TEMP VIEW {name} AS {text}")
+                self._connection.execute(f"CREATE TEMP VIEW {name} AS {text}")
         self._staged = there
 
     def _take(self, what: str, refresh: Callable[[], None]) -> None:
@@ -266,10 +268,10 @@ class Reader:
         snapshot = self._snapshots[name]
         scannable, version = snapshot.current(self._loaded.get(name))
         if scannable is not None:
-            self._database.put(name, scannable)
+            self._connection.register(name, scannable)
             self._loaded[name] = version
             if isinstance(snapshot, ScopedSnapshot) and (brokers := snapshot.brokers()) is not None:
-                self._database.put(of_brokers(name), brokers)
+                self._connection.register(of_brokers(name), brokers)
 
     def _keep(self, name: str, given: set[str]) -> None:
         tables, views = below({name}, given)
@@ -280,27 +282,39 @@ class Reader:
         sql = to_duckdb(render(VIEWS[name], self._definitions))
         if self._scope is not None and name in BY_BROKER:
             sql = _by_broker(sql)
-        if name in _FEW:
-            self._database.put(name, self._database.answer(sql))
-            self._kept[name] = versions
-            return
         self._drop(name)
         # What stands on served rows asks for the columns that a query needs, no more; the rest is worked out once.
-        self._database.define(f"CREATE TEMP {'VIEW' if served else 'TABLE'} {name} AS {sql}")
+        self._connection.execute(f"CREATE TEMP {'VIEW' if served else 'TABLE'} {name} AS {sql}")
         self._kept[name] = versions
 
     def _drop(self, name: str) -> None:
         """Whatever stands under ``name``, a table or a view."""
         self._kept.pop(name, None)
         self._given.pop(name, None)
-        self._database.drop(name)
+        for kind in ("TABLE", "VIEW"):
+            with contextlib.suppress(duckdb.CatalogException):
+                self._connection.execute(f"DROP {kind} IF EXISTS {name}")
 
 
 @lru_cache(maxsize=1024)
-def _understood(sql: str) -> tuple[str, frozenset[str]]:
-    """``sql`` as DuckDB may run it, and what it reads. Raises UserError where it is no such query."""
+def _understood(sql: str) -> tuple[str, frozenset[str], frozenset[str] | None]:
+    """``sql`` as DuckDB may run it, the tables and views that it reads, and its names, those of the columns that it
+    asks for among them; None where it may ask for all. Raises UserError where it is no such query."""
     statement = check(sql, _KNOWN)
-    return for_duckdb(canonical(sql, _KNOWN)), frozenset(tables_of(statement))
+    columns = None if _may_ask_for_all(statement) else frozenset(
+        name.name.lower() for name in statement.find_all(exp.Identifier)
+    )  # fmt: skip
+    return for_duckdb(canonical(sql, _KNOWN)), frozenset(tables_of(statement)), columns
+
+
+def _may_ask_for_all(statement: Any) -> bool:
+    """Whether a query has columns that it does not name: by a star, a natural join, or a table's rows as values."""
+    if any(star.parent is None or star.parent.name.lower() != "count" for star in statement.find_all(exp.Star)):
+        return True
+    if any(join.method for join in statement.find_all(exp.Join)):
+        return True
+    tables = {table.alias_or_name.lower() for table in statement.find_all(exp.Table, exp.Subquery, exp.CTE)}
+    return any(column.name.lower() in tables for column in statement.find_all(exp.Column))
 
 
 @cache

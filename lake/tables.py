@@ -328,7 +328,7 @@ QUEUE_STATE = TableSpec(
     ),
 )
 
-#: The newest ages of each kind, whenever they changed: one bucket of time each.
+#: Ages, a row for each bucket of time whenever it changed: all of it, so the newest revision counts (docs/state.md).
 AGE_STATE = TableSpec(
     "age_state",
     "gold",
@@ -338,7 +338,7 @@ AGE_STATE = TableSpec(
         ("kind", pa.string(), REQUIRED),
         ("bucket_start", TIMESTAMP, REQUIRED),
         ("bucket_seconds", pa.int32(), REQUIRED),
-        ("count", pa.int64(), REQUIRED),
+        ("count", pa.int64(), REQUIRED),  # 0: nothing is left of the bucket, and `second` is −1
         ("mean_seconds", pa.float64()),
         ("p50_seconds", pa.float64()),
         ("p90_seconds", pa.float64()),
@@ -346,10 +346,9 @@ AGE_STATE = TableSpec(
         ("max_seconds", pa.float64()),
         ("skewed", pa.int64()),
         ("total_seconds", pa.float64()),
-        ("p50", pa.int64()),  # of the histogram, the buckets of these quantiles
-        ("p90", pa.int64()),
-        ("p99", pa.int64()),
+        *((quantile, pa.int64()) for quantile in ("p50", "p90", "p99")),  # the histogram's buckets that hold them
         ("histogram", HISTOGRAM),
+        ("happened", pa.bool_()),  # false: repeats what an earlier revision told, for readers of this epoch alone
     ),
     folder="attempt_age",
 )

@@ -14,7 +14,7 @@ from lake.definitions import Definitions
 from lake.remote import spark_name
 from lake.state.stages import HELD, NEWEST, PAST, STAGES, table_of, tables_of_stage
 from lake.store import Lake
-from lake.tables import QUEUE_STATE, TABLES
+from lake.tables import AGE_STATE, QUEUE_STATE, TABLES
 from lake.views import VIEWS, below, render
 from spark_analytics.histograms import QUANTILE_FUNCTION
 from spark_analytics.moment import NOT_YET, Moment
@@ -52,15 +52,17 @@ def finished_stages(lake: Lake, moment: Moment | None = None) -> set[str]:
     newest = epochs["queue_state_now"]
     if newest is None:
         return set()
-    # Ages over several named subscribers are told by history alone: then there are none of the epoch.
     there = {held for held, epoch in epochs.items() if epoch == newest or held == "tenant_state_now"}
-    there |= PAST.keys() if _tells_history(lake, newest, moment) else set()
+    for past in PAST:
+        name = AGE_STATE.name if table_of(past) == AGE_STATE.name else QUEUE_STATE.name
+        if epochs[f"{name}_now"] == newest and _tells_history(lake, name, newest, moment):
+            there.add(past)
     return {name for name in STAGES if tables_of_stage(name) <= there}
 
 
-def _tells_history(lake: Lake, epoch: int, moment: Moment | None) -> bool:
-    """See :attr:`lake.state.State.tells_history`; ``epoch``: the newest."""
-    table = _table_at(lake, QUEUE_STATE.name, moment)
+def _tells_history(lake: Lake, name: str, epoch: int, moment: Moment | None) -> bool:
+    """See :meth:`lake.state.State.tells_history`; ``epoch``: the newest."""
+    table = _table_at(lake, name, moment)
     if table is None or "happened" not in (field.name for field in table.schema().fields):
         return False
     rows = rows_of(table, ["happened"], (("epoch", "=", epoch),))

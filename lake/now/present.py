@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 
 from lake.definitions import Definitions
 from lake.now import lived
-from lake.now.ages import COLUMNS as AGE_COLUMNS
-from lake.now.ages import Ages
 from lake.now.apart import Apart, Aparts, step_now
 from lake.now.fold import Fold
 from lake.now.follow import Change, Follower
@@ -22,7 +20,7 @@ from lake.now.intake import TooLate
 from lake.now.lived import ConsumersChanged, by_broker
 from lake.now.mending import Mending, folding
 from lake.now.pauses import COLUMNS as MARK_COLUMNS
-from lake.now.pauses import Mark, Pauses, first_attempts, marks_of
+from lake.now.pauses import Mark, Pauses, marks_of
 from lake.now.samples import Samples
 from lake.now.survey import oldest, reached_by, surveyed
 from lake.now.totals import Totals
@@ -58,11 +56,24 @@ class Watcher(Protocol):
 class Present:
     """Folds of the lake at ``root``; :meth:`refresh` brings them to the newest commits. Belongs to one thread.
 
-    ``seen``: the versions of the tables that somebody folded before, as :attr:`seen` told.
+    ``seen``: the versions of the tables that somebody folded before, as :attr:`seen` told. ``also``: columns of them
+    that the caller needs of what comes, which it finds in :attr:`came`.
     """
 
-    def __init__(self, root: Path, definitions: Definitions, seen: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        definitions: Definitions,
+        seen: Mapping[str, int] | None = None,
+        also: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
         self._definitions = definitions
+        self._columns = {
+            name: tuple(dict.fromkeys((*columns, *(also or {}).get(name, ()))))
+            for name, columns in (("partials", lived.COLUMNS), ("marks", MARK_COLUMNS))
+        }
+        #: The files of these tables that the last :meth:`refresh` read as they came, with those columns.
+        self.came: dict[Location, pa.Table] = {}
         self._followers = {name: Follower(Snapshot(TABLES[name], root)) for name in FED}
         self.samples = Samples()
         self._watcher: Watcher | None = None
@@ -78,8 +89,6 @@ class Present:
         self.apart = Aparts()
         self._mending: dict[tuple[str, str], Mending] = {}
         self.totals = Totals()
-        self._ages: Ages | None = None
-        self._first_receipts = False
         self.samples.forget()
         for follower in self._followers.values():
             follower.forget()
@@ -117,6 +126,7 @@ class Present:
         ``watcher`` is shown each second that changed anything.
         """
         self._watcher = watcher
+        self.came = {}
         changes = {name: follower.changes() for name, follower in self._followers.items()}
         if self._begun and not any(changes.values()) and (patient or not self.late):
             return False
@@ -140,24 +150,6 @@ class Present:
             raise
         return True
 
-    def ages(self) -> Ages | None:
-        """The newest ages, kept from the first time that they are asked for; None where they take more than partials.
-
-        On a queue with named subscribers a message's first attempt over all of them is told by single marks.
-        """
-        if self._first_receipts:
-            return None
-        if self._ages is None:
-            ages = Ages()
-            for path, group, _ in sorted(units(self.totals.files()), key=lambda unit: unit[2]):
-                for rows in row_group(path, group, AGE_COLUMNS):
-                    ages.add(rows)
-            self._ages = ages
-        return None if self._ages.ambiguous else self._ages
-
-    def _columns(self) -> tuple[str, ...]:
-        return lived.COLUMNS if self._ages is None else tuple(dict.fromkeys((*lived.COLUMNS, *AGE_COLUMNS)))
-
     # -- commit by commit -------------------------------------------------------------------------------------------
 
     def _take_in(self, changes: dict[str, list[Change]]) -> None:
@@ -173,10 +165,9 @@ class Present:
                 if moved is None:
                     raise TooLate
                 rolled |= moved
-                self._roll_ages(change, moved)
             else:
                 for path in change.added:
-                    rows = read_file(path, self._columns())
+                    rows = self._read("partials", path)
                     self.totals.put(path, rows)
                     came.append(rows)
         for change in changes["queue_samples"]:
@@ -187,15 +178,13 @@ class Present:
         edges: list[tuple[str, list[Mark]]] = []
         for change in changes["marks"]:
             for path in [] if change.same_rows else change.added:
-                edges += self._read_marks(path)
+                edges += marks_of(self._read("marks", path))
         for (broker, queue), mending in self._mending.items():
             mending.put(broker, queue, came, edges, samples)
         for broker, as_of_us in reached.items():
             self.folds[broker].reach(as_of_us)
             self.apart.reach(broker, as_of_us)
         for rows in came:
-            if self._ages is not None:
-                self._ages.add(rows)
             for broker, mine in by_broker(rows):
                 if pc.max(mine.column("bucket_seconds")).as_py() > 1:
                     raise TooLate
@@ -229,22 +218,10 @@ class Present:
                 part = self.apart.of(broker)[queue]
                 part.fold.late[queue] = fold.now_second
 
-    def _read_marks(self, path: Location) -> list[tuple[str, list[Mark]]]:
-        rows = read_file(path, MARK_COLUMNS)
-        self._first_receipts = self._first_receipts or bool(
-            pc.any(pc.and_(first_attempts(rows), pc.not_equal(rows.column("subscriber"), ""))).as_py()
-        )
-        return list(marks_of(rows))
-
-    def _roll_ages(self, change: Change, moved: dict[str, tuple[int, int]]) -> None:
-        if self._ages is None or not moved:
-            return
-        for path, group, _ in units(change.added):
-            wide = [rows.filter(pc.greater_equal(rows.column("bucket_seconds"), 60))
-                    for rows in row_group(path, group, AGE_COLUMNS)]  # fmt: skip
-            self._ages.roll(pa.concat_tables(wide))
-        if any(self._ages.is_finer(broker, *levels) for broker, levels in moved.items()):
-            raise TooLate
+    def _read(self, name: str, path: Location) -> pa.Table:
+        """What a file of table ``name`` that has come holds."""
+        rows = self.came[path] = read_file(path, self._columns[name])
+        return rows
 
     def _add_samples(self, rows: pa.Table) -> None:
         if self.samples.changed(rows, {broker: fold.consumers for broker, fold in self.folds.items()}):
@@ -332,7 +309,7 @@ class Present:
         self.folds = surveyed(files["partials"], samples, self._definitions)
         self._pauses = {broker: Pauses() for broker in self.folds}
         for path in files["marks"]:
-            for broker, marks in self._read_marks(path):
+            for broker, marks in marks_of(read_file(path, MARK_COLUMNS)):
                 if broker in self.folds:
                     self.folds[broker].add_pauses(self._pauses[broker].add(marks))
         for rows in samples:

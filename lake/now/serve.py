@@ -13,7 +13,7 @@ from lake.now.present import Present
 from lake.tables import TIMESTAMP
 
 _TENANTS = ("stage_tenants_now", "stage_concurrency_now")
-_QUEUES, _AGES, _NEWEST = "stage_queues_now", "stage_age_rows_now", "stage_newest"
+_QUEUES, _NEWEST = "stage_queues_now", "stage_newest"
 
 
 class Served:
@@ -48,9 +48,6 @@ class Served:
         return self._tables[name]
 
     def _worked_out(self, name: str) -> list[pa.Table]:
-        if name == _AGES:
-            ages = self._present.ages()
-            return [] if ages is None else [ages.table()]
         if name == _NEWEST:
             return [self._newest()]
         if name == _QUEUES:

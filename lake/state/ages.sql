@@ -1,18 +1,6 @@
--- The newest ages of each kind.
+-- Ages: the newest bucket of each kind, or every one.
 SELECT
-  unix_micros(bucket_start) DIV 1000000 AS start_second,
-  bucket_seconds,
-  broker,
-  queue,
-  COALESCE(subscriber, '') AS subscriber,
-  tenant,
-  kind,
-  count AS n,
-  total_seconds,
-  max_seconds,
-  skewed,
-  p50,
-  p90,
-  p99,
-  histogram
-FROM age_state_now
+  bucket_start, bucket_seconds, broker, queue, subscriber, tenant, kind,
+  count, mean_seconds, p50_seconds, p90_seconds, p99_seconds, max_seconds, skewed, histogram
+FROM $rows
+WHERE count > 0

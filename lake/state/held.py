@@ -15,6 +15,7 @@ from lake.now.follow import Follower
 from lake.remote import Location
 from lake.snapshot import FileGone, Snapshot, read_file
 from lake.state.columns import column
+from lake.state.stages import NEWEST_BY, NEWEST_BY_DEFAULT
 from lake.store import conform
 from lake.tables import TABLES
 
@@ -38,6 +39,7 @@ class Held:
 
     def __init__(self, name: str, root: Path, columns: Collection[str] | None = None) -> None:
         self.epoch = self.revision = -1
+        self._newest_by = NEWEST_BY.get(name, NEWEST_BY_DEFAULT)
         schema = TABLES[name].schema
         wanted = schema.names if columns is None else {*_ORDER, *columns}
         self._schema = pa.schema([field for field in schema if field.name in wanted])
@@ -54,7 +56,7 @@ class Held:
             if field.name not in self._not_held
         }
         self._place = np.zeros(0, np.int64)  # of each key: its row; −1: none
-        self._told = np.zeros((0, 3), np.int64)  # of each row: its time, in µs, its second and its revision
+        self._told = np.zeros((0, len(self._newest_by)), np.int64)  # of each row what makes it newer than others
         self._count = 0
         self._rows: pa.Table | None = None
 
@@ -117,10 +119,10 @@ class Held:
             self._clear()
             self.epoch, self.revision = epoch, -1
         self.revision = max(self.revision, int(revisions[mine].max()))
-        times = rows.column("as_of").cast(pa.int64()).to_numpy()
-        seconds = rows.column("second").fill_null(0).to_numpy()  # rows of before there was this column have none
-        mine = mine[np.lexsort((revisions[mine], seconds[mine], times[mine]))]
-        return self._put(rows, mine, np.stack((times[mine], seconds[mine], revisions[mine]), axis=1))
+        # Rows of before there was `second` have none.
+        order = [rows.column(name).cast(pa.int64()).fill_null(0).to_numpy()[mine] for name in self._newest_by]
+        sort = np.lexsort(order[::-1])
+        return self._put(rows, mine[sort], np.stack(order, axis=1)[sort])
 
     def _put(self, rows: pa.Table, at: npt.NDArray[np.int64], told: npt.NDArray[np.int64]) -> bool:
         """Hold those of the rows ``at``, in the order of ``told``, that are newer than what is held of their keys."""
@@ -140,7 +142,7 @@ class Held:
         self._place[keys[new]] = self._count + np.arange(int(new.sum()))
         self._count += int(new.sum())
         places = self._place[keys]
-        self._told = np.concatenate((self._told, np.zeros((self._count - len(self._told), 3), np.int64)))
+        self._told = np.concatenate((self._told, np.zeros((self._count - len(self._told), told.shape[1]), np.int64)))
         self._told[places] = told
         chosen = rows.take(pa.array(at))
         for name, one in self._columns.items():

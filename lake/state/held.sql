@@ -4,7 +4,7 @@ SELECT * EXCEPT (nth, newest_epoch, newest_revision), MAX(unix_micros(as_of)) OV
 FROM (
   SELECT
     s.*, n.newest_epoch, n.newest_revision,
-    ROW_NUMBER() OVER (PARTITION BY key ORDER BY as_of DESC, second DESC, revision DESC) AS nth
+    ROW_NUMBER() OVER (PARTITION BY key ORDER BY $newest_first) AS nth
   FROM $table AS s
   CROSS JOIN (SELECT MAX(epoch) AS newest_epoch, MAX(revision) AS newest_revision FROM queue_state) AS n
   WHERE s.epoch = n.newest_epoch AND s.revision <= n.newest_revision

@@ -2,7 +2,8 @@
 
 Those below the `…_now` views rest on `tenant_state_now`, `queue_state_now` and `age_state_now`: of the tables of these
 names the newest row of each key. `queue_state_now` has one column more, `now_us`: its broker's data time. Those below
-history rest on `tenant_state_past` and `queue_state_past`: every row in whose second something happened.
+history rest on `tenant_state_past`, `queue_state_past` and `age_state_past`: every row in whose second something
+happened, or every bucket.
 """
 
 from __future__ import annotations
@@ -28,13 +29,28 @@ def _stage(name: str, file: str, **parts: str) -> View:
     return View(name, complete(resources.files("lake.state").joinpath(f"{file}.sql").read_text("utf-8"), **parts))
 
 
+#: By which columns the newest row of a key is told, the first one first. Two seconds can end at one data time; of ages
+#: the newest revision has the newest bucket, which may be older than one of which nothing is left.
+NEWEST_BY = {"age_state": ("revision", "second")}
+NEWEST_BY_DEFAULT = ("as_of", "second", "revision")
+
 #: The rows of HELD for who does not follow the tables commit by commit.
-NEWEST: dict[str, View] = {name: _stage(name, "held", table=name.removesuffix("_now")) for name in HELD}
+NEWEST: dict[str, View] = {
+    name: _stage(
+        name,
+        "held",
+        table=table,
+        newest_first=", ".join(f"{column} DESC" for column in NEWEST_BY.get(table, NEWEST_BY_DEFAULT)),
+    )
+    for name in HELD
+    for table in (name.removesuffix("_now"),)
+}
 
 #: The rows of history.
 PAST: dict[str, View] = {
     f"{table}_past": _stage(f"{table}_past", "past", table=table, names=names) for table, names in _KEYS.items()
 }
+PAST["age_state_past"] = _stage("age_state_past", "past_ages")
 
 
 STAGES: dict[str, View] = {
@@ -47,7 +63,8 @@ STAGES: dict[str, View] = {
         _stage("stage_tenants_past", "past_tenants"),
         _stage("stage_concurrency_past", "past_concurrency"),
         _stage("stage_queues_past", "queues", rows="queue_state_past"),
-        _stage("stage_age_rows_now", "ages"),
+        _stage("stage_age_rows_past", "ages", rows="age_state_past"),
+        _stage("stage_age_rows_now", "ages", rows="age_state_now"),
     )
 }
 

@@ -8,6 +8,12 @@ import pyarrow as pa
 
 from lake.state.held import Held, newest_by
 from lake.state.stages import columns_read
+from lake.tables import AGE_STATE
+
+#: The columns of ages that are held whatever is asked: what a row is about, and whether it counts.
+_AGES_ALWAYS = frozenset({
+    "broker", "queue", "subscriber", "tenant", "kind", "bucket_start", "bucket_seconds", "count", "happened",
+})  # fmt: skip
 
 
 class State:
@@ -17,9 +23,12 @@ class State:
     """
 
     def __init__(self, root: Path) -> None:
-        self._tenants, self._queues, self._ages = (
-            Held(name, root, columns_read(f"{name}_now")) for name in ("tenant_state", "queue_state", "age_state")
+        self._root = root
+        self._tenants, self._queues = (
+            Held(name, root, columns_read(f"{name}_now")) for name in ("tenant_state", "queue_state")
         )
+        self._age_columns = _AGES_ALWAYS
+        self._ages = Held(AGE_STATE.name, root, self._age_columns)
         self._clocked: pa.Table | None = None
         self.generation = 0
 
@@ -28,11 +37,18 @@ class State:
         """Whether there is any."""
         return self._queues.epoch >= 0
 
-    @property
-    def tells_history(self) -> bool:
-        """Whether rows say if something happened in their second: those of before there was that column do not."""
-        happened = self._queues.rows.column("happened")
-        return self.known and happened.null_count < len(happened)
+    def tells_history(self, table: str) -> bool:
+        """Whether ``table`` has history: rows of before there was the column ``happened`` do not tell it."""
+        if not self.known:
+            return False
+        if table == AGE_STATE.name:
+            rows = self._reached(self._ages)
+            if rows is None:
+                return False
+        else:
+            rows = self._queues.rows
+        happened = rows.column("happened")
+        return bool(happened.null_count < len(happened))
 
     def refresh(self) -> None:
         """Take in what was committed; :attr:`generation` changes if anything was. Raises LakeError."""
@@ -40,17 +56,29 @@ class State:
             self._clocked = None
             self.generation += 1
 
+    def ask(self, columns: frozenset[str] | None) -> None:
+        """What follows is asked for the ``columns`` of ages (None: all); those that nobody has asked for are null.
+
+        Histograms are the most of what there is to hold, and few questions are about them.
+        """
+        all_of_them = frozenset(AGE_STATE.schema.names)
+        wanted = (columns_read("age_state_now") or all_of_them) if columns is None else columns & all_of_them
+        if not wanted <= self._age_columns:
+            self._age_columns |= wanted
+            self._ages = Held(AGE_STATE.name, self._root, self._age_columns)
+            self.generation += 1
+
     def table(self, name: str) -> pa.Table | None:
         """The rows of ``tenant_state_now``, ``queue_state_now`` or ``age_state_now``.
 
-        None for ages that finished state does not have: those over several subscribers take history.
+        None where it has no rows of that epoch.
         """
         match name:
             case "tenant_state_now":
                 rows = self._reached(self._tenants)
                 return self._tenants.rows.slice(0, 0) if rows is None else rows
             case "age_state_now":
-                return self._reached(self._ages)
+                return self._with_all_columns(self._reached(self._ages))
             case _:
                 return self._with_clocks()
 
@@ -66,3 +94,12 @@ class State:
             micros = rows.column("as_of").cast(pa.int64()).to_numpy()
             self._clocked = rows.append_column("now_us", pa.array(newest_by(rows.column("broker"), micros)))
         return self._clocked
+
+    @staticmethod
+    def _with_all_columns(ages: pa.Table | None) -> pa.Table | None:
+        if ages is None:
+            return None
+        for field in AGE_STATE.schema:
+            if field.name not in ages.column_names:
+                ages = ages.append_column(field.name, pa.nulls(ages.num_rows, field.type))
+        return ages

@@ -189,9 +189,14 @@ _ALL = (
     _stage("stage_first_receipts"),
     _stage("stage_ages"),
     _stage("stage_ages_now"),
-    _view("stage_age_rows_now", "rows_of_ages", ages="stage_ages_now"),
-    _view("attempt_age", "attempt_age", columns.ATTEMPT_AGE, rows=complete(_read("rows_of_ages"), ages="stage_ages")),
-    _view("attempt_age_now", "attempt_age", columns.ATTEMPT_AGE, rows="SELECT * FROM stage_age_rows_now"),
+    *(
+        _view(f"stage_age_rows_{tense}", "unfinished_ages", rows=complete(_read("rows_of_ages"), ages=ages))
+        for tense, ages in (("past", "stage_ages"), ("now", "stage_ages_now"))
+    ),
+    *(
+        _view(f"attempt_age{twin}", "attempt_age", columns.ATTEMPT_AGE, rows=f"SELECT * FROM stage_age_rows_{tense}")
+        for twin, tense in (("", "past"), ("_now", "now"))
+    ),
     _view("stage_queues_now", "states_of_queues", instants=_NOW),
     _view("stage_queues_past", "states_of_queues", instants=_CHANGED),
     *(

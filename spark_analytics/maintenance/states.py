@@ -2,7 +2,8 @@
 
 Each keeps the newest row that its key had in it, which is one of history if any of them was; what a later epoch or a
 correction told again goes. The epoch that is being written is left alone: readers follow it. Of every epoch
-`queue_state` keeps a row of its first second, and one of every correction: they supersede others from there on.
+`queue_state` keeps a row of its first second, and one of every correction: they supersede others from there on. Ages
+are added up instead: :mod:`spark_analytics.maintenance.ages`.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.store import Lake
-from lake.tables import QUEUE_STATE, TIMESTAMP
+from lake.tables import AGE_STATE, QUEUE_STATE, TIMESTAMP
+from spark_analytics.maintenance import ages
 from spark_analytics.maintenance.merging import MANY_FILES, SMALL_BYTES, add_actions
 from spark_analytics.maintenance.region import Region, Value, replace
 from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE, Retention
 
 Array = npt.NDArray[Any]
 
-_NAMES = ("broker", "queue", "subscriber", "tenant", "kind")
+_NAMES = ("broker", "queue", "subscriber", "tenant")
 _MICROS = 1_000_000
 _HAPPENED = "happened"
 
 
 def thin(lake: Lake, name: str, retention: Retention, now: datetime, *, thorough: bool) -> int:
     """Thin table ``name`` as far as it is due; how many rows went. SojournError where the table cannot be used."""
+    if name == AGE_STATE.name:
+        return ages.thin(lake, thorough=thorough)
     files = add_actions(lake, name)
     if files.num_rows == 0 or "max.epoch" not in files.column_names:
         return 0
@@ -108,8 +112,7 @@ class Epochs:
         begins = np.array([self._begins.get(place, -1) for place in places], np.int64)
         until = np.array([self._superseded.get(place, never) for place in places], np.int64)
         revisions = rows.column("revision").to_numpy()
-        corrected = self._corrected if "corrects" in rows.column_names else {}  # of ages nothing is corrected
-        for (broker, queue), corrections in corrected.items():
+        for (broker, queue), corrections in self._corrected.items():
             its = pc.and_(pc.equal(rows.column("broker"), broker), pc.equal(rows.column("queue"), queue))
             mine = np.flatnonzero(its.to_numpy(zero_copy_only=False))
             for revision, second in corrections if len(mine) else ():

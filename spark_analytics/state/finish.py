@@ -21,13 +21,11 @@ _MEMORY_MB = 100
 _VIEWS = {
     "tenant_state": (("tenant_backlog_now", ("rates",)), ("concurrency_now", ("measured",))),
     "queue_state": (("queue_health_now", ("rates",)),),
-    "age_state": (("attempt_age_now", ()),),
 }
 #: Columns of raw rows under the names that the views' stages have for them.
 _STAGED = {
     "as_of_us": "now_us",
     "bucket": "processing_bucket",
-    "n": "count",
     "broker_delayed": "delayed",
     "window_dead_lettered": "dead_lettered",
 }
@@ -96,5 +94,4 @@ class Finisher:
 _UNFINISHED: dict[str, frozenset[str]] = {
     "tenant_state": frozenset(),
     "queue_state": frozenset({"backlog", "backlog_when_sampled"}),
-    "age_state": frozenset({"bucket_seconds"}),
 }

@@ -1,4 +1,4 @@
-"""What the folds have come to as raw columns of `tenant_state`, `queue_state` and `age_state`, every key numbered."""
+"""What the folds have come to as raw columns of `tenant_state` and `queue_state`, every key numbered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lake.now.fold import Fold
 from lake.now.levels import Array
@@ -88,23 +87,6 @@ def queues(parts: list[Part], keys: Numbers, present: Present) -> pa.Table | Non
         since = table.column("mode_since_us").cast(pa.timestamp("us")).cast(TIMESTAMP)
         numbered.append(table.append_column("mode_since", since))
     return _together(numbered, _RENAMED)
-
-
-def ages(present: Present) -> pa.Table | None:
-    """The newest ages of each kind of each key. None where history alone tells them."""
-    told = present.ages()
-    if told is None:
-        return None
-    rows = told.table()
-    renamed = {"n": "count", "slot": "key"}
-    rows = rows.rename_columns([renamed.get(name, name) for name in rows.column_names])
-    starts = pc.multiply(rows.column("start_second"), 1_000_000).cast(pa.timestamp("us")).cast(TIMESTAMP)
-    brokers = rows.column("broker").combine_chunks()
-    brokers = brokers if isinstance(brokers, pa.DictionaryArray) else brokers.dictionary_encode()
-    clocks = [present.folds[broker].as_of_us for broker in brokers.dictionary.to_pylist()]
-    now = pa.array(clocks, pa.int64()).take(brokers.indices)
-    rows = rows.append_column("bucket_start", starts).append_column("now_us", now)
-    return rows.append_column("second", pc.divide(now, 1_000_000))
 
 
 def _together(tables: list[pa.Table], renamed: dict[str, str]) -> pa.Table | None:

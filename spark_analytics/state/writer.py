@@ -20,8 +20,9 @@ from lake.now.present import FED, Present
 from lake.store import Lake
 from lake.tables import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from spark_analytics.state import raw
+from spark_analytics.state.ages import FED as AGES_FED
+from spark_analytics.state.ages import POSITION, Ages
 from spark_analytics.state.consumers import Consumers
-from spark_analytics.state.differ import Differ
 from spark_analytics.state.finish import Finisher
 from spark_analytics.state.seconds import Seconds
 
@@ -39,8 +40,6 @@ MOST_REVISIONS = 200
 ROWS_A_KEY = 3
 LEAST_ROWS = 2000
 
-_AGES = ("start_second", "bucket_seconds", "count", "total_seconds", "max_seconds", "skewed")
-
 
 class Writer:
     """Writes the finished state of the lake at ``root``. One at a time; belongs to one thread.
@@ -51,13 +50,14 @@ class Writer:
     def __init__(self, root: Path, *, anew: bool = False) -> None:
         self._lake = Lake(root)
         self._seen = {} if anew else _versions_folded(self._lake)
+        self._ages_anew = anew
         anew = anew or not self._seen
         self._definitions: Definitions | None = None
         self._present: Present | None = None
         self._finisher: Finisher | None = None
+        self._ages: Ages | None = None
         self._revision = max((self._lake.committed(name, APP_ID) or 0 for name in TABLES_IN_ORDER), default=0)
         self.rows = 0
-        self._ages_told = True
         self._before_gap: dict[str, int] = {}  # what was told when events began to be missing
         told = Consumers() if anew else Consumers.written(root)
         self._seconds = Seconds(told, flush=self._flush, ended=self._end_epoch)
@@ -67,7 +67,7 @@ class Writer:
         """Let go of what is held."""
         if self._present is not None:
             self._present.forget()
-        self._present = self._finisher = None
+        self._present = self._finisher = self._ages = None
 
     @property
     def late(self) -> bool:
@@ -100,9 +100,8 @@ class Writer:
             return False
         if not patient and len(present.late) + len(present.apart) > MOST_APART:
             present.refresh(watcher=self._seconds)  # so many are folded together
-        told = present.ages() is not None
-        turned = turned or told != self._ages_told
-        self._ages_told = told
+        assert self._ages is not None
+        self._ages.refresh(present.came, self._flush_ages)
         self._seconds.whole(self._folds(present))
         self._flush(with_ages=True)
         until = time.monotonic() + within
@@ -126,6 +125,9 @@ class Writer:
                 f"nothing is known of a queue {broker}/{queue}", "name it BROKER/QUEUE, as `queue_health` has them"
             )
         self.rows = 0
+        assert self._ages is not None
+        self._ages.again(broker, queue)
+        self._flush_ages()
         self._correct(present, broker, queue, 0, lambda: False)
 
     def _correct(self, present: Present, broker: str, queue: str, second: int, enough: Callable[[], bool]) -> bool:
@@ -143,9 +145,11 @@ class Writer:
             others = self._definitions not in (None, definitions)
             self.close()
             self._definitions = definitions
-            self._present = Present(self._lake.root, definitions, self._seen)
+            self._present = Present(self._lake.root, definitions, self._seen, AGES_FED)
             self._finisher = Finisher(self._lake.root, definitions)
             self._begin()
+            self._ages = Ages(self._lake.root, anew=self._ages_anew)
+            self._ages_anew = False
             if others:
                 self._seconds.untold()
         return self._present, self._finisher
@@ -163,11 +167,12 @@ class Writer:
                 lambda fold: fold.state.consumers, lambda fold, name: fold.state.consumer_of_name(name)
             ),
         }
-        self._ages = Differ(_AGES)
+        if self._ages is not None:
+            self._ages.turned()
         self._written = self._revisions = 0
 
     def _keys(self) -> int:
-        return sum(map(len, self._numbers.values())) + len(self._ages)
+        return sum(map(len, self._numbers.values())) + (0 if self._ages is None else len(self._ages))
 
     def _flush(self, *, with_ages: bool = False) -> None:
         """Commit what the folds have passed through since the last time."""
@@ -179,27 +184,33 @@ class Writer:
         if rows[QUEUE_STATE.name] is None:
             return  # nothing changed: what changes takes a queue's row with it
         rows[TENANT_STATE.name] = raw.tenants(tenants, keys, queue_keys)
-        if with_ages and (ages := raw.ages(present)) is not None:
-            numbers = ages.column("key").to_numpy()
-            columns = {name: ages.column(name).to_numpy() for name in _AGES}
-            rows[AGE_STATE.name] = ages.filter(pa.array(self._ages.changed(numbers, columns)))
-        self._commit(rows)
+        self._commit(rows, with_ages=with_ages)
 
-    def _commit(self, rows: dict[str, pa.Table | None]) -> None:
-        assert self._present is not None and self._finisher is not None
+    def _flush_ages(self) -> None:
+        """Commit ages that wait, in a revision that counts once the next one is there."""
+        self._commit({}, with_ages=True)
+
+    def _commit(self, rows: dict[str, pa.Table | None], *, with_ages: bool) -> None:
+        assert self._present is not None and self._finisher is not None and self._ages is not None
         self._revision += 1
         self._revisions += 1
         self._epoch = self._epoch or self._revision
+        if with_ages:
+            clocks = {broker: fold.as_of_us for broker, fold in self._present.folds.items()}
+            rows[AGE_STATE.name] = self._ages.take(clocks, self._epoch, self._revision)
         for name in TABLES_IN_ORDER:
             raw_rows = rows.get(name)
             if raw_rows is None or raw_rows.num_rows == 0:
                 continue
-            finished = self._finisher.finished(name, raw_rows, self._epoch, self._revision)
+            ages = name == AGE_STATE.name
+            finished = raw_rows if ages else self._finisher.finished(name, raw_rows, self._epoch, self._revision)
             staged = self._lake.stage(name)
             staged.append(finished)
             if self._finisher.complete and not self._present.late:  # who takes over after a crash has to correct it
                 self._seen = self._present.seen
             positions = {f"{_FOLDED}:{fed}": version for fed, version in self._seen.items()}
+            if ages:
+                positions = {f"{POSITION}:{fed}": version for fed, version in self._ages.seen.items()}
             self._lake.add(name, staged, app_id=APP_ID, version=self._revision, positions=positions)
             self._written += finished.num_rows
             self.rows += finished.num_rows

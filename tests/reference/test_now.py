@@ -45,7 +45,7 @@ def declared(root: Path, views: Sequence[str] = SERVED) -> dict[str, list[Row]]:
         patch.setattr(lake.reader, "SERVED", ())
         with Reader(root) as reader:
             rows = {view: reader.query(f"SELECT * FROM {view}").to_pylist() for view in views}
-    for row in rows.get("attempt_age_now", ()):  # as the reference has it
+    for row in (*rows.get("attempt_age", ()), *rows.get("attempt_age_now", ())):  # as the reference has it
         row["histogram"] = {cell["index"]: cell["count"] for cell in row["histogram"]}
     return rows
 

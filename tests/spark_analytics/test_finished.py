@@ -6,7 +6,8 @@ import random
 from datetime import UTC, datetime
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, Window
+from pyspark.sql import functions as F
 
 from lake.state.stages import HELD, STAGES
 from lake.store import Lake
@@ -15,6 +16,8 @@ from spark_analytics.state.writer import Writer
 from spark_analytics.views import finished_stages, register
 from tests.reference.compare import Row, differences
 from tests.reference.generate import generate
+from tests.reference.lives import without_duplicates
+from tests.reference.reference import Reference
 from tests.reference.test_now import SERVED, append, batches_of, declared, without_named_subscribers
 from tests.reference.test_state import HISTORY
 from tests.reference.test_views_duckdb import judged
@@ -23,6 +26,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_the_present_is_that_of_finished_state_now_and_then(lake: Lake, spark: SparkSession) -> None:
+    views = (*SERVED, *HISTORY, "attempt_age")
     events, samples = without_named_subscribers(generate(14, messages=80, seconds=150, burst=20))
     assert finished_stages(lake) == set()
     writer, was = Writer(lake.root), list[tuple[Moment, dict[str, list[Row]]]]()
@@ -31,12 +35,32 @@ def test_the_present_is_that_of_finished_state_now_and_then(lake: Lake, spark: S
         samples = []
         writer.step()
         versions = {name: lake.version(name) for name in (held.removesuffix("_now") for held in HELD)}
-        was.append((Moment(datetime.now(UTC), versions), declared(lake.root, (*SERVED, *HISTORY))))
+        was.append((Moment(datetime.now(UTC), versions), declared(lake.root, views)))
     writer.close()
     assert finished_stages(lake) == set(STAGES)
     for (moment, expected), when in zip(was, (was[0][0], None), strict=True):
-        register(spark, lake, {*SERVED, *HISTORY}, moment=when)
-        for view in (*SERVED, *HISTORY):
+        register(spark, lake, set(views), moment=when)
+        for view in views:
             rows = spark.sql(f"SELECT * FROM {view}").toArrow().to_pylist()
             wanted = judged(view, expected[view])
             assert wanted and differences(wanted, judged(view, rows)) == [], (view, moment)
+
+
+def test_a_plain_session_reads_the_age_of_first_attempt_from_the_table(lake: Lake, spark: SparkSession) -> None:
+    """As docs/state.md tells, by none of our code: a late row, two subscribers and a restart included."""
+    events, _ = generate(15, messages=80, seconds=150)
+    for batch in batches_of(events, random.Random(2), 3, 60.0):
+        append(lake, batch, [])
+        writer = Writer(lake.root)
+        writer.step()
+        writer.close()
+    told = spark.read.format("delta").load(str(lake.root / "gold" / "attempt_age"))
+    bucket = Window.partitionBy(
+        "broker", "queue", "subscriber", "tenant", "kind", "bucket_start", "bucket_seconds"
+    ).orderBy(F.desc("revision"))
+    newest = told.withColumn("nth", F.row_number().over(bucket)).where("nth = 1 AND count > 0")
+    wanted = Reference(without_duplicates(events), []).attempt_age()
+    for kind in ("first_attempt", "first_subscriber_first_attempt"):
+        mine = [row for row in wanted if row["kind"] == kind]
+        rows = newest.where(F.col("kind") == kind).select(*mine[0]).toArrow().to_pylist()
+        assert len(mine) > 20 and differences(mine, rows) == []

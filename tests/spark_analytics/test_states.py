@@ -27,7 +27,7 @@ from tests.reference.compare import differences
 from tests.reference.generate import generate
 from tests.reference.lives import Key, Queue, numbered, without_duplicates
 from tests.reference.reference import Reference
-from tests.reference.test_now import append, batches_of, served, without_named_subscribers
+from tests.reference.test_now import append, batches_of, declared, served, without_named_subscribers
 from tests.reference.test_state import compare, compare_history
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -192,6 +192,28 @@ def _finished(root: Path) -> tuple[Lake, list[dict[str, Any]]]:
     return lake, events
 
 
+def _spoil_ages(lake: Lake, queue: str | None = None) -> int:
+    """Have ages, of ``queue`` alone, wrong, and some of a time when nothing was; how many rows there are."""
+    rows = lake.ensure("age_state").to_pyarrow_table()
+    mine = pa.array([queue in (None, name) for name in rows.column("queue").to_pylist()])
+    its, others = rows.filter(mine), rows.filter(pc.invert(mine))
+    place = rows.schema.get_field_index("bucket_start")
+    wrong = its.set_column(place, rows.schema.field(place), pa.array([NOW] * len(its), rows.schema.field(place).type))
+    spoilt = pa.concat_tables([its[len(its) // 3 :], wrong, others])
+    write_deltalake(lake.ensure("age_state"), spoilt, mode="overwrite")
+    with pytest.raises(AssertionError):
+        _check_ages(lake.root, queue)
+    return len(rows)
+
+
+def _check_ages(root: Path, queue: str | None = None) -> None:
+    with Reader(root) as reader:
+        rows = reader.query("SELECT * FROM attempt_age").to_pylist()
+    wanted = declared(root, ["attempt_age"])["attempt_age"]
+    of_queue = ([row for row in each if queue in (None, row["queue"])] for each in (wanted, rows))
+    assert differences(*of_queue) == []
+
+
 def test_state_that_was_spoilt_is_told_anew(tmp_path: Path) -> None:
     lake, _ = _finished(tmp_path)
     rows = lake.ensure("tenant_state").to_pyarrow_table()
@@ -203,7 +225,9 @@ def test_state_that_was_spoilt_is_told_anew(tmp_path: Path) -> None:
     )
     with Reader(tmp_path) as reader, pytest.raises(AssertionError):
         compare_history(reader)
+    _spoil_ages(lake)
     assert rebuild_state(tmp_path) >= len(rows)
+    _check_ages(tmp_path)
     with Reader(tmp_path) as reader:
         compare(reader)
         compare_history(reader)
@@ -220,7 +244,9 @@ def test_the_state_of_one_queue_is_told_anew(tmp_path: Path) -> None:
     write_deltalake(lake.ensure("tenant_state"), spoilt, mode="overwrite")
     with Reader(tmp_path) as reader, pytest.raises(AssertionError):
         compare_history(reader)
-    assert 0 < rebuild_state(tmp_path, f"{broker}/{queue}") < len(rows)
+    ages = _spoil_ages(lake, queue)
+    assert 0 < rebuild_state(tmp_path, f"{broker}/{queue}") < len(rows) + ages
+    _check_ages(tmp_path, queue)
     with Reader(tmp_path) as reader:
         compare(reader)
         compare_history(reader)

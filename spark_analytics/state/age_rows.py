@@ -1,0 +1,54 @@
+"""Buckets of ages as rows of `age_state`: means, quantiles and names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lake.now.expression import compiled
+from lake.tables import AGE_STATE, TIMESTAMP
+from lake.views.catalogue import FORMULAS
+from spark_analytics.state.ages_of import KINDS, Keys
+from spark_analytics.state.buckets import Array, Buckets, histograms, quantile_indices, slots_of, starts_of
+
+_VALUES = {percent: compiled(FORMULAS[f"p{percent}_value"]) for percent in (50, 90, 99)}
+
+
+def rows_of(told: Buckets, keys: Keys, said: Mapping[str, Any], happened: Array) -> pa.Table:
+    """``told`` as rows. ``said``: the columns epoch, revision, key and as_of (in µs), one value or one for each row;
+    ``happened``: whether a row is more than what was told before, for readers of its epoch alone."""
+    slots, starts = slots_of(told.code), starts_of(told.code)
+    count, some = len(slots), told.n > 0
+    with np.errstate(all="ignore"):
+        mean = told.total / told.n
+    columns = keys.columns(slots // len(KINDS)) | {
+        name: pa.array(np.broadcast_to(np.asarray(value, np.int64), (count,))) for name, value in said.items()
+    }
+    columns |= {
+        "as_of": _times(columns["as_of"]),
+        "second": np.where(some, starts + told.width - 1, -1),
+        "kind": pa.array(KINDS, pa.string()).take(pa.array(slots % len(KINDS))),
+        "bucket_start": _times(pa.array(starts * 1_000_000)),
+        "bucket_seconds": told.width,
+        "count": told.n,
+        "mean_seconds": pa.array(mean, mask=~some),
+        "max_seconds": pa.array(told.most, mask=~some),
+        "skewed": told.skewed,
+        "total_seconds": told.total,
+        "histogram": histograms(told),
+        "happened": happened,
+    }
+    for percent, value in _VALUES.items():
+        index = quantile_indices(told, percent)
+        unknown = np.isnan(index)
+        columns[f"p{percent}"] = pa.array(np.where(unknown, 0, index).astype(np.int64), mask=unknown)
+        columns[f"p{percent}_seconds"] = pa.array(np.asarray(value({f"p{percent}": index})), mask=unknown)
+    arrays = [pa.array(columns[field.name]).cast(field.type) for field in AGE_STATE.schema]
+    return pa.table(arrays, schema=AGE_STATE.schema)
+
+
+def _times(micros: pa.Array) -> pa.Array:
+    return micros.cast(pa.timestamp("us")).cast(TIMESTAMP)

@@ -1,0 +1,440 @@
+"""Ages, bucket by bucket: what `partials` and `marks` come to, told again whenever a bucket is not as it was told last.
+
+A bucket's row is its whole sum. The newest seconds are summed in memory (:mod:`spark_analytics.state.recent`), and of
+named subscribers' newest messages it is remembered who was first (:mod:`spark_analytics.state.receipts`); what comes
+for an older bucket has it read again from the tables (:mod:`spark_analytics.state.truth`). So nothing is too late, and
+no order of coming makes another row. Where partials were rolled up, a bucket is the minute, or hour, that they tell of.
+
+Whoever takes over goes on from the newest epoch in gold and the versions that it says it rests on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
+
+from lake.now.follow import Change, Follower
+from lake.now.lived import LEVELS, levels_of
+from lake.now.units import row_group, units
+from lake.remote import Location, delta_table
+from lake.snapshot import Snapshot, read_file
+from lake.state.held import Held
+from lake.store import Lake, LakeError, explained
+from lake.tables import AGE_STATE, TABLES
+from spark_analytics.maintenance.receipts import APPLICATION
+from spark_analytics.maintenance.region import Region, replace
+from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE
+from spark_analytics.state import truth
+from spark_analytics.state.age_rows import rows_of
+from spark_analytics.state.ages_of import (
+    FOLDED,
+    KINDS,
+    MARK_COLUMNS,
+    PARTIAL_COLUMNS,
+    Keys,
+    of_partials,
+    of_receipts,
+    of_state,
+)
+from spark_analytics.state.buckets import (
+    Array,
+    Buckets,
+    added_up,
+    code_of,
+    empty,
+    found,
+    slots_of,
+    starts_of,
+    together,
+)
+from spark_analytics.state.newest import Newest
+from spark_analytics.state.receipts import REMEMBERED_SECONDS, Receipts, first_attempts
+from spark_analytics.state.recent import Recent
+
+log = logging.getLogger(__name__)
+
+#: What counts, in commits to `age_state`, the versions of tables that they rest on.
+POSITION = "sojourn-ages"
+FED = {"partials": PARTIAL_COLUMNS, "marks": MARK_COLUMNS}
+#: So many buckets of single seconds are held at most, of all brokers together.
+MOST_RECENT = 1_000_000
+#: How many rows of history wait at most before they are committed.
+MOST_WAITING = 300_000
+#: A bucket that begins so many seconds ahead of the clock is an event from the future.
+AHEAD_SECONDS = 3600
+#: A second after all that there are.
+FAR = 1 << 36
+_MICROS = 1_000_000
+
+
+class Ages:
+    """The ages of the lake at ``root``; belongs to one thread. ``anew``: every bucket is told again."""
+
+    def __init__(self, root: Path, *, anew: bool = False) -> None:
+        self._lake = Lake(root)
+        self._anew = anew
+        seen = {} if anew else self._versions_told()
+        self._followers = {name: Follower(Snapshot(TABLES[name], root), seen.get(name)) for name in FED}
+        self._clear()
+        if seen.keys() >= FED.keys():
+            held = Held(AGE_STATE.name, root)
+            held.refresh()
+            try:
+                self._take_over(held)
+            except LakeError as error:
+                log.info("every age is told again: %s", error)  # files of that version are gone
+                self._clear()
+
+    def _versions_told(self) -> dict[str, int]:
+        """The versions of the tables that rows in gold rest on."""
+        known = {name: self._lake.committed(AGE_STATE.name, f"{POSITION}:{name}") for name in FED}
+        return {name: version for name, version in known.items() if version is not None}
+
+    def _clear(self) -> None:
+        self._keys, self._newest = Keys(), Newest()
+        self._receipts = Receipts(self._keys)
+        self._recent: dict[int, Recent] = {}
+        self._levels: dict[int, tuple[int, int]] = {}  # by broker: until when partials are by the minute, by the hour
+        self._floor = -1  # of brokers that were not known
+        self._ahead = np.zeros(0, np.int64)  # seconds that are held by no memory, though they are to come
+        self._touched: list[Array] = []
+        self._told: list[Buckets] = []
+        self._every = True
+        self.whole = False
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    @property
+    def seen(self) -> dict[str, int]:
+        """The versions of the tables that what was taken rests on; empty before that is all there is."""
+        versions = ((name, follower.version) for name, follower in self._followers.items() if self.whole)
+        return {name: version for name, version in versions if version is not None and version >= 0}
+
+    def turned(self) -> None:
+        """An epoch begins: the next rows are to have the newest bucket of every slot."""
+        self._every = True
+
+    # -- what comes ---------------------------------------------------------------------------------------------------
+
+    def refresh(self, read: Mapping[Location, pa.Table], flush: Callable[[], None]) -> None:
+        """Take in what was committed. ``read``: files that somebody has read, with all columns of FED; ``flush`` has to
+        take and commit, where much is told. Raises LakeError."""
+        before = self._followers["marks"].version
+        changes = {name: follower.changes() for name, follower in self._followers.items()}
+        if not self.whole or any(change.anew for each in changes.values() for change in each):
+            self._from_start(flush)
+            return
+        tables: dict[str, list[pa.Table]] = {name: [] for name in FED}
+        for name, each in changes.items():
+            for change in each:
+                if change.same_rows or (change.removed and name == "marks"):
+                    continue  # marks go when they have told all they can
+                if change.removed:
+                    self._rolled_up(change)
+                    continue
+                columns = FED[name]
+                tables[name] += [read[path] if path in read else read_file(path, columns) for path in change.added]
+        if tables["partials"]:
+            for rows in tables["partials"]:
+                if (pc.max(rows.column("bucket_seconds")).as_py() or 0) > 1:
+                    self._note_levels(levels_of(rows))
+            self._add(together(of_partials(rows, self._keys) for rows in tables["partials"]))
+        if tables["marks"]:  # all together: of each message it is asked what was told before any of them
+            rows = pa.concat_tables([_attempts(rows) for rows in tables["marks"]], promote_options="permissive")
+            if rows.num_rows:
+                self._touched.append(self._receipts.add(rows, lambda of: self._earlier(of, before)))
+
+    def _earlier(self, of: pa.Table, version: int | None) -> pa.Table:
+        """What `marks` told of the messages in ``of`` at ``version``."""
+        try:
+            if version is None or version < 0:
+                return of.slice(0, 0)
+            return truth.attempts(self._lake, version, of=of)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise explained(error, self._lake.path("marks")) from error
+
+    def _add(self, came: Buckets) -> None:
+        late = self._is_late(came.code) | (came.width > 1)
+        self._touched.append(came.code)
+        mine = came.at(np.flatnonzero(~late)) if late.any() else came
+        brokers = self._brokers_of(mine.code)
+        for number in np.unique(brokers).tolist():
+            part = mine.at(np.flatnonzero(brokers == number)) if len(self._keys.brokers) > 1 else mine
+            self._recent_of(number).add(part)
+            self._recent[number].prune(MOST_RECENT // len(self._recent))
+
+    def _recent_of(self, broker: int) -> Recent:
+        if broker not in self._recent:
+            self._recent[broker] = Recent(self._floor)
+        return self._recent[broker]
+
+    def _brokers_of(self, codes: Array) -> Array:
+        return self._keys.broker_of(slots_of(codes) // len(KINDS))
+
+    def _is_late(self, codes: Array) -> Array:
+        """Of each of ``codes`` whether no memory has its second."""
+        count = len(self._keys.brokers)
+        floors = np.array([self._recent_of(number).floor for number in range(count)], np.int64)
+        starts = starts_of(codes)
+        late: Array = starts <= floors[self._brokers_of(codes)] if count else np.zeros(0, bool)
+        return late | np.isin(starts, self._ahead) if len(self._ahead) else late
+
+    def _is_forgotten(self, codes: Array) -> Array:
+        """Of each of ``codes`` whether tables alone tell what it comes to."""
+        since = np.array([self._receipts.known_since(number) for number in range(len(self._keys.brokers))], np.int64)
+        firsts = slots_of(codes) % len(KINDS) == FOLDED
+        older = starts_of(codes) <= since[self._brokers_of(codes)] if len(since) else firsts
+        forgotten: Array = self._is_late(codes) | (firsts & older)
+        return forgotten
+
+    def _rolled_up(self, change: Change) -> None:
+        """Partials have been replaced by coarser ones, or by an opening balance."""
+        for path in change.added:
+            rows = read_file(path, LEVELS)
+            opening = rows.filter(pc.greater(rows.column("bucket_seconds"), DAY))
+            for broker, (until, _) in levels_of(opening).items():
+                self._let_go(self._keys.broker_number(broker), until)
+            self._note_levels(levels_of(rows.filter(pc.less_equal(rows.column("bucket_seconds"), HOUR))))
+
+    def _let_go(self, broker: int, until: int) -> None:
+        """Ages up to second ``until`` are history that is kept no longer."""
+        slots = self._newest.slots()
+        mine = slots[(self._keys.broker_of(slots // len(KINDS)) == broker) & (self._newest.starts(slots) <= until)]
+        self._touched.append(code_of(self._newest.starts(mine), mine))
+
+    def _note_levels(self, levels: Mapping[str, tuple[int, int]]) -> None:
+        """Partials are told by the minute, and by the hour, until these seconds at least: so is what is newest."""
+        for broker, reached in levels.items():
+            number = self._keys.broker_number(broker)
+            known = self._levels.get(number, (-1, -1))
+            now = max(known[0], reached[0]), max(known[1], reached[1])
+            if now == known:
+                continue
+            self._levels[number] = now
+            self._recent_of(number).rise(now[0])
+            slots = self._newest.slots()
+            mine = slots[self._keys.broker_of(slots // len(KINDS)) == number]
+            starts, widths = self._newest.starts(mine), self._newest.widths(mine)
+            finer = widths < self._widths(starts, np.full(len(mine), number))
+            self._touched.append(code_of(starts[finer], mine[finer]))
+
+    def _widths(self, starts: Array, brokers: Array) -> Array:
+        """How long the buckets are that have these seconds."""
+        levels = [self._levels.get(number, (-1, -1)) for number in range(len(self._keys.brokers))]
+        until = np.array(levels, np.int64).reshape(-1, 2)[brokers]
+        widths: Array = np.where(starts <= until[:, 1], HOUR, np.where(starts <= until[:, 0], MINUTE, 1))
+        return widths
+
+    def _leveled(self, buckets: Buckets) -> Buckets:
+        """``buckets`` as long as partials of their time are."""
+        starts, slots = starts_of(buckets.code), slots_of(buckets.code)
+        widths = np.maximum(self._widths(starts, self._brokers_of(buckets.code)), buckets.width)
+        return added_up([buckets.recoded(code_of(starts // widths * widths, slots), widths)])
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def take(self, clocks: Mapping[str, int], epoch: int, revision: int) -> pa.Table | None:
+        """The rows of `age_state` since the last time; ``clocks``: by broker its data time, in µs."""
+        touched = np.unique(np.concatenate([np.zeros(0, np.int64), *self._touched]))
+        self._touched.clear()
+        told, self._told = self._told, []
+        if len(touched):
+            forgotten = self._is_forgotten(touched)
+            parts = [self._from_memory(touched[~forgotten]), self._from_tables(touched[forgotten])]
+            now = added_up(parts)
+            told.append(now)
+            self._follow(now)
+        slots = np.unique(np.concatenate([np.zeros(0, np.int64), *(slots_of(each.code) for each in told)]))
+        if self._every:
+            slots, self._every = np.union1d(slots, self._newest.slots()), False
+        # The newest of a slot is told with whatever is told of it: the newest revision of a key has its newest bucket.
+        there = slots[self._newest.starts(slots) >= 0]
+        newest = self._newest.buckets(there)
+        every = together(told)
+        again = newest.at(np.flatnonzero(~np.isin(newest.code, every.code)))
+        rows = together([every, again])
+        if len(rows.code) == 0:
+            return None
+        slots = slots_of(rows.code)
+        known = np.array([clocks.get(broker, -1) for broker in self._keys.brokers], np.int64)
+        as_of = known[self._brokers_of(rows.code)]
+        as_of = np.where(as_of < 0, (starts_of(rows.code) + rows.width) * _MICROS, as_of)
+        said = {"epoch": epoch, "revision": revision, "key": slots, "as_of": as_of}
+        return rows_of(rows, self._keys, said, np.arange(len(slots)) < len(every.code))
+
+    def _from_memory(self, codes: Array) -> Buckets:
+        if len(codes) == 0:
+            return empty()
+        brokers = self._brokers_of(codes)
+        parts = [self._recent_of(number).at(codes[brokers == number]) for number in np.unique(brokers).tolist()]
+        if len(self._receipts) and len(firsts := codes[slots_of(codes) % len(KINDS) == FOLDED]):
+            parts.append(self._receipts.buckets(firsts))
+        return _with_empty(added_up(parts), codes, np.ones(len(codes), np.int64))
+
+    def _from_tables(self, codes: Array) -> Buckets:
+        parts = []
+        brokers, hours = self._brokers_of(codes), starts_of(codes) // HOUR
+        for number, hour in sorted(set(zip(brokers.tolist(), hours.tolist(), strict=True))):
+            mine = codes[(brokers == number) & (hours == hour)]
+            firsts = bool((slots_of(mine) % len(KINDS) == FOLDED).any())
+            queues = {queue for _, queue in self._keys.queues_of(slots_of(mine) // len(KINDS))}
+            there = self._read(number, queues, hour * HOUR, (hour + 1) * HOUR, firsts=firsts)
+            starts, slots = starts_of(mine), slots_of(mine)
+            widths = self._widths(starts, np.full(len(mine), number))
+            wanted, first = np.unique(code_of(starts // widths * widths, slots), return_index=True)
+            parts.append(_with_empty(there.at(found(there, wanted)[0]), wanted, widths[first]))
+        return together(parts)
+
+    def _read(self, broker: int, queues: set[str], first: int, end: int, *, firsts: bool) -> Buckets:
+        """What tables tell of ``queues`` from second ``first`` until before ``end``, whole hours; ``firsts``: of first
+        attempts of named subscribers as well."""
+        name = self._keys.brokers[broker]
+        try:
+            rows, fold = truth.partials(self._lake, name, queues, first, end)
+            self._note_levels(levels_of(rows))
+            parts = [of_partials(rows, self._keys)]
+            if firsts:
+                receipts = truth.firsts(self._lake, fold, name, queues)
+                second = receipts.column("at_second")
+                parts.append(self._of_firsts(
+                    receipts.filter(pc.and_(pc.greater_equal(second, first), pc.less(second, end)))
+                ))  # fmt: skip
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise explained(error, self._lake.path("partials")) from error
+        return self._leveled(together(parts))
+
+    def _of_firsts(self, rows: pa.Table) -> Buckets:
+        if rows.num_rows == 0:
+            return empty()
+        columns = (rows.column(name).to_numpy() for name in ("age_seconds", "age_index", "skewed"))
+        return of_receipts(rows.column("at_second").to_numpy(), self._keys.of(rows) * len(KINDS) + FOLDED, *columns)
+
+    def _follow(self, told: Buckets) -> None:
+        """Have the newest bucket of each slot as ``told`` has it."""
+        slots, starts = slots_of(told.code), starts_of(told.code)
+        held = self._newest.starts(slots)
+        lost = np.flatnonzero((told.n == 0) & (starts <= held) & (held < starts + told.width))
+        self._newest.drop(slots[lost])
+        self._newest.put(told.at(np.flatnonzero(told.n > 0)))
+        for place in lost.tolist():
+            self._newest.put(self._before(int(slots[place]), int(starts[place])))
+
+    def _before(self, slot: int, second: int) -> Buckets:
+        """The newest bucket of ``slot`` before ``second``, where nothing is left of the one that was its newest."""
+        (broker,) = self._keys.broker_of(np.array([slot // len(KINDS)])).tolist()
+        held = max(self._recent_of(broker).newest(slot, second), self._receipts.newest(slot, second))
+        code = code_of([held], [slot])
+        if held >= 0 and not self._is_forgotten(code).any():
+            return self._from_memory(code)
+        known = int(self._newest.starts(np.array([slot]))[0])
+        queues = {queue for _, queue in self._keys.queues_of(np.array([slot // len(KINDS)]))}
+        first = max(known, 0) // HOUR * HOUR
+        there = self._read(broker, queues, first, (second // HOUR + 1) * HOUR, firsts=slot % len(KINDS) == FOLDED)
+        mine = np.flatnonzero((slots_of(there.code) == slot) & (starts_of(there.code) < second))
+        return there.at(mine[-1:])
+
+    # -- a whole lake -------------------------------------------------------------------------------------------------
+
+    def _take_over(self, held: Held) -> None:
+        """Go on from the newest rows in gold, where there are any."""
+        if held.epoch < 0:
+            return
+        rows = held.rows
+        told = of_state(rows.filter(pc.greater(rows.column("count"), 0)), self._keys)
+        told = told.at(np.argsort(told.code))
+        self._newest.put(told)
+        fine = Region((("bucket_seconds", ">=", MINUTE),)).read(self._lake.ensure("partials"), list(LEVELS))
+        self._note_levels(levels_of(fine.filter(pc.less_equal(fine.column("bucket_seconds"), HOUR))))
+        self._begin_memory(told)
+
+    def _begin_memory(self, told: Buckets) -> None:
+        """Nothing is held yet of what was ``told``, the newest of each slot at least."""
+        starts, brokers = starts_of(told.code), self._brokers_of(told.code)
+        latest = int(time.time()) + AHEAD_SECONDS
+        ahead = starts > latest
+        self._ahead = np.unique(starts[ahead])
+        for number in range(len(self._keys.brokers)):
+            self._recent_of(number).rise(min(int(starts[brokers == number].max(initial=-1)), latest))
+        version = self._followers["marks"].version
+        if version is not None and version >= 0:
+            since = int(starts[~ahead].max(initial=0)) - REMEMBERED_SECONDS
+            try:
+                rows = truth.attempts(self._lake, version, since=datetime.fromtimestamp(max(since, 0), UTC))
+            except (DeltaError, OSError, pa.ArrowException) as error:
+                raise explained(error, self._lake.path("marks")) from error
+            self._receipts.load(rows, since * _MICROS)
+        self.whole = True
+
+    def _from_start(self, flush: Callable[[], None]) -> None:
+        """Tell every bucket that there is, the oldest first."""
+        self._clear()
+        if self._anew:
+            self.forget(Region((("revision", ">=", 0),)))
+            self._anew = False
+        for follower in self._followers.values():
+            follower.forget()
+        files = {name: [p for change in f.changes() for p in change.added] for name, f in self._followers.items()}
+        for path in files["partials"]:
+            rows = read_file(path, LEVELS)
+            self._note_levels(levels_of(rows.filter(pc.less_equal(rows.column("bucket_seconds"), HOUR))))
+        firsts = empty()
+        if files["marks"]:
+            version = self._followers["partials"].version
+            fold = delta_table(self._lake.path("partials"), version).transaction_version(APPLICATION) if version else 0
+            firsts = self._leveled(self._of_firsts(truth.firsts(self._lake, fold or 0)))
+        ordered = sorted(units(files["partials"]), key=lambda unit: unit[2])
+        pending, waiting = [firsts], 0
+        for place, (path, group, _) in enumerate(ordered):
+            for rows in row_group(path, group, PARTIAL_COLUMNS):
+                pending.append(self._leveled(of_partials(rows, self._keys)))
+            until = ordered[place + 1][2] if place + 1 < len(ordered) else None
+            if until is not None and sum(len(each.code) for each in pending[1:]) < MOST_WAITING:
+                continue
+            sums = added_up(pending)
+            done = np.ones(len(sums.code), bool) if until is None else starts_of(sums.code) + sums.width <= until
+            self._tell(sums.at(np.flatnonzero(done)))
+            pending = [sums.at(np.flatnonzero(~done))]
+            waiting += int(done.sum())
+            if waiting > MOST_WAITING:
+                flush()
+                waiting = 0
+        if not ordered:
+            self._tell(firsts)
+        self._begin_memory(self._newest.buckets(self._newest.slots()))
+
+    def forget(self, region: Region) -> None:
+        """Drop what was told of ``region``, to be told again."""
+        if self._lake.ensure(AGE_STATE.name).file_uris():
+            replace(self._lake, AGE_STATE.name, region, lambda rows: rows.slice(0, 0))
+
+    def again(self, broker: str, queue: str) -> None:
+        """Have every bucket of ``queue`` told anew."""
+        self.forget(Region((("broker", "=", broker), ("queue", "=", queue))))
+        there = self._read(self._keys.broker_number(broker), {queue}, 0, FAR, firsts=True)
+        self._newest.drop(np.unique(slots_of(there.code)))
+        self._tell(there)
+
+    def _tell(self, told: Buckets) -> None:
+        self._newest.put(told)
+        self._told.append(told)
+
+
+def _with_empty(there: Buckets, codes: Array, widths: Array) -> Buckets:
+    """``there`` with a bucket of nothing for each of ``codes`` that it lacks; in order."""
+    _, known = found(there, codes)
+    lacking, zero = codes[~known], np.zeros(int((~known).sum()), np.int64)
+    none = Buckets(lacking, widths[~known], zero, zero * 0.0, zero * 0.0, zero, zero, zero[:0], zero[:0])
+    return added_up([there, none])
+
+
+def _attempts(rows: pa.Table) -> pa.Table:
+    return first_attempts(rows.select([name for name in MARK_COLUMNS if name in rows.column_names]))

@@ -1,0 +1,138 @@
+"""Ages by slot (a key and kind) and bucket of time, added up exactly, as columns of NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lake.now.cells import run_starts, summed
+from lake.tables import HISTOGRAM
+
+Array = npt.NDArray[Any]
+
+_SLOT_BITS = 27
+_INDEX_BITS, _INDEX_OFFSET = 13, 1 << 12
+#: What a code can hold: 134 million slots.
+MOST_SLOTS = 1 << _SLOT_BITS
+
+
+def code_of(starts: Any, slots: Any) -> Array:
+    """One sortable number for the unix second in which a bucket begins and a slot."""
+    coded: Array = (np.asarray(starts, np.int64) << _SLOT_BITS) | np.asarray(slots, np.int64)
+    return coded
+
+
+def slots_of(codes: Array) -> Array:
+    """The slots of ``codes``."""
+    slots: Array = codes & (MOST_SLOTS - 1)
+    return slots
+
+
+def starts_of(codes: Array) -> Array:
+    """The unix seconds in which the buckets of ``codes`` begin."""
+    starts: Array = codes >> _SLOT_BITS
+    return starts
+
+
+class Buckets(NamedTuple):
+    """Buckets in the order of their codes, each code once; or, before :func:`added_up`, in any order and number.
+
+    ``width``: seconds; ``total``, ``most``: of ages, in seconds; ``cells``: how many entries each bucket has of
+    ``indices`` and ``counts``, its histogram, one bucket's after the other's.
+    """
+
+    code: Array
+    width: Array
+    n: Array
+    total: Array
+    most: Array
+    skewed: Array
+    cells: Array
+    indices: Array
+    counts: Array
+
+    def at(self, places: Array) -> Buckets:
+        """Those at ``places``, in that order."""
+        cells = self.cells[places]
+        ends = np.cumsum(self.cells)
+        firsts = (ends - self.cells)[places]
+        owner = np.repeat(np.arange(len(places)), cells)
+        within = np.arange(len(owner)) - (np.cumsum(cells) - cells)[owner]
+        entries = firsts[owner] + within
+        code, width, n, total, most, skewed = (column[places] for column in self[:6])
+        return Buckets(code, width, n, total, most, skewed, cells, self.indices[entries], self.counts[entries])
+
+    def recoded(self, codes: Array, widths: Array | None = None) -> Buckets:
+        """The same under other codes."""
+        return self._replace(code=codes, width=self.width if widths is None else widths)
+
+
+def empty() -> Buckets:
+    """No buckets."""
+    none = np.zeros(0, np.int64)
+    return Buckets(none, none, none, np.zeros(0), np.zeros(0), none, none, none, none)
+
+
+def together(parts: Iterable[Buckets]) -> Buckets:
+    """All of ``parts``, one after the other."""
+    parts = list(parts)
+    return Buckets(*(np.concatenate(columns) for columns in zip(*parts, strict=True))) if parts else empty()
+
+
+def added_up(parts: Iterable[Buckets]) -> Buckets:
+    """The sums of ``parts`` by code; of several widths of a code the greatest."""
+    every = together(parts)
+    if len(every.code) == 0:
+        return every
+    codes, of_row = np.unique(every.code, return_inverse=True)
+    order = np.argsort(of_row, kind="stable")
+    starts = run_starts(of_row[order])
+    owners = np.repeat(of_row, every.cells)
+    entries, counts = summed((owners << _INDEX_BITS) + every.indices + _INDEX_OFFSET, every.counts)
+    return Buckets(
+        codes,
+        np.maximum.reduceat(every.width[order], starts),
+        np.add.reduceat(every.n[order], starts),
+        np.add.reduceat(every.total[order], starts),
+        np.maximum.reduceat(every.most[order], starts),
+        np.add.reduceat(every.skewed[order], starts),
+        np.bincount(entries >> _INDEX_BITS, minlength=len(codes)),
+        (entries & ((1 << _INDEX_BITS) - 1)) - _INDEX_OFFSET,
+        counts,
+    )
+
+
+def found(among: Buckets, codes: Array) -> tuple[Array, Array]:
+    """Where those of ``codes`` stand that are in ``among``, which is in order, and of each code whether it is."""
+    places = np.searchsorted(among.code, codes)
+    there = places < len(among.code)
+    there[there] = among.code[places[there]] == codes[there]
+    return places[there], there
+
+
+def quantile_indices(buckets: Buckets, percent: int) -> Array:
+    """Of each bucket the index in its histogram that holds this quantile, by nearest rank; NaN where it has none."""
+    indices = np.full(len(buckets.code), np.nan)
+    some = buckets.cells > 0
+    if some.any():
+        so_far = np.cumsum(buckets.counts)
+        ends = np.cumsum(buckets.cells)
+        before = np.concatenate(([0], so_far))[ends - buckets.cells]
+        totals = np.concatenate(([0], so_far))[ends] - before
+        ranks = before + -(-totals * percent // 100)
+        indices[some] = buckets.indices[np.searchsorted(so_far, ranks[some])]
+    return indices
+
+
+def histograms(buckets: Buckets) -> pa.Array:
+    """The histograms as a column; null where a bucket has none."""
+    offsets = np.concatenate(([0], np.cumsum(buckets.cells))).astype(np.int32)
+    arrays = [pa.array(buckets.indices.astype(np.int32)), pa.array(buckets.counts.astype(np.int64))]
+    entries = pa.StructArray.from_arrays(arrays, fields=list(HISTOGRAM.value_type))
+    none = buckets.cells == 0
+    lists = pa.ListArray.from_arrays(pa.array(offsets), entries, mask=pa.array(none) if none.any() else None)
+    return lists.cast(HISTOGRAM)

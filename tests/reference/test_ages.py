@@ -1,0 +1,222 @@
+"""Ages in gold are what the reference counts, bucket by bucket, however the same events come: in any order, late,
+with several named subscribers, through restarts, roll-ups over minutes and hours and thinning, whatever is held in
+memory."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import spark_analytics.state.ages
+import spark_analytics.state.receipts
+import spark_analytics.state.recent
+import spark_analytics.state.writer
+from lake.reader import Reader
+from lake.store import Lake
+from spark_analytics.maintenance import ages as upkeep
+from spark_analytics.maintenance.states import thin
+from spark_analytics.state.writer import Writer
+from tests.reference.compare import differences
+from tests.reference.folded import ages, leveled, widths
+from tests.reference.generate import Row, generate, logs
+from tests.reference.partials import fill
+from tests.reference.reference import Reference
+from tests.reference.test_now import append, batches_of, newest, roll_up
+from tests.reference.test_views_duckdb import _fast_folder
+from tests.support.deep import examples
+
+
+def rows(reader: Reader, view: str) -> list[Row]:
+    found: list[Row] = reader.query(f"SELECT * FROM {view}").to_pylist()
+    return found
+
+
+def check(reader: Reader, events: list[Row]) -> None:
+    """Every row, of history and of now, for this reader and for one that has seen nothing yet."""
+    reference, width = Reference(events, []), widths(Lake(reader.root))
+    wanted, wanted_now = ages(reference, width), ages(reference, width, now=True)
+    with Reader(reader.root) as cold:
+        for each in (reader, cold):
+            assert differences(wanted, leveled(rows(each, "attempt_age"), width)) == []
+            assert differences(wanted_now, leveled(rows(each, "attempt_age_now"), width)) == []
+
+
+@pytest.fixture(params=["all in memory", "hardly anything in memory"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_analytics.state.writer, "MOST_REVISIONS", 4)  # epochs come and go
+    if request.param != "all in memory":
+        forget(monkeypatch)
+
+
+def forget(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(spark_analytics.state.recent, "MOST_SECONDS", 2)
+    patch.setattr(spark_analytics.state.receipts, "_GENERATION", 3)
+    patch.setattr(spark_analytics.state.receipts, "MOST_MESSAGES", 5)
+    patch.setattr(spark_analytics.state.ages, "REMEMBERED_SECONDS", 1)
+    patch.setattr(upkeep, "MANY_FILES", 4)
+
+
+def told_as_they_come(
+    root: Path, events: list[Row], rng: random.Random, *, count: int, disorder: float, often: float = 0.3
+) -> None:
+    """Commit ``events`` in batches, the writer after most of them, upkeep in between, and look."""
+    store, writer, so_far = Lake(root), Writer(root), list[Row]()
+    store.create()
+    with Reader(root) as reader:
+        for batch in batches_of(events, rng, count, disorder):
+            append(store, batch, [])
+            so_far += batch
+            if rng.random() < 0.2:
+                store.compact("partials")
+            if rng.random() < 0.3:
+                roll_up(store, (newest(store) - rng.choice((0, 61, 400))) // 60 * 60, 60)
+            if rng.random() < 0.15:
+                roll_up(store, (newest(store) - rng.choice((0, 61))) // 3600 * 3600, 3600)
+            if rng.random() < 0.3:
+                thin(store, "age_state", None, None, thorough=True)  # type: ignore[arg-type]
+            if rng.random() < 0.15:
+                writer.close()
+                writer = Writer(root)
+            if rng.random() < 0.8:
+                writer.step()
+                if rng.random() < often:
+                    check(reader, so_far)
+        writer.step()
+        check(reader, so_far)
+        thin(store, "age_state", None, None, thorough=True)  # type: ignore[arg-type]
+        check(reader, so_far)
+        width = widths(store)
+        exact = ages(Reference(so_far, []), width)
+        assert differences(exact, rows(reader, "attempt_age")) == [], "thinned, each is a row of its own"
+        assert differences(exact, leveled(everything(root), lambda broker, second: 1)) == []
+    writer.close()
+
+
+def everything(root: Path) -> list[Row]:
+    """What stands in the table, each bucket's newest row."""
+    told = DeltaTable(str(root / "gold" / "attempt_age")).to_pyarrow_table()
+    return plain_duckdb(told)
+
+
+def plain_duckdb(told: Any) -> list[Row]:
+    """`attempt_age` as docs/state.md says to read the table, without any of our code."""
+    key = "broker, queue, subscriber, tenant, kind"
+    same = " AND ".join(f"longer.{name} IS NOT DISTINCT FROM newest.{name}" for name in key.split(", "))
+    text = f"""
+    SELECT
+      bucket_start, bucket_seconds, {key}, count, mean_seconds, p50_seconds, p90_seconds, p99_seconds, max_seconds,
+      skewed, histogram
+    FROM (
+      FROM told QUALIFY ROW_NUMBER() OVER (PARTITION BY {key}, bucket_start, bucket_seconds ORDER BY revision DESC) = 1
+    ) AS newest
+    WHERE count > 0 AND NOT EXISTS (
+      FROM told AS longer
+      WHERE {same} AND longer.bucket_seconds > newest.bucket_seconds AND longer.revision > newest.revision
+        AND longer.bucket_start <= newest.bucket_start
+        AND epoch(newest.bucket_start) < epoch(longer.bucket_start) + longer.bucket_seconds
+    )
+    """
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("told", told)
+        found: list[Row] = connection.sql(text).to_arrow_table().to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("disorder", [0.0, 3.0, 200.0])
+def test_ages_are_what_the_reference_counts_however_events_come(tmp_path: Path, memory: None, disorder: float) -> None:
+    events, _ = generate(31, messages=150, seconds=600, burst=20)
+    told_as_they_come(tmp_path, events, random.Random(4), count=20, disorder=disorder)
+
+
+@pytest.mark.parametrize("disorder", [30.0, 4000.0])
+def test_and_over_minutes_and_hours(tmp_path: Path, memory: None, disorder: float) -> None:
+    events, _ = generate(32, messages=150, seconds=3 * 3600)
+    told_as_they_come(tmp_path, events, random.Random(5), count=20, disorder=disorder)
+
+
+@settings(max_examples=examples(8, 150), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(logs(), st.integers(0, 1000), st.booleans(), st.sampled_from([0.0, 2.0, 100.0]))
+def test_any_log_comes_to_the_same_rows_in_any_order(
+    log: tuple[list[Row], list[Row]], seed: int, forgetful: bool, disorder: float
+) -> None:
+    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spark_analytics.state.writer, "MOST_REVISIONS", 3)
+        if forgetful:
+            forget(patch)
+        told_as_they_come(Path(folder), log[0], random.Random(seed), count=7, disorder=disorder, often=0.1)
+
+
+def first(subscriber: str, at: float, message: str = "m", enqueued: float = 0.0) -> Row:
+    events, _ = generate(1, messages=1, seconds=1)
+    start = events[0]["occurred_at"].replace(minute=0, second=0, microsecond=0)
+    return {
+        "broker": "nats",
+        "queue": "notices",
+        "subscriber": subscriber,
+        "tenant": "acme",
+        "message_id": message,
+        "event_type": "received",
+        "attempt": 1,
+        "enqueued_at": start + timedelta(seconds=enqueued),
+        "occurred_at": start + timedelta(seconds=at),
+    }
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_earlier_attempt_that_comes_later_takes_the_message_with_it(
+    tmp_path: Path, memory: None, restarted: bool
+) -> None:
+    """Also where it was all that its bucket, and its key, had."""
+    store, so_far = Lake(tmp_path), list[Row]()
+    store.create()
+    writer = Writer(tmp_path)
+    with Reader(tmp_path) as reader:
+        for event in (
+            first("audit", 10.5, "a"), first("audit", 20.5), first("billing", 19.5), first("crm", 400.0),
+            first("late", 5.25), first("later", 5000.0, "a"), first("other", 9.0, "a"),
+        ):  # fmt: skip
+            append(store, [event], [])
+            so_far.append(event)
+            if restarted:
+                writer.close()
+                writer = Writer(tmp_path)
+            writer.step()
+            check(reader, so_far)
+    writer.close()
+
+
+def test_columns_are_held_from_the_first_time_that_they_are_asked_for(tmp_path: Path) -> None:
+    events, _ = generate(33, messages=60, seconds=60)
+    fill(tmp_path, events, [], finished=True)
+    named = "SELECT {} FROM attempt_age_now ORDER BY queue, subscriber NULLS FIRST, tenant, kind, bucket_start"
+    with Reader(tmp_path) as whole, Reader(tmp_path) as reader:
+        wanted = whole.query(named.format("*"))
+        assert wanted.num_rows > 10 and all(column.null_count < len(column) for column in wanted.columns)
+        for columns in ("count", "count(*) AS n", "Max_Seconds, p99_seconds", "kind", "histogram", "*"):
+            sql = named.format(columns) if "(" not in columns else f"SELECT {columns} FROM attempt_age_now"
+            found = reader.query(sql)
+            if columns == "count(*) AS n":
+                assert found.to_pylist() == [{"n": wanted.num_rows}]
+            else:
+                assert (
+                    found.to_pylist()
+                    == wanted.select([name.lower() for name in found.column_names])
+                    .rename_columns(found.column_names)
+                    .to_pylist()
+                )
+            if columns == "kind":
+                assert "histogram" not in reader._state._ages.rows.column_names  # type: ignore[union-attr]
+    for sql in ("SELECT a.histogram FROM attempt_age_now a", "SELECT a FROM attempt_age_now a"):
+        with Reader(tmp_path) as cold:
+            [some, *_] = cold.query(sql).to_pylist()
+            assert "None" not in repr([some["histogram"] if "histogram" in some else some["a"]["histogram"]]), sql
