@@ -14,6 +14,9 @@ log = logging.getLogger(__name__)
 
 Sealed = TypeVar("Sealed")
 
+#: So many events are worth a commit; fewer wait for others, for so many flush intervals after the commit before. Each
+#: commit costs the same however small, here and in all that follows it.
+WORTH_A_COMMIT, PATIENCE_INTERVALS = 200, 2.5
 #: Seconds before what bronze did not take is offered again.
 RETRY_SECONDS = 1.0
 #: Seconds that closing waits for a commit, and for how many.
@@ -37,7 +40,7 @@ class Commits(Generic[Sealed]):
         self._write = write
         self._told = told
         self._task: asyncio.Task[None] | None = None
-        self._again = 0.0
+        self._again = self._began = 0.0
         #: What is being committed; kept until it is.
         self.held: Sealed | None = None
 
@@ -45,6 +48,15 @@ class Commits(Generic[Sealed]):
     def at_work(self) -> bool:
         """Whether a commit was begun that nobody has looked at since."""
         return self._task is not None
+
+    def due(self, events: int, room: int, interval: float) -> bool:
+        """Whether ``events`` that are held are due: enough to be worth a commit, or kept waiting for long enough.
+
+        ``room``: how many may be held; ``interval``: the least seconds between two commits. The first few after a while
+        are not kept waiting.
+        """
+        many = min(WORTH_A_COMMIT, room // 2)
+        return events >= many or time.monotonic() - self._began >= interval * PATIENCE_INTERVALS
 
     async def flush(self) -> None:
         """Begin the next commit, if the one before is done."""
@@ -68,6 +80,7 @@ class Commits(Generic[Sealed]):
         if self.held is None:
             self.held = self._seal()
         if self.held is not None:
+            self._began = time.monotonic()
             self._task = asyncio.create_task(self._write(self.held))
 
     async def wait(self, seconds: float | None = None) -> None:

@@ -9,7 +9,6 @@ hundred rules over one view cost hardly more than one.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import warnings
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from lake.definitions import Definitions
 from lake.errors import UserError, first_line
 from lake.log import newest_from
 from lake.now.serve import Served
+from lake.planned import Planned
 from lake.scoped import BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot, of_brokers
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
@@ -58,6 +58,8 @@ DEFAULT_MEMORY_MB = 1000
 
 #: Views whose rows depend on the clock, not on the tables alone: never kept.
 _CLOCKED = frozenset({"limits"})
+#: Views of a row or two on which the views of the present stand: their rows are exchanged, so that plans last.
+_FEW = frozenset({"open_gaps", "stage_history"})
 _KNOWN = frozenset({*TABLES, *VIEWS})
 #: What need not be worked out from all of history.
 SERVED = tuple(STAGES)
@@ -103,7 +105,7 @@ class Reader:
         self._loaded: dict[str, int] = {}
         self._kept: dict[str, tuple[int, ...]] = {}
         self._definitions = Definitions.load(self.root)
-        self._connection = connect(memory_mb, spill)
+        self._database = Planned(connect(memory_mb, spill))
         self._phase = phase
         self._state: State | None = None  # made when first asked for: most commands never ask
         self._served: Served | None = None
@@ -121,7 +123,7 @@ class Reader:
         """Let go of everything that is held in memory, at once, whoever still refers to the reader; it is of no use
         afterwards."""
         with self._lock:
-            self._connection.close()
+            self._database.close()
             if self._served is not None:
                 self._served.close()
             self._served = self._state = None
@@ -156,11 +158,11 @@ class Reader:
         text, names, columns = _understood(sql)
         with self._lock:
             try:
-                with WATCHDOG.within(self._timeout, self._connection.interrupt):
+                with WATCHDOG.within(self._timeout, self._database.interrupt):
                     self._phase("preparing")
                     self._bring_up_to_date(set(names), columns)
                     self._phase("running")
-                    return answer(self._connection, text)
+                    return self._database.answer(text)
             except duckdb.InterruptException as error:
                 raise UserError(
                     f"the query took longer than {self._timeout:g} s", "narrow it, or use `sojourn sql`"
@@ -205,8 +207,8 @@ class Reader:
                 continue
             given.add(name)
             if self._given.get(name) != self._served.generation:
-                self._drop(name)
-                self._connection.register(name, rows)
+                self._kept.pop(name, None)
+                self._database.put(name, rows)
                 self._given[name] = self._served.generation
         return given
 
@@ -225,7 +227,7 @@ class Reader:
                 self._drop(held)
                 self._there -= {held}
             else:
-                self._connection.register(held, rows)  # in the place of what was registered before
+                self._database.put(held, rows)  # in the place of what was there before
                 self._there |= {held}
             self._given[held] = state.generation
         if self._there != self._staged:
@@ -243,7 +245,7 @@ class Reader:
         if name not in self._there:
             self._drop(name)
             text = to_duckdb(render(PAST[name], self._definitions))
-            self._connection.execute(f"CREATE TEMP VIEW {name} AS {text}")
+            self._database.define(f"CREATE TEMP VIEW {name} AS {text}")
             self._there |= {name}
 
     def _stage(self, there: frozenset[str]) -> None:
@@ -252,7 +254,7 @@ class Reader:
             self._drop(name)
             if tables_of_stage(name) <= there:
                 text = to_duckdb(render(stage, self._definitions))
-                self._connection.execute(f"CREATE TEMP VIEW {name} AS {text}")
+                self._database.define(f"CREATE TEMP VIEW {name} AS {text}")
         self._staged = there
 
     def _take(self, what: str, refresh: Callable[[], None]) -> None:
@@ -268,10 +270,10 @@ class Reader:
         snapshot = self._snapshots[name]
         scannable, version = snapshot.current(self._loaded.get(name))
         if scannable is not None:
-            self._connection.register(name, scannable)
+            self._database.put(name, scannable)
             self._loaded[name] = version
             if isinstance(snapshot, ScopedSnapshot) and (brokers := snapshot.brokers()) is not None:
-                self._connection.register(of_brokers(name), brokers)
+                self._database.put(of_brokers(name), brokers)
 
     def _keep(self, name: str, given: set[str]) -> None:
         tables, views = below({name}, given)
@@ -282,18 +284,20 @@ class Reader:
         sql = to_duckdb(render(VIEWS[name], self._definitions))
         if self._scope is not None and name in BY_BROKER:
             sql = _by_broker(sql)
+        if name in _FEW:
+            self._database.put(name, self._database.answer(sql))
+            self._kept[name] = versions
+            return
         self._drop(name)
         # What stands on served rows asks for the columns that a query needs, no more; the rest is worked out once.
-        self._connection.execute(f"CREATE TEMP {'VIEW' if served else 'TABLE'} {name} AS {sql}")
+        self._database.define(f"CREATE TEMP {'VIEW' if served else 'TABLE'} {name} AS {sql}")
         self._kept[name] = versions
 
     def _drop(self, name: str) -> None:
         """Whatever stands under ``name``, a table or a view."""
         self._kept.pop(name, None)
         self._given.pop(name, None)
-        for kind in ("TABLE", "VIEW"):
-            with contextlib.suppress(duckdb.CatalogException):
-                self._connection.execute(f"DROP {kind} IF EXISTS {name}")
+        self._database.drop(name)
 
 
 @lru_cache(maxsize=1024)

@@ -389,6 +389,8 @@ def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
     Raises LakeError where a required column is absent, or a column is not in the schema.
     """
+    if rows.schema.equals(schema):
+        return rows
     unknown = [name for name in rows.column_names if name not in schema.names]
     if unknown:
         raise LakeError(f"columns {unknown} are not in the table")

@@ -27,6 +27,8 @@ PASSED_SECONDS = 2.0
 #: A rest is so many times as long as the work before it, so that small batches take a quarter of a core at most; and no
 #: longer than this, so that what comes while batches are slow does not wait much longer for it.
 REST, LONGEST_REST = 3.0, 0.4
+#: Commits further apart (seconds) do not tell when the next one comes; of others it may be late by so much.
+STEADY_SECONDS, LATE_SECONDS = 0.8, 0.05
 #: From so many rows on a batch is no small one: there is work to do, and it is done soon.
 BUSY_ROWS, BUSY_REST = 1_000, 0.5
 
@@ -67,19 +69,39 @@ class Pace:
             while (news := has_data(log_entry(self._table, version))) is False:
                 version += 1
             if news:
-                self._settle(version)
+                self._settle(self._newest(version) if rows >= BUSY_ROWS else self._joined(self._newest(version)))
             if news or self._passed(version):
                 break
             self._stopping.wait(self._look_seconds)
         self._began = time.monotonic()
 
+    def _newest(self, version: int) -> int:
+        """The newest commit, ``version`` or behind it."""
+        while log_entry(self._table, version + 1).exists():
+            version += 1
+        return version
+
+    def _joined(self, version: int) -> int:
+        """The newest commit, ``version`` or the one after it, if that is worth waiting for."""
+        if isinstance(self._table, Remote):
+            return version
+        try:
+            last, before = (log_entry(self._table, number).stat().st_mtime for number in (version, version - 1))
+        except FileNotFoundError:
+            return version
+        if (wait := until_next(time.time() - last, last - before)) <= 0:
+            return version
+        deadline = time.monotonic() + wait + LATE_SECONDS
+        while not (came := log_entry(self._table, version + 1).exists()) and time.monotonic() < deadline:
+            if self._stopping.wait(self._look_seconds):
+                break
+        return version + 1 if came else version
+
     def _settle(self, version: int) -> None:
-        """Give the newest commit, ``version`` or behind it, the moment in which its checksum is written.
+        """Give the newest commit, ``version``, the moment in which its checksum is written.
 
         Spark plans a query where it comes between the two, and its first one took 0.9 s.
         """
-        while log_entry(self._table, version + 1).exists():
-            version += 1
         if isinstance(self._table, Remote) or not checksum(self._table, version - 1).exists():
             return  # a look at a store costs more; or its writers leave none
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -110,6 +132,16 @@ def due(worked: float, interval: float, rows: int = 0) -> float:
     """Seconds to rest after ``worked`` seconds of work on ``rows``."""
     times = REST if rows < BUSY_ROWS else BUSY_REST
     return max(interval - worked, min(times * worked, LONGEST_REST), 0.0)
+
+
+def until_next(age: float, apart: float) -> float:
+    """Seconds for which a batch waits for the next commit, the last being ``age`` old, ``apart`` from the one before.
+
+    A batch that waits has data newer by ``age``, and comes as much later as it waits, which adds half of that to what
+    gold's newest is old on average: waiting pays where the next commit is nearer than twice the age of the last.
+    """
+    wait = apart - age
+    return wait if 0 < apart <= STEADY_SECONDS and 0 < wait < 2 * age else 0.0
 
 
 def has_data(entry: Location) -> bool | None:

@@ -12,9 +12,8 @@ from pathlib import Path
 from lake.files import only_one
 from lake.store import Lake
 from spark_analytics.catching_up.gaps import Gaps
-from spark_analytics.faults import explained, quieten
 from spark_analytics.gold import check_checkpoint, checkpoint_path, forget
-from spark_analytics.runtime.options import cores_of
+from spark_analytics.runtime.options import cores_of, is_submitted
 from spark_analytics.settings import AnalyzeSettings
 
 log = logging.getLogger(__name__)
@@ -84,13 +83,11 @@ def lock_path(lake_root: Path) -> Path:
 
 
 def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, once: bool, progress: Progress) -> None:
-    # Imported here: a user's error above costs no seconds of loading Spark.
+    # Imported here: a user's error above costs no seconds of loading Spark, and Java is on its way meanwhile.
     from spark_analytics.batches.flows import EVENTS, SUMMARIES
-    from spark_analytics.job import Job
     from spark_analytics.runtime.jars import ensure_kafka_jars
-    from spark_analytics.runtime.session import build_session
+    from spark_analytics.runtime.launch import begin_session
     from spark_analytics.runtime.store import store_environment, store_jars, store_settings
-    from spark_analytics.runtime.submitted import is_submitted
 
     gaps = Gaps(lake)
     required = gaps.check(EVENTS.writes)
@@ -101,12 +98,23 @@ def _analyse(settings: AnalyzeSettings, lake: Lake, stop: threading.Event, *, on
     # Those of spark-submit are named to it, and what lists ours cannot be read in a wheel that it sends along.
     jars = [] if is_submitted() else [*(ensure_kafka_jars() if by_kafka else ()), *store_jars(lake.tables)]
     os.environ |= store_environment(lake.tables)  # for Java, which is our child
+    conf = store_settings(lake.tables) | spark_settings(settings)
+    loaded = "pyspark" in sys.modules  # then there may be a session, which is used
+    ahead = None if loaded else begin_session(settings.master, conf, jars, quick_start=settings.quick_start)
+
+    from spark_analytics.faults import explained, quieten
+    from spark_analytics.job import Job
+    from spark_analytics.runtime.session import build_session
+
+    if ahead is not None and not ahead.wait(stop):
+        return
     session = build_session(
         "sojourn-analyze",
         master=settings.master,
-        conf=store_settings(lake.tables) | spark_settings(settings),
+        conf=conf,
         quick_start=settings.quick_start,
         jars=jars,
+        ahead=ahead,
     )
     quieten(session)
     landing = None

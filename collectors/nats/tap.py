@@ -113,8 +113,9 @@ class NatsTap:
             if tap is None or f"{self.name}@{tap.created}" != self._app_id:
                 raise ConnectionLost(f"the tap's stream {self._broker.tap.stream!r} was deleted")
             await self._check(tap)
-        if now >= self._due["flush"]:
-            self._due["flush"] = now + self._settings.flush_interval
+        held, interval = len(self._buffer), self._settings.flush_interval
+        if now >= self._due["flush"] and self._commits.due(held, self._settings.buffer_capacity, interval):
+            self._due["flush"] = now + interval
             await self._commits.flush()
 
     async def close(self) -> None:

@@ -52,7 +52,7 @@ class Fixed:
         if (most := int(places.max(initial=-1))) >= len(self._values):
             room = max(2 * len(self._values), most + 1)
             self._values, self._known = (_grown(cells, room) for cells in (self._values, self._known))
-        self._known[places] = values.is_valid().to_numpy(zero_copy_only=False)
+        self._known[places] = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else True
         self._values[places] = _numbers(values, self._width)
 
     def array(self, count: int) -> pa.Array:
@@ -182,5 +182,7 @@ def _numbers(values: pa.Array, width: np.dtype[Any]) -> npt.NDArray[Any]:
     """The values as the numbers that stand for them; whatever for a null."""
     if width != np.bool_ and not pa.types.is_floating(values.type):
         values = values.view(f"int{8 * width.itemsize}")
-    numbers: npt.NDArray[Any] = values.fill_null(False if width == np.bool_ else 0).to_numpy(zero_copy_only=False)
+    if values.null_count:
+        values = values.fill_null(False if width == np.bool_ else 0)
+    numbers: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return numbers

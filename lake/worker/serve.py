@@ -14,15 +14,16 @@ import duckdb
 import pyarrow as pa
 
 from lake.errors import SojournError, UserError, first_line
-from lake.reader import Reader, answer, connect
+from lake.planned import FEW_ROWS, Planned, quoted
+from lake.reader import Reader, connect
 from lake.remote import give_options
 from lake.scoped import Scope
 from lake.worker.limits import limit, limit_cpu
 from lake.worker.wire import Closed, Late, Wire
 
 _OUT_OF_MEMORY = (MemoryError, duckdb.OutOfMemoryException)
-#: A table that so many statements have read is copied into DuckDB's own form: reading that takes a third of the time,
-#: the copying as long as ten statements.
+#: A table of more than FEW_ROWS that so many statements have read is copied into DuckDB's own form: reading that takes
+#: a third of the time, the copying as long as ten statements.
 _COPIED_AFTER = 8
 _COPY = '"a copy that is being made"'
 #: So many queues' histories are held at once.
@@ -57,8 +58,8 @@ class _Session:
         self._timeout: float = hello["timeout_seconds"]
         self._database_mb = max(64, hello["memory_mb"] // 2)
         self._readers: OrderedDict[tuple[Scope | None, bool], Reader] = OrderedDict()
-        self._held: duckdb.DuckDBPyConnection | None = None
-        self._given: dict[str, int] = {}  # tables as they came, and how many statements have read them
+        self._held: Planned | None = None
+        self._given: dict[str, int] = {}  # large tables as they came, and how many statements have read each
 
     def take(self, request: dict[str, Any], table: pa.Table | None) -> None:
         """Do what ``request`` says and, unless it puts a table, answer."""
@@ -80,16 +81,18 @@ class _Session:
                 return {}, reader.query(request["sql"])
             case "over":
                 self._copy(request["over"])
-                return {}, answer(self._database, request["sql"])
+                return {}, self._database.answer(request["sql"])
             case "token":
                 return {"token": self._lake().token(*request["tables"])}, None
         raise SojournError(f"a worker cannot {request['do']}")
 
     def _put(self, name: str, table: pa.Table | None) -> None:
-        if name not in self._given:
-            self._database.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
-        self._database.register(name, table)
-        self._given[name] = 0
+        assert table is not None
+        self._database.put(name, table)
+        if table.num_rows > FEW_ROWS:
+            self._given[name] = 0
+        else:
+            self._given.pop(name, None)
 
     def _copy(self, names: Sequence[str]) -> None:
         """Note that a statement reads ``names``, and copy what is read often."""
@@ -100,14 +103,14 @@ class _Session:
             if self._given[name] != _COPIED_AFTER:
                 continue
             with contextlib.suppress(*_OUT_OF_MEMORY):  # then it stays as it came
-                self._database.execute(f"CREATE TABLE {_COPY} AS SELECT * FROM {_quoted(name)}")
-                self._database.unregister(name)
-                self._database.execute(f"ALTER TABLE {_COPY} RENAME TO {_quoted(name)}")
+                self._database.define(f"CREATE TABLE {_COPY} AS SELECT * FROM {quoted(name)}")
+                self._database.drop(name)
+                self._database.define(f"ALTER TABLE {_COPY} RENAME TO {quoted(name)}")
                 del self._given[name]
 
     @property
-    def _database(self) -> duckdb.DuckDBPyConnection:
-        self._held = self._held or connect(self._database_mb)
+    def _database(self) -> Planned:
+        self._held = self._held or Planned(connect(self._database_mb))
         return self._held
 
     def _lake(self, scope: Scope | None = None, *, hold: bool = True) -> Reader:
@@ -135,10 +138,6 @@ class _Session:
         else:
             limit_cpu(self._timeout)
         self._wire.send({"phase": phase})
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _told(error: Exception) -> dict[str, str]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
+import logging
 import os
 import shutil
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,15 +29,22 @@ from spark_analytics.runtime.confined import landlock_version
 from spark_analytics.runtime.confinement import bare_environment, confined_command
 from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import ensure_java
-from spark_analytics.runtime.options import prepare_environment, session_settings
+from spark_analytics.runtime.options import cores_of, is_submitted, prepare_environment, session_settings
 from spark_analytics.runtime.store import store_environment, store_jars, store_port
+
+log = logging.getLogger(__name__)
 
 #: The settings that Java itself must be started with; all others reach Spark later.
 _OF_JAVA = ("spark.driver.memory", "spark.driver.extraJavaOptions", "spark.driver.extraClassPath")
 #: Who configures Spark by these gets Spark's own way to start.
 _FOREIGN = ("SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "SPARK_DRIVER_MEMORY", "SPARK_MEM", "PYSPARK_SUBMIT_ARGS")
 _MAIN = "org.apache.spark.deploy.SparkSubmit"
-_PATIENCE_SECONDS = 60.0
+#: Java is waited for as long as it lives, within reason: a busy machine needs minutes to start it. After some seconds
+#: we say what is waited for.
+_PATIENCE_SECONDS, _TOLD_SECONDS = 900.0, 20.0
+#: What Spark's own launcher may take for its answer.
+_ANSWER_SECONDS = 60.0
+_LOOK_SECONDS = 0.01
 MEMORY = "2g"
 
 
@@ -71,14 +80,31 @@ class Launch:
             process_group=0,  # Ctrl-C is for us: Java is told what to cancel
         )
 
+    def wait(self, stop: threading.Event | None = None) -> bool:
+        """Wait until the process can be reached, or has ended; False where ``stop`` was set before: it is closed."""
+        began, told = time.monotonic(), False
+        while not self._told.is_file() and self.process.poll() is None:
+            waited = time.monotonic() - began
+            if waited > _PATIENCE_SECONDS:
+                break
+            if waited > _TOLD_SECONDS and not told:
+                told = True
+                log.info("waiting for Spark's Java to start: that takes long where the processor has other work")
+            if stop is None:
+                time.sleep(_LOOK_SECONDS)
+            elif stop.wait(_LOOK_SECONDS):
+                self.close()
+                return False
+        return True
+
     def address(self) -> tuple[int, str]:
         """Port and secret at which the process listens, once it does; SojournError if it ends instead."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
         try:
-            while not self._told.is_file():
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise SojournError("its Java process ended before it could be reached")
-                time.sleep(0.01)
+            self.wait()
+            if not self._told.is_file():
+                ended = self.process.poll() is not None
+                how = "ended before it could be reached" if ended else f"was not there after {_PATIENCE_SECONDS:g} s"
+                raise SojournError(f"its Java process {how}")
             content = self._told.read_bytes()
             self._reached = True
         finally:
@@ -115,6 +141,23 @@ def begin(memory: str = MEMORY, *, lake: Path | None = None, confined: bool | No
     if TRAINING in os.environ:  # it writes the archive, of our own statements
         lake = None
     return None if command is None else Launch(command, os.environ, lake=lake, confined=confined)
+
+
+def begin_session(
+    master: str, conf: Mapping[str, str], jars: Sequence[Path] = (), *, quick_start: bool = False
+) -> Launch | None:
+    """Begin Java for the session that :func:`spark_analytics.runtime.session.build_session` will make of the same.
+
+    None where it would not start one itself: on a cluster, under `spark-submit`, or by Spark's own scripts alone.
+    Raises UserError where jars or Java are missing.
+    """
+    if cores_of(master) is None or is_submitted():
+        return None
+    java = ensure_java()
+    settings = session_settings(master, java, [*ensure_jars(), *jars], quick_start=quick_start) | dict(conf)
+    prepare_environment(java, master)
+    command = command_of(settings)
+    return None if command is None else Launch(command, os.environ)
 
 
 def quick_command(memory: str = MEMORY, jars: Sequence[Path] = ()) -> list[str] | None:
@@ -161,7 +204,7 @@ def _ask_launcher(java: str, home: Path, settings: Mapping[str, str], environ: M
             [*question, "pyspark-shell"],
             capture_output=True,
             env={**environ, "SPARK_SCALA_VERSION": "2.13"},
-            timeout=_PATIENCE_SECONDS,
+            timeout=_ANSWER_SECONDS,
             check=True,
         )
     except (OSError, subprocess.SubprocessError):

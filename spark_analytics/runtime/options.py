@@ -57,6 +57,11 @@ _THROUGHPUT = (
 _QUICK_START = ("-XX:TieredStopAtLevel=1",)
 
 
+def is_submitted() -> bool:
+    """Whether ``spark-submit`` started this process, with a Java that waits for it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def cores_of(master: str) -> int | None:
     """How many tasks a local ``master`` runs at once; None for a cluster, which alone knows."""
     found = _LOCAL.fullmatch(master)

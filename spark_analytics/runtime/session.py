@@ -14,8 +14,8 @@ from lake.errors import SojournError, first_line
 from spark_analytics.runtime.jars import ensure_jars
 from spark_analytics.runtime.java import ensure_java
 from spark_analytics.runtime.launch import Launch, command_of
-from spark_analytics.runtime.options import cores_of, prepare_environment, session_settings
-from spark_analytics.runtime.submitted import is_submitted, join_submitted
+from spark_analytics.runtime.options import cores_of, is_submitted, prepare_environment, session_settings
+from spark_analytics.runtime.submitted import join_submitted
 
 
 def build_session(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from py4j.protocol import Py4JError
@@ -13,11 +12,6 @@ from lake.errors import SojournError, UserError, first_line
 from spark_analytics.runtime.options import cluster_settings
 
 _DELTA = "io.delta.sql.DeltaSparkSessionExtension"
-
-
-def is_submitted() -> bool:
-    """Whether ``spark-submit`` started this process, with a Java that waits for it."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def join_submitted(app_name: str, conf: Mapping[str, str]) -> SparkSession:

@@ -12,8 +12,9 @@ from spark_analytics.state.writer import Writer
 
 log = logging.getLogger(__name__)
 
-#: How often samples, which no batch announces, are looked for; where batches come, one step finishes both.
-LOOK_SECONDS = 0.5
+#: How often samples, which no batch announces, are looked for; where batches come, one step finishes both: behind one,
+#: the next is waited for so long.
+LOOK_SECONDS, NEXT_BATCH_SECONDS = 0.5, 1.0
 #: A step is followed by a rest of half its length: what is finished must not starve what it is made of.
 PACE = 0.5
 #: What came too late is told of a later second until its queue is folded anew: after that long, and so many times what
@@ -57,8 +58,9 @@ class StateKeeper:
             self._writer.close()
 
     def _run(self) -> None:
+        woken = False
         while not self._ending.is_set():
-            self._woken.wait(LOOK_SECONDS)
+            woken = self._woken.wait(NEXT_BATCH_SECONDS if woken else LOOK_SECONDS)
             self._woken.clear()
             started = time.monotonic()
             if not self._step():

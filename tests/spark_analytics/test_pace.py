@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from lake.checksum import checksum
+from lake.log import log_entry
 from lake.store import Lake
 from spark_analytics import pace
-from spark_analytics.pace import BUSY_ROWS, LONGEST_REST, Pace, due
+from spark_analytics.pace import BUSY_ROWS, LONGEST_REST, Pace, due, until_next
 from tests.spark_analytics.events import bronze, event
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -139,3 +142,51 @@ def test_a_rest_is_twice_the_work_but_bounded_and_never_shorter_than_the_interva
     assert due(5.0, 0.0) == LONGEST_REST
     assert due(5.0, 60.0) == 55.0
     assert due(0.0, 0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("age", "apart", "wait"),
+    [
+        (0.3, 0.5, 0.2),  # newer by 0.3 s, for 0.1 s that gold is older on average
+        (0.4, 0.5, 0.1),
+        (0.1, 0.5, 0.0),  # what is there is new enough
+        (0.6, 0.5, 0.0),  # late: nobody knows when it comes
+        (0.5, 3.0, 0.0),  # commits too far apart to be reckoned on
+        (-5.0, 0.5, 0.0),  # a clock was set
+        (0.0, 0.0, 0.0),
+    ],
+)
+def test_a_batch_waits_for_a_commit_that_comes_soon(age: float, apart: float, wait: float) -> None:
+    assert until_next(age, apart) == pytest.approx(wait)
+
+
+def stamp(rig: Rig, version: int, seconds_ago: float) -> None:
+    """Have it that ``version`` was committed so long ago."""
+    then = time.time() - seconds_ago
+    os.utime(log_entry(rig.lake.path("message_events"), version), (then, then))
+
+
+def test_it_goes_on_with_the_commit_that_it_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "STEADY_SECONDS", 10 * PATIENCE)
+    rig.add()
+    rig.add()
+    stamp(rig, 1, 3 * PATIENCE)
+    stamp(rig, 2, PATIENCE)
+    rig.ended(0, 2)
+    with rig.resting(0) as thread:
+        thread.join(0.2)
+        assert thread.is_alive()
+        rig.add()
+        wait_until(ends(thread), "the query to go on")
+        assert not rig.stopping.is_set()
+
+
+def test_it_goes_on_without_one_that_does_not_come(rig: Rig) -> None:
+    rig.add()
+    rig.add()
+    stamp(rig, 1, 0.7)
+    stamp(rig, 2, 0.2)
+    rig.ended(0, 2)
+    with rig.resting(0) as thread:
+        wait_until(ends(thread), "the query to go on")
+        assert not rig.stopping.is_set()

@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from lake.errors import SojournError
+from spark_analytics.runtime import launch
 from spark_analytics.runtime.archive import SWITCH, TRAINING, archive_flags, archive_path
 from spark_analytics.runtime.java import Java, ensure_java, java_home, java_version, unwrapped
-from spark_analytics.runtime.launch import command_of
+from spark_analytics.runtime.launch import Launch, command_of
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -116,3 +119,45 @@ def test_our_wrapper_is_seen_through(tmp_path: Path) -> None:
     assert unwrapped(tmp_path / "jvm" / "bin" / "java") == tmp_path / "jvm" / "bin" / "java"
     assert ensure_java({"JAVA_HOME": environ["JAVA_HOME"]}).version == 17
     assert java_version(tmp_path / "nowhere" / "java") is None
+
+
+#: Instead of Java: tells where it listens after so many seconds, and ends with its input.
+SLOW = """
+import os, struct, sys, time
+time.sleep(float(sys.argv[1]))
+path = os.environ["_PYSPARK_DRIVER_CONN_INFO_PATH"]
+with open(path + ".draft", "wb") as file:
+    file.write(struct.pack("!ii", 4711, 6) + b"secret")
+os.rename(path + ".draft", path)
+sys.stdin.read()
+"""
+
+
+def launched(seconds: float, program: str = SLOW) -> Launch:
+    return Launch([sys.executable, "-c", program, str(seconds)], {**os.environ, SWITCH: "off"})
+
+
+def test_java_is_waited_for_and_what_is_waited_for_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(launch, "_TOLD_SECONDS", 0.0)
+    caplog.set_level("INFO")
+    with launched(0.3) as one:
+        assert one.address() == (4711, "secret")
+    assert [record.message for record in caplog.records if "waiting for Spark's Java" in record.message]
+
+
+def test_who_is_stopped_does_not_wait_for_java_any_longer() -> None:
+    stop = threading.Event()
+    stop.set()
+    with launched(3600.0) as one:
+        assert not one.wait(stop)
+        one.process.wait()  # it is ended as well
+
+
+def test_a_java_that_ends_is_told_from_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    with launched(0.0, "raise SystemExit(3)") as one, pytest.raises(SojournError, match="ended before"):
+        one.address()
+    monkeypatch.setattr(launch, "_PATIENCE_SECONDS", 0.0)
+    with launched(3600.0) as one, pytest.raises(SojournError, match="was not there after"):
+        one.address()

@@ -104,8 +104,9 @@ class KafkaTap:
             await asyncio.sleep(_WAIT)
         if now >= self._due["check"]:
             await self._check()
-        if now >= self._due["flush"]:
-            self._due["flush"] = now + self._collect.flush_interval
+        room, interval = self._collect.buffer_capacity, self._collect.flush_interval
+        if now >= self._due["flush"] and self._commits.due(self._rows, room, interval):
+            self._due["flush"] = now + interval
             await self._commits.flush()
         commit = self._commits.held
         held = commit.rows.num_rows if commit is not None and commit.rows is not None else 0

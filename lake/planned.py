@@ -1,0 +1,114 @@
+"""A DuckDB whose tables are given to it as Arrow and change all the time: what is asked again is not planned again.
+
+Over a few rows, planning a statement costs more than everything it does, and so does telling DuckDB of a table. Here a
+name keeps its relation while rows come and go under it, and a statement that comes again is executed as it was planned.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+#: Rows under a name are exchanged up to here. Beyond, planning is little beside reading, and DuckDB should know how
+#: many rows there are, and read of them the columns that it needs.
+FEW_ROWS = 10_000
+#: So many statements are remembered, more than anybody has rules and pages.
+MOST_STATEMENTS = 256
+
+
+class Planned:
+    """``connection``, whose tables and views are made through this alone, and which it closes. Not for two threads at
+    once, but for :meth:`interrupt`.
+
+    A plan holds on to the relations that it was made for, whatever their names come to mean: whenever a name gets
+    another relation, all plans are forgotten.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._relations: dict[str, _Relation] = {}
+        self._plans: OrderedDict[str, str | None] = OrderedDict()  # statement → its plan's name; None: asked once
+        self._planned = 0
+        self.interrupt = connection.interrupt
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._relations.clear()
+        self._plans.clear()
+        self._connection.close()
+
+    def put(self, name: str, rows: Any) -> None:
+        """Have ``rows``, an Arrow table or data set, under ``name``, instead of what was there."""
+        known = self._relations.get(name)
+        few = isinstance(rows, pa.Table) and rows.num_rows <= FEW_ROWS
+        if known is not None and few and rows.schema.equals(known.rows.schema):
+            known.rows = rows
+            return
+        self.drop(name)
+        if few:
+            rows = self._relations[name] = _Relation(rows)
+        self._connection.register(name, rows)
+
+    def drop(self, name: str) -> None:
+        """Have nothing under ``name``, a table or a view."""
+        self._relations.pop(name, None)
+        for kind in ("TABLE", "VIEW"):
+            with suppress(duckdb.CatalogException):  # it is of the other kind
+                self.define(f"DROP {kind} IF EXISTS {quoted(name)}")
+
+    def define(self, sql: str) -> None:
+        """Run ``sql``, which makes or renames tables and views."""
+        self._forget()
+        self._connection.execute(sql)
+
+    def answer(self, sql: str) -> pa.Table:
+        """The rows of one SELECT. Raises duckdb.Error."""
+        plan = self._plan(sql)
+        # `connection.sql` would plan it twice, which over few rows is most of the work.
+        return self._connection.execute(sql if plan is None else f"EXECUTE {plan}").to_arrow_table()
+
+    def _plan(self, sql: str) -> str | None:
+        """The name of the plan of ``sql``, if it was asked before."""
+        if sql not in self._plans:
+            self._plans[sql] = None
+            if len(self._plans) > MOST_STATEMENTS:
+                self._deallocate(self._plans.popitem(last=False)[1])
+            return None
+        self._plans.move_to_end(sql)
+        if (plan := self._plans[sql]) is None:
+            self._planned += 1
+            plan = f"planned_{self._planned}"
+            self._connection.execute(f"PREPARE {plan} AS {sql}")
+            self._plans[sql] = plan
+        return plan
+
+    def _forget(self) -> None:
+        """Names are about to mean something else."""
+        while self._plans:
+            self._deallocate(self._plans.popitem()[1])
+
+    def _deallocate(self, plan: str | None) -> None:
+        if plan is not None:
+            self._connection.execute(f"DEALLOCATE {plan}")
+
+
+class _Relation:
+    """Rows that DuckDB asks for each time it scans them, by the Arrow PyCapsule interface; their schema stays."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+
+    def __arrow_c_schema__(self) -> object:
+        return self.rows.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.rows.__arrow_c_stream__(requested_schema)
+
+
+def quoted(name: str) -> str:
+    """``name`` as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'

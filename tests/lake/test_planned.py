@@ -1,0 +1,108 @@
+"""What is asked again is not planned again, and still answers by what is there when it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from lake.planned import FEW_ROWS, Planned
+from lake.reader import connect
+
+ALL = "SELECT * FROM numbers"
+SUM = "SELECT COUNT(*) AS n, SUM(n)::BIGINT AS total FROM numbers"
+
+
+@pytest.fixture
+def database() -> Iterator[Planned]:
+    made = Planned(connect(100))
+    yield made
+    made.close()
+
+
+def numbers(*values: int | None) -> pa.Table:
+    return pa.table({"n": pa.array(values, pa.int64())})
+
+
+def plans(database: Planned) -> int:
+    """How many statements DuckDB keeps planned."""
+    return database.answer("SELECT * FROM duckdb_prepared_statements()").num_rows
+
+
+def test_rows_that_came_under_a_name_are_answered_by_the_plan_that_was_made_before(database: Planned) -> None:
+    for values in ((1, 2), (3,), (), (None, 4), (5, 6, 7)):
+        database.put("numbers", numbers(*values))
+        assert database.answer(ALL).column("n").to_pylist() == list(values)
+        assert database.answer(SUM).to_pylist() == [
+            {"n": len(values), "total": sum(value or 0 for value in values) if any(values) else None}
+        ]
+    assert plans(database) == 2
+
+
+def test_a_statement_that_is_asked_once_is_not_kept(database: Planned) -> None:
+    database.put("numbers", numbers(1))
+    database.answer(ALL)
+    assert plans(database) == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (pa.table({"n": pa.array(["a", "b"])}), [{"n": "a"}, {"n": "b"}]),
+        (pa.table({"n": pa.array([1.5]), "more": pa.array([True])}), [{"n": 1.5, "more": True}]),
+        (numbers(*range(FEW_ROWS + 1)), [{"n": value} for value in range(FEW_ROWS + 1)]),
+    ],
+    ids=["another type", "another column", "many rows"],
+)
+def test_what_no_plan_was_made_for_is_planned_anew(database: Planned, rows: pa.Table, told: object) -> None:
+    for _ in range(3):
+        database.put("numbers", numbers(1, 2))
+        assert [database.answer(ALL).to_pylist() for _ in range(3)] == [[{"n": 1}, {"n": 2}]] * 3
+        database.put("numbers", rows)
+        assert [database.answer(ALL).to_pylist() for _ in range(3)] == [told] * 3
+
+
+def test_a_name_may_become_a_table_or_a_view_and_be_put_again(database: Planned) -> None:
+    database.put("others", numbers(9))
+    for kind in ("TABLE", "VIEW"):
+        database.put("numbers", numbers(1))
+        assert [database.answer(ALL).to_pylist() for _ in range(2)] == [[{"n": 1}]] * 2
+        database.drop("numbers")
+        with pytest.raises(duckdb.CatalogException):
+            database.answer(ALL)
+        database.define(f"CREATE TEMP {kind} numbers AS SELECT * FROM others")
+        assert [database.answer(ALL).to_pylist() for _ in range(2)] == [[{"n": 9}]] * 2
+
+
+def test_repeated_texts_may_be_others_each_time(database: Planned) -> None:
+    text = "SELECT name, COUNT(*) AS n FROM names GROUP BY name ORDER BY name"
+    for names in (["b", "a", "b"], ["c"], ["d", "b"]):
+        database.put("names", pa.table({"name": pa.array(names).dictionary_encode()}))
+        assert database.answer(text).column("name").to_pylist() == sorted({*names})
+
+
+def test_a_clock_goes_on(database: Planned) -> None:
+    database.put("numbers", numbers(1))
+    seen = [database.answer("SELECT now() AS at, random() AS die FROM numbers").to_pylist()[0] for _ in range(4)]
+    assert len({row["at"] for row in seen}) == len({row["die"] for row in seen}) == 4
+
+
+def test_a_statement_that_fails_fails_again_and_the_next_is_answered(database: Planned) -> None:
+    database.put("numbers", numbers(0))
+    for _ in range(3):
+        with pytest.raises(duckdb.Error):
+            database.answer("SELECT nothing FROM numbers")
+        with pytest.raises(duckdb.Error):
+            database.answer("SELECT CAST('x' || n AS INT) FROM numbers")
+        assert database.answer(ALL).to_pylist() == [{"n": 0}]
+
+
+def test_of_ever_other_statements_the_oldest_are_let_go(database: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lake.planned.MOST_STATEMENTS", 5)
+    database.put("numbers", numbers(1))
+    for number in range(10):
+        for _ in range(2):
+            assert database.answer(f"SELECT n + {number} AS n FROM numbers").to_pylist() == [{"n": 1 + number}]
+    assert 0 < plans(database) <= 5
