@@ -155,7 +155,7 @@ def is_unused(terms: Terms, seen: Observation, current: Limit) -> bool:
 
 def unused(seen: Observation, current: Limit) -> Verdict:
     """The end of a limit that nobody uses."""
-    reason = f"the tenant asks for {seen.arrival_rate:g}/s of the {current.rate:g}/s that it may send"
+    reason = f"the tenant asks for {seen.arrival_rate:.4g}/s of the {current.rate:.4g}/s that it may send"
     return Verdict(Kind.RELEASE, None, "unused", reason)
 
 

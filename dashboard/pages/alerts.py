@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from dashboard import operations, rule_files
 from dashboard.pages import confirm, details, download, frame, markup
 from dashboard.people import present
 from dashboard.repository import Repository
+from dashboard.rule_files import RuleText
 from dashboard.services.alerts import COLUMNS, AlertLine, AlertStory, alert_cells, alert_lines, alert_story
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.say import duration
@@ -52,10 +54,13 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         state = next(row for row in states if row["fingerprint"] == chosen.fingerprint)
         told = lake.deliveries(on_the_hour(now, DAY))
         story = alert_story(chosen, state, changes, told, now)
+        rule = rule_files.of(state["rule"], rule_files.told())
+        if rule.runbook:  # it stands below: the name of its file says no more
+            story = replace(story, notes=tuple(note for note in story.notes if note[0] != "runbook"))
         st.html(details.alert_story(story, names.get(chosen.card.queue) if chosen.card.queue else None))
         if not chosen.resolved:
             _look_after(lake.root, chosen.fingerprint, state["labels"], now)
-        _explain(state["rule"])
+        _explain(rule)
         _story(story)
     st.html(
         markup.section(
@@ -86,9 +91,8 @@ def _chosen(lines: Sequence[AlertLine]) -> AlertLine | None:
     return found or lines[0]
 
 
-def _explain(rule: str) -> None:
+def _explain(found: RuleText) -> None:
     """What to do about it, and the rule itself, folded."""
-    found = rule_files.of(rule, rule_files.told())
     if found.runbook:
         with st.expander("Runbook", icon=":material/menu_book:"):
             st.markdown(found.runbook)
@@ -102,9 +106,9 @@ def _story(story: AlertStory) -> None:
     with happened:
         st.html(markup.section("How it came") + details.steps(story.changes))
     with told:
-        st.html(markup.section("Who was told"))
         nobody = "No receiver was told of it in the last day. `sojourn alerts explain` says why."
-        st.html(details.steps(story.deliveries) if story.deliveries else markup.note(nobody))
+        who = details.steps(story.deliveries) if story.deliveries else markup.note(nobody)
+        st.html(markup.section("Who was told") + who)
 
 
 def _look_after(root: Path, name: str, labels: Mapping[str, str], now: datetime) -> None:

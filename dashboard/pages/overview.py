@@ -13,7 +13,7 @@ from dashboard import repository
 from dashboard.pages import download, frame, markup, queue, spark, story
 from dashboard.repository import Repository
 from dashboard.services import forecast
-from dashboard.services.alerting import alert_cards, happenings, limit_cards
+from dashboard.services.alerting import alert_cards, happenings, in_short, limit_cards
 from dashboard.services.freshness import Level
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.overview import COLUMNS, QueueCard, Verdict, headline, queue_cards
@@ -191,7 +191,7 @@ def _acting(lake: Repository, now: datetime) -> None:
 
 def _happened(lake: Repository, transitions: list[Row], now: datetime) -> None:
     since = on_the_hour(now, timedelta(days=1))
-    recent = happenings((row for row in transitions if row["at"] >= since), lake.actions(since), now)
+    recent = happenings((row for row in transitions if row["at"] >= since), lake.actions(since), now, limit=60)
     quiet = (
         ""
         if recent
@@ -200,4 +200,4 @@ def _happened(lake: Repository, transitions: list[Row], now: datetime) -> None:
         else ("No alert rule has been evaluated on this lake yet: is `sojourn alert` running?")
     )
     st.html(markup.section("What happened"))
-    st.html(markup.timeline(recent) if recent else markup.note(quiet))
+    st.html(markup.timeline(in_short(recent)) if recent else markup.note(quiet))

@@ -15,7 +15,7 @@ from dashboard.pages import choose, details, download, frame, markup
 from dashboard.pages.charts import CHART, age_lines, highest
 from dashboard.repository import Repository
 from dashboard.services import forecast, series, story, why
-from dashboard.services.alerting import Happening, alert_cards, happenings
+from dashboard.services.alerting import Happening, alert_cards, happenings, in_short
 from dashboard.services.keys import QueueKey, Row, concerns, short_names
 from dashboard.services.overview import queue_cards
 from dashboard.services.queue import COLUMNS, tenant_lines
@@ -89,7 +89,11 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     else:
         _depth(lake, chosen, Span.ending(row["as_of"].astimezone(now.tzinfo), stretch), marks)
     st.html(markup.section("What happened"))
-    st.html(markup.timeline(marks[:15]) if marks else markup.note("No alert fired and nothing acted on this queue."))
+    st.html(
+        markup.timeline(in_short(marks, 15))
+        if marks
+        else markup.note("No alert fired and nothing acted on this queue.")
+    )
 
 
 def _tenants(lake: Repository, key: QueueKey, total: Row | None, *, estimated: bool) -> None:

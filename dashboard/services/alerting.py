@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import groupby
 
 from alerts.models import AlertState
 from dashboard.services.keys import QueueKey, Row, concerns
@@ -60,6 +61,7 @@ class Happening:
     what: str
     why: str
     kind: str  # alert, resolved, action
+    about: str = ""  # of an action: what was done, and to whom
 
 
 def alert_cards(
@@ -144,6 +146,18 @@ def happenings(changes: Iterable[Row], actions: Iterable[Row], now: datetime, li
     return tuple(sorted(found, key=lambda happening: happening.at, reverse=True)[:limit])
 
 
+def in_short(events: Iterable[Happening], most: int = 12) -> tuple[Happening, ...]:
+    """``events`` for a list: the steps that a limit took in a row, one way, are one."""
+    found: list[Happening] = []
+    for _, group in groupby(events, key=lambda one: one.about or one):
+        newest, *before = group
+        if before:
+            steps = f"{newest.why}; the last of {len(before) + 1} steps since {before[-1].when}"
+            newest = replace(newest, why=steps)
+        found.append(newest)
+    return tuple(found[:most])
+
+
 def _alert_happenings(changes: Iterable[Row], now: datetime) -> Iterable[Happening]:
     for row in changes:
         before, after = AlertState(row["from_state"]), AlertState(row["to_state"])
@@ -180,6 +194,7 @@ def _action_happenings(actions: Iterable[Row], now: datetime) -> Iterable[Happen
             f"{row['decision']} {row['tenant'] or 'all tenants'} → {limit}{trial}",
             row["reason"],
             "action",
+            f"{row['decision']} {row['queue']} {row['tenant']}",
         )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from dashboard.services.alerting import alert_cards, happenings, limit_cards
+from dashboard.services.alerting import alert_cards, happenings, in_short, limit_cards
 from dashboard.services.keys import QueueKey
 from tests.dashboard.conftest import STORY_END as NOW
 from tests.dashboard.scene import actions_of, alerts_of
@@ -78,6 +78,15 @@ def test_what_happened_leaves_out_pending_alerts_the_watchdog_and_repeated_decis
         "throttle acme-7 → 15/s",
         "TenantHoldsSharedQueue · acme-7 fires",
     ]
+
+
+def test_a_list_tells_the_steps_that_a_limit_took_one_way_as_one() -> None:
+    first, last = (dict(row) for row in actions_of(TURNED, NOW))
+    other = {**first, "at": NOW + timedelta(seconds=1), "queue": "mails"}
+    events = happenings([], [first, last, other], NOW)
+    assert [event.what for event in in_short(events)] == ["throttle acme-7 → 15/s", "throttle acme-7 → 9.5/s"]
+    assert in_short(events)[1].why == f"{last['reason']}; the last of 2 steps since {events[-1].when}"
+    assert in_short(events, 1) == events[:1]
 
 
 def test_a_dry_run_says_that_nothing_was_changed() -> None:
