@@ -10,7 +10,6 @@ hundred rules over one view cost hardly more than one.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
@@ -35,9 +34,6 @@ from lake.tables import QUEUE_STATE, TABLES
 from lake.views import VIEWS, below, render
 from lake.views.catalogue import bucket_value_sql
 from lake.watchdog import WATCHDOG
-
-# What it says of :func:`answer`: measured over 100,000 rows, the copy costs what planning twice does over a few.
-warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
 
 #: Functions that Spark has and DuckDB lacks, and Sojourn's own for histograms.
 _MACROS = """
@@ -334,11 +330,6 @@ def _by_broker(sql: str) -> str:
     for table in text.find_all(sqlglot.exp.Table):
         table.this.set("this", of_brokers(table.name))
     return text.sql(dialect="duckdb")
-
-
-def answer(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-    """The rows of one statement. ``connection.sql`` would plan it twice, which over few rows is most of the work."""
-    return connection.execute(sql).to_arrow_table()
 
 
 def connect(memory_mb: int, spill: Path | None = None) -> duckdb.DuckDBPyConnection:

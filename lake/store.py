@@ -391,8 +391,7 @@ def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """
     if rows.schema.equals(schema):
         return rows
-    unknown = [name for name in rows.column_names if name not in schema.names]
-    if unknown:
+    if unknown := [name for name in rows.column_names if name not in schema.names]:
         raise LakeError(f"columns {unknown} are not in the table")
     arrays = []
     for field in schema:

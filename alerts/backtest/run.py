@@ -22,7 +22,8 @@ from alerts.rules.model import Rule
 from alerts.state import Transition
 from lake.definitions import Definitions
 from lake.errors import UserError, first_line
-from lake.reader import Reader, answer, connect
+from lake.planned import Planned
+from lake.reader import Reader, connect
 from lake.select import canonical, for_duckdb
 
 #: More instants than these are asked for by mistake.
@@ -172,7 +173,7 @@ class _Play:
         self._identities = {rule.key: Identities() for rule in rules}
         self._firing: dict[tuple[tuple[str, str], str], Episode] = {}
         self._last: dict[tuple[tuple[str, str], str], datetime] = {}
-        self._connection = connect(_MEMORY_MB)
+        self._database = Planned(connect(_MEMORY_MB))
         self._deadline: float | None = None
         self._ended = threading.Event()
         self._statements = {
@@ -190,7 +191,7 @@ class _Play:
         """Let go of everything."""
         self._ended.set()
         self._watcher.join()
-        self._connection.close()
+        self._database.close()
 
     def at(self, instant: datetime, history: History, stale_after: timedelta) -> bool:
         """Evaluate every rule as of ``instant``; whether there was no fresh data."""
@@ -201,7 +202,7 @@ class _Play:
         tables["tenant_groups"] = ENGINE_VIEWS["tenant_groups"].empty_table()
         tables["data_freshness"] = freshness_table(reached, instant, stale_after)
         for name, rows in tables.items():
-            self._connection.register(name, rows)
+            self._database.put(name, rows)
         data_time = (newest or instant).isoformat(timespec="microseconds")
 
         def query(expr: str) -> pa.Table:
@@ -219,7 +220,7 @@ class _Play:
     def _answer(self, sql: str) -> pa.Table:
         self._deadline = time.monotonic() + RULE_SECONDS
         try:
-            return answer(self._connection, sql)
+            return self._database.answer(sql)
         except duckdb.InterruptException:
             raise UserError(f"it took longer than {RULE_SECONDS:g} s", "narrow it") from None
         except duckdb.Error as error:
@@ -232,7 +233,7 @@ class _Play:
         while not self._ended.wait(RULE_SECONDS / 20):
             deadline = self._deadline
             if deadline is not None and time.monotonic() > deadline:
-                self._connection.interrupt()
+                self._database.interrupt()
 
     def _note(self, rule: Rule, instant: datetime, transitions: Sequence[Transition], error: str | None) -> None:
         outcome = self._outcomes[rule.key]
