@@ -12,6 +12,8 @@ from lake.sql.parameters import literal
 
 _MOST = 300  # rows of a journal that a page can use
 _MOST_NOISY = 50
+#: Who was noisy for less than that is told as quiet: the shipped rule names nobody sooner than after two seconds.
+NOISY_SECONDS = 3
 
 HEALTH = "SELECT * FROM queue_health_now"
 TOTALS = """
@@ -196,11 +198,21 @@ def health_history(key: QueueKey, span: Span) -> str:
 
 
 def once_noisy(key: QueueKey, span: Span) -> str:
-    """The tenants that were noisy at some instant of the span."""
+    """The tenants that were noisy for NOISY_SECONDS of the span in all, or are: a moment of it is chance, and no rule
+    names anybody for that."""
+    mine = f"{of_queue(key)} AND as_of >= {literal(span.instants[0])}"
     return f"""
-    SELECT tenant FROM tenant_backlog
-    WHERE {of_queue(key)} AND noisy AND as_of >= {literal(span.instants[0])}
-    GROUP BY tenant ORDER BY tenant LIMIT {_MOST_NOISY}
+    SELECT tenant FROM (
+      SELECT
+        tenant, noisy,
+        unix_micros(LEAD(as_of) OVER (PARTITION BY tenant ORDER BY as_of)) - unix_micros(as_of) AS lasted
+      FROM tenant_backlog
+      WHERE {mine} AND tenant IN (SELECT tenant FROM tenant_backlog WHERE {mine} AND noisy)
+    ) AS instants
+    WHERE noisy
+    GROUP BY tenant
+    HAVING SUM(COALESCE(lasted, {NOISY_SECONDS * 1_000_000})) >= {NOISY_SECONDS * 1_000_000}
+    ORDER BY tenant LIMIT {_MOST_NOISY}
     """
 
 

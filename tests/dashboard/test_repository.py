@@ -7,15 +7,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from dashboard import repository
+from dashboard import queries, repository
 from dashboard.questions import recent as recently
 from dashboard.repository import Pace, Repository
 from dashboard.services import series, trends
 from dashboard.services.keys import QueueKey
 from dashboard.services.series import OTHER, Span
 from lake.histogram import bucket_value
+from lake.reader import to_duckdb
 from lake.store import Lake
 from lake.worker.worker import Worker
 from spark_analytics.state.writer import Writer
@@ -163,6 +165,26 @@ def test_a_page_that_shows_a_reading_of_before_knows_when_it_was(
         time.sleep(0.1)
     go_on.set()
     assert at < begun
+
+
+def test_who_was_noisy_for_a_moment_is_told_as_quiet() -> None:
+    def rows(tenant: str, noisy: str, every: int = 1) -> list[dict[str, object]]:
+        times = (STORY_END - timedelta(seconds=30 - place * every) for place in range(len(noisy)))
+        told = zip(times, noisy, strict=True)
+        key = {"broker": "nats", "queue": "orders", "subscriber": None, "tenant": tenant}
+        return [{**key, "as_of": at, "noisy": one == "x"} for at, one in told]
+
+    seen = [*rows("flickers", ".x..x."), *rows("lasts", "..xxx."), *rows("rests", "x..", 9), *rows("began", "....x")]
+    names = ("broker", "queue", "subscriber", "tenant")
+    schema = pa.schema(
+        [*((name, pa.string()) for name in names), ("as_of", pa.timestamp("us", "UTC")), ("noisy", pa.bool_())]
+    )
+    with Worker(None) as worker:
+        found = worker.query_over(
+            {"tenant_backlog": pa.Table.from_pylist(seen, schema=schema)},
+            to_duckdb(queries.once_noisy(ORDERS, QUARTER)),
+        )
+    assert found.column("tenant").to_pylist() == ["began", "lasts", "rests"]
 
 
 def test_a_name_with_quotes_is_a_name(story: Path) -> None:
