@@ -47,6 +47,7 @@ from lake.definitions import Definitions
 from lake.errors import SojournError, UserError
 from lake.files import only_one, write_atomically
 from lake.reader import Reader
+from lake.state import REMEDY, UNFINISHED, is_unfinished
 from lake.store import Lake
 from lake.web.server import WebServer, listen, served
 from lake.worker.worker import Worker
@@ -60,9 +61,8 @@ COLLECT_AFTER = (100_000, 20, 100)
 EXPORT_SECONDS = 0.5
 #: A process that reads history ends after so many seconds in which no rule asked for any.
 HISTORY_IDLE = 600.0
-#: The tables whose growth can change what a rule sees: finished state, once there is any, and until then what it is of.
-FINISHED = ("queue_state", "gaps")
-UNFINISHED = (*FINISHED, "partials", "marks", "queue_samples")
+#: The tables whose growth can change what a rule sees: of finished state the last one that is committed.
+TOLD_BY = ("queue_state", "gaps")
 
 
 def run(
@@ -147,6 +147,8 @@ def _run(
         stack.callback(listener.close)
         url = url_of(listener)
         reader = Reader(lake.root, pinned=True)
+        if is_unfinished(lake.root):
+            log.warning("%s: %s; until then rules see no queue", UNFINISHED, REMEDY)
         worker = rule_worker()
         if not once:
             worker.keep_spare()
@@ -237,7 +239,7 @@ def _watch(
         if not sender.alive:
             raise SojournError("webhooks are no longer delivered: the process ends, to be started again")
         try:
-            token = reader.token(*(FINISHED if reader.finished else UNFINISHED))
+            token = reader.token(*TOLD_BY)
             waited = time.monotonic() - last
             if ((token != seen or engine.behind) and waited >= shortest) or waited >= longest:
                 last = time.monotonic()

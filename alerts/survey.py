@@ -22,6 +22,7 @@ from alerts.views_cache import ViewCache
 from lake.definitions import Definitions
 from lake.errors import SojournError
 from lake.reader import Reader
+from lake.state import require_finished
 from lake.store import Lake
 from lake.worker.worker import Worker
 
@@ -58,6 +59,7 @@ def survey(rules: Sequence[Rule], root: Path, settings: AlertSettings) -> Survey
 
     What only that process knows – how rules and notifications do – is empty here.
     """
+    require_finished(root, ("queue_health_now",))
     with Reader(root) as reader, Worker(root, timeout_seconds=RULE_SECONDS, spare=False) as history:
         views = ViewCache(reader.query, rule_worker(), history.query)
         for name, schema in ENGINE_VIEWS.items():

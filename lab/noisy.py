@@ -13,7 +13,7 @@ from lake.now.noisy import judged
 
 
 def shares(accounts: Iterable[Account], worked: Array, now: float) -> dict[str, Any]:
-    """Each tenant beside its whole queue, in the order of ``accounts``, as ``stage_shares`` has them.
+    """Each tenant beside its whole queue, in the order of ``accounts``, as the rule asks for them.
 
     ``worked`` is each tenant's processing time over the window, ``now`` in seconds.
     """

@@ -23,16 +23,15 @@ from sqlglot import exp
 from lake.definitions import Definitions
 from lake.errors import UserError, first_line
 from lake.log import newest_from
-from lake.now.serve import Served
 from lake.planned import Planned
 from lake.scoped import BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot, of_brokers
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
-from lake.state import STAGES, State
-from lake.state.stages import PAST, table_of, tables_of_stage
-from lake.tables import QUEUE_STATE, TABLES
+from lake.state import State
+from lake.tables import TABLES
 from lake.views import VIEWS, below, render
-from lake.views.catalogue import bucket_value_sql
+from lake.views.catalogue import FINISHED_AGES, HISTORY, NEWEST, bucket_value_sql
+from lake.views.model import View
 from lake.watchdog import WATCHDOG
 
 #: Functions that Spark has and DuckDB lacks, and Sojourn's own for histograms.
@@ -56,9 +55,9 @@ DEFAULT_MEMORY_MB = 1000
 _CLOCKED = frozenset({"limits"})
 #: Views of a row or two on which the views of the present stand: their rows are exchanged, so that plans last.
 _FEW = frozenset({"open_gaps", "stage_history"})
-_KNOWN = frozenset({*TABLES, *VIEWS})
-#: What need not be worked out from all of history.
-SERVED = tuple(STAGES)
+_KNOWN = frozenset({*TABLES, *VIEWS}) - {*NEWEST}
+#: What stands on these rows is asked for the columns that a query needs, no more; the rest is worked out once.
+_STATE = frozenset({*NEWEST, *HISTORY})
 
 
 class Reader:
@@ -99,15 +98,12 @@ class Reader:
         }
         self._versions: dict[str, int] = {}
         self._loaded: dict[str, int] = {}
-        self._kept: dict[str, tuple[int, ...]] = {}
+        self._kept: dict[str, tuple[str | int, ...]] = {}
         self._definitions = Definitions.load(self.root)
         self._database = Planned(connect(memory_mb, spill))
         self._phase = phase
         self._state: State | None = None  # made when first asked for: most commands never ask
-        self._served: Served | None = None
-        self._given: dict[str, int] = {}
-        self._there: frozenset[str] = frozenset()  # of finished state, and what of it has stages
-        self._staged: frozenset[str] = frozenset()
+        self._given: dict[str, int] = {}  # of which generation the rows are that finished state gave
 
     def __enter__(self) -> Reader:
         return self
@@ -120,9 +116,7 @@ class Reader:
         afterwards."""
         with self._lock:
             self._database.close()
-            if self._served is not None:
-                self._served.close()
-            self._served = self._state = None
+            self._state = None
             self._snapshots.clear()
 
     def advance(self) -> None:
@@ -140,11 +134,6 @@ class Reader:
         known = newest_from(snapshot.path, self._versions.get(name, -1))
         self._versions[name] = snapshot.version() if known is None else known
         return self._versions[name]
-
-    @property
-    def finished(self) -> bool:
-        """Whether the present was served from finished state when last asked for."""
-        return self._state is not None and self._state.known
 
     def query(self, sql: str) -> pa.Table:
         """The rows of one read-only SELECT, in Spark's dialect, over the views and tables.
@@ -171,87 +160,44 @@ class Reader:
         if definitions != self._definitions:
             self._definitions = definitions
             self._kept.clear()
-            self._served = self._state = None
-            self._there = self._staged = frozenset()
-            self._given.clear()
             self._taken.clear()
-        # Of one queue's history its partials are less to hold than every row that was told of it.
-        served = [name for name in SERVED if self._scope is None or not tables_of_stage(name) & PAST.keys()]
-        given = self._serve(set(below(names, served)[1]).intersection(served), columns)
+        given = {*NEWEST}
+        ages = FINISHED_AGES.keys() & set(below(names, given)[1])
+        if ages and self._has_ages(columns):
+            given |= ages
+            names = {*names, *(name.replace("stage_age_rows", "age_state") for name in ages)}
         tables, views = below(names, given)
         for name in tables:
             self._load(name)
         for name in views:
-            if name not in given:
-                self._keep(name, given)
-
-    def _serve(self, names: set[str], columns: frozenset[str] | None) -> set[str]:
-        """Those of the stages ``names`` that can be served, at their newest; the others have to be worked out."""
-        if not names:
-            return set()
-        self._state = self._state or State(self.root)
-        self._take("state", self._state.refresh)
-        if self._state.known:
-            if any("age_state_now" in tables_of_stage(name) for name in names):
-                self._state.ask(columns)
-            return self._serve_state(names, self._state)
-        self._served = self._served or Served(self.root, self._definitions)
-        self._take("served", self._served.refresh)
-        given = set()
-        for name in names:
-            if (rows := self._served.table(name)) is None:
-                continue
-            given.add(name)
-            if self._given.get(name) != self._served.generation:
-                self._kept.pop(name, None)
-                self._database.put(name, rows)
-                self._given[name] = self._served.generation
-        return given
-
-    def _serve_state(self, names: set[str], state: State) -> set[str]:
-        """The stages ``names`` over finished state; without those that it does not have."""
-        if self._served is not None:
-            self._served.close()  # until now there was none, and history was folded here
-            self._served = None
-        for held in sorted(frozenset().union(*map(tables_of_stage, names))):
-            if held in PAST:
-                self._tell_past(held, state)
-                continue
-            if self._given.get(held) == state.generation:
-                continue
-            if (rows := state.table(held)) is None:
-                self._drop(held)
-                self._there -= {held}
+            if name in NEWEST:
+                self._give(name)
+            elif name in given:
+                self._keep(FINISHED_AGES[name], (), over_state=True)
             else:
-                self._database.put(held, rows)  # in the place of what was there before
-                self._there |= {held}
-            self._given[held] = state.generation
-        if self._there != self._staged:
-            self._stage(self._there)
-        return {name for name in names if tables_of_stage(name) <= self._there}
+                self._keep(VIEWS[name], *self._rests_on(name, given))
 
-    def _tell_past(self, name: str, state: State) -> None:
-        """Have the rows of history ``name``, where finished state tells them."""
-        if not state.tells_history(table_of(name)):
-            self._drop(name)
-            self._there -= {name}
-            return
-        for table in {table_of(name), QUEUE_STATE.name}:
-            self._load(table)
-        if name not in self._there:
-            self._drop(name)
-            text = to_duckdb(render(PAST[name], self._definitions))
-            self._database.define(f"CREATE TEMP VIEW {name} AS {text}")
-            self._there |= {name}
+    def _rests_on(self, name: str, given: set[str]) -> tuple[tuple[int, ...], bool]:
+        """The versions of the tables that view ``name`` rests on, and whether it stands on finished state."""
+        tables, views = below({name}, given)
+        over_state = not (_STATE | (FINISHED_AGES.keys() & given)).isdisjoint(views)
+        return tuple(self._loaded[table] for table in tables), over_state
 
-    def _stage(self, there: frozenset[str]) -> None:
-        """Views for the stages that rest on what is ``there`` of finished state."""
-        for name, stage in STAGES.items():
-            self._drop(name)
-            if tables_of_stage(name) <= there:
-                text = to_duckdb(render(stage, self._definitions))
-                self._database.define(f"CREATE TEMP VIEW {name} AS {text}")
-        self._staged = there
+    def _has_ages(self, columns: frozenset[str] | None) -> bool:
+        """Whether finished state has ages, of which the ``columns`` are asked for."""
+        state = self._state = self._state or State(self.root)
+        self._take("state", state.refresh)
+        state.ask(columns)
+        return state.tells_ages
+
+    def _give(self, name: str) -> None:
+        """Have the rows of ``name``, one of NEWEST, at their newest."""
+        state = self._state = self._state or State(self.root)
+        self._take("state", state.refresh)
+        if self._given.get(name) != state.generation:
+            if (rows := state.table(name)) is not None:
+                self._database.put(name, rows)  # in the place of what was there before
+            self._given[name] = state.generation
 
     def _take(self, what: str, refresh: Callable[[], None]) -> None:
         """Bring ``what`` up to date, unless it is pinned."""
@@ -271,23 +217,20 @@ class Reader:
             if isinstance(snapshot, ScopedSnapshot) and (brokers := snapshot.brokers()) is not None:
                 self._database.put(of_brokers(name), brokers)
 
-    def _keep(self, name: str, given: set[str]) -> None:
-        tables, views = below({name}, given)
-        served = bool(given.intersection(views))
-        versions = () if served else tuple(self._loaded[table] for table in tables)
-        if self._kept.get(name) == versions and name not in _CLOCKED:
+    def _keep(self, view: View, versions: tuple[int, ...], over_state: bool) -> None:
+        kept: tuple[str | int, ...] = (view.sql,) if over_state else (view.sql, *versions)
+        if self._kept.get(view.name) == kept and view.name not in _CLOCKED:
             return
-        sql = to_duckdb(render(VIEWS[name], self._definitions))
-        if self._scope is not None and name in BY_BROKER:
+        sql = to_duckdb(render(view, self._definitions))
+        if self._scope is not None and view.name in BY_BROKER:
             sql = _by_broker(sql)
-        if name in _FEW:
-            self._database.put(name, self._database.answer(sql))
-            self._kept[name] = versions
+        if view.name in _FEW:
+            self._database.put(view.name, self._database.answer(sql))
+            self._kept[view.name] = kept
             return
-        self._drop(name)
-        # What stands on served rows asks for the columns that a query needs, no more; the rest is worked out once.
-        self._database.define(f"CREATE TEMP {'VIEW' if served else 'TABLE'} {name} AS {sql}")
-        self._kept[name] = versions
+        self._drop(view.name)
+        self._database.define(f"CREATE TEMP {'VIEW' if over_state else 'TABLE'} {view.name} AS {sql}")
+        self._kept[view.name] = kept
 
     def _drop(self, name: str) -> None:
         """Whatever stands under ``name``, a table or a view."""

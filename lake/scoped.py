@@ -1,7 +1,8 @@
 """One queue's rows of a table, kept current: what a reader holds whose questions are about that queue alone.
 
 Views of history partition by queue, so they say of it what they would say over all rows; what they take from all of a
-broker (its data time, up to when seconds were rolled up) is kept beside, a few rows a file.
+broker (its data time, up to when seconds were rolled up, when the epochs of finished state begin) is kept beside, a few
+rows a file. Of finished state, of which there are many rows, only the columns are held that views of history read.
 """
 
 from __future__ import annotations
@@ -16,22 +17,28 @@ import pyarrow.parquet as pq
 
 from lake.remote import Location, open_parquet
 from lake.snapshot import FileGone, Snapshot
-from lake.store import LakeError
-from lake.tables import AGE_STATE, MARKS, PARTIALS, QUEUE_SAMPLES, TENANT_STATE, TableSpec
+from lake.store import LakeError, conform
+from lake.tables import AGE_STATE, MARKS, PARTIALS, QUEUE_SAMPLES, QUEUE_STATE, TENANT_STATE, TableSpec
+from lake.views import columns_read
 
 #: Rows that are looked through at once: a compacted file holds a million.
 _AT_ONCE = 1 << 16
 #: The tables of which one queue's rows are enough.
-SCOPED = (PARTIALS.name, MARKS.name, QUEUE_SAMPLES.name)
+SCOPED = (PARTIALS.name, MARKS.name, QUEUE_SAMPLES.name, TENANT_STATE.name, QUEUE_STATE.name, AGE_STATE.name)
 #: The tables that grow with every message of every tenant.
 LARGE = (PARTIALS.name, TENANT_STATE.name, AGE_STATE.name)
-#: What views need of whole brokers: of these tables the last columns, each the greatest by the first ones.
-_OF_BROKERS = {
-    PARTIALS.name: (("broker", "bucket_seconds"), ("newest_occurred_at", "bucket_start")),
-    QUEUE_SAMPLES.name: (("broker",), ("sampled_at",)),
+#: What views need of whole brokers: of these tables the last columns, by the first ones each the greatest or least.
+_OF_BROKERS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    PARTIALS.name: (("broker", "bucket_seconds"), {"newest_occurred_at": "max", "bucket_start": "max"}),
+    QUEUE_SAMPLES.name: (("broker",), {"sampled_at": "max"}),
+    QUEUE_STATE.name: (("broker", "epoch", "corrects"), {"second": "min", "revision": "max"}),
 }
 #: Views that read those instead of the tables.
-BY_BROKER = frozenset({"stage_clock", "stage_levels"})
+BY_BROKER = frozenset({"stage_clock", "stage_levels", "stage_epochs"})
+#: What orders the rows of finished state, beside the columns that views read of them.
+_ORDER = frozenset(
+    {"broker", "queue", "subscriber", "tenant", "epoch", "revision", "as_of", "second", "corrects", "happened"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,7 @@ class ScopedSnapshot(Snapshot):
     def __init__(self, spec: TableSpec, root: Path, scope: Scope) -> None:
         super().__init__(spec, root)
         self._scope = scope
+        self._schema = held_schema(spec)
         self._read_parts: dict[Location, _Part] = {}
 
     def current(self, known: int | None) -> tuple[Any, int]:
@@ -72,17 +80,17 @@ class ScopedSnapshot(Snapshot):
         if version == known:
             return None, version
         if self._table is None or version < 0:
-            return self.spec.schema.empty_table(), version
+            return self._schema.empty_table(), version
         paths = self._located(self._table)
         self._read_parts = {path: self._read_parts.get(path) or self._part(path) for path in paths}
-        return pa.concat_tables([self.spec.schema.empty_table(), *(p.mine for p in self._read_parts.values())]), version
+        return pa.concat_tables([self._schema.empty_table(), *(p.mine for p in self._read_parts.values())]), version
 
     def brokers(self) -> pa.Table | None:
         """What the files tell of whole brokers, as of the last :meth:`current`; None where views ask for nothing."""
         if self.spec.name not in _OF_BROKERS:
             return None
-        keys, greatest = _OF_BROKERS[self.spec.name]
-        schema = pa.schema([self.spec.schema.field(name).with_nullable(True) for name in (*keys, *greatest)])
+        keys, sums = _OF_BROKERS[self.spec.name]
+        schema = pa.schema([self.spec.schema.field(name).with_nullable(True) for name in (*keys, *sums)])
         parts = [part.brokers for part in self._read_parts.values() if part.brokers is not None]
         return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
 
@@ -90,9 +98,11 @@ class ScopedSnapshot(Snapshot):
         try:
             with open_parquet(path) as file:
                 groups = [group for group in range(file.metadata.num_row_groups) if self._may_hold(file, group)]
-                batches = file.iter_batches(_AT_ONCE, row_groups=groups, use_threads=False) if groups else ()
+                there = [name for name in self._schema.names if name in file.schema_arrow.names]
+                batches = file.iter_batches(_AT_ONCE, groups, there, use_threads=False) if groups else ()
                 mine = [self._of_scope(pa.Table.from_batches([batch])) for batch in batches]
-                rows = pa.concat_tables([file.schema_arrow.empty_table(), *mine])
+                empty = file.schema_arrow.empty_table().select(there)
+                rows = pa.concat_tables([empty, *mine])
                 return _Part(self._whole(path, rows).combine_chunks(), self._of_brokers(file))
         except FileNotFoundError as error:
             raise FileGone(f"file {path} is not there any more: others have replaced it") from error
@@ -121,9 +131,17 @@ class ScopedSnapshot(Snapshot):
     def _of_brokers(self, file: pq.ParquetFile) -> pa.Table | None:
         if self.spec.name not in _OF_BROKERS:
             return None
-        keys, greatest = _OF_BROKERS[self.spec.name]
-        rows = file.read(columns=[*keys, *greatest], use_threads=False)
-        found = rows.group_by(list(keys), use_threads=False).aggregate([(name, "max") for name in greatest])
-        return found.rename_columns([name.removesuffix("_max") for name in found.column_names]).select(
-            [*keys, *greatest]
-        )
+        keys, sums = _OF_BROKERS[self.spec.name]
+        rows = file.read(columns=[*keys, *sums], use_threads=False)
+        rows = conform(rows, pa.schema([self.spec.schema.field(name).with_nullable(True) for name in (*keys, *sums)]))
+        found = rows.group_by(list(keys), use_threads=False).aggregate(list(sums.items()))
+        names = [*keys, *(f"{name}_{how}" for name, how in sums.items())]
+        return found.select(names).rename_columns([*keys, *sums])
+
+
+def held_schema(spec: TableSpec) -> pa.Schema:
+    """The columns of ``spec`` that are held: of finished state what history is told by, of other tables all."""
+    wanted = columns_read(f"{spec.name}_past")
+    if spec.name not in (TENANT_STATE.name, QUEUE_STATE.name, AGE_STATE.name) or wanted is None:
+        return spec.schema
+    return pa.schema([field for field in spec.schema if field.name in wanted | _ORDER])

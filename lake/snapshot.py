@@ -38,6 +38,7 @@ class Snapshot:
     def __init__(self, spec: TableSpec, root: Path, *, hold: bool = True) -> None:
         self._hold = hold
         self.spec = spec
+        self._schema = spec.schema  # the columns that are held
         self.path = tables_at(root) / spec.path
         self._table: DeltaTable | None = None
         self._parts: dict[Location, pa.Table] = {}
@@ -99,10 +100,10 @@ class Snapshot:
         return self._whole(path, read_file(path))
 
     def _whole(self, path: Location, part: pa.Table) -> pa.Table:
-        """Rows of the file at ``path`` with all columns of the table."""
+        """Rows of the file at ``path`` with all columns that are held."""
         for column, value in _partition_values(path, self.spec).items():
             part = part.append_column(column, pa.array([value] * part.num_rows))
-        return conform(part, self.spec.schema)
+        return conform(part, self._schema)
 
 
 def read_file(path: Location, columns: Sequence[str] | None = None) -> pa.Table:

@@ -14,10 +14,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lake.reader import Reader
 from lake.remote import entries
 from lake.snapshot import Snapshot
-from lake.state.stages import STAGES, table_of, tables_of_stage
 from lake.store import Lake, conform
-from lake.tables import HISTOGRAM, LABELS, QUEUE_STATE, TABLES, TIMESTAMP
+from lake.tables import AGE_STATE, HISTOGRAM, LABELS, QUEUE_STATE, TABLES, TIMESTAMP
 from lake.views import VIEWS, below
+from lake.views.catalogue import FINISHED_AGES
 from lake.views.model import View
 from spark_analytics.moment import Moment
 
@@ -78,10 +78,10 @@ class Small:
 
 
 def _below(name: str) -> list[str]:
-    """The tables that ``name`` rests on, or may rest on: those of finished state too."""
+    """The tables that ``name`` rests on, or may rest on: finished ages too."""
     tables, views = below({name})
-    finished = {table_of(held) for stage in STAGES.keys() & views for held in tables_of_stage(stage)}
-    return sorted({*tables, *finished, *([QUEUE_STATE.name] if finished else ())})
+    ages = not FINISHED_AGES.keys().isdisjoint(views)
+    return sorted({*tables, *((AGE_STATE.name, QUEUE_STATE.name) if ages else ())})
 
 
 def schema_of(view: View) -> pa.Schema:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from lake.errors import SojournError, UserError
 from lake.select import check, tables_of
 from lake.sql.dialect import render
+from lake.state import require_finished
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS
@@ -30,7 +31,7 @@ from spark_analytics.runtime.launch import Launch, begin
 from spark_analytics.runtime.session import abandon, build_session, has_java
 from spark_analytics.runtime.store import store_jars, store_settings
 from spark_analytics.small import Small, hand_over
-from spark_analytics.views import register, register_functions
+from spark_analytics.views import register, register_functions, require_finished_at
 
 #: Classes of SQLSTATE that blame the statement: data exception (a division by zero), syntax or unknown name.
 QUERY_AT_FAULT = ("22", "42")
@@ -81,6 +82,10 @@ class Desk:
         checked = check(sql, {*TABLES, *VIEWS})  # before Spark has started: a slip of the pen answers at once
         self._cancelled_at = None
         names = tables_of(checked)
+        if self._moment is None:
+            require_finished(self._lake.root, names)
+        else:
+            require_finished_at(self._lake, names, self._moment)
         rows, tokens = self._work_out(names)
         session = self._session.result()
         text = render(spell_out_merges(checked))

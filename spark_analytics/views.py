@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -11,13 +13,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from lake.dataset import rows_of
 from lake.definitions import Definitions
+from lake.errors import UserError
 from lake.remote import spark_name
-from lake.state.stages import HELD, NEWEST, PAST, STAGES, table_of, tables_of_stage
+from lake.state import rests_on_state
 from lake.store import Lake
 from lake.tables import AGE_STATE, QUEUE_STATE, TABLES
 from lake.views import VIEWS, below, render
+from lake.views.catalogue import FINISHED_AGES, HISTORY
 from spark_analytics.histograms import QUANTILE_FUNCTION
 from spark_analytics.moment import NOT_YET, Moment
+
+_PAST = frozenset(HISTORY)
 
 
 def register(session: SparkSession, lake: Lake, names: set[str] | None = None, *, moment: Moment | None = None) -> None:
@@ -28,41 +34,38 @@ def register(session: SparkSession, lake: Lake, names: set[str] | None = None, *
     """
     definitions = Definitions.load(lake.root)
     wanted = {*TABLES, *VIEWS} if names is None else names
-    stages = finished_stages(lake, moment).intersection(below(wanted, STAGES)[1])
-    tables, views = below(wanted, stages)
-    held = frozenset().union(*map(tables_of_stage, stages))
-    for name in {*tables, *map(table_of, held), *([QUEUE_STATE.name] if held else ())}:
+    given = FINISHED_AGES.keys() & set(below(wanted)[1])
+    if given and not _has_ages(lake, moment):
+        given = set()
+    wanted = {*wanted, *(name.replace("stage_age_rows", "age_state") for name in given)}
+    tables, views = below(wanted, given)
+    for name in tables:
         _table(session, lake, name, moment).createOrReplaceTempView(name)
-    for name in held:
-        told = session.sql(render({**NEWEST, **PAST}[name], definitions))
-        (told if name in PAST else told.localCheckpoint()).createOrReplaceTempView(name)
     for name in views:
-        view = STAGES[name] if name in stages else VIEWS[name]
+        view = FINISHED_AGES[name] if name in given else VIEWS[name]
         rows = session.sql(at_moment(render(view, definitions), moment))
-        # Stages build on one another many levels deep. Each is worked out once: expanded in every view above it, a
-        # plan would grow by powers, and planning would take minutes.
-        whole = not VIEWS[name].public and not (name in stages and tables_of_stage(name) & PAST.keys())
+        # Stages build on one another. Each is worked out once, rather than again in every view above it; but of
+        # history a query mostly wants a part.
+        whole = not view.public and _PAST.isdisjoint(below({name}, given)[1]) and name != "stage_age_rows_past"
         (rows.localCheckpoint() if whole else rows).createOrReplaceTempView(name)
     register_functions(session)
 
 
-def finished_stages(lake: Lake, moment: Moment | None = None) -> set[str]:
-    """The stages that finished state tells, so that nothing below them has to be worked out."""
-    epochs = {held: _newest_epoch(lake, table_of(held), moment) for held in HELD}
-    newest = epochs["queue_state_now"]
-    if newest is None:
-        return set()
-    there = {held for held, epoch in epochs.items() if epoch == newest or held == "tenant_state_now"}
-    for past in PAST:
-        name = AGE_STATE.name if table_of(past) == AGE_STATE.name else QUEUE_STATE.name
-        if epochs[f"{name}_now"] == newest and _tells_history(lake, name, newest, moment):
-            there.add(past)
-    return {name for name in STAGES if tables_of_stage(name) <= there}
+def require_finished_at(lake: Lake, names: Iterable[str], moment: Moment) -> None:
+    """Raises UserError where ``names`` rest on finished state, of which the lake had none at ``moment``."""
+    if rests_on_state(names) and _newest_epoch(lake, QUEUE_STATE.name, moment) is None:
+        raise UserError(
+            f"at {moment.at:%Y-%m-%dT%H:%M:%SZ} nothing had finished this lake's state yet",
+            "name a later time, or ask for `partials`, `marks` or `queue_samples` as they were then",
+        )
 
 
-def _tells_history(lake: Lake, name: str, epoch: int, moment: Moment | None) -> bool:
-    """See :meth:`lake.state.State.tells_history`; ``epoch``: the newest."""
-    table = _table_at(lake, name, moment)
+def _has_ages(lake: Lake, moment: Moment | None) -> bool:
+    """See :attr:`lake.state.State.tells_ages`."""
+    epoch = _newest_epoch(lake, QUEUE_STATE.name, moment)
+    if epoch is None or _newest_epoch(lake, AGE_STATE.name, moment) != epoch:
+        return False
+    table = _table_at(lake, AGE_STATE.name, moment)
     if table is None or "happened" not in (field.name for field in table.schema().fields):
         return False
     rows = rows_of(table, ["happened"], (("epoch", "=", epoch),))

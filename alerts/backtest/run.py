@@ -25,6 +25,7 @@ from lake.errors import UserError, first_line
 from lake.planned import Planned
 from lake.reader import Reader, connect
 from lake.select import canonical, for_duckdb
+from lake.state import require_finished
 
 #: More instants than these are asked for by mistake.
 MOST_INSTANTS = 100_000
@@ -40,6 +41,7 @@ WEEK = timedelta(days=7)
 
 def newest(root: Path) -> datetime:
     """Data time of the lake at ``root``: its newest event or sample; UserError where it holds none."""
+    require_finished(root, ("queue_health_now",))
     with Reader(root, timeout_seconds=READ_SECONDS) as reader:
         [row] = reader.query("SELECT MAX(as_of) AS at FROM queue_health_now").to_pylist()
     if row["at"] is None:

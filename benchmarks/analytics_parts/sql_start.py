@@ -25,6 +25,7 @@ from benchmarks.figures import Figure, show
 from lake.store import Lake
 from spark_analytics.runtime.archive import SWITCH
 from spark_analytics.runtime.training import ensure_archive
+from spark_analytics.state.writer import Writer
 
 RUNS = 5
 QUERY = "SELECT * FROM queue_health_now"
@@ -59,6 +60,9 @@ def _made(root: Path) -> Path:
     lake = Lake(root)
     lake.create()
     fill(lake, Load(TENANTS, EVENTS), SECONDS)
+    writer = Writer(root)
+    writer.step()
+    writer.close()
     return root
 
 

@@ -25,6 +25,7 @@ from dashboard.services.keys import Row
 from dashboard.services.say import ago, duration, instant, listing
 from dashboard.settings import DashboardSettings
 from lake.errors import SojournError
+from lake.state import REMEDY, UNFINISHED, is_unfinished
 from lake.visible import visible
 
 log = logging.getLogger(__name__)
@@ -117,6 +118,10 @@ def as_of_line(lake: Repository, fresh: Freshness | None, now: datetime) -> str:
 
 
 def _first_steps(root: Path) -> None:
+    if is_unfinished(root):
+        st.title("Nothing is known of the queues yet", anchor=False)
+        st.html(markup.banner("The analysis has not run", f"{UNFINISHED}: {REMEDY}.", quiet=False))
+        return
     st.title("No queue has been seen yet", anchor=False)
     st.html(markup.note(f"The lake at {root} holds no messages and no readings. As soon as it does, they appear here."))
     st.markdown(

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.now.fold import Fold
-from lake.now.intake import TooLate
 from lake.now.pauses import Mark, Pauses
 from lake.now.state import BACKLOG
 
@@ -30,7 +29,6 @@ class Apart:
         """``fold``, an empty one, made to be that of ``queue`` alone, which is a part of ``whole``."""
         fold.only = queue
         fold.as_of_us = whole.as_of_us
-        fold.minutes_until, fold.hours_until = whole.minutes_until, whole.hours_until
         fold.opened_until = whole.opened_until
         return cls(fold, Pauses())
 
@@ -94,18 +92,6 @@ class Aparts:
             for queue, part in parts.items():
                 if (its := samples_about(queue, broker, rows)).num_rows:
                     yield broker, part.fold, its
-
-    def levels_moved(self, broker: str, levels: tuple[int, int]) -> list[str]:
-        """See :meth:`lake.now.fold.Fold.levels_moved`; the queues that have to be folded anew for it."""
-        anew = []
-        for queue, part in self.of(broker).items():
-            fold = part.fold
-            if levels != (fold.minutes_until, fold.hours_until) or fold.mixed:
-                try:
-                    fold.levels_moved(*levels)
-                except TooLate:
-                    anew.append(queue)
-        return anew
 
 
 def step_now(fold: Fold) -> None:

@@ -79,7 +79,7 @@ class OpenCells(Cells):
     def oldest(self, keys: Integers) -> Integers:
         """The enqueue second of the oldest message of each of ``keys``; NONE where there is none.
 
-        Leavers of unknown age are taken to have been the oldest, as the stage `stage_oldest` has it.
+        Leavers of unknown age are taken to have been the oldest: queues are mostly first in, first out.
         """
         starts = code_of(keys, UNKNOWN)
         low, high = np.searchsorted(self._codes, starts), np.searchsorted(self._codes, starts + (1 << _SHIFT))

@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from lake.now.cells import NONE, Integers
 from lake.now.expression import compiled
-from lake.now.intake import HOUR, MINUTE, Intake, TooLate
-from lake.now.levels import Period, Stretch, rounded_up
+from lake.now.intake import Intake, TooLate
+from lake.now.levels import SILENT, Judgements
 from lake.now.lived import Consumers
 from lake.now.modes import Modes
 from lake.now.state import BACKLOG, null_where
 from lake.now.step import ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, Undo, work_units
-from lake.views.catalogue import FORMULAS, QUIET_AFTER
+from lake.views.catalogue import FORMULAS
 
 Array = npt.NDArray[Any]
 
@@ -42,11 +42,7 @@ class Fold(Intake):
         self.window = window
         self.modes = Modes(target)
         self.as_of_us = -1
-        self.base = Stretch()
-        self.hours: dict[int, Period] = {}
-        self.minutes: dict[int, Period] = {}
-        self._minute: int | None = None
-        self._hour: int | None = None
+        self.judged = Judgements()
         self._taken: dict[int, list[Array]] = {}
         self.done: deque[Step] = deque()
         self._out_of_window = 0  # how many of `done` have left the window
@@ -87,17 +83,14 @@ class Fold(Intake):
     def _make_room(self) -> None:
         keys, consumers = self.state.rooms
         self.readings.grow(consumers)
-        self.base.grow(keys, consumers)
-        for period in (*self.hours.values(), *self.minutes.values()):
-            period.grow(keys, consumers)
+        self.judged.grow(keys, consumers)
 
     def _advance(self, step: Step) -> None:
         second, state = step.second, self.state
         if self.done:
             self.done[-1].wide_bucket_chunks = []  # asked for at its own second alone, and many
         keys, counts, work, wide, told = step.merged()
-        undo = step.undo = Undo(self._minute, self._hour)
-        minute, hour = self._enter(second, undo)
+        undo = step.undo = Undo()
         while self._out_of_window < len(self.done):
             oldest = self.done[self._out_of_window]
             if oldest.second > second - self.window:
@@ -115,9 +108,6 @@ class Fold(Intake):
         self._window(step, 1)
         undo.last_arrival = state.last_arrival[keys]
         state.last_arrival[keys] = np.where(counts[:, ENQUEUED] > 0, second, undo.last_arrival)
-        for period in (minute, hour):
-            if period is not None:
-                self._count(period, step, 1)
         codes, nets = step.cells()
         state.cells.add(codes, nets)
         undo.oldest = state.oldest[keys]
@@ -126,68 +116,14 @@ class Fold(Intake):
         whole = state.queue_work[consumers]
         if wide.any():
             whole = np.where(wide, state.work_of(consumers[wide], units[wide])[consumers], whole)
-        target = self._target(minute, hour)
         verdicts, _ = state.judged(after, consumers, second, state.last_arrival[keys], own, whole)
-        undo.verdicts = target.verdicts[keys]
-        target.verdicts[keys] = np.where(verdicts != 0, verdicts, undo.verdicts)
-        if minute is not None:
-            self._judge_as_first(minute, step, after, consumers, undo)
-        if hour is not None:
-            self._doubt(minute, hour, second, after, state.last_arrival[keys])
-        self._tell(step, consumers[told], minute, hour, target, undo)
+        undo.verdicts = self.judged.verdicts[keys]
+        self.judged.verdicts[keys] = np.where(verdicts != SILENT, verdicts, undo.verdicts)
+        self._tell(step, consumers[told], undo)
         self.done.append(step)
-
-    def _enter(self, second: int, undo: Undo) -> tuple[Period | None, Period | None]:
-        """The minute and hour that ``second`` is in, if they can still be told more coarsely; closes those before."""
-        number = second // MINUTE if second > self.minutes_until else None
-        if self._minute is not None and number != self._minute and self._minute in self.minutes:
-            self._close(self.minutes[self._minute], MINUTE, undo)
-        self._minute = number
-        minute = self._open(self.minutes, number, MINUTE, undo)
-        number = second // HOUR if second > self.hours_until else None
-        if self._hour is not None and number != self._hour and self._hour in self.hours:
-            self._close(self.hours[self._hour], HOUR, undo)
-        self._hour = number
-        return minute, self._open(self.hours, number, HOUR, undo)
-
-    def _open(self, periods: dict[int, Period], number: int | None, length: int, undo: Undo) -> Period | None:
-        if number is None:
-            return None
-        if number not in periods:
-            periods[number] = Period((number + 1) * length - 1)
-            periods[number].grow(*self.state.rooms)
-            undo.opened.append((periods, number))
-        return periods[number]
-
-    def _close(self, period: Period, length: int, undo: Undo) -> None:
-        """Judge a period at its end, as if it had been told as one."""
-        if period.coarse is not None:
-            return
-        state, end = self.state, period.end
-        coarse = Stretch()
-        coarse.grow(*state.rooms)
-        keys = np.flatnonzero(period.steps > 0)
-        consumers = state.consumer_of[keys]
-        last_arrival = rounded_up(state.last_arrival[keys], length)
-        verdicts, _ = state.judged(
-            state.tenants(keys), consumers, end, last_arrival, period.work[keys], period.queue_work[consumers]
-        )
-        coarse.verdicts[keys] = verdicts
-        instants = np.flatnonzero(period.told > 0)
-        coarse.runs.record(instants, self._modes(instants, end, (end + 1) * 1_000_000), (end + 1) * 1_000_000)
-        column = self.readings.backlog_by_minute if length == MINUTE else self.readings.backlog_by_hour
-        read = np.flatnonzero((self.readings.second > end - length) & (self.readings.newest["sampled_us"] > 0))
-        undo.closed.append(period)
-        column[read] = self._backlogs(read, end)
-        period.coarse = coarse
 
     def _backlogs(self, consumers: Array, second: int) -> Array:
         return null_where(self.state.first_second[consumers] > second, self.state.queues[consumers, BACKLOG])
-
-    def _target(self, minute: Period | None, hour: Period | None) -> Stretch:
-        if minute is not None:
-            return minute.fine
-        return hour.fine if hour is not None else self.base
 
     def _flow(self, step: Step, sign: int) -> None:
         keys, counts, *_ = step.merged()
@@ -211,57 +147,20 @@ class Fold(Intake):
         self.state.window_work[keys] += units
         self.state.queue_work += self.state.work_of(self.state.consumer_of[keys], units)
 
-    def _count(self, period: Period, step: Step, sign: int) -> None:
-        keys, _, work, _, told = step.merged()
-        if period.settled:
-            raise TooLate
-        units = work_units(work) * sign
-        consumers = self.state.consumer_of[keys]
-        period.work[keys] += units
-        period.steps[keys] += sign
-        period.queue_work += self.state.work_of(consumers, units)
-        period.told[np.unique(consumers[told])] += sign
-
-    def _judge_as_first(self, minute: Period, step: Step, tenants: Integers, consumers: Array, undo: Undo) -> None:
-        """The verdicts if nothing but rolled-up minutes came before this one."""
-        keys, state = step.merged()[0], self.state
-        own, whole = minute.work[keys], minute.queue_work[consumers]
-        if step.second - self.window > minute.end - MINUTE:
-            own, whole = state.window_work[keys], state.queue_work[consumers]
-        verdicts, _ = state.judged(tenants, consumers, step.second, state.last_arrival[keys], own, whole)
-        undo.first = minute.first[keys]
-        minute.first[keys] = np.where(verdicts != 0, verdicts, undo.first)
-
-    def _doubt(
-        self, minute: Period | None, hour: Period, second: int, tenants: Integers, last_arrival: Integers
-    ) -> None:
-        """Mark periods in which a tenant would be judged otherwise once its last arrival is told more coarsely."""
-        waited = (second - last_arrival)[(tenants[:, BACKLOG] > 0) & (last_arrival > 0)]
-        if minute is not None and bool(np.any((waited >= QUIET_AFTER) & (waited < QUIET_AFTER + MINUTE))):
-            minute.unsure = True
-        into = second - (hour.end - HOUR)
-        if into <= QUIET_AFTER + MINUTE and bool(np.any((waited >= QUIET_AFTER - MINUTE) & (waited >= into))):
-            hour.unsure = True
-
-    def _tell(
-        self, step: Step, consumers: Array, minute: Period | None, hour: Period | None, target: Stretch, undo: Undo
-    ) -> None:
+    def _tell(self, step: Step, consumers: Array, undo: Undo) -> None:
         """What the queues are like at the end of this second: modes of those that changed or were sampled."""
         samples = self._samples.pop(step.second, [])
         instants = np.unique(consumers)
         if samples:
             self._read(step, np.concatenate(samples))
             self._taken[step.second] = samples
-            undo.told = np.unique(np.concatenate([each["consumer"] for each in samples]))
-            instants = np.union1d(instants, undo.told)
-            for period in (minute, hour):
-                if period is not None:
-                    period.told[undo.told] += 1
+            undo.sampled = True
+            instants = np.union1d(instants, np.concatenate([each["consumer"] for each in samples]))
         if step.second == self.now_second:
             self._tell_ahead(step)
         as_of_us = min((step.second + 1) * 1_000_000, self.as_of_us)
         step.instants = undo.instants = instants
-        undo.runs = target.runs.record(instants, self._modes(instants, step.second, as_of_us), as_of_us)
+        undo.modes = self.judged.turn(instants, self._modes(instants, step.second, as_of_us), as_of_us)
 
     def in_window(self, second: int) -> Iterator[Step]:
         """The steps that the window holds which ends with ``second``, the last one that was taken in."""
@@ -269,18 +168,13 @@ class Fold(Intake):
 
     def _read(self, step: Step, samples: Array) -> None:
         """Take in samples that tell about ``step``."""
-        read, lately, before = self.readings.put(step.second, samples)
+        read, lately, before = self.readings.put(samples)
         step.undo.readings.append(before)
         narrow = step.second > self.minutes_until
         (step.sampled if narrow else step.wide_sampled).append(lately)
         if narrow:
             self.readings.add(lately, 1)
-        backlogs = self._backlogs(read, step.second)
-        self.readings.backlog[read] = backlogs
-        if self._minute is None:
-            self.readings.backlog_by_minute[read] = backlogs
-        if self._hour is None:
-            self.readings.backlog_by_hour[read] = backlogs
+        self.readings.backlog[read] = self._backlogs(read, step.second)
 
     def _tell_ahead(self, step: Step) -> bool:
         """Samples that are newer than the newest event tell about data time: whether any came since the last look."""
@@ -328,27 +222,16 @@ class Fold(Intake):
             raise TooLate
         undo, state = step.undo, self.state
         keys, _, _, _, _ = step.merged()
-        minute = self.minutes.get(self._minute) if self._minute is not None else None
-        hour = self.hours.get(self._hour) if self._hour is not None else None
-        target = self._target(minute, hour)
-        target.runs.restore(undo.instants, undo.runs)
+        self.judged.turn_back(undo.instants, undo.modes)
         for before in reversed(undo.readings):
             self.readings.restore(before)
         self._ahead_told = 0
-        if undo.told is not None:
+        if undo.sampled:
             self._samples[step.second] = self._taken.pop(step.second)
-            for period in (minute, hour):
-                if period is not None:
-                    period.told[undo.told] -= 1
-        if minute is not None:
-            minute.first[keys] = undo.first
-        target.verdicts[keys] = undo.verdicts
+        self.judged.verdicts[keys] = undo.verdicts
         state.oldest[keys] = undo.oldest
         codes, nets = step.cells()
         state.cells.add(codes, -nets)
-        for period in (minute, hour):
-            if period is not None:
-                self._count(period, step, -1)
         state.last_arrival[keys] = undo.last_arrival
         self._window(step, -1)
         after = state.tenants(keys)
@@ -357,11 +240,6 @@ class Fold(Intake):
         for gone in range(self._out_of_window - undo.expired, self._out_of_window):
             self._window(self.done[gone], 1)
         self._out_of_window -= undo.expired
-        for period in undo.closed:
-            period.coarse = None
-        for periods, number in undo.opened:
-            del periods[number]
-        self._minute, self._hour = undo.minute, undo.hour
         step.undo, step.sampled, step.wide_sampled = None, [], []
         if len(keys):
             self._pending[step.second] = step
@@ -382,9 +260,6 @@ class Fold(Intake):
             self.done.popleft()
             self._out_of_window -= 1
             self._settled -= 1
-        for period in (*self.minutes.values(), *self.hours.values()):
-            if period.coarse is not None and period.end < self.floor and not period.settled:
-                period.settle()
 
     def _settle_one(self) -> None:
         """Take the oldest step back no more."""
@@ -394,57 +269,3 @@ class Fold(Intake):
         self._settled += 1
         self.floor = max(self.floor, step.second)
         self._taken.pop(step.second, None)
-
-    # -- levels -----------------------------------------------------------------------------------------------------
-
-    def levels_moved(self, minutes_until: int, hours_until: int) -> None:
-        """Partials up to these seconds are told by the minute, and by the hour, from now on. Raises TooLate."""
-        now = self.now_second
-        if minutes_until > now - self.window - 1 or minutes_until < self.minutes_until or self.mixed:
-            raise TooLate
-        if hours_until < self.hours_until or hours_until > minutes_until:
-            raise TooLate
-        self._roll_minutes(minutes_until)
-        self._roll_hours(hours_until)
-        last_arrival = self.state.last_arrival
-        for until, length in ((minutes_until, MINUTE), (hours_until, HOUR)):
-            old = (last_arrival > 0) & (last_arrival <= until)
-            last_arrival[old] = rounded_up(last_arrival[old], length)
-            for place in range(self._settled, len(self.done)):
-                undo = self.done[place].undo
-                old = (undo.last_arrival > 0) & (undo.last_arrival <= until)
-                undo.last_arrival[old] = rounded_up(undo.last_arrival[old], length)
-        self.minutes_until, self.hours_until = minutes_until, hours_until
-        self.floor = max(self.floor, minutes_until)
-        while self._settled < len(self.done) and self.done[self._settled].second <= self.floor:
-            self._settle_one()
-
-    def _roll_minutes(self, until: int) -> None:
-        for number in sorted(number for number, minute in self.minutes.items() if minute.end <= until):
-            minute = self.minutes.pop(number)
-            if minute.coarse is None:
-                raise TooLate
-            hour = self.hours[minute.end // HOUR]
-            hour.fine = hour.fine.then(minute.coarse)
-        if any(minute.unsure and minute.end - MINUTE <= until + QUIET_AFTER for minute in self.minutes.values()):
-            raise TooLate
-
-    def _roll_hours(self, until: int) -> None:
-        for number in sorted(number for number, hour in self.hours.items() if hour.end <= until):
-            hour = self.hours.pop(number)
-            if hour.coarse is None:
-                raise TooLate
-            self.base = self.base.then(hour.coarse)
-        if until > self.hours_until and (first := self.hours.get((until + 1) // HOUR)) is not None and first.unsure:
-            raise TooLate
-
-    def past(self) -> Stretch:
-        """Every judgement so far together."""
-        whole = self.base
-        for number in sorted(self.hours):
-            whole = whole.then(self.hours[number].fine)
-        for number in sorted(self.minutes):
-            minute = self.minutes[number]
-            first = minute.end - MINUTE == self.minutes_until
-            whole = whole.then(Stretch(minute.first, minute.fine.runs) if first else minute.fine)
-        return whole

@@ -28,7 +28,7 @@ MOST_AHEAD = 200_000
 
 
 class TooLate(Exception):
-    """Rows for a time that can no longer be taken back, or levels that changed under the window: fold all anew."""
+    """Rows for a time that can no longer be taken back: fold all anew."""
 
 
 class Intake(ABC):
@@ -48,7 +48,6 @@ class Intake(ABC):
         self.minutes_until = self.hours_until = -1
         self.floor = -NONE  # no row may come for this second or before
         self.opened_until = -1  # an opening balance tells how things stood at the end of this second
-        self.mixed = False  # a row by the second stands where partials were rolled up
         self.patient = False
         self.late: dict[str, int] = {}
         self.only: str | None = None
@@ -119,9 +118,6 @@ class Intake(ABC):
             return
         self.state.told[key[rows]] = True
         seconds = lived.second[rows]
-        level_width = np.where(seconds <= self.hours_until, HOUR, np.where(seconds <= self.minutes_until, MINUTE, 1))
-        # What comes late is folded again where it stands; what stands so in the tables is not, when they are rolled up.
-        self.mixed = self.mixed or bool(np.any((lived.width[rows] < level_width) & (seconds > self.floor)))
         starts = first_seconds(seconds, lived.width[rows])
         np.minimum.at(self.state.first_second, self.state.consumer_of[key[rows]], starts)
         counts, work = lived.counts[rows], lived.work[rows]

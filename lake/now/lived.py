@@ -1,6 +1,7 @@
 """Partials as each consumer lives them: rows of the table → keys by number and columns of NumPy.
 
-The counterpart of the stages `stage_consumers` and `stage_partials`, for rows as they come.
+What is enqueued for no named subscriber is enqueued for all of them; a queue that nobody has consumed from yet has its
+unnamed consumer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The verdict on tenants at one instant: noisy, quiet again, or nothing new. The formulas are the view's own."""
+"""The verdict on tenants at one instant: noisy, quiet again, or nothing new. The formulas are the views' own.
+
+The rule is the one that Amazon SQS fair queues publish, with a threshold that is fair to few tenants. A tenant turns
+noisy on a large share while others wait, and stays so until its backlog is gone or it has sent nothing for five
+minutes. A busy tenant always has some messages in flight: its backlog counts as gone, too, once none is left to receive
+and it no longer takes more than its share.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +23,9 @@ _THRESHOLD, _ENTERS, _TURNS_QUIET = (compiled(FORMULAS[name]) for name in ("thre
 def judged(columns: Mapping[str, Any]) -> tuple[Array, Array]:
     """The verdict on each tenant (NOISY, QUIET or SILENT, int8), and whether it enters the noisy ones.
 
-    ``columns`` are those of ``stage_shares`` that ``stage_noisy.sql`` judges by: ``backlog``, ``in_flight``, ``ready``,
-    ``window_processing_sum`` and ``last_arrival_second`` of the tenant; ``queue_in_flight``, ``queue_ready``,
-    ``queue_processing_sum`` and ``active_tenants`` of its queue; ``at_second``.
+    ``columns``: ``backlog``, ``in_flight``, ``ready``, ``window_processing_sum`` and ``last_arrival_second`` of the
+    tenant; ``queue_in_flight``, ``queue_ready``, ``queue_processing_sum`` and ``active_tenants`` of its queue;
+    ``at_second``.
     """
     told = dict(columns)
     told["threshold"] = _THRESHOLD(told)

@@ -1,4 +1,4 @@
-"""The state of a broker at a second: what the views' last stages ask for, as columns of NumPy."""
+"""The state of a broker at a second: what finished rows hold of it, as columns of NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lake.now.cells import NONE, Buckets
 from lake.now.expression import compiled
 from lake.now.fold import Fold
-from lake.now.levels import NOISY, then
+from lake.now.levels import NOISY, SILENT, padded
 from lake.now.reading import CHANGES
 from lake.now.state import BACKLOG, IN_FLIGHT, READY, null_where
 from lake.now.step import WINDOWED, Step, work_units
@@ -25,7 +25,7 @@ Columns = dict[str, Array]
 _QUIET_OLDEST_AGE = compiled(FORMULAS["quiet_oldest_age"])
 _COVERAGE = compiled(FORMULAS["coverage"])
 
-#: Columns of `stage_queues_now`, and which part of the newest sample each of them is.
+#: Columns about queues, and which part of the newest sample each of them is.
 _TOLD = {
     "depth": "depth",
     "broker_in_flight": "in_flight",
@@ -71,8 +71,8 @@ class Outcome:
         verdicts, _ = state.judged(
             self._tenants, self._consumers, self.second, state.last_arrival[:count], own, whole[self._consumers]
         )
-        self._past = fold.past()
-        self._noisy = then(self._past.verdicts, verdicts)[:count] == NOISY
+        told = padded(fold.judged.verdicts, count)[:count]
+        self._noisy = np.where(verdicts != SILENT, verdicts, told) == NOISY
 
     @cached_property
     def places(self) -> Array:
@@ -122,7 +122,6 @@ class Outcome:
         columns = fold.queue_columns(places, self.second, self.as_of_us, oldest)
         newest = readings.newest[places]
         read = newest["sampled_us"] > 0
-        backlog_told = readings.backlog_told(fold.minutes_until, fold.hours_until)[places]
         dead = readings.dead_letters()
         quiet_second = null_where(quiet == NONE, quiet)
         modes = fold.modes.of(columns)
@@ -138,7 +137,7 @@ class Outcome:
             if dead
             else np.full(len(places), np.nan),
             **{name: self._changes(name) for name in CHANGES},
-            "backlog_when_sampled": np.where(read, backlog_told, np.nan),
+            "backlog_when_sampled": np.where(read, readings.backlog[places], np.nan),
             "sampled_us": null_where(~read, newest["sampled_us"]),
             **{name: np.where(read, newest[told], np.nan) for name, told in _TOLD.items()},
             "status": newest["status"],
@@ -155,10 +154,9 @@ class Outcome:
         }
 
     def _since(self, modes: Array, places: Array) -> Array:
-        runs = self._past.runs
-        runs.grow(len(self.fold.state.consumers))
-        last, since, began = runs.last[places], runs.since[places], runs.began[places]
-        return np.where(last == modes, np.where(since > 0, since, began), self.as_of_us)
+        judged, count = self.fold.judged, len(self.fold.state.consumers)
+        last, since = padded(judged.modes, count)[places], padded(judged.since_us, count)[places]
+        return np.where(last == modes, since, self.as_of_us)
 
     def _lengths(self, consumers: Array) -> Array:
         """The length of the window, as far as there are seconds, of each of ``consumers``."""

@@ -1,6 +1,6 @@
 """Messages that wait for a retry, or are put off: marks as they come → when each pause begins and ends.
 
-The counterpart of the stage `stage_pauses`: a pause lasts from the failure until the message's next attempt or its end.
+A pause lasts from the failure until the message's next attempt or its end.
 """
 
 from __future__ import annotations

@@ -84,6 +84,7 @@ class Present:
     def forget(self) -> None:
         """Let go of all that was taken in; the next :meth:`refresh` begins anew."""
         self.folds: dict[str, Fold] = {}
+        self._levels: dict[str, tuple[int, int]] = {}  # by broker until when partials are told by the minute, and hour
         self._begun = False
         self._pauses: dict[str, Pauses] = {}
         self.apart = Aparts()
@@ -153,10 +154,7 @@ class Present:
     # -- commit by commit -------------------------------------------------------------------------------------------
 
     def _take_in(self, changes: dict[str, list[Change]]) -> None:
-        if any(change.removed and not change.same_rows for change in (*changes["marks"], *changes["queue_samples"])):
-            raise TooLate  # forgotten samples and marks: rare, once a day
         came, samples = [], []
-        rolled: dict[str, tuple[int, int]] = {}
         for change in changes["partials"]:
             if change.same_rows:
                 self.totals.arranged(change)
@@ -164,20 +162,22 @@ class Present:
                 moved = self.totals.replaced(change)
                 if moved is None:
                     raise TooLate
-                rolled |= moved
+                for broker, levels in moved.items():
+                    known = self._levels.get(broker, levels)
+                    self._levels[broker] = max(known[0], levels[0]), max(known[1], levels[1])
             else:
                 for path in change.added:
                     rows = self._read("partials", path)
                     self.totals.put(path, rows)
                     came.append(rows)
         for change in changes["queue_samples"]:
-            samples += [] if change.same_rows else [self.samples.read(path) for path in change.added]
+            samples += [] if change.same_rows or change.removed else [self.samples.read(path) for path in change.added]
         reached = reached_by(came, samples, self.folds)
         if any(broker not in self.folds for broker in reached):
             raise TooLate
         edges: list[tuple[str, list[Mark]]] = []
         for change in changes["marks"]:
-            for path in [] if change.same_rows else change.added:
+            for path in [] if change.same_rows or change.removed else change.added:
                 edges += marks_of(self._read("marks", path))
         for (broker, queue), mending in self._mending.items():
             mending.put(broker, queue, came, edges, samples)
@@ -207,16 +207,6 @@ class Present:
             for part in self.apart.of(broker).values():
                 self._advance(broker, part.fold, fold.now_second)
                 part.pauses.forget(fold.now_second)
-        for broker, (minutes_until, hours_until) in rolled.items():
-            fold = self.folds[broker]
-            levels = max(minutes_until, fold.minutes_until), max(hours_until, fold.hours_until)
-            if levels != (fold.minutes_until, fold.hours_until) or fold.mixed:
-                fold.levels_moved(*levels)
-                if self._watcher is not None:  # judgements over the past are told more coarsely
-                    self._watcher.passed(broker, fold, fold.now_second)
-            for queue in self.apart.levels_moved(broker, levels):
-                part = self.apart.of(broker)[queue]
-                part.fold.late[queue] = fold.now_second
 
     def _read(self, name: str, path: Location) -> pa.Table:
         """What a file of table ``name`` that has come holds."""
@@ -262,6 +252,7 @@ class Present:
     def _begin_apart(self, broker: str, queue: str, second: int) -> Mending:
         whole = self.folds[broker]
         part = Apart.of(whole, queue, Fold(whole.window, self._definitions.target_seconds, whole.consumers))
+        part.fold.minutes_until, part.fold.hours_until = self._levels.get(broker, (-1, -1))
         if self._watcher is not None:
             self._watcher.correcting(broker, part.fold, second)
         files = {name: follower.files() for name, follower in self._followers.items()}
@@ -288,11 +279,6 @@ class Present:
         self.apart.put(broker, queue, mending.part, whole)
         if self._watcher is not None:
             self._watcher.corrected(broker, fold)
-        if (fold.minutes_until, fold.hours_until) != (whole.minutes_until, whole.hours_until):
-            try:
-                fold.levels_moved(whole.minutes_until, whole.hours_until)
-            except TooLate:
-                fold.late[queue] = fold.now_second  # once more, at leisure
 
     # -- from the start ---------------------------------------------------------------------------------------------
 
@@ -307,6 +293,7 @@ class Present:
         ordered = sorted(units(files["partials"]), key=lambda unit: unit[2])
         samples = [self.samples.read(path) for path in files["queue_samples"]]
         self.folds = surveyed(files["partials"], samples, self._definitions)
+        self._levels = {broker: (fold.minutes_until, fold.hours_until) for broker, fold in self.folds.items()}
         self._pauses = {broker: Pauses() for broker in self.folds}
         for path in files["marks"]:
             for broker, marks in marks_of(read_file(path, MARK_COLUMNS)):

@@ -70,7 +70,7 @@ class Before:
     newest: Array
     limits: Array
     sampled: Array
-    backlogs: tuple[Array, ...]
+    backlog: Array
     series: Array
     last: Array
     dead: dict[tuple[int, str], float | None]
@@ -79,7 +79,7 @@ class Before:
 class Readings:
     """The newest reading of each consumer, the second that it tells about, and the backlog from events in that second.
 
-    Where that second was rolled up the backlog at the end of its minute, or hour, counts. ``sampled_us`` 0: none yet.
+    ``sampled_us`` 0: none yet.
     """
 
     def __init__(self) -> None:
@@ -87,10 +87,7 @@ class Readings:
         self.newest = np.zeros(0, SAMPLE)
         self.limits = np.zeros(0)
         self.sampled = np.zeros(0, bool)  # whether there was any sample, of polls alone or not
-        self.second = np.zeros(0, np.int64)
         self.backlog = np.zeros(0)
-        self.backlog_by_minute = np.zeros(0)
-        self.backlog_by_hour = np.zeros(0)
         self.sums = np.zeros((0, len(CHANGES)))
         self.known = np.zeros((0, len(CHANGES)), np.int64)
         #: By dead-letter queue and the queue that it serves: its newest depth, None while unknown.
@@ -110,16 +107,15 @@ class Readings:
         there = len(self.newest)
         if there >= size:
             return
-        for name in ("newest", "limits", "sampled", "second", "backlog", "backlog_by_minute", "backlog_by_hour", "sums",
-                     "known"):  # fmt: skip
+        for name in ("newest", "limits", "sampled", "backlog", "sums", "known"):
             setattr(self, name, padded(getattr(self, name), size))
         for name in ("there", *NUMBERS):
             self.newest[name][there:] = np.nan
-        for column in (self.limits, self.backlog, self.backlog_by_minute, self.backlog_by_hour):
+        for column in (self.limits, self.backlog):
             column[there:] = np.nan
 
-    def put(self, second: int, samples: Array) -> tuple[Array, Lately, Before]:
-        """Take in ``samples``, all told of ``second``: the consumers that have a new reading, what is added to the
+    def put(self, samples: Array) -> tuple[Array, Lately, Before]:
+        """Take in ``samples``, all told of one second: the consumers that have a new reading, what is added to the
         window, and what was there before."""
         samples = samples[np.argsort(samples["sampled_us"], kind="stable")]
         consumers = np.unique(samples["consumer"])
@@ -129,7 +125,7 @@ class Readings:
             self.newest[consumers],
             self.limits[consumers],
             self.sampled[consumers],
-            tuple(column[consumers] for column in self._backlogs()),
+            self.backlog[consumers],
             series,
             self._last[series],
             {},
@@ -140,7 +136,6 @@ class Readings:
         self.limits[limited["consumer"]] = limited["in_flight_limit"]  # of several the last counts
         read = samples[samples["reads"]]
         self.newest[read["consumer"]] = read
-        self.second[read["consumer"]] = second
         self._put_dead(samples[samples["dead_letter_for"] > 0], before)
         return np.unique(read["consumer"]), lately, before
 
@@ -148,13 +143,9 @@ class Readings:
         """Undo :meth:`put`."""
         at = before.consumers
         self.newest[at], self.limits[at], self.sampled[at] = before.newest, before.limits, before.sampled
-        for column, values in zip(self._backlogs(), before.backlogs, strict=True):
-            column[at] = values
+        self.backlog[at] = before.backlog
         self._last[before.series] = before.last
         self.dead |= before.dead
-
-    def _backlogs(self) -> tuple[Array, ...]:
-        return self.second, self.backlog, self.backlog_by_minute, self.backlog_by_hour
 
     def overtaken(self, samples: Array) -> bool:
         """Whether one of ``samples`` is older than what its series has taken in."""
@@ -217,11 +208,6 @@ class Readings:
         """Of each of ``consumers`` the sum of one of CHANGES over the window; NaN where none was known."""
         place = CHANGES.index(name)
         return np.where(self.known[consumers, place] > 0, self.sums[consumers, place], np.nan)
-
-    def backlog_told(self, minutes_until: int, hours_until: int) -> Array:
-        """The backlog from events when each was read; NaN = none."""
-        by_level = np.where(self.second > hours_until, self.backlog_by_minute, self.backlog_by_hour)
-        return np.where(self.second > minutes_until, self.backlog, by_level)
 
 
 def _known_if(condition: Array, values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Columns of outcomes as the rows that the `…_now` views' last stages ask for."""
+"""Columns of outcomes as rows of finished state, named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lake.now.fold import Fold
 from lake.now.modes import MODE_NAMES
-from lake.now.outcome import Columns, Outcome
+from lake.now.outcome import Columns
 
 Array = npt.NDArray[Any]
 
@@ -22,22 +22,6 @@ _FRACTIONS = frozenset(
         "window_processing_sum", "coverage", "transactional_age_seconds",
     }
 )  # fmt: skip
-
-
-def tenants(outcome: Outcome) -> pa.Table:
-    """The rows of `stage_tenants_now` and `stage_concurrency_now`."""
-    keys = outcome.keys
-    return tenant_rows(outcome.broker, outcome.fold, keys, outcome.tenant_columns | _clock(outcome, len(keys)))
-
-
-def queues(outcome: Outcome) -> pa.Table:
-    """The rows of `stage_queues_now`, and what they rest on."""
-    places = outcome.places
-    return queue_rows(outcome.broker, outcome.fold, places, outcome.queue_columns | _clock(outcome, len(places)))
-
-
-def _clock(outcome: Outcome, count: int) -> Columns:
-    return {"as_of_us": np.full(count, outcome.as_of_us), "at_second": np.full(count, outcome.second)}
 
 
 def tenant_rows(broker: str, fold: Fold, keys: Array, columns: Columns) -> pa.Table:

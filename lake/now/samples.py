@@ -1,4 +1,7 @@
-"""Samples as they come: which consumer each is of, and what it reads. The counterpart of the stage `stage_samples`."""
+"""Samples as they come: which consumer each is of, and what it reads.
+
+Where events name no consumer of a queue, and samples one alone, both mean the same one.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ class Samples:
         return self._changed(iter(list(self._taken_for)), consumers)
 
     def _unnamed(self, place: tuple[str, str], consumers: Mapping[str, Consumers]) -> bool:
-        """Whether samples that name a consumer mean the unnamed one of events: `stage_samples` has the rule."""
+        """Whether samples that name a consumer mean the unnamed one: they name no other, and events name none."""
         known = consumers.get(place[0])
         return len(self._named.get(place, ())) == 1 and known is not None and known.of(place[1]) == frozenset({""})
 

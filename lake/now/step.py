@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lake.now.cells import Integers, run_starts, summed
-from lake.now.levels import Period
 from lake.now.reading import Before, Lately
 
 Array = npt.NDArray[Any]
@@ -37,19 +36,14 @@ def work_units(seconds: Array) -> Integers:
 class Undo:
     """What a step replaced. What it added is subtracted again."""
 
-    minute: int | None
-    hour: int | None
-    opened: list[tuple[dict[int, Period], int]] = field(default_factory=list)
-    closed: list[Period] = field(default_factory=list)
     expired: int = 0
     verdicts: Any = None
-    first: Any = None
     last_arrival: Any = None
     oldest: Any = None
-    told: Any = None
+    sampled: bool = False
     readings: list[Before] = field(default_factory=list)
     instants: Any = None
-    runs: Any = None
+    modes: Any = None
 
 
 @dataclass(slots=True)

@@ -7,16 +7,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lake.now import lived
-from lake.now.expression import compiled
 from lake.now.follow import Change
 from lake.remote import Location
 from lake.snapshot import read_file
-from lake.views.catalogue import FORMULAS
 
 _SUMMED = ("enqueued", *lived.COUNTED, "started", "retries", "finished_unreceived")
 _READ = ("broker", "bucket_start", "bucket_seconds", *_SUMMED)
-
-_OPENING = compiled(FORMULAS["opening"])
 
 Sums = npt.NDArray[np.int64]
 
@@ -43,24 +39,19 @@ class Totals:
         self._of |= dict.fromkeys(change.added)
 
     def replaced(self, change: Change) -> dict[str, tuple[int, int]] | None:
-        """Files were replaced by others with the same sums: the levels that those reach.
-
-        None if the sums differ, or history got shorter: an opening balance no longer tells since when something lasts.
-        """
+        """Files were replaced by others with the same sums: the levels that those reach; None if the sums differ."""
         before = sum((self._sums(path) for path in change.removed), np.zeros(len(_SUMMED), np.int64))
         levels: dict[str, tuple[int, int]] = {}
-        opened = False
         for path in change.added:
             rows = read_file(path, _READ)
             self._of[path] = _sums(rows)
-            opened = opened or bool(np.any(_OPENING({"bucket_seconds": rows.column("bucket_seconds").to_numpy()})))
             for broker, reached in lived.levels_of(rows).items():
                 known = levels.get(broker, (-1, -1))
                 levels[broker] = max(known[0], reached[0]), max(known[1], reached[1])
         for path in change.removed:
             self._of.pop(path, None)
         after = sum((self._sums(path) for path in change.added), np.zeros(len(_SUMMED), np.int64))
-        return levels if not opened and np.array_equal(before, after) else None
+        return levels if np.array_equal(before, after) else None
 
     def _sums(self, path: Location) -> Sums:
         known = self._of.get(path)

@@ -1,6 +1,6 @@
-"""Finished state, as the analytics writes it to gold: the views' stages over it, and the newest row of each key."""
+"""Finished state, as the analytics writes it to gold: what readers hold of it, and whether there is any."""
 
-from lake.state.stages import STAGES
 from lake.state.state import State
+from lake.state.unfinished import REMEDY, UNFINISHED, is_unfinished, require_finished, rests_on_state
 
-__all__ = ["STAGES", "State"]
+__all__ = ["REMEDY", "UNFINISHED", "State", "is_unfinished", "require_finished", "rests_on_state"]

@@ -15,9 +15,9 @@ from lake.now.follow import Follower
 from lake.remote import Location
 from lake.snapshot import FileGone, Snapshot, read_file
 from lake.state.columns import column
-from lake.state.stages import NEWEST_BY, NEWEST_BY_DEFAULT
 from lake.store import conform
 from lake.tables import TABLES
+from lake.views.catalogue import NEWEST_BY, NEWEST_BY_DEFAULT
 
 #: What orders rows, read whatever else is wanted; of these, what is not held. Two seconds can end at one data time.
 _ORDER = ("epoch", "revision", "key", "as_of", "second")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from lake.state.held import Held, newest_by
-from lake.state.stages import columns_read
 from lake.tables import AGE_STATE
+from lake.views import columns_read
 
 #: The columns of ages that are held whatever is asked: what a row is about, and whether it counts.
 _AGES_ALWAYS = frozenset({
@@ -37,16 +37,12 @@ class State:
         """Whether there is any."""
         return self._queues.epoch >= 0
 
-    def tells_history(self, table: str) -> bool:
-        """Whether ``table`` has history: rows of before there was the column ``happened`` do not tell it."""
-        if not self.known:
+    @property
+    def tells_ages(self) -> bool:
+        """Whether the newest epoch has ages: rows of before there was the column ``happened`` lack some of them."""
+        rows = self._reached(self._ages)
+        if rows is None:
             return False
-        if table == AGE_STATE.name:
-            rows = self._reached(self._ages)
-            if rows is None:
-                return False
-        else:
-            rows = self._queues.rows
         happened = rows.column("happened")
         return bool(happened.null_count < len(happened))
 
@@ -85,7 +81,7 @@ class State:
     def _reached(self, held: Held) -> pa.Table | None:
         """What a table tells up to the instant of the queues; None where it tells nothing of their epoch."""
         held.refresh(self._queues.epoch, self._queues.revision)
-        return held.rows if held.epoch == self._queues.epoch else None
+        return held.rows if self.known and held.epoch == self._queues.epoch else None
 
     def _with_clocks(self) -> pa.Table:
         """The queues' rows with the data time of their broker, to which no row of it is later."""

@@ -10,10 +10,19 @@ from lake.histogram import BASE, BUCKETS_PER_OCTAVE, ZERO_INDEX
 from lake.views import columns
 from lake.views.model import Column, View
 
-#: Instants that the history views show, and the one that their `_now` twins show. `changed` is 0 where nothing came in
-#: but a step was taken, 2 for what lies before an opening balance's end: history leaves both out.
-_CHANGED = "i.changed = 1"
-_NOW = "i.is_now = 1"
+#: Tables of finished state, and what names the things that their rows tell of.
+_NAMES = {
+    "queue_state": "s.broker, s.queue, s.subscriber",
+    "tenant_state": "s.broker, s.queue, s.subscriber, s.tenant",
+}
+#: Of each table of finished state the newest row of each key, by the name of that view.
+NEWEST = tuple(f"{table}_now" for table in (*_NAMES, "age_state"))
+#: Every row of history, or every bucket, by the name of that view.
+HISTORY = tuple(f"{table}_past" for table in (*_NAMES, "age_state"))
+#: By which columns the newest row of a key is told, the first one first. Two seconds can end at one data time; of ages
+#: the newest revision has the newest bucket, which may be older than one of which nothing is left.
+NEWEST_BY = {"age_state": ("revision", "second")}
+NEWEST_BY_DEFAULT = ("as_of", "second", "revision")
 
 
 def bucket_value_sql(index: str) -> str:
@@ -59,34 +68,16 @@ _SAMPLED_DRAIN_ETA = (
 )
 
 
-def _level_second(second: str) -> str:
-    """SQL for the last second of the bucket that holds ``second``, where partials (levels ``l``) were rolled up."""
-    return (
-        f"CASE WHEN {second} <= l.hours_until THEN {second} DIV 3600 * 3600 + 3599 "
-        f"WHEN {second} <= l.minutes_until THEN {second} DIV 60 * 60 + 59 ELSE {second} END"
-    )
-
-
-def _window_seconds(row: str, first_second: str) -> str:
-    """SQL for the length of a row's window: a rolled-up bucket's own, else the window as far as there are seconds."""
-    return (
-        f"CASE WHEN {row}bucket_seconds > 1 THEN {row}bucket_seconds ELSE GREATEST(1, LEAST($window, "
-        f"{row}at_second - GREATEST({first_second} - 1, {row}level_starts_after))) END"
-    )
-
+#: The length of a row's window: a rolled-up bucket's own, else the window as far as there are seconds.
+_WINDOW_SECONDS = (
+    "CASE WHEN bucket_seconds > 1 THEN bucket_seconds ELSE GREATEST(1, LEAST($window, "
+    "at_second - GREATEST(first_second - 1, level_starts_after))) END"
+)
 
 #: An opening balance is the one bucket that is longer than a day. It tells how things stood at its end, and of no
 #: instant before: it begins there, and is no row of history.
 _OPENING = "bucket_seconds > 86400"
 _FIRST_SECOND = f"CASE WHEN {_OPENING} THEN at_second ELSE at_second - bucket_seconds + 1 END"
-
-#: A span is in one or two pieces of time of this length: the shortest of these that it is not longer than.
-_PIECES = tuple(60 * 8**power for power in range(10))
-_PIECE_SECONDS = (
-    "CASE "
-    + " ".join(f"WHEN last_second - from_second < {seconds} THEN {seconds}" for seconds in _PIECES)
-    + f" ELSE {8 * _PIECES[-1]} END"
-)
 
 #: Seconds without arrivals after which a noisy tenant is quiet again.
 QUIET_AFTER = 300
@@ -114,14 +105,9 @@ _MODE = (
 )
 
 FORMULAS = {
-    "apart": "100000000000",
-    "level_second": _level_second("e.at_second"),
     "opening": _OPENING,
     "first_second": _FIRST_SECOND,
-    "piece_seconds": _PIECE_SECONDS,
-    "sample_second": _level_second("s.at_second"),
-    "window_seconds": _window_seconds("", "first_second"),
-    "queue_window_seconds": _window_seconds("s.", "f.first_second"),
+    "window_seconds": _WINDOW_SECONDS,
     "coverage": _COVERAGE,
     "drain_state": _DRAIN_STATE,
     "drain_eta": _DRAIN_ETA,
@@ -129,7 +115,6 @@ FORMULAS = {
     "sampled_drain_eta": _SAMPLED_DRAIN_ETA,
     "backlog": "GREATEST(0, backlog_sum)",
     "in_flight": "GREATEST(0, in_flight_sum)",
-    "delayed": "GREATEST(0, delayed_sum)",
     "ready": "GREATEST(0, GREATEST(0, backlog_sum) - GREATEST(0, in_flight_sum) - GREATEST(0, delayed_sum))",
     "finished": "(p.completed + p.dead_lettered + p.expired + p.sidelined)",
     "busy": "(p.started - p.completed - (p.dead_lettered + p.expired + p.sidelined - p.finished_unreceived))",
@@ -164,28 +149,21 @@ def _stage(name: str) -> View:
     return _view(name, name)
 
 
+def _newest_rows(table: str) -> View:
+    newest = ", ".join(f"{column} DESC" for column in NEWEST_BY.get(table, NEWEST_BY_DEFAULT))
+    return _view(f"{table}_now", "newest_rows", table=table, newest_first=newest)
+
+
 _ALL = (
     _view("open_gaps", "open_gaps", columns.OPEN_GAPS),
     _stage("stage_history"),
+    *(_newest_rows(name.removesuffix("_now")) for name in NEWEST),
+    _stage("stage_epochs"),
+    *(_view(f"{table}_past", "history_rows", table=table, names=names) for table, names in _NAMES.items()),
+    _view("age_state_past", "buckets_of_ages"),
     _stage("stage_newest"),
     _stage("stage_clock"),
     _stage("stage_levels"),
-    _stage("stage_consumers"),
-    _stage("stage_partials"),
-    _stage("stage_pauses"),
-    _stage("stage_steps"),
-    _stage("stage_tenants"),
-    _stage("stage_shares"),
-    _stage("stage_noisy"),
-    _view("stage_samples", "stage_samples", samples="queue_samples"),
-    _view("stage_sampled", "stage_sampled", placed="stage_samples"),
-    _view("stage_dead_letters", "stage_dead_letters", placed="stage_samples"),
-    _stage("stage_open_cells"),
-    _view("stage_oldest", "stage_oldest", instants="i.changed > 0 OR i.is_now = 1"),
-    _view("stage_oldest_now", "stage_oldest", instants=_NOW),
-    _stage("stage_queues"),
-    _stage("stage_queue_oldest"),
-    _stage("stage_modes"),
     _stage("stage_first_receipts"),
     _stage("stage_ages"),
     _stage("stage_ages_now"),
@@ -197,22 +175,8 @@ _ALL = (
         _view(f"attempt_age{twin}", "attempt_age", columns.ATTEMPT_AGE, rows=f"SELECT * FROM stage_age_rows_{tense}")
         for twin, tense in (("", "past"), ("_now", "now"))
     ),
-    _view("stage_queues_now", "states_of_queues", instants=_NOW),
-    _view("stage_queues_past", "states_of_queues", instants=_CHANGED),
-    *(
-        view
-        for tense, instants, oldest in (("now", _NOW, "stage_oldest_now"), ("past", _CHANGED, "stage_oldest"))
-        for view in (
-            _view(
-                f"stage_tenants_{tense}",
-                "states_of_tenants",
-                instants=instants,
-                oldest=oldest,
-                queues=f"stage_queues_{tense}",
-            ),
-            _view(f"stage_concurrency_{tense}", "states_of_concurrency", instants=instants),
-        )
-    ),
+    *(_stage(f"stage_{stage}_{tense}") for stage in ("tenants", "concurrency") for tense in ("now", "past")),
+    *(_view(f"stage_queues_{tense}", "stage_queues", rows=f"queue_state_{tense}") for tense in ("now", "past")),
     *(
         _view(f"{name}{twin}", name, public, states=f"SELECT * FROM stage_{stage}_{tense}")
         for name, stage, public in (
@@ -227,6 +191,11 @@ _ALL = (
 )
 
 VIEWS: dict[str, View] = {view.name: view for view in _ALL}
+#: What stands in the place of the views of these names where the newest epoch of finished state has ages.
+FINISHED_AGES = {
+    f"stage_age_rows_{tense}": _view(f"stage_age_rows_{tense}", "finished_ages", rows=f"age_state_{tense}")
+    for tense in ("now", "past")
+}
 
 
 def render(view: View, definitions: Definitions) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import sqlglot
+from sqlglot import exp
 
 from lake.definitions import Definitions
 from lake.select import tables_of
 from lake.tables import TABLES
-from lake.views.catalogue import VIEWS, render
+from lake.views.catalogue import FINISHED_AGES, VIEWS, render
+from lake.views.model import View
 
 
 def below(names: Iterable[str], given: Iterable[str] = ()) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -28,10 +31,23 @@ def _below(names: frozenset[str], given: frozenset[str]) -> tuple[tuple[str, ...
         name = pending.pop()
         seen.add(name)
         if name in VIEWS and name not in given:
-            pending |= _reads(name) - seen
+            pending |= _reads(VIEWS[name]) - seen
     return tuple(name for name in TABLES if name in seen), tuple(name for name in VIEWS if name in seen)
 
 
+def columns_read(name: str) -> frozenset[str] | None:
+    """The columns, and maybe more, that views read of the table or view ``name``; None: all."""
+    readers = [_parsed(view) for view in (*VIEWS.values(), *FINISHED_AGES.values()) if name in _reads(view)]
+    if any(reader.find(exp.Star) for reader in readers):
+        return None
+    return frozenset(column.name for reader in readers for column in reader.find_all(exp.Column))
+
+
 @cache
-def _reads(view: str) -> frozenset[str]:
-    return frozenset(tables_of(sqlglot.parse_one(render(VIEWS[view], Definitions()), read="spark")))
+def _reads(view: View) -> frozenset[str]:
+    return frozenset(tables_of(_parsed(view)))
+
+
+@cache
+def _parsed(view: View) -> Any:
+    return sqlglot.parse_one(render(view, Definitions()), read="spark")

@@ -9,7 +9,11 @@ from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
+from lake.select import check, tables_of
 from lake.sql.parameters import Value, with_values
+from lake.state import require_finished
+from lake.tables import TABLES
+from lake.views import VIEWS
 from lake.worker.worker import Worker
 from sojourn.cli import rows
 
@@ -63,10 +67,12 @@ class ByReader:
     """Answers by the JVM-free reader, in a process that can be killed: Spark's dialect, without Spark."""
 
     def __init__(self, root: Path) -> None:
+        self._root = root
         self._worker = Worker(root, spare=False)
 
     def answer(self, sql: str) -> Answer:
-        """As :meth:`lake.worker.worker.Worker.query`."""
+        """As :meth:`lake.worker.worker.Worker.query`; UserError for a question about what nobody has finished."""
+        require_finished(self._root, tables_of(check(sql, {*TABLES, *VIEWS})))
         return _Table(self._worker.query(sql))
 
     def cancel(self) -> None:

@@ -84,6 +84,8 @@ def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int,
     from rich.text import Text
 
     seen = _seen(reader, now)
+    if seen is None and (unknown := _unknown(root)):
+        return Text(f"{unknown}.")
     if seen is None:
         return Text(
             f"No queue has been seen yet in the lake at {visible(str(root))}: `sojourn doctor` says what is wrong."
@@ -113,7 +115,8 @@ def snapshot(reader: Reader, root: Path, now: datetime, limit: float, queues: in
     """
     seen = _seen(reader, now)
     if seen is None:
-        return {"at": now, "headline": "no queue has been seen yet", "queues": [], "alerts": [], "limits": []}
+        said = _unknown(root) or "no queue has been seen yet"
+        return {"at": now, "headline": said, "queues": [], "alerts": [], "limits": []}
     fresh, key_of = part("dashboard.services.freshness"), part("dashboard.services.keys").QueueKey.of
     found = fresh.freshness(fresh.newest(seen.health), part("dashboard.heartbeats").heartbeats(root), now, limit)
     target, words = _target(root), part("dashboard.services.forecast")
@@ -166,6 +169,12 @@ def _seen(reader: Reader, now: datetime) -> _Seen | None:
     cards = overview.queue_cards(health, totals, query(asked.NOISY), alerts, now, names)
     said = overview.headline(cards, alerts, rules_ran=bool(transitions))
     return _Seen(health, totals, in_force, said, cards, alerts, alerting.limit_cards(in_force, now))
+
+
+def _unknown(root: Path) -> str:
+    """Why nothing is known of the queues of the lake at ``root``, in a line; empty where it holds none."""
+    state = part("lake.state")
+    return f"{state.UNFINISHED}: {state.REMEDY}" if state.is_unfinished(root) else ""
 
 
 def _coming(seen: _Seen, reader: Reader, root: Path, now: datetime) -> list[Any]:

@@ -47,6 +47,7 @@ def why(
         rows: list[dict[str, Any]] = reader.query(statement).to_pylist()
         return rows
 
+    part("lake.state").require_finished(root, ("queue_health_now",))
     rows = query("SELECT broker, queue, subscriber FROM queue_health_now")
     names = keys.short_names(keys.QueueKey.of(row) for row in rows)
     key = keys.resolve(queue, names)

@@ -14,7 +14,8 @@ from dashboard.services import alerting, overview
 from dashboard.services.keys import QueueKey, resolve, short_names
 from lake.definitions import Definitions
 from lake.errors import UserError
-from lake.select import limited
+from lake.select import check, limited, tables_of
+from lake.state import require_finished
 from lake.tables import TABLES
 from lake.views import VIEWS
 from lake.visible import visible
@@ -96,6 +97,7 @@ class Evidence:
 
     def queues(self) -> dict[str, Any]:
         """Every queue as the overview shows it."""
+        require_finished(self._root, ("queue_health_now",))
         health, now = self._rows(queries.HEALTH), self._now()
         names = short_names(QueueKey.of(row) for row in health)
         cards = alerting.alert_cards(
@@ -143,7 +145,9 @@ class Evidence:
 
     def sql(self, query: str) -> dict[str, Any]:
         """The first rows of a statement."""
-        rows = self._rows(limited(query, _KNOWN, ROWS + 1))
+        statement = limited(query, _KNOWN, ROWS + 1)
+        require_finished(self._root, tables_of(check(statement, _KNOWN)))
+        rows = self._rows(statement)
         return {"rows": rows[:ROWS], "more": len(rows) > ROWS}
 
     def propose(self, what: str, id: str) -> dict[str, Any]:
@@ -155,6 +159,7 @@ class Evidence:
         return {"dry_run": True, "changed": False, "would": what, "about": found[0], "command": [*command, id]}
 
     def _key(self, queue: str) -> QueueKey:
+        require_finished(self._root, ("queue_health_now",))
         names = short_names(QueueKey.of(row) for row in self._rows(queries.HEALTH))
         key = resolve(queue, names)
         if key is None:

@@ -13,7 +13,7 @@ SELECT
 FROM receipts
 GROUP BY ALL;
 
--- A failure of attempt 0 ends with a first attempt (stage_pauses), which therefore stays.
+-- A failure of attempt 0 ends with a first attempt (`pauses.py` of the fold), which therefore stays.
 CREATE OR REPLACE TEMP TABLE ending AS
 SELECT DISTINCT broker, queue, subscriber, message_id FROM marks WHERE event_type = 'failed' AND attempt < 1;
 

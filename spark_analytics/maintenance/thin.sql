@@ -6,7 +6,7 @@ SELECT
 FROM marks
 WHERE event_type <> 'received' OR attempt IS DISTINCT FROM 1;
 
--- Pauses as the views count them (stage_pauses): from a failure or a delay until the next attempt or the end.
+-- Pauses as the views count them (`pauses.py` of the fold): from a failure or a delay until the next attempt or the end.
 CREATE OR REPLACE TEMP TABLE spans AS
 SELECT p.broker, p.queue, p.subscriber, p.message_id, p.event_type, p.number, p.second, MIN(o.second) AS until
 FROM (

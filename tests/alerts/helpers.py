@@ -14,6 +14,7 @@ from standardwebhooks.webhooks import Webhook
 
 from lake.store import Lake
 from lake.tables import EVENT_TYPES
+from tests.support.finishing import finish
 from tests.support.waiting import PATIENCE
 
 SECRET = "whsec_" + base64.b64encode(b"a signing key of 24 bytes").decode()
@@ -85,4 +86,5 @@ class GoldLake:
         if counts.get("enqueued"):
             row["backlog_cells"] = [{"second": int(at.timestamp()), "net": counts["enqueued"]}]
         self.lake.append("partials", pa.Table.from_pylist([row]))
+        finish(self.root)
         return at

@@ -27,6 +27,7 @@ from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import EVENT_TYPES
 from sojourn.cli.main import app
+from tests.support.finishing import finish
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -95,6 +96,7 @@ def written(root: Path, until: int) -> Path:
     lake = Lake(root)
     lake.create()
     lake.append("partials", pa.Table.from_pylist(rows(until)))
+    finish(root)
     return root
 
 

@@ -21,10 +21,10 @@ from alerts.store import Exporter, Outbox, States, connect
 from alerts.views_cache import ViewCache
 from lake.definitions import Definitions
 from lake.errors import UserError
-from lake.reader import Reader
 from lake.store import Lake
 from lake.worker.worker import Overrun, Worker
 from tests.alerts.helpers import GoldLake
+from tests.support.finishing import FinishingReader
 
 SETTINGS = AlertSettings.model_validate({"receivers": [{"name": "pager", "url": "https://example.org/"}]})
 
@@ -51,7 +51,7 @@ class World:
     settings: AlertSettings = SETTINGS
 
     def __post_init__(self) -> None:
-        self.reader = Reader(self.gold.root)
+        self.reader = FinishingReader(self.gold.root)
         self.start()
 
     def start(self) -> None:

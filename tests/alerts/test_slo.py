@@ -20,9 +20,9 @@ from alerts.rules.slo import WINDOWS, SloEntry, counted_within, rules_of
 from lake.definitions import Definitions
 from lake.errors import UserError
 from lake.histogram import RELATIVE_ERROR, bucket_index
-from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import EVENT_TYPES
+from tests.support.finishing import FinishingReader as Reader
 
 NOW = datetime(2026, 1, 10, 12, 0, 0, 250_000, tzinfo=UTC)
 FILE = """

@@ -19,7 +19,6 @@ from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.control.signals import PROBE
 from alerts.control.standing import Target
 from collectors.rabbitmq.names import OURS
-from lake.reader import Reader
 from lake.select import check
 from lake.store import Lake
 from lake.tables import PARTIALS, QUEUE_SAMPLES, TABLES
@@ -28,6 +27,7 @@ from tests.actuators.places import nats_in_flight_place
 from tests.control.conftest import World
 from tests.control.test_loop import sent, until
 from tests.control.test_real_lake import START, partial
+from tests.support.finishing import FinishingReader as Reader
 
 Start = Callable[..., Any]
 RECEIVER: dict[str, Any] = {"law": "output_rate", "max_step": 0.5, "options": {"every_seconds": 10}}

@@ -15,11 +15,11 @@ from alerts.control.observe import observe
 from alerts.control.settings import CapacitySettings
 from alerts.control.standing import Target
 from lake.definitions import Definitions
-from lake.reader import Reader
 from lake.select import check
 from lake.store import Lake
 from lake.tables import PARTIALS, QUEUE_SAMPLES, TABLES
 from lake.views import VIEWS
+from tests.support.finishing import FinishingReader as Reader
 
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 QUOTED = "o'r\"d\\ers"

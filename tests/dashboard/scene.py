@@ -21,6 +21,7 @@ from alerts.models import fingerprint
 from lake.histogram import bucket_index
 from lake.store import Lake
 from lake.tables import TABLES
+from tests.support.finishing import finish
 
 BROKER = "nats"
 WORKERS = 40
@@ -60,8 +61,8 @@ def write_story(
 ) -> Lake:
     """A lake at ``root`` whose newest event is at ``end``; ``acme-7`` sends twelve times its share at the last.
 
-    ``lease`` is what is left then of its limit. ``queue`` and ``names`` are what the queue ``orders`` and the tenants
-    are called instead.
+    ``lease`` is what is left of its limit then, or when it is written. ``queue`` and ``names`` are what the queue
+    ``orders`` and the tenants are called instead.
     """
     lake = Lake(root)
     lake.create()
@@ -80,6 +81,10 @@ def write_story(
     turned = start + timedelta(seconds=noisy_from)
     loud = named.get(NOISY, NOISY)
     _append(lake, "alert_transitions", alerts_of(turned, queue, loud))
+    finish(root)
+    took = datetime.now(UTC) - end
+    if timedelta() < took < timedelta(minutes=10):  # a story that ends now
+        lease += took
     _append(lake, "actions", [{**row, "queue": queue, "tenant": loud} for row in actions_of(turned, end, lease)])
     return lake
 
@@ -272,6 +277,7 @@ def write_samples(root: Path, *, end: datetime, seconds: int = 420) -> Lake:
     lake = Lake(root)
     lake.create()
     _append(lake, "queue_samples", _samples(end - timedelta(seconds=seconds), seconds))
+    finish(root)
     return lake
 
 
@@ -287,6 +293,7 @@ def write_many_tenants(root: Path, *, end: datetime, tenants: int) -> Lake:
         cell.nets[number % 10] = cell.counts["enqueued"]
         rows.append(_row("orders", f"tenant-{number:06d}", origin, number % 10, cell))
     _append(lake, "partials", rows)
+    finish(root)
     return lake
 
 

@@ -56,7 +56,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("broken")
     write_story(root, end=datetime.now(UTC), seconds=5, noisy_from=5)
-    for log in (root / "gold/partials/_delta_log").glob("*.json"):
+    for log in root.glob("gold/*/_delta_log/*.json"):
         log.write_text("not json")
     return root
 

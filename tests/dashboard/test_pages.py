@@ -17,6 +17,8 @@ from dashboard.repository import BELIEVED_SECONDS
 from lake.store import Lake
 from lake.tables import ACTIONS, DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
 from tests.dashboard.scene import actions_of, write_samples, write_story
+from tests.lake.test_reader import append, enqueued
+from tests.support.finishing import finish
 from tests.support.waiting import wait_until
 
 APP = str(Path(__file__).parents[2] / "dashboard" / "entry" / "app.py")
@@ -130,9 +132,22 @@ def test_a_lake_with_tables_but_no_rows_is_empty_too(tmp_path: Path, show: Calla
     assert overview().title[0].value == "No queue has been seen yet"
 
 
+def test_a_lake_that_no_analysis_has_finished_is_unknown_and_says_what_to_run(
+    tmp_path: Path, show: Callable[..., None]
+) -> None:
+    lake = Lake(tmp_path)
+    append(lake, enqueued(0, 3))
+    show(tmp_path)
+    app = overview()
+    assert app.title[0].value == "Nothing is known of the queues yet"
+    assert "nothing has finished this lake's state yet: run sojourn analyze --once" in words(app)
+    finish(tmp_path)
+    wait_until(lambda: "orders" in words(overview()), "the queue")
+
+
 def test_a_broken_lake_is_one_line_without_a_traceback(tmp_path: Path, show: Callable[..., None]) -> None:
     write_story(tmp_path, end=datetime.now(UTC), seconds=5, noisy_from=5)
-    for log in (tmp_path / "gold/partials/_delta_log").glob("*.json"):
+    for log in (tmp_path / "gold/queue_state/_delta_log").glob("*.json"):
         log.write_text("not json")
     show(tmp_path)
     app = overview()
@@ -220,6 +235,7 @@ def test_counts_that_stand_for_traces_that_were_not_sampled_are_said_to_be_estim
     report = reported([{"broker": "nats", "queue": "orders", "subscriber": "", **dict.fromkeys(EVENT_TYPES, 4)}], 0)
     at = pa.array([end], report.schema.field("sampled_at").type)
     lake.append("queue_samples", report.set_column(0, report.schema.field(0), at))
+    finish(tmp_path)
     show(tmp_path, stale_after_seconds=AGES)
     assert "Estimates: sampled traces stand for those that were not" in words(opened("queue", queue="orders"))
     assert "Estimates" not in words(opened("queue", queue="emails"))

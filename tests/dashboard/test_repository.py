@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from lake.histogram import bucket_value
 from lake.reader import to_duckdb
 from lake.store import Lake
 from lake.worker.worker import Worker
-from spark_analytics.state.writer import Writer
 from tests.dashboard.conftest import STORY_END
 from tests.dashboard.scene import NOISY, PROCESSING_SECONDS, WORKERS, alerts_of, write_many_tenants
 from tests.dashboard.scene import _append as append_rows
@@ -96,16 +94,13 @@ def test_the_last_hour_of_every_queue_agrees_with_its_own_history(story: Path) -
     assert dead.strip == () and dead.depth is not None and dead.depth.last == 0
 
 
-def test_finished_state_tells_the_last_hour_that_history_tells(story: Path, tmp_path: Path) -> None:
-    finished = shutil.copytree(story, tmp_path / "finished")
-    writer = Writer(finished)
-    writer.step()
-    writer.close()
-    span = trends.last_hour(STORY_END)
-    as_of = {QueueKey.of(row): row["as_of"] for row in Repository(story).health()}
-    assert Repository(finished).past(recently.FINISHED) == [{"finished": True}]
-    found = [trends.trends(span, Repository(root).recent(list(as_of), span), as_of, 30.0) for root in (story, finished)]
-    history, state = found
+def test_finished_state_tells_the_last_hour_that_history_tells(story: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, span = Repository(story), trends.last_hour(STORY_END)
+    as_of = {QueueKey.of(row): row["as_of"] for row in asked.health()}
+    assert asked.past(recently.FINISHED) == [{"finished": True}]
+    state = trends.trends(span, asked.recent(list(as_of), span), as_of, 30.0)
+    monkeypatch.setattr(recently, "FINISHED", "SELECT FALSE AS finished")
+    history = trends.trends(span, asked.recent(list(as_of), span), as_of, 30.0)
     assert history.keys() == state.keys()
     for key, wanted in history.items():
         got = state[key]

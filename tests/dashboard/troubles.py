@@ -13,6 +13,7 @@ from alerts.models import fingerprint
 from lake.store import Lake
 from lake.tables import TABLES
 from tests.dashboard.scene import BROKER, TENANTS, _partials
+from tests.support.finishing import finish
 
 QUEUE = "invoices"
 REASONS = ("card declined", "card declined", "card declined", "no such account", "<b>boom</b> & co", None)
@@ -47,6 +48,7 @@ def write_troubles(root: Path, *, end: datetime, seconds: int = 420) -> None:
         "reason": "true for 15 min",
     }
     _append(lake, "alert_transitions", [fired])
+    finish(root)
 
 
 def _dead(tenant: str, at: datetime, number: int) -> dict[str, Any]:

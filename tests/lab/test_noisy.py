@@ -1,4 +1,4 @@
-"""A tenant of the lab is noisy exactly where the view says so, as DuckDB evaluates the view's own SQL."""
+"""A tenant of the lab is noisy exactly where the views' formulas say so, as DuckDB evaluates them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import sqlglot
 
 from lab.noisy import noisy_ones, shares
 from lab.queue import Account
-from lake.definitions import Definitions
-from lake.views import VIEWS, render
+from lake.views.catalogue import complete
 
 SEED, HISTORIES, INSTANTS = 5, 200, 12
 START = 1_780_000_000
@@ -24,6 +23,20 @@ PAUSES = (1, 1, 2, 5, 60, 299, 300, 301)
 IN_FLIGHT = (0, 0, 1, 29, 30, 31, 60, 300)
 READY = (0, 0, 0, 1, 5, 400)
 WORK = (0.0, 0.0, 0.1, 1.0, 2.0, 60.0)
+
+#: Noisy since the tenant's last entry, unless it has been quiet since; every instant is judged as it was then.
+_NOISY = """
+WITH entering AS (SELECT *, $enters AS enters FROM (SELECT *, $threshold AS threshold FROM shares) AS told)
+SELECT
+  *,
+  COALESCE(
+    MAX(CASE WHEN enters THEN at_second END) OVER so_far
+      > COALESCE(MAX(CASE WHEN $turns_quiet THEN at_second END) OVER so_far, -1),
+    FALSE
+  ) AS noisy
+FROM entering
+WINDOW so_far AS (PARTITION BY queue, tenant ORDER BY at_second ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+"""
 
 
 def accounts_at(rng: random.Random, before: dict[str, Account], second: int, pause: int) -> dict[str, Account]:
@@ -40,7 +53,7 @@ def accounts_at(rng: random.Random, before: dict[str, Account], second: int, pau
 
 @pytest.fixture(scope="module")
 def histories() -> tuple[list[dict[str, Any]], dict[tuple[str, str, int], bool]]:
-    """Rows of ``stage_shares``, one queue a history, and who is noisy by the lab, by (queue, tenant, second)."""
+    """What the formulas ask for, one queue a history, and who is noisy by the lab, by (queue, tenant, second)."""
     rng = random.Random(SEED)
     rows, noisy = [], {}
     for number in range(HISTORIES):
@@ -68,8 +81,8 @@ def test_the_lab_calls_noisy_whom_the_view_calls_noisy(
 ) -> None:
     rows, noisy = histories
     database = duckdb.connect()
-    database.register("stage_shares", pa.table({name: [row[name] for row in rows] for name in rows[0]}))
-    sql = sqlglot.transpile(render(VIEWS["stage_noisy"], Definitions()), read="spark", write="duckdb")[0]
+    database.register("shares", pa.table({name: [row[name] for row in rows] for name in rows[0]}))
+    sql = sqlglot.transpile(complete(_NOISY), read="spark", write="duckdb")[0]
     told = database.execute(f"SELECT queue, tenant, at_second, noisy FROM ({sql})").fetchall()
     viewed = {(queue, tenant, second): verdict for queue, tenant, second, verdict in told}
     assert viewed == noisy, SEED

@@ -9,7 +9,7 @@ import pytest
 
 from lake.now.cells import NONE, UNKNOWN, OpenCells, code_of
 from lake.now.expression import compiled
-from lake.now.levels import Runs, Stretch, then
+from lake.now.levels import Judgements
 from lake.now.lived import Consumers
 from lake.now.pauses import Mark, Pauses
 from lake.views.catalogue import FORMULAS
@@ -76,20 +76,14 @@ def test_leavers_of_unknown_age_were_the_oldest() -> None:
     assert cells.oldest(keys).tolist() == [10]
 
 
-def test_of_two_stretches_the_later_verdict_counts_where_it_has_one() -> None:
-    assert then(np.array([1, 1, 0, -1], np.int8), np.array([0, -1, 1, 0], np.int8)).tolist() == [1, -1, 1, -1]
-
-
-def test_a_mode_lasts_since_it_began_though_stretches_come_between() -> None:
-    one, two, three = (Runs() for _ in range(3))
-    consumer = np.array([0])
-    for runs, instants in ((one, [(2, 10), (3, 20)]), (two, []), (three, [(3, 30), (3, 40)])):
-        runs.grow(1)
-        for mode, at in instants:
-            runs.record(consumer, np.array([mode]), at)
-    whole = one.then(two).then(three)
-    assert (whole.first[0], whole.began[0], whole.last[0], whole.since[0]) == (2, 10, 3, 20)
-    assert Stretch().then(Stretch()).runs.last.tolist() == []
+def test_a_mode_lasts_since_it_turned_and_is_taken_back_as_it_was() -> None:
+    judged, consumer = Judgements(), np.array([0])
+    judged.grow(0, 1)
+    before = [judged.turn(consumer, np.array([mode], np.int8), at) for mode, at in ((2, 10), (3, 20), (3, 30))]
+    assert (judged.modes[0], judged.since_us[0]) == (3, 20)
+    for each, (mode, since) in zip(reversed(before), ((3, 20), (2, 10), (0, 0)), strict=True):
+        judged.turn_back(consumer, each)
+        assert (judged.modes[0], judged.since_us[0]) == (mode, since)
 
 
 def test_a_queue_that_nobody_consumes_has_its_unnamed_consumer_until_somebody_does() -> None:

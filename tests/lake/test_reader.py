@@ -11,10 +11,13 @@ import pytest
 
 from lake.definitions import Definitions
 from lake.errors import UserError
-from lake.reader import Reader
+from lake.reader import Reader as Plain
+from lake.state import is_unfinished, require_finished
 from lake.store import Lake
 from lake.tables import PARTIALS, QUEUE_SAMPLES
 from lake.views import VIEWS
+from tests.support.finishing import FinishingReader as Reader
+from tests.support.finishing import finish
 
 START = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)
 
@@ -48,6 +51,23 @@ def test_every_public_view_has_the_columns_it_declares(tmp_path: Path) -> None:
 
 def test_a_lake_that_is_not_there_reads_as_empty(tmp_path: Path) -> None:
     assert Reader(tmp_path / "none").query("SELECT * FROM tenant_backlog_now").num_rows == 0
+
+
+def test_a_lake_that_nobody_has_finished_tells_nothing_of_its_queues_and_says_so(tmp_path: Path) -> None:
+    assert not is_unfinished(tmp_path)
+    append(Lake(tmp_path), enqueued(0, 3))
+    assert is_unfinished(tmp_path)
+    reader = Plain(tmp_path)
+    for view in ("tenant_backlog", "concurrency", "queue_health"):
+        assert reader.query(f"SELECT * FROM {view}").num_rows == 0
+        assert reader.query(f"SELECT * FROM {view}_now").num_rows == 0
+        with pytest.raises(UserError, match=r"nothing has finished this lake's state yet .* `sojourn analyze --once`"):
+            require_finished(tmp_path, [view])
+    require_finished(tmp_path, ["partials", "attempt_age", "limits", "open_gaps"])
+    finish(tmp_path)
+    assert not is_unfinished(tmp_path)
+    require_finished(tmp_path, ["tenant_backlog"])
+    assert reader.query("SELECT backlog FROM tenant_backlog_now").to_pylist() == [{"backlog": 3}]
 
 
 def test_a_commit_is_seen_by_the_next_query_and_changes_the_token(tmp_path: Path) -> None:

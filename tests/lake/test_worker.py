@@ -26,6 +26,7 @@ from lake.worker.process import SPARES, Process
 from lake.worker.wire import Closed, Late, Wire, WireError
 from lake.worker.worker import Overrun, Worker
 from tests.lake.test_reader import append, enqueued
+from tests.support.finishing import finish
 from tests.support.waiting import wait_until
 
 #: Endless for any machine, interruptible by nobody: one call of a scalar function for each row.
@@ -55,10 +56,12 @@ def one(table: pa.Table) -> object:
 def test_it_answers_as_the_reader_does_and_sees_commits(worker: Worker, root: Path) -> None:
     query = "SELECT queue, tenant, backlog, as_of FROM tenant_backlog_now"
     append(Lake(root), enqueued(0, 3), enqueued(1, 2, "umbrella"))
+    finish(root)
     assert worker.query(query).sort_by("tenant").equals(Reader(root).query(query).sort_by("tenant"))
     before = worker.token("partials")
     append(Lake(root), enqueued(2, 4))
     assert worker.token("partials") != before
+    finish(root)
     assert one(worker.query("SELECT SUM(backlog) AS backlog FROM tenant_backlog_now")) == 9
 
 

@@ -35,7 +35,7 @@ class Key(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An event as one consumer lives it; ``own`` is false for an arrival that stands for all named subscribers."""
+    """An event as one consumer lives it; ``told`` is the second that it counts for, where that is not its own."""
 
     queue: Queue
     tenant: str
@@ -45,10 +45,11 @@ class Event(NamedTuple):
     enqueued: int | None
     at: int
     processing: float | None
+    told: int | None = None
 
     @property
     def second(self) -> int:
-        return self.at // SECOND
+        return self.at // SECOND if self.told is None else self.told
 
     @property
     def age(self) -> int | None:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from lake.histogram import bucket_index
 from lake.store import Lake
 from lake.tables import AGE_KINDS, EVENT_TYPES, FINISHING_TYPES, MARKS, PARTIALS, QUEUE_SAMPLES
-from spark_analytics.state.writer import Writer
 from tests.reference.lives import SECOND, micros, moment, without_duplicates
+from tests.support.finishing import finish
 
 Row = dict[str, Any]
 
@@ -138,9 +138,7 @@ def fill(
         lake.append("marks", pa.Table.from_pylist(marks_of(part), MARKS.schema))
     add_samples(lake, samples)
     if finished:
-        writer = Writer(root)
-        writer.step()
-        writer.close()
+        finish(root)
     return lake
 
 

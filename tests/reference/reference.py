@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 
@@ -43,11 +43,22 @@ _COUNTED_ONCE = (
 
 
 class Reference(Sampled):
-    """Every row of the eight metric views for ``events`` and ``samples`` (dicts with the columns of bronze)."""
+    """Every row of the eight metric views for ``events`` and ``samples`` (dicts with the columns of bronze).
+
+    ``rolled``: by broker until which second it is told by the minute, and by the hour, as partials that were rolled up
+    tell it: as of the end of each, and judged there.
+    """
 
     def __init__(
-        self, events: list[Row], samples: list[Row], *, window_seconds: int = 60, target_seconds: float = 30.0
+        self,
+        events: list[Row],
+        samples: list[Row],
+        *,
+        window_seconds: int = 60,
+        target_seconds: float = 30.0,
+        rolled: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
+        self.rolled = rolled or {}
         self.window = window_seconds
         self.target = target_seconds
         raw = [read_event(event) for event in without_duplicates(events)]
@@ -56,6 +67,7 @@ class Reference(Sampled):
             seen = [event.at for event in raw if event.queue.broker == broker]
             seen = seen or [micros(sample["sampled_at"]) for sample in samples if sample["broker"] == broker]
             self.newest[broker] = max(seen)
+        raw = [event._replace(told=self.placed(event.queue.broker, event.second)) for event in raw]
         self.receipts = raw
         self.samples = named_as_events_are(samples, raw)
         self.events: dict[Queue, list[Event]] = {}
@@ -66,7 +78,8 @@ class Reference(Sampled):
         self.first_second: dict[tuple[str, str], int] = {}
         for event in raw:
             place = event.queue[:2]
-            self.first_second[place] = min(event.second, self.first_second.get(place, event.second))
+            first = event.second - self.width(event.queue.broker, event.second) + 1
+            self.first_second[place] = min(first, self.first_second.get(place, first))
         for name in (*_COUNTED_ONCE, "attempt_age", "tenant_backlog", "concurrency", "queue_health"):
             setattr(self, name, cache(getattr(self, name)))
 
@@ -79,7 +92,7 @@ class Reference(Sampled):
     def queue_instants(self, queue: Queue) -> list[int]:
         """The seconds in which something happened to the queue or it was sampled, up to data time."""
         happened = {event.second for event in self.events.get(queue, [])}
-        sampled = {micros(sample["sampled_at"]) // SECOND for sample in self._samples_of(queue)}
+        sampled = {self._sampled_second(sample) for sample in self._samples_of(queue)}
         return sorted(happened | {second for second in sampled if second <= self.now_second(queue.broker)})
 
     def queues(self) -> list[Queue]:
@@ -118,10 +131,13 @@ class Reference(Sampled):
         return max(0, self.as_of(broker, second) - oldest_second * SECOND) / SECOND
 
     def _in_window(self, key: Key, second: int) -> list[Event]:
-        return [event for event in self.by_key[key] if second - self.window < event.second <= second]
+        return [event for event in self.by_key[key] if self.in_window(key.queue.broker, event.second, second)]
 
     def _window_seconds(self, queue: Queue, second: int) -> int:
-        return min(self.window, second - self.first_second[queue[:2]] + 1)
+        if (width := self.width(queue.broker, second)) > 1:
+            return width
+        begins = max(self.first_second[queue[:2]], self.rolled.get(queue.broker, (-1, -1))[0] + 1)
+        return min(self.window, second - begins + 1)
 
     def _drain(self, backlog: int, arrivals: float, completions: float) -> Row:
         if backlog == 0:
@@ -275,7 +291,7 @@ class Reference(Sampled):
         there = self._there(newest := self._newest_reading(queue, second))
         if there is None or newest is None:
             return None
-        then = min(micros(newest["sampled_at"]) // SECOND, self.now_second(queue.broker))
+        then = min(self._sampled_second(newest), self.now_second(queue.broker))
         if not self._has_events(queue, then):
             return None
         backlog = sum(self._state(key, then)["backlog"] for key in self._tenants(queue))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from tests.reference.lives import SECOND, Event, Queue, Row, micros
@@ -47,6 +48,29 @@ class Sampled:
     samples: list[Row]
     newest: dict[str, int]
     window: int
+    rolled: Mapping[str, tuple[int, int]]  # of a broker: until which second it is told by the minute, and by the hour
+
+    def width(self, broker: str, second: int) -> int:
+        """How many seconds are told as one where ``second`` is."""
+        minutes, hours = self.rolled.get(broker, (-1, -1))
+        return 3600 if second <= hours else 60 if second <= minutes else 1
+
+    def placed(self, broker: str, second: int) -> int:
+        """The second that tells of ``second``: the last one of its minute, or hour, where these are told as one."""
+        width = self.width(broker, second)
+        return second // width * width + width - 1
+
+    def _sampled_second(self, sample: Row) -> int:
+        return self.placed(sample["broker"], micros(sample["sampled_at"]) // SECOND)
+
+    def in_window(self, broker: str, then: int, second: int) -> bool:
+        """Whether what is told of the second ``then`` is in the window that ends with ``second``.
+
+        A minute, or hour, is a window of its own, and in no other.
+        """
+        if self.width(broker, second) > 1 or self.width(broker, then) > 1:
+            return then == second
+        return second - self.window < then <= second
 
     def now_second(self, broker: str) -> int:
         return self.newest[broker] // SECOND
@@ -61,7 +85,7 @@ class Sampled:
     def _samples_until(self, queue: Queue, second: int) -> list[Row]:
         """The samples known at ``second``; at data time all of them, for the newest is what is known now."""
         now = second == self.now_second(queue.broker)
-        return [s for s in self._samples_of(queue) if now or micros(s["sampled_at"]) // SECOND <= second]
+        return [s for s in self._samples_of(queue) if now or self._sampled_second(s) <= second]
 
     def _newest_reading(self, queue: Queue, second: int) -> Row | None:
         """The newest sample that is a reading of the broker; a report of polls, or of estimates, alone is none."""
@@ -130,7 +154,7 @@ class Sampled:
     def _estimated(self, queue: Queue, second: int) -> int | None:
         """The events of the window that are estimates."""
         known = [s for s in self._samples_until(queue, second) if s.get("estimated") is not None]
-        lately = [s["estimated"] for s in known if micros(s["sampled_at"]) // SECOND > second - self.window]
+        lately = [s["estimated"] for s in known if self._sampled_lately(s, second)]
         return sum(lately) if lately else None
 
     def _sample_pairs(self, queue: Queue, second: int) -> list[tuple[Row, Row]]:
@@ -139,7 +163,12 @@ class Sampled:
         for sample in self._samples_until(queue, second):
             by_source.setdefault((sample.get("source", ""), sample["series"]), []).append(sample)
         pairs = [pair for samples in by_source.values() for pair in pairwise(samples)]
-        return [pair for pair in pairs if micros(pair[1]["sampled_at"]) // SECOND > second - self.window]
+        return [pair for pair in pairs if self._sampled_lately(pair[1], second)]
+
+    def _sampled_lately(self, sample: Row, second: int) -> bool:
+        """Whether a sample that is known at ``second`` is of the window; those ahead of data time count for it."""
+        then = self._sampled_second(sample)
+        return then > second or self.in_window(sample["broker"], then, second)
 
     def _broker_says(self, queue: Queue, second: int) -> Row:
         known = self._samples_until(queue, second)

@@ -30,7 +30,7 @@ from tests.reference.folded import ages, leveled, widths
 from tests.reference.generate import Row, generate, logs
 from tests.reference.partials import fill
 from tests.reference.reference import Reference
-from tests.reference.test_now import append, batches_of, newest, roll_up
+from tests.reference.replaying import append, batches_of, newest, roll_up
 from tests.reference.test_views_duckdb import _fast_folder
 from tests.support.deep import examples
 

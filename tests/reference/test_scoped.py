@@ -13,7 +13,8 @@ from lake.tables import PARTIALS
 from tests.reference.compare import differences
 from tests.reference.generate import Row, generate
 from tests.reference.partials import fill, marks_of, partials_of, without_duplicates
-from tests.reference.test_now import newest, roll_up
+from tests.reference.replaying import newest, roll_up
+from tests.support.finishing import finish
 
 HISTORY = ("attempt_age", "tenant_backlog", "concurrency", "queue_health")
 
@@ -37,6 +38,7 @@ def test_one_queues_history_is_the_same_without_the_others_rows(tmp_path: Path, 
     lake = fill(tmp_path, events, samples, batches=4)
     if minutes:
         roll_up(lake, (newest(lake) - 120) // 60 * 60, 60)
+    finish(tmp_path)
     scopes = {Scope(event["broker"], event["queue"]) for event in (*events, *samples)}
     assert len(scopes) > 2
     with Reader(tmp_path) as whole:
@@ -52,16 +54,17 @@ def test_a_reader_of_one_queue_follows_commits_and_reads_each_file_once(tmp_path
     events, samples = generate(32, messages=200, seconds=400)
     events = sorted(without_duplicates(events), key=lambda event: event["occurred_at"])
     half = len(events) // 2
-    lake = fill(tmp_path, events[:half], samples, batches=2)
+    lake = fill(tmp_path, events[:half], samples, batches=2, finished=True)
     scope = Scope(events[0]["broker"], events[0]["queue"])
     with Reader(tmp_path, scope=scope) as reader:
         before = raw(reader, "tenant_backlog", scope)
-        held = dict(reader._snapshots["partials"]._read_parts)
+        held = dict(reader._snapshots["tenant_state"]._read_parts)
         lake.append("partials", pa.Table.from_pylist(partials_of(events[half:]), PARTIALS.schema))
         lake.append("marks", pa.Table.from_pylist(marks_of(events[half:]), lake.read("marks").schema))
+        finish(tmp_path)
         after = raw(reader, "tenant_backlog", scope)
         assert len(after) > len(before)
-        now_held = reader._snapshots["partials"]._read_parts
+        now_held = reader._snapshots["tenant_state"]._read_parts
         assert all(now_held[path] is part for path, part in held.items())
         rows = [part.mine for part in now_held.values()]
         assert {name for part in rows for name in part.column("queue").unique().to_pylist()} == {scope.queue}

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 
 from lake.definitions import Definitions
 from lake.reader import Reader
-from spark_analytics.state.writer import Writer
 from tests.reference.compare import METRIC_VIEWS, differences, expected_rows
 from tests.reference.generate import Row, generate, logs
 from tests.reference.partials import fill
 from tests.reference.reference import Reference
 from tests.support.deep import examples
+from tests.support.finishing import finish
 
 SEED = 7
 
@@ -45,32 +45,11 @@ def reader(log: tuple[list[Row], list[Row]], tmp_path_factory: pytest.TempPathFa
     yield Reader(root)
 
 
-@pytest.fixture(scope="module")
-def unfinished(log: tuple[list[Row], list[Row]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake of partials alone."""
-    root = tmp_path_factory.mktemp("unfinished")
-    fill(root, *log, batches=7)
-    return root
-
-
 @pytest.mark.parametrize("view", METRIC_VIEWS)
 def test_every_row_of_a_view_is_what_the_reference_counts(reader: Reader, reference: Reference, view: str) -> None:
     expected = expected_rows(reference, view)
     assert expected
     assert differences(expected, rows_of(reader, view)) == []
-
-
-@pytest.mark.parametrize("view", METRIC_VIEWS)
-def test_so_is_that_of_a_lake_that_nobody_has_finished(unfinished: Path, reference: Reference, view: str) -> None:
-    with Reader(unfinished) as reader:
-        assert differences(judged(view, expected_rows(reference, view)), judged(view, rows_of(reader, view))) == []
-
-
-def judged(view: str, rows: list[Row]) -> list[Row]:
-    """``rows`` without what history that is worked out from partials tells otherwise: of the past it judges the tenants
-    that did something in a second, not all of the queue."""
-    left_out = ("noisy_tenants", "quiet_oldest_age_seconds") if view == "queue_health" else ()
-    return [{name: value for name, value in row.items() if name not in left_out} for row in rows]
 
 
 def test_the_log_holds_what_the_definitions_are_about(reference: Reference) -> None:
@@ -138,7 +117,7 @@ def test_the_views_follow_the_definitions_of_their_lake(
 ) -> None:
     Definitions(window_seconds=7, target_seconds=90.0).save(reader.root)
     try:
-        Writer(reader.root, anew=True).step()
+        finish(reader.root, anew=True)
         other = Reference(*log, window_seconds=7, target_seconds=90.0)
         for view in ("tenant_backlog_now", "concurrency", "queue_health"):
             expected = expected_rows(other, view)

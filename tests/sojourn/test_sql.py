@@ -20,6 +20,7 @@ from sojourn.cli.rows import FORMATS, TABLE_ROWS
 from sojourn.cli.statements import split
 from tests.reference.partials import partials_of
 from tests.spark_analytics.events import event
+from tests.support.finishing import finish
 from tests.support.terminal import Terminal
 
 HOME = Path(__file__).parents[2]
@@ -36,6 +37,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake.create()
     rows = partials_of([event("enqueued", float(age), message_id=f"m{age}") for age in (1, 2, 3)])
     lake.append("partials", pa.Table.from_pylist(rows, PARTIALS.schema))
+    finish(lake.root)
     return lake
 
 

