@@ -171,21 +171,22 @@ def compared(
     )
 
 
-def main(root: Path, action_id: str, now: datetime, *, seeds: int = SEEDS, keep: bool = True) -> str:
-    """The receipt of an action that has ended, put into the journal once if ``keep``. UserError."""
+def main(root: Path, action_id: str, now: datetime, *, seeds: int = SEEDS, keep: bool = True, shed: int = 0) -> str:
+    """The receipt of an action that has ended, put into the journal once if ``keep``; with ``shed``, which producers
+    alone know (:func:`worked_out`), another one. UserError."""
     lake = Lake(root)
     if not lake.exists("actions"):
         raise UserError(f"the lake at {root} has no journal", "name another with --lake")
     rows = rows_of(lake.ensure("actions"), where=[("action_id", "=", action_id)]).to_pylist()
-    if there := next(
-        (row["reason"] for row in rows if row["decision"] == "receipt" and row["outcome"] == "told"), None
-    ):
+    told = (row for row in rows if row["decision"] == "receipt" and row["outcome"] == "told")
+    if there := next((row["reason"] for row in told if int(dict(row["inputs"]).get("shed", "0")) == shed), None):
         return str(there)
-    one, found = worked_out(root, rows, action_id, seeds)
+    one, found = worked_out(root, rows, action_id, seeds, shed)
+    row = _row(one, found, now, shed)
     if keep:
-        row = _row(one, found, now)
-        lake.append("actions", pa.Table.from_pylist([row], schema=ACTIONS.schema), app_id=_app_id(one), version=1)
-    return str(found)
+        table = pa.Table.from_pylist([row], schema=ACTIONS.schema)
+        lake.append("actions", table, app_id=row["idempotency_key"], version=1)
+    return str(row["reason"])
 
 
 def worked_out(
@@ -201,23 +202,20 @@ def worked_out(
     return one, compared(incident, Definitions.load(root), one, BEFORE, range(seeds), shed)
 
 
-def _app_id(one: Action) -> str:
-    return f"sojourn-receipt-{one.action_id}"
-
-
-def _row(one: Action, found: Receipt, now: datetime) -> dict[str, Any]:
+def _row(one: Action, found: Receipt, now: datetime, shed: int) -> dict[str, Any]:
+    gave_up = f", with {shed} messages that its producers gave up" if shed else ""
     names = ("action_id", "rule", "policy", "actuator", "broker", "queue", "tenant")
     return {
         "at": now,
-        "idempotency_key": _app_id(one),
+        "idempotency_key": f"sojourn-receipt-{one.action_id}" + (f"-{shed}" if shed else ""),
         **{name: getattr(one, name) for name in names},
         "decision": "receipt",
         "dry_run": False,
         "before": None,
         "after": None,
         "valid_until": None,
-        "inputs": list(_figures(found).items()),
-        "reason": str(found),
+        "inputs": [*_figures(found).items(), *([("shed", str(shed))] if shed else [])],
+        "reason": f"{found}{gave_up}",
         "outcome": "told",
     }
 

@@ -267,15 +267,18 @@ class Controller:
         key, standing = candidate.key, before.get(candidate.key)
         policy, limit = self._policies[key.policy], standing.limit if standing else None
         verdict = self._minds.decide(key, self._terms[key.policy], seen, limit, candidate.alert, now.timestamp())
-        entry = rows.decided(policy, candidate, seen, standing, verdict, now)
         acts = rows.in_force(policy, standing)
         shadow = None if acts else self._shadow(key, limit, seen, now)
+        again = verdict.kind is Kind.SKIP and self._refused.get(key) == verdict.code
+        if verdict.kind is not Kind.SKIP:
+            self._refused.pop(key, None)
+        if (again or verdict.kind is Kind.WAIT) and verdict.limit == limit:
+            return  # as most looks: nothing to be said, nothing to be remembered
+        entry = rows.decided(policy, candidate, seen, standing, verdict, now)
         if verdict.kind is Kind.SKIP:
             entries += self._newly_refused(key, verdict.code, entry)
-        else:
-            self._refused.pop(key, None)
-            if verdict.kind is not Kind.WAIT:
-                entries.append(entry if verdict.limit is not None else rows.with_shadow(entry, shadow))
+        elif verdict.kind is not Kind.WAIT:
+            entries.append(entry if verdict.limit is not None else rows.with_shadow(entry, shadow))
         if verdict.limit is None:
             if standing is not None:
                 changes[key] = None

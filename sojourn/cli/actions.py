@@ -121,12 +121,13 @@ def revoke(
 @app.command()
 def receipt(
     action_id: Annotated[str, typer.Argument(help="An action that has ended, as `actions list` names it.")],
+    shed: Annotated[int, typer.Option(min=0, help="So many messages the limited tenant's producers gave up.")] = 0,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
     """What it saved whom and cost whom: its messages run again, with and without it; kept in the journal."""
     _, root = existing(config, lake)
-    typer.echo(visible(part("lab.receipt").main(root, action_id, datetime.now(UTC))))
+    typer.echo(visible(part("lab.receipt").main(root, action_id, datetime.now(UTC), shed=shed)))
 
 
 @app.command()

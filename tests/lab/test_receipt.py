@@ -80,6 +80,13 @@ def test_the_command_tells_it(root: Path) -> None:
     done = CliRunner().invoke(app, ["actions", "receipt", "a1", "--lake", str(root)])
     assert done.exit_code == 0, done.output
     assert "saved 4 tenants" in done.output
+    more = CliRunner().invoke(app, ["actions", "receipt", "a1", "--shed", "800", "--lake", str(root)])
+    assert more.exit_code == 0 and "with 800 messages that its producers gave up" in more.output
+    again = CliRunner().invoke(app, ["actions", "receipt", "a1", "--shed", "800", "--lake", str(root)])
+    assert again.output == more.output
+    receipts = [one for one in Lake(root).read("actions").to_pylist() if one["decision"] == "receipt"]
+    kept = [dict(one["inputs"]) for one in receipts]
+    assert [one["shed"] for one in kept if "shed" in one] == ["800"], "told apart from the one without, and kept once"
 
 
 def test_what_was_held_back_comes_when_its_producer_had_it_and_nothing_else_moves() -> None:
