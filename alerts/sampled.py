@@ -19,7 +19,7 @@ from alerts.rules.expression import ENGINE_VIEWS
 from lake.clock import ZERO, age
 from lake.dataset import rows_of
 from lake.errors import SojournError, first_line
-from lake.now.follow import Change, Follower
+from lake.follow import Change, Follower
 from lake.snapshot import Snapshot, read_file
 from lake.store import Lake
 from lake.tables import QUEUE_SAMPLES

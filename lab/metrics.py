@@ -17,7 +17,7 @@ from lab.noisy import noisy_ones
 from lab.queue import Account, Queue
 from lab.scenario import Scenario
 from lake.errors import SojournError
-from lake.now.levels import Array
+from lake.noisy import Array
 
 BROKER, QUEUE, SUBSCRIBER = "lab", "lab", ""
 #: What the second 0 of a simulation is on the clocks of what is shipped.

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from lab.queue import Account
-from lake.now.levels import NOISY, QUIET, Array
-from lake.now.noisy import judged
+from lake.noisy import NOISY, QUIET, Array, judged
 
 
 def shares(accounts: Iterable[Account], worked: Array, now: float) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lake.clock import TOLERANCE
 from lake.errors import SojournError
-from lake.now.follow import Follower
+from lake.follow import Follower
 from lake.remote import Location
 from lake.snapshot import Snapshot, read_file
 from lake.tables import MESSAGE_EVENTS, OF_A_LIFE

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.now.follow import Follower
+from lake.follow import Follower
 from lake.remote import Location
 from lake.snapshot import FileGone, Snapshot, read_file
 from lake.state.columns import column

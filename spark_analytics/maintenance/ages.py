@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
-from lake.now.lived import LEVELS, levels_of
 from lake.remote import delta_table
 from lake.store import Lake
 from lake.tables import AGE_STATE
+from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.maintenance.merging import MANY_FILES, SMALL_BYTES, add_actions
 from spark_analytics.maintenance.opening import opened
 from spark_analytics.maintenance.region import Region, Value, replace

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.dataset import rows_of
-from lake.now.lived import LEVELS, levels_of
 from lake.store import Lake, conform
 from lake.tables import FOLDED_KIND, MARKS, PARTIALS
+from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.maintenance.hours import WORTH, Hour, runs
 from spark_analytics.maintenance.region import Region, replace
 from spark_analytics.maintenance.retention import HOUR, MINUTE

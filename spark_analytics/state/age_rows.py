@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lake.now.expression import compiled
+from lake.formula import compiled
 from lake.tables import AGE_STATE, TIMESTAMP
 from lake.views.catalogue import FORMULAS
 from spark_analytics.state.ages_of import KINDS, Keys

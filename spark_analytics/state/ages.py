@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
-from lake.now.follow import Change, Follower
-from lake.now.lived import LEVELS, levels_of
-from lake.now.units import row_group, units
+from lake.follow import Change, Follower
 from lake.remote import Location, delta_table
 from lake.snapshot import Snapshot, read_file
 from lake.state.held import Held
 from lake.store import Lake, LakeError, explained
 from lake.tables import AGE_STATE, TABLES
+from spark_analytics.fold.lived import LEVELS, levels_of
+from spark_analytics.fold.units import row_group, units
 from spark_analytics.maintenance.receipts import APPLICATION
 from spark_analytics.maintenance.region import Region, replace
 from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.now.levels import padded
-from lake.now.lived import numbered
-from lake.now.names import KeyNumbers
 from lake.tables import AGE_KINDS, FOLDED_KIND
+from spark_analytics.fold.judgements import padded
+from spark_analytics.fold.lived import numbered
+from spark_analytics.fold.names import KeyNumbers
 from spark_analytics.state.buckets import Array, Buckets, code_of, empty, together
 
 NAMES = ("broker", "queue", "subscriber", "tenant")

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.now.cells import run_starts, summed
 from lake.tables import HISTOGRAM
+from spark_analytics.fold.cells import run_starts, summed
 
 Array = npt.NDArray[Any]
 

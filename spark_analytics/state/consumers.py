@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from lake.now.cells import NONE
-from lake.now.fold import Fold
 from lake.state.held import Held
 from lake.tables import QUEUE_STATE
+from spark_analytics.fold.cells import NONE
+from spark_analytics.fold.fold import Fold
 
 #: (broker, queue)
 Place = tuple[str, str]

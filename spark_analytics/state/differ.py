@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lake.now.levels import Array, padded
-from lake.now.outcome import Columns
+from spark_analytics.fold.judgements import Array, padded
+from spark_analytics.fold.outcome import Columns
 
 Mask = Array
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lake.now.levels import padded
+from spark_analytics.fold.judgements import padded
 from spark_analytics.state.buckets import Array, Buckets, code_of, slots_of, starts_of
 
 _NUMBERS = {

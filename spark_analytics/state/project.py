@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from lake.definitions import Definitions
-from lake.now.expression import formula
+from lake.formula import formula
 from lake.views import VIEWS, render
 
 Columns = dict[str, Any]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lake.now.fold import Fold
-from lake.now.levels import Array
-from lake.now.present import Present
 from lake.tables import TIMESTAMP
+from spark_analytics.fold.fold import Fold
+from spark_analytics.fold.judgements import Array
+from spark_analytics.fold.present import Present
 from spark_analytics.state.seconds import Part
 
 _RENAMED = {

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lake.now.fold import Fold
-from lake.now.levels import Array
-from lake.now.outcome import Columns, Outcome
-from lake.now.rows import queue_rows, tenant_rows
+from spark_analytics.fold.fold import Fold
+from spark_analytics.fold.judgements import Array
+from spark_analytics.fold.outcome import Columns, Outcome
+from spark_analytics.fold.rows import queue_rows, tenant_rows
 from spark_analytics.state.consumers import Consumers
 from spark_analytics.state.differ import Differ
 
@@ -161,7 +161,7 @@ class Seconds:
         self._told = {broker: min(second, (since or {}).get(broker, second)) for broker, second in told.items()}
 
     def anew(self, oldest: dict[str, int]) -> None:
-        """See :class:`lake.now.present.Watcher`."""
+        """See :class:`spark_analytics.fold.present.Watcher`."""
         if self._brokers:
             self._told_of = Consumers.of((each.broker, each.fold) for each in self._brokers.values())
         late = [(each.broker, second) for each in self._brokers.values() for second in each.fold.late.values()]
@@ -173,7 +173,7 @@ class Seconds:
         self._ended()
 
     def passed(self, broker: str, fold: Fold, second: int) -> None:
-        """See :class:`lake.now.present.Watcher`."""
+        """See :class:`spark_analytics.fold.present.Watcher`."""
         if (known := self._brokers.get(fold)) is None:
             if second < self._since.get(broker, second):
                 return  # told of before
@@ -207,11 +207,11 @@ class Seconds:
         return [] if told is None else list(told.moved(Consumers.of(folds.items())))
 
     def correcting(self, broker: str, fold: Fold, second: int) -> None:
-        """See :class:`lake.now.present.Watcher`."""
+        """See :class:`spark_analytics.fold.present.Watcher`."""
         self._brokers[fold] = _Broker(broker, fold, fold.now_second, second, corrects=second, correcting=second)
 
     def corrected(self, broker: str, fold: Fold) -> None:
-        """See :class:`lake.now.present.Watcher`."""
+        """See :class:`spark_analytics.fold.present.Watcher`."""
         known = self._brokers[fold]
         for other in [each for each in self._brokers if each.only == fold.only and each is not fold]:
             if self._brokers[other].broker == broker:  # the queue was apart before

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from lake.definitions import Definitions
 from lake.errors import UserError
-from lake.now.fold import Fold
-from lake.now.present import FED, Present
 from lake.store import Lake
 from lake.tables import AGE_STATE, QUEUE_STATE, TENANT_STATE
+from spark_analytics.fold.fold import Fold
+from spark_analytics.fold.present import FED, Present
 from spark_analytics.state import raw
 from spark_analytics.state.ages import FED as AGES_FED
 from spark_analytics.state.ages import POSITION, Ages

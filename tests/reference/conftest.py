@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lake.now.present import Present
+from spark_analytics.fold.present import Present
 
 
 @pytest.fixture
@@ -13,9 +13,9 @@ def folded_anew(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     times: list[None] = []
     whole = Present._fold_anew
 
-    def counted(self: Present) -> None:
+    def counted(self: Present, reason: Exception) -> None:
         times.append(None)
-        whole(self)
+        whole(self, reason)
 
     monkeypatch.setattr(Present, "_fold_anew", counted)
     return times

@@ -16,15 +16,15 @@ from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import lake.now.fold
-import lake.now.intake
+import spark_analytics.fold.fold
+import spark_analytics.fold.intake
 from lake.definitions import Definitions
-from lake.now.fold import Fold
-from lake.now.outcome import Outcome
-from lake.now.present import Present
-from lake.now.rows import tenant_rows
 from lake.reader import Reader
 from lake.store import Lake
+from spark_analytics.fold.fold import Fold
+from spark_analytics.fold.outcome import Outcome
+from spark_analytics.fold.present import Present
+from spark_analytics.fold.rows import tenant_rows
 from spark_analytics.state.writer import Writer
 from tests.reference.generate import Row, generate, logs
 from tests.reference.lives import without_duplicates
@@ -140,8 +140,8 @@ def test_history_that_was_rolled_up_is_told_anew_as_it_stands(tmp_path: Path) ->
 
 @pytest.fixture
 def nothing_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake.now.fold, "LONGEST", 0)
-    monkeypatch.setattr(lake.now.fold, "UNDOABLE", 5)
+    monkeypatch.setattr(spark_analytics.fold.fold, "LONGEST", 0)
+    monkeypatch.setattr(spark_analytics.fold.fold, "UNDOABLE", 5)
 
 
 @pytest.mark.parametrize("rolled", [False, True])
@@ -294,7 +294,7 @@ def test_one_event_from_the_future_does_not_make_every_commit_a_new_beginning(
 def test_samples_that_go_on_while_events_rest(
     tmp_path: Path, folded_anew: list[None], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(lake.now.intake, "MOST_AHEAD", most)
+    monkeypatch.setattr(spark_analytics.fold.intake, "MOST_AHEAD", most)
     events, samples = without_named_subscribers(generate(8, messages=60, seconds=200))
     events.sort(key=lambda event: event["occurred_at"])
     log, writer = Committed(tmp_path), Writer(tmp_path)
@@ -320,8 +320,8 @@ def test_samples_that_go_on_while_events_rest(
 def test_what_is_very_late_is_counted_at_once_and_judged_when_history_is_folded_anew(
     tmp_path: Path, folded_anew: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake.now.fold, "LONGEST", 0)
-    monkeypatch.setattr(lake.now.fold, "UNDOABLE", 20)
+    monkeypatch.setattr(spark_analytics.fold.fold, "LONGEST", 0)
+    monkeypatch.setattr(spark_analytics.fold.fold, "UNDOABLE", 20)
     events, samples = without_named_subscribers(generate(9, messages=400, seconds=900, burst=40))
     store = Lake(tmp_path)
     store.create()

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-import lake.now.fold
+import spark_analytics.fold.fold
 from lake.errors import UserError
 from lake.reader import Reader
 from lake.store import Lake
@@ -106,8 +106,8 @@ def test_upkeep_leaves_each_second_of_history_as_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disorder: float, taken_back: int
 ) -> None:
     if taken_back == 0:  # what comes late is told by corrections
-        monkeypatch.setattr(lake.now.fold, "LONGEST", 0)
-        monkeypatch.setattr(lake.now.fold, "UNDOABLE", 5)
+        monkeypatch.setattr(spark_analytics.fold.fold, "LONGEST", 0)
+        monkeypatch.setattr(spark_analytics.fold.fold, "UNDOABLE", 5)
     monkeypatch.setattr("spark_analytics.state.writer.MOST_REVISIONS", 4)
     monkeypatch.setattr("spark_analytics.maintenance.states.MANY_FILES", 2)
     events, samples = without_named_subscribers(generate(5, messages=150, seconds=300, burst=30))
@@ -288,8 +288,8 @@ def test_a_writer_that_was_killed_half_way_is_followed_by_one_that_begins_anew(
 def test_whoever_takes_over_tells_what_was_late_and_not_corrected_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake.now.fold, "LONGEST", 0)
-    monkeypatch.setattr(lake.now.fold, "UNDOABLE", 5)
+    monkeypatch.setattr(spark_analytics.fold.fold, "LONGEST", 0)
+    monkeypatch.setattr(spark_analytics.fold.fold, "UNDOABLE", 5)
     events, samples = without_named_subscribers(generate(12, messages=80, seconds=200, burst=30))
     events.sort(key=lambda event: event["occurred_at"])
     late = [event for event in events[20:60] if (event["broker"], event["queue"]) == ("nats", "orders")]

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.now.lived import Name, by_broker
 from lake.tables import FINISHING_TYPES
+from spark_analytics.fold.lived import Name, by_broker
 
 #: How many seconds marks may come out of order; ended pauses are remembered for that long.
 REMEMBERED = 900

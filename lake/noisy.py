@@ -12,10 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from lake.now.expression import compiled
-from lake.now.levels import NOISY, QUIET, SILENT, Array
+from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
+
+Array = npt.NDArray[Any]
+
+#: Verdicts on a tenant: the last of its instants that said anything said …
+SILENT, NOISY, QUIET = 0, 1, -1
 
 _THRESHOLD, _ENTERS, _TURNS_QUIET = (compiled(FORMULAS[name]) for name in ("threshold", "enters", "turns_quiet"))
 

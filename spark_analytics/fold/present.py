@@ -12,22 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.definitions import Definitions
-from lake.now import lived
-from lake.now.apart import Apart, Aparts, step_now
-from lake.now.fold import Fold
-from lake.now.follow import Change, Follower
-from lake.now.intake import TooLate
-from lake.now.lived import ConsumersChanged, by_broker
-from lake.now.mending import Mending, folding
-from lake.now.pauses import COLUMNS as MARK_COLUMNS
-from lake.now.pauses import Mark, Pauses, marks_of
-from lake.now.samples import Samples
-from lake.now.survey import oldest, reached_by, surveyed
-from lake.now.totals import Totals
-from lake.now.units import row_group, units
+from lake.follow import Change, Follower
 from lake.remote import Location
 from lake.snapshot import FileGone, Snapshot, read_file
 from lake.tables import TABLES
+from spark_analytics.fold import lived
+from spark_analytics.fold.apart import Apart, Aparts, step_now
+from spark_analytics.fold.fold import Fold
+from spark_analytics.fold.intake import RebuildRequired
+from spark_analytics.fold.lived import by_broker
+from spark_analytics.fold.mending import Mending, folding
+from spark_analytics.fold.pauses import COLUMNS as MARK_COLUMNS
+from spark_analytics.fold.pauses import Mark, Pauses, marks_of
+from spark_analytics.fold.samples import Samples
+from spark_analytics.fold.survey import oldest, reached_by, surveyed
+from spark_analytics.fold.totals import Totals
+from spark_analytics.fold.units import row_group, units
 
 log = logging.getLogger(__name__)
 
@@ -134,15 +134,18 @@ class Present:
         for fold in (*self.folds.values(), *(fold for _, fold in self.apart.folds())):
             fold.patient = patient
         try:
-            anew = not self._begun or (bool(self.late) and not patient)
-            if anew or any(change.anew for each in changes.values() for change in each):
-                raise TooLate
+            if not self._begun:
+                raise RebuildRequired("nothing was folded yet")
+            if self.late and not patient:
+                raise RebuildRequired("what came late is about many queues")
+            if any(change.anew for each in changes.values() for change in each):
+                raise RebuildRequired("a table's log no longer tells what changed")
             self._take_in(changes)
-        except (TooLate, ConsumersChanged, FileGone):
+        except (RebuildRequired, FileGone) as reason:
             try:
                 if watcher is not None:
                     watcher.anew(oldest(changes))
-                self._fold_anew()
+                self._fold_anew(reason)
             except BaseException:
                 self.forget()
                 raise
@@ -161,7 +164,7 @@ class Present:
             elif change.removed:
                 moved = self.totals.replaced(change)
                 if moved is None:
-                    raise TooLate
+                    raise RebuildRequired("files of partials were replaced by others that tell otherwise")
                 for broker, levels in moved.items():
                     known = self._levels.get(broker, levels)
                     self._levels[broker] = max(known[0], levels[0]), max(known[1], levels[1])
@@ -174,7 +177,7 @@ class Present:
             samples += [] if change.same_rows or change.removed else [self.samples.read(path) for path in change.added]
         reached = reached_by(came, samples, self.folds)
         if any(broker not in self.folds for broker in reached):
-            raise TooLate
+            raise RebuildRequired("a broker came that nothing was known of")
         edges: list[tuple[str, list[Mark]]] = []
         for change in changes["marks"]:
             for path in [] if change.same_rows or change.removed else change.added:
@@ -187,19 +190,19 @@ class Present:
         for rows in came:
             for broker, mine in by_broker(rows):
                 if pc.max(mine.column("bucket_seconds")).as_py() > 1:
-                    raise TooLate
+                    raise RebuildRequired("minutes or hours came that nobody has told by the second")
                 for fold, its in self.apart.rows(broker, self.folds[broker], mine):
                     fold.add(lived.read(its))
         for broker, marks in edges:
             if broker not in self.folds:
-                raise TooLate
+                raise RebuildRequired("a broker came that nothing was known of")
             whole = Apart(self.folds[broker], self._pauses[broker])
             for part, its_marks in self.apart.marks(broker, whole, marks):
                 part.fold.add_pauses(part.pauses.add(its_marks))
         for rows in samples:
             self._add_samples(rows)
         if self.samples.doubtful({broker: fold.consumers for broker, fold in self.folds.items()}):
-            raise ConsumersChanged
+            raise RebuildRequired("samples are those of other consumers than they were taken to be")
         for broker, fold in self.folds.items():
             self.apart.step_now(broker, fold)
             self._advance(broker, fold, fold.now_second)
@@ -215,7 +218,7 @@ class Present:
 
     def _add_samples(self, rows: pa.Table) -> None:
         if self.samples.changed(rows, {broker: fold.consumers for broker, fold in self.folds.items()}):
-            raise ConsumersChanged  # samples are taken to be of other consumers than they were
+            raise RebuildRequired("samples are those of other consumers than they were taken to be")
         for broker, samples in self.samples.of_brokers(rows, self.folds):
             self.folds[broker].add_samples(samples)
         for broker, fold, its in self.apart.samples(rows):
@@ -241,9 +244,9 @@ class Present:
                     return False
                 mending.read_on()
             self._end_apart(broker, queue, mending)
-        except TooLate:
+        except RebuildRequired as reason:
             watcher.anew({})
-            self._fold_anew()
+            self._fold_anew(reason)
         except BaseException:
             self.forget()
             raise
@@ -286,7 +289,8 @@ class Present:
         watcher = self._watcher
         fold.advance(until, None if watcher is None else lambda second: watcher.passed(broker, fold, second))
 
-    def _fold_anew(self) -> None:
+    def _fold_anew(self, reason: Exception) -> None:
+        """Fold all there is, for a ``reason``."""
         self.forget()
         changes = {name: follower.changes() for name, follower in self._followers.items()}
         files = {name: [path for change in each for path in change.added] for name, each in changes.items()}
@@ -316,4 +320,4 @@ class Present:
             self._pauses[broker].forget(fold.now_second)
         self._begun = True
         pa.default_memory_pool().release_unused()
-        log.info("read the lake's present anew: %d files of partials", len(files["partials"]))
+        log.info("folded %d files of partials anew: %s", len(files["partials"]), reason)

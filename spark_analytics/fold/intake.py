@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.now.cells import NONE, Integers, bucket_codes, code_of, run_starts, summed
-from lake.now.expression import compiled
-from lake.now.lived import Consumers, ConsumersChanged, Lived, Name, first_seconds
-from lake.now.reading import Readings
-from lake.now.state import State
-from lake.now.step import BUSY, DELAYED, ENQUEUED, MEASURES, Step
+from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
+from spark_analytics.fold.cells import NONE, Integers, bucket_codes, code_of, run_starts, summed
+from spark_analytics.fold.lived import Consumers, Lived, Name, first_seconds
+from spark_analytics.fold.reading import Readings
+from spark_analytics.fold.state import State
+from spark_analytics.fold.step import BUSY, DELAYED, ENQUEUED, MEASURES, Step
 
 Array = npt.NDArray[Any]
 _OPENING = compiled(FORMULAS["opening"])
@@ -27,17 +27,17 @@ MINUTE, HOUR = 60, 3600
 MOST_AHEAD = 200_000
 
 
-class TooLate(Exception):
-    """Rows for a time that can no longer be taken back: fold all anew."""
+class RebuildRequired(Exception):
+    """What came cannot be put on top of what was folded: all of the past has to be folded anew. Says why."""
 
 
 class Intake(ABC):
     """The steps of one broker that are not taken yet, by second, and who its consumers are.
 
-    What comes for a second that cannot be taken back any more raises TooLate or, where the fold is ``patient``, is told
-    of the first second that can be: the levels are right at once, while judgements over the time between (who was
-    noisy, since when a queue is in its mode) and history wait for the queue's past to be folded anew. ``late`` has the
-    queues of which that is so, each with the first second that cannot be taken back of which something was told.
+    What comes for a second that cannot be taken back any more raises RebuildRequired or, where the fold is ``patient``,
+    is told of the first second that can be: the levels are right at once, while judgements over the time between (who
+    was noisy, since when a queue is in its mode) and history wait for the queue's past to be folded anew. ``late`` has
+    the queues of which that is so, each with the first second that cannot be taken back of which something was told.
 
     A fold of ``only`` one queue, or one that has ``left_out`` some, is asked for rows of those alone that are its own.
     """
@@ -70,7 +70,7 @@ class Intake(ABC):
         """The second of data time."""
 
     def add(self, lived: Lived) -> None:
-        """Rows of partials. Raises ConsumersChanged, TooLate; the fold is then of no use any more."""
+        """Rows of partials. Raises RebuildRequired; the fold is then of no use any more."""
         names, places = lived.names, lived.places
         consumes = np.bincount(places.of_row, weights=lived.consumes, minlength=len(places.distinct)) > 0
         changed = [
@@ -78,7 +78,7 @@ class Intake(ABC):
             for (queue, subscriber), consuming in zip(places.distinct, consumes, strict=True)
         ]
         if any(changed):
-            raise ConsumersChanged
+            raise RebuildRequired("a queue turned out to have other consumers")
         own = self._own_keys(lived)[names.of_row]
         self._put(lived, own, np.arange(len(own)))
         shared = {queue for queue, subscriber in places.distinct if not subscriber and self.consumers.of(queue) - {""}}
@@ -186,7 +186,7 @@ class Intake(ABC):
         return second // width * width + width - 1
 
     def add_samples(self, samples: Array) -> None:
-        """SAMPLEs, whenever they were taken. Raises TooLate."""
+        """SAMPLEs, whenever they were taken. Raises RebuildRequired."""
         is_ahead = samples["sampled_us"] // 1_000_000 > self.now_second
         if is_ahead.any():
             ahead = samples[is_ahead]
@@ -230,7 +230,7 @@ class Intake(ABC):
 
     def _note_late(self, second: int, consumers: Array) -> None:
         if not self.patient:
-            raise TooLate
+            raise RebuildRequired("something came for a second that cannot be taken back any more")
         for consumer in np.unique(consumers).tolist():
             self._note(self.state.consumers[consumer][0], second)
 

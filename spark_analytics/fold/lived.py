@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.now.cells import UNKNOWN, Integers
-from lake.now.expression import compiled
-from lake.now.step import MEASURES
+from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
+from spark_analytics.fold.cells import UNKNOWN, Integers
+from spark_analytics.fold.step import MEASURES
 
 Array = npt.NDArray[Any]
 #: (queue, subscriber, tenant)
@@ -37,10 +37,6 @@ COLUMNS = (
 
 
 LEVELS = ("broker", "bucket_start", "bucket_seconds")
-
-
-class ConsumersChanged(Exception):
-    """A queue turned out to have other consumers than were counted for so far."""
 
 
 class Consumers:

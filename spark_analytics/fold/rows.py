@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.now.fold import Fold
-from lake.now.modes import MODE_NAMES
-from lake.now.outcome import Columns
+from spark_analytics.fold.fold import Fold
+from spark_analytics.fold.modes import MODE_NAMES
+from spark_analytics.fold.outcome import Columns
 
 Array = npt.NDArray[Any]
 

@@ -7,12 +7,12 @@ import sqlite3
 import numpy as np
 import pytest
 
-from lake.now.cells import NONE, UNKNOWN, OpenCells, code_of
-from lake.now.expression import compiled
-from lake.now.levels import Judgements
-from lake.now.lived import Consumers
-from lake.now.pauses import Mark, Pauses
+from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
+from spark_analytics.fold.cells import NONE, UNKNOWN, OpenCells, code_of
+from spark_analytics.fold.judgements import Judgements
+from spark_analytics.fold.lived import Consumers
+from spark_analytics.fold.pauses import Mark, Pauses
 
 
 @pytest.mark.parametrize(

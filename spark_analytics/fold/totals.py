@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.now import lived
-from lake.now.follow import Change
+from lake.follow import Change
 from lake.remote import Location
 from lake.snapshot import read_file
+from spark_analytics.fold import lived
 
 _SUMMED = ("enqueued", *lived.COUNTED, "started", "retries", "finished_unreceived")
 _READ = ("broker", "bucket_start", "bucket_seconds", *_SUMMED)

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.now import noisy
-from lake.now.cells import MOST_KEYS, NONE, Buckets, Integers, OpenCells, run_starts
-from lake.now.expression import compiled
-from lake.now.levels import padded
-from lake.now.lived import Name
-from lake.now.names import KeyNumbers
-from lake.now.step import WINDOWED
+from lake import noisy
+from lake.formula import compiled
 from lake.store import LakeError
 from lake.views.catalogue import FORMULAS
+from spark_analytics.fold.cells import MOST_KEYS, NONE, Buckets, Integers, OpenCells, run_starts
+from spark_analytics.fold.judgements import padded
+from spark_analytics.fold.lived import Name
+from spark_analytics.fold.names import KeyNumbers
+from spark_analytics.fold.step import WINDOWED
 
 Array = npt.NDArray[Any]
 
@@ -28,7 +28,7 @@ BACKLOG, IN_FLIGHT, READY, ACTIVE = range(4)
 
 
 class State:
-    """Everything that adding one step changes; see :mod:`lake.now.fold` for how it is taken back.
+    """Everything that adding one step changes; see :mod:`spark_analytics.fold.fold` for how it is taken back.
 
     By key: `totals` (backlog, busy, delayed as sums), `window` and `window_work` (sums over the window), `last_arrival`
     (a second, 0 = none), `oldest` (enqueue second of the oldest message, NONE = no backlog or unknown).

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from lake.definitions import Definitions
-from lake.now import lived
-from lake.now.fold import Fold
-from lake.now.follow import Change
-from lake.now.intake import TooLate
-from lake.now.lived import Consumers, levels_of
-from lake.now.units import row_group, units, unix_micros
+from lake.follow import Change
 from lake.remote import Location
 from lake.snapshot import read_file
+from spark_analytics.fold import lived
+from spark_analytics.fold.fold import Fold
+from spark_analytics.fold.intake import RebuildRequired
+from spark_analytics.fold.lived import Consumers, levels_of
+from spark_analytics.fold.units import row_group, units, unix_micros
 
 #: When the rows of each table are of.
 _TIMES = {"partials": "bucket_start", "marks": "occurred_at", "queue_samples": "sampled_at"}
@@ -51,7 +51,10 @@ def surveyed(files: list[Location], samples: list[pa.Table], definitions: Defini
 
 
 def reached_by(came: list[pa.Table], samples: list[pa.Table], folds: Mapping[str, Fold]) -> dict[str, int]:
-    """The data time, in µs, of each broker of which partials ``came``, or ``samples``, to ``folds``. Raises TooLate."""
+    """The data time, in µs, of each broker of which partials ``came``, or ``samples``, to ``folds``.
+
+    Raises RebuildRequired.
+    """
     events: dict[str, int] = {}
     sampled: dict[str, int] = {}
     for rows in came:
@@ -63,7 +66,7 @@ def reached_by(came: list[pa.Table], samples: list[pa.Table], folds: Mapping[str
         known = folds.get(broker)
         tells = known is not None and bool(known.state.names)
         if broker in events and known is not None and not tells:
-            raise TooLate  # its first events: until now samples were its clock
+            raise RebuildRequired(f"the first events of {broker} came: until now samples were its clock")
         before = known.as_of_us if known is not None else -1
         newest = events.get(broker, before if tells else sampled.get(broker, -1))
         reached[broker] = max(newest, before)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lake.now.cells import Integers, run_starts, summed
-from lake.now.reading import Before, Lately
+from spark_analytics.fold.cells import Integers, run_starts, summed
+from spark_analytics.fold.reading import Before, Lately
 
 Array = npt.NDArray[Any]
 

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lake.now.cells import NONE, Integers
-from lake.now.expression import compiled
-from lake.now.intake import Intake, TooLate
-from lake.now.levels import SILENT, Judgements
-from lake.now.lived import Consumers
-from lake.now.modes import Modes
-from lake.now.state import BACKLOG, null_where
-from lake.now.step import ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, Undo, work_units
+from lake.formula import compiled
+from lake.noisy import SILENT
 from lake.views.catalogue import FORMULAS
+from spark_analytics.fold.cells import NONE, Integers
+from spark_analytics.fold.intake import Intake, RebuildRequired
+from spark_analytics.fold.judgements import Judgements
+from spark_analytics.fold.lived import Consumers
+from spark_analytics.fold.modes import Modes
+from spark_analytics.fold.state import BACKLOG, null_where
+from spark_analytics.fold.step import ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, Undo, work_units
 
 Array = npt.NDArray[Any]
 
@@ -57,7 +58,7 @@ class Fold(Intake):
     def reach(self, as_of_us: int) -> None:
         """Data time is ``as_of_us`` from now on."""
         if as_of_us < self.as_of_us:
-            raise TooLate
+            raise RebuildRequired("data time went back")
         if as_of_us > self.as_of_us:
             self._take_back(self.now_second)
             self.as_of_us = as_of_us
@@ -219,7 +220,7 @@ class Fold(Intake):
 
     def _undo(self, step: Step) -> None:
         if self._forgot_ahead:
-            raise TooLate
+            raise RebuildRequired("events go on after more samples than are kept")
         undo, state = step.undo, self.state
         keys, _, _, _, _ = step.merged()
         self.judged.turn_back(undo.instants, undo.modes)

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.now.intake import Intake
-from lake.now.lived import Consumers, by_broker, numbered
-from lake.now.reading import NUMBERS, SAMPLE, WORDS, Words
 from lake.remote import Location
 from lake.snapshot import read_file
 from lake.store import conform
 from lake.tables import QUEUE_SAMPLES
+from spark_analytics.fold.intake import Intake
+from spark_analytics.fold.lived import Consumers, by_broker, numbered
+from spark_analytics.fold.reading import NUMBERS, SAMPLE, WORDS, Words
 
 Array = npt.NDArray[Any]
 

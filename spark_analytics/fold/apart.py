@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.now.fold import Fold
-from lake.now.pauses import Mark, Pauses
-from lake.now.state import BACKLOG
+from spark_analytics.fold.fold import Fold
+from spark_analytics.fold.pauses import Mark, Pauses
+from spark_analytics.fold.state import BACKLOG
 
 
 @dataclass(slots=True)

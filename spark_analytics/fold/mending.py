@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
-from lake.now import lived
-from lake.now.apart import Apart, rows_about, samples_about
-from lake.now.pauses import COLUMNS as MARK_COLUMNS
-from lake.now.pauses import Mark, marks_of
-from lake.now.samples import Samples
-from lake.now.units import row_group, units
 from lake.remote import Location
 from lake.snapshot import read_file
+from spark_analytics.fold import lived
+from spark_analytics.fold.apart import Apart, rows_about, samples_about
+from spark_analytics.fold.pauses import COLUMNS as MARK_COLUMNS
+from spark_analytics.fold.pauses import Mark, marks_of
+from spark_analytics.fold.samples import Samples
+from spark_analytics.fold.units import row_group, units
 
 
 class Mending:

@@ -13,9 +13,6 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-#: Verdicts on a tenant: the last of its instants that said anything said …
-SILENT, NOISY, QUIET = 0, 1, -1
-
 
 def padded(array: Array, size: int) -> Array:
     """``array`` with zeros up to ``size``."""

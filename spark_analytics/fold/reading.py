@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.now.cells import run_starts
-from lake.now.levels import padded
+from spark_analytics.fold.cells import run_starts
+from spark_analytics.fold.judgements import padded
 
 Array = npt.NDArray[Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lake.now.expression import compiled
+from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
 
 Array = npt.NDArray[Any]
