@@ -1,9 +1,9 @@
 """Which first attempt on a queue with named subscribers was its message's first, over all of them.
 
 Of the newest messages the earliest attempt is remembered: at most MOST_MESSAGES, and none that was received longer than
-REMEMBERED_SECONDS before the newest. Of a message that was enqueued since then, and is not remembered, nothing came
-before; for any other the caller has to look at `marks`, which keep first attempts until they are settled and two days
-more (:mod:`spark_analytics.maintenance.receipts`).
+REMEMBERED_SECONDS before the newest. Of a message that was enqueued since then (SKEW_SECONDS later, as clocks differ),
+and is not remembered, nothing came before; for any other the caller has to look at `marks`, which keep first attempts
+until they are settled and two days more (:mod:`spark_analytics.maintenance.receipts`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from spark_analytics.state.buckets import Array, Buckets, added_up, code_of
 
 MOST_MESSAGES = 1_000_000
 REMEMBERED_SECONDS = 3600
+#: How far a consumer's clock may be behind the one that told when a message was enqueued: it may have been received so
+#: much before that.
+SKEW_SECONDS = 60
 _GENERATION = 100_000
 _MICROS = 1_000_000
 
@@ -65,7 +68,7 @@ class Receipts:
         unknown = self._places(came["name"])[0] < 0
         brokers = self.keys.broker_of(came["slot"] // len(KINDS))
         since = np.array([self._since_us(number) for number in range(len(self.keys.brokers))], np.int64)
-        doubtful = unknown & ((came["age"] < 0) | came["skewed"] | (_enqueued_us(came) <= since[brokers]))
+        doubtful = unknown & ((came["age"] < 0) | came["skewed"] | _before_all(came, since[brokers]))
         if doubtful.any():
             mine = np.isin(self._names(rows), came["name"][doubtful])
             told = earlier(rows.filter(pa.array(mine)))
@@ -78,7 +81,7 @@ class Receipts:
         """Remember what ``rows``, all that was received since ``since_us``, tell, of which buckets tell already."""
         self._all_before_us = since_us
         told = self._told(rows)
-        self._insert(told[(told["age"] >= 0) & ~told["skewed"] & (_enqueued_us(told) > since_us)])
+        self._insert(told[~_before_all(told, since_us)])
         self._prune()
 
     def _put(self, came: Array) -> Array:
@@ -206,9 +209,11 @@ class Receipts:
                 self.forget_until(number, int(gone["at_us"][brokers == number].max()))
 
 
-def _enqueued_us(messages: Array) -> Array:
-    enqueued: Array = messages["at_us"] - np.ceil(messages["age"] * _MICROS).astype(np.int64)
-    return enqueued
+def _before_all(messages: Array, since_us: Any) -> Array:
+    """Of each of ``messages`` whether it may have been received by ``since_us`` already."""
+    enqueued = messages["at_us"] - np.ceil(messages["age"] * _MICROS).astype(np.int64)
+    before: Array = enqueued <= since_us + SKEW_SECONDS * _MICROS
+    return before
 
 
 def _codes(messages: Array) -> Array:

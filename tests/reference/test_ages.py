@@ -195,6 +195,20 @@ def test_an_earlier_attempt_that_comes_later_takes_the_message_with_it(
     writer.close()
 
 
+def test_who_received_a_message_before_it_was_enqueued_by_another_clock_was_first(tmp_path: Path, memory: None) -> None:
+    """Also where that has been forgotten since."""
+    store, so_far, writer = Lake(tmp_path), list[Row](), Writer(tmp_path)
+    store.create()
+    others = [first("billing", 11.6 + number / 100, f"o{number}", enqueued=11.0) for number in range(9)]
+    with Reader(tmp_path) as reader:
+        for batch in ([first("billing", 11.5, enqueued=13.0)], others, [first("audit", 13.0, enqueued=13.0)]):
+            append(store, batch, [])
+            so_far += batch
+            writer.step()
+        check(reader, so_far)
+    writer.close()
+
+
 def test_columns_are_held_from_the_first_time_that_they_are_asked_for(tmp_path: Path) -> None:
     events, _ = generate(33, messages=60, seconds=60)
     fill(tmp_path, events, [], finished=True)
