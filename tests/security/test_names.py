@@ -25,6 +25,7 @@ from tests.alerts.helpers import SECRET, WebhookReceiver
 from tests.collectors.receive.support import receiving
 from tests.reference.partials import partials_of
 from tests.security.names import ENDLESS, HALVES, NAMES
+from tests.support.finishing import finish
 
 RULE = """
 groups:
@@ -69,6 +70,7 @@ def test_a_hostile_name_stays_the_same_name_from_the_receiver_to_the_webhook(
     assert all(row["tenant"] == row["queue"] == row["broker"] == row["message_id"] for row in rows)
     lake = Lake(tmp_path / "lake")
     lake.append("partials", pa.Table.from_pylist(partials_of(rows), PARTIALS.schema))
+    finish(lake.root)
 
     (tmp_path / "rules.yml").write_text(RULE)
     pager = receivers()
