@@ -59,7 +59,6 @@ class Launch:
         self, command: list[str], environ: Mapping[str, str], *, lake: Path | None = None, confined: bool = False
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sojourn-java-"))
-        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.confined = lake is not None and confined
         tables = None if lake is None else tables_at(lake)
         self._told = self.folder / "gateway" / "port"
@@ -79,6 +78,7 @@ class Launch:
             env={**environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told)},
             process_group=0,  # Ctrl-C is for us: Java is told what to cancel
         )
+        atexit.register(self.close)
 
     def wait(self, stop: threading.Event | None = None) -> bool:
         """Wait until the process can be reached, or has ended; False where ``stop`` was set before: it is closed."""
@@ -104,6 +104,7 @@ class Launch:
             if not self._told.is_file():
                 ended = self.process.poll() is not None
                 how = "ended before it could be reached" if ended else f"was not there after {_PATIENCE_SECONDS:g} s"
+                self.close()
                 raise SojournError(f"its Java process {how}")
             content = self._told.read_bytes()
             self._reached = True
@@ -114,7 +115,7 @@ class Launch:
 
     def close(self) -> None:
         """Let the process end; it cleans up behind itself, which nobody has to wait for."""
-        if not self._reached:  # nobody ever spoke to it
+        if not self._reached:  # nobody ever spoke to it; without its folder it would neither be reached nor end
             self.process.kill()
         if self.process.stdin is not None:
             self.process.stdin.close()

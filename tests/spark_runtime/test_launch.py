@@ -16,6 +16,7 @@ from spark_analytics.runtime import launch
 from spark_analytics.runtime.archive import SWITCH, TRAINING, archive_flags, archive_path
 from spark_analytics.runtime.java import Java, ensure_java, java_home, java_version, unwrapped
 from spark_analytics.runtime.launch import Launch, command_of
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -159,5 +160,31 @@ def test_a_java_that_ends_is_told_from_one_that_takes_too_long(monkeypatch: pyte
     with launched(0.0, "raise SystemExit(3)") as one, pytest.raises(SojournError, match="ended before"):
         one.address()
     monkeypatch.setattr(launch, "_PATIENCE_SECONDS", 0.0)
-    with launched(3600.0) as one, pytest.raises(SojournError, match="was not there after"):
-        one.address()
+    with launched(3600.0) as one:
+        with pytest.raises(SojournError, match="was not there after"):
+            one.address()
+        one.process.wait()  # it is ended: nobody would ever reach it
+
+
+LEAVING = f"""
+import sys
+from spark_analytics.runtime.launch import Launch
+one = Launch([sys.executable, "-c", {SLOW!r}, "3600"], {{"{SWITCH}": "off"}})
+print(one.process.pid, one.folder, flush=True)
+sys.exit(1)
+"""
+
+
+def test_whoever_leaves_while_java_starts_leaves_no_java_behind() -> None:
+    """Its folder gone, it could not tell where it listens, and would wait for that for ever."""
+    run = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, cwd=ROOT)
+    pid, folder = run.stdout.split()
+    wait_until(lambda: not is_running(int(pid)), "the process to be gone")
+    assert not Path(folder).exists()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
