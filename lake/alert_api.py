@@ -73,6 +73,18 @@ def ask(
         raise SojournError(f"no alert process answers at {base}: {reason}") from error
 
 
+def is_ready(base: str, timeout: float) -> bool | None:
+    """Whether the alert process at ``base`` evaluates its rules in time; None where nobody answers within ``timeout``
+    seconds. Changes nothing."""
+    try:
+        with urllib.request.urlopen(f"{base.rstrip('/')}/-/ready", timeout=timeout):
+            return True
+    except urllib.error.HTTPError:
+        return False
+    except (OSError, ValueError):
+        return None
+
+
 def _detail(error: urllib.error.HTTPError) -> str:
     text = error.read(2000).decode(errors="replace").strip()
     try:

@@ -57,6 +57,10 @@ def test_what_steers_the_eye_is_shown_and_what_has_no_end_is_cut() -> None:
     assert len(markup.queues([], "x" * 100_000)) < 5_000
 
 
+#: What is Markdown on purpose: files beside the rules, by whoever runs the alert process. No message has a part in it.
+FILES = {"found.runbook"}
+
+
 def _calls() -> list[tuple[str, ast.Call]]:
     """Every call ``st.NAME(…)`` of the dashboard."""
     found = []
@@ -80,6 +84,8 @@ def test_nothing_but_plain_text_of_our_own_goes_where_streamlit_reads_markdown()
     ]
     assert texts
     for text in texts:
+        if ast.unparse(text) in FILES:
+            continue
         pieces = (
             [one.value for one in text.values if isinstance(one, ast.FormattedValue)]
             if isinstance(text, ast.JoinedStr)

@@ -106,7 +106,7 @@ def test_a_batch_that_cannot_be_read_here_is_read_by_spark_which_was_asked_for_n
     fill(lake, events[:200])
     analyse(spark, lake, DRIVER)
     fill(lake, events[200:])
-    monkeypatch.setattr("spark_analytics.job.files_of", lambda query, batch_id, table: None)
+    monkeypatch.setattr("spark_analytics.job.files_of", lambda query, batch_id, table, mirror: None)
     analyse(spark, lake, DRIVER)
     analyse(spark, lake, DRIVER)
     assert_gold_is_of(lake, events)

@@ -17,6 +17,7 @@ from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import MARKS, QUEUE_SAMPLES
 from spark_analytics.maintenance import Retention, roll_up
+from spark_analytics.maintenance import ages as finished_ages
 from spark_analytics.maintenance.marks import thin, thinnable
 from spark_analytics.maintenance.merging import add_actions, merge
 from spark_analytics.maintenance.opening import fold, opened
@@ -104,7 +105,7 @@ def test_folding_old_hours_changes_nothing_that_is_so_now(tmp_path: Path, seed: 
     assert {row["bucket_start"] for row in rows} == {datetime.fromtimestamp(0, UTC)}
     assert {row["bucket_seconds"] for row in rows} == {int(boundary.timestamp())}
     assert {row["completion_age_count"] for row in rows} == {None}
-    thin(lake, retention, now)
+    finished_ages.thin(lake, thorough=True)
     ages = reader.query("SELECT MIN(bucket_start) AS first, COUNT(*) AS n FROM attempt_age").to_pylist()[0]
     assert ages["first"] >= min(row["occurred_at"] for row in new) - timedelta(hours=1) and ages["n"] > 0
     assert fold(lake, retention, now) == 0, "there was something left to do"
