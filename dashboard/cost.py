@@ -39,7 +39,7 @@ class Meter:
         self._rates: dict[str, float] = {}
 
     def read(self, root: Path) -> tuple[Cost, ...]:
-        """Each part of the lake at ``root``, the dearest first."""
+        """Each part of the lake at ``root``, the most expensive first."""
         used = {part: _used(pid) for part, pid in _parts(root).items()}
         with self._lock:
             now, seconds = monotonic(), {part: told[0] for part, told in used.items() if told is not None}

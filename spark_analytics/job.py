@@ -207,7 +207,7 @@ class Job:
         return query
 
     def _mirror(self, flow: Flow) -> MirroredLog | None:
-        """What Spark follows in place of the log of ``flow``, if that is in an object store: made anew."""
+        """What Spark follows in place of the log of ``flow``, if that is in an object store: recreated."""
         place, creator = self._lake.path(flow.source.name), None
         if not isinstance(place, Remote) or (creator := place.store.creator) is None:
             return None

@@ -2,7 +2,7 @@
 
 For each micro-batch Spark lists the log it follows and reads each new entry about four times, by a HEAD and a GET, one
 after the other. Where it is asked for no rows, it needs the log and nothing else: here each entry is fetched once, when
-it comes, and Spark asks this machine's disk. The mirror is a cache, made anew at each start.
+it comes, and Spark asks this machine's disk. The mirror is a cache, recreated at each start.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Intake(ABC):
                 chunks.append(summed(codes, lived.processing_count[at]))
 
     def add_pauses(self, edges: Mapping[tuple[int, Name], tuple[int, int]]) -> None:
-        """By second and key: how many more of its messages wait for a retry, and are put off, from then on."""
+        """By second and key: how many more of its messages wait for a retry, and are delayed, from then on."""
         by_second: dict[int, list[tuple[int, int, int]]] = {}
         for (second, name), (waiting, delayed) in edges.items():
             if waiting or delayed:

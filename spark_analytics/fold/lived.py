@@ -131,7 +131,7 @@ def read(rows: pa.Table) -> Lived:
     columns["processing_count"] = _known(rows, "processing_count", 0)
     counts = np.zeros((rows.num_rows, len(MEASURES)), np.int32)
     for place, name in enumerate(MEASURES):
-        if name != "delayed":  # not how many were put off, but how many are: that the marks tell
+        if name != "delayed":  # not how many were delayed, but how many are: that the marks tell
             counts[:, place] = columns[name]
     width = rows.column("bucket_seconds").to_numpy().astype(np.int64)
     starts = rows.column("bucket_start").cast(pa.int64()).to_numpy() // 1_000_000

@@ -1,4 +1,4 @@
-"""Messages that wait for a retry, or are put off: marks as they come → when each pause begins and ends.
+"""Messages that wait for a retry, or are delayed: marks as they come → when each pause begins and ends.
 
 A pause lasts from the failure until the message's next attempt or its end.
 """
@@ -20,7 +20,7 @@ REMEMBERED = 900
 #: The columns of marks that are read.
 COLUMNS = ("broker", "queue", "subscriber", "tenant", "message_id", "event_type", "attempt", "occurred_at")
 
-#: By (second, key): the change of how many wait for a retry, and of how many are put off.
+#: By (second, key): the change of how many wait for a retry, and of how many are delayed.
 Edges = dict[tuple[int, Name], tuple[int, int]]
 
 

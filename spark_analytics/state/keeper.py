@@ -84,9 +84,9 @@ class StateKeeper:
             return True
         except Exception as error:
             if isinstance(error, SojournError):
-                log.warning("finished state is put off: %s", error)
+                log.warning("finished state is deferred: %s", error)
             else:
-                log.exception("finished state is put off")
+                log.exception("finished state is deferred")
             if self._writer is not None:
                 self._writer.close()
             self._writer = None

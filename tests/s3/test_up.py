@@ -149,7 +149,7 @@ def overview() -> str:
 def test_all_parts_run_over_an_object_store(
     server: S3Server, receivers: Callable[..., WebhookReceiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the alerts' state in PostgreSQL, so that nothing is on this disk but what is made anew."""
+    """With the alerts' state in PostgreSQL, so that nothing is on this disk but what is recreated."""
     monkeypatch.setenv("THEIR_SECRET", "hush")
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     pager, home, config = receivers(), tmp_path / "home", tmp_path / "sojourn.toml"
