@@ -81,7 +81,7 @@ class Columns(Mapping[str, Tracked]):
         alert = known.alert
         row = Row(alert.labels, alert.fingerprint, value, extra)
         annotations = Annotations(self.rule.annotations, row.labels, value, extra)
-        newest = replace(alert, value=value, annotations=annotations, threshold=row.threshold)
+        newest = replace(alert, value=value, annotations=annotations, inputs=extra)
         return Tracked(newest, None, known.paused)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -45,7 +46,13 @@ class AlertInstance:
     fired_at: datetime | None
     fingerprint: str
     generator_url: str = ""  # of what has no page of its own: another program's alert, a receipt
-    threshold: float | None = None  # what the value is held against, where its rule says so
+    inputs: Mapping[str, object] = field(default_factory=dict)  # the other columns of the rule's row
+
+    @property
+    def threshold(self) -> float | None:
+        """What the value is held against, where its rule says so: the column of that name, if it is a number."""
+        found = self.inputs.get("threshold")
+        return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
 
 
 @dataclass(frozen=True, slots=True)

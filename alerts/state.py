@@ -5,7 +5,6 @@ The semantics are Prometheus' (``rules/alerting.go``). Time is data time, handed
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -39,12 +38,6 @@ class Row(NamedTuple):
     fingerprint: str
     value: float | None
     extra: Mapping[str, object] = NOTHING
-
-    @property
-    def threshold(self) -> float | None:
-        """The column of that name, if it is a number: what the value is held against."""
-        found = self.extra.get("threshold") if self.extra else None
-        return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +152,7 @@ def appeared(row: Row, rule: Rule, now: datetime) -> tuple[Tracked, Transition]:
         active_since=now,
         fired_at=now if fires else None,
         fingerprint=row.fingerprint,
-        threshold=row.threshold,
+        inputs=row.extra,
     )
     reason = "the expression matches" if fires else f"the expression matches; fires after {format_duration(rule.hold)}"
     return Tracked(alert), Transition(alert, AlertState.INACTIVE, alert.state, reason)
@@ -183,7 +176,7 @@ def matched(known: Tracked, row: Row, rule: Rule, now: datetime) -> tuple[Tracke
         active_since=before.active_since,
         fired_at=fired_at,
         fingerprint=before.fingerprint,
-        threshold=row.threshold,
+        inputs=row.extra,
     )
     transition = Transition(alert, before.state, state, reason) if state is not before.state else None
     return Tracked(alert, None, known.paused), transition

@@ -1,6 +1,6 @@
 """What the rule files say of one alert: its rule as it stands there, and its part of the runbook beside it.
 
-They are the files that the alert process evaluates, as the server was told of them: read when somebody asks, as text.
+They are the files that the alert process evaluates, as the server was told of them: read when somebody asks.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
+import yaml
+
+from alerts.rules.model import RuleEntry
 from dashboard.run import RULES_VARIABLE
+from lake.errors import UserError
 
 #: Of each file so many characters are read.
 MOST = 262_144
@@ -24,6 +29,11 @@ class RuleText:
 
     rule: str = ""
     runbook: str = ""
+
+    @property
+    def entry(self) -> RuleEntry | None:
+        """The rule, read; None where there is none, or it is not one."""
+        return _entry(self.rule)
 
 
 def told() -> tuple[Path, ...]:
@@ -39,6 +49,16 @@ def of(name: str, files: Sequence[Path]) -> RuleText:
     return RuleText()
 
 
+@lru_cache(maxsize=256)
+def _entry(block: str) -> RuleEntry | None:
+    try:
+        (found,) = yaml.safe_load(block) or (None,)
+        return None if found is None else RuleEntry.model_validate(found)
+    except (yaml.YAMLError, ValueError, TypeError, UserError):  # the alert process says what is wrong with it
+        return None
+
+
+@lru_cache(maxsize=512)
 def _block(text: str, name: str) -> str:
     """The entry ``- alert: NAME`` of a YAML file, without the spaces before it."""
     lines = text.splitlines()

@@ -383,6 +383,7 @@ ALERT_TRANSITIONS = TableSpec(
         ("to_state", pa.string(), REQUIRED),
         ("value", pa.float64()),
         ("reason", pa.string(), REQUIRED),
+        ("inputs", LABELS),  # what else the rule's row said, its `threshold` among it; null: nobody told
     ),
 )
 

@@ -83,7 +83,7 @@ class StoreError(SojournError):
 
 
 #: Columns that tables of earlier versions lack.
-_ADDED = {"outbox": ("firing", "resolved"), "decisions": ("muted",)}
+ADDED = {"outbox": ("firing", "resolved"), "decisions": ("muted",), "transitions": ("inputs",)}
 #: How long a connection waits for another's lock.
 _BUSY_SECONDS = 10.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -140,7 +140,7 @@ def name_store(database: Database) -> None:
 def _add_columns(connection: _File) -> None:
     """What a store of an earlier version lacks: its waiting messages do not know what they say (null)."""
     with transaction(connection):
-        for table, columns in _ADDED.items():
+        for table, columns in ADDED.items():
             there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
             for column in columns:
                 if column not in there:
@@ -204,6 +204,6 @@ def from_set(fingerprints: Iterable[str]) -> str:
     return json.dumps(sorted(fingerprints))
 
 
-def to_json(mapping: Mapping[str, str]) -> str:
+def to_json(mapping: Mapping[str, str] | Mapping[str, str | None]) -> str:
     """A label set, in an order that does not depend on its history."""
     return json.dumps(dict(mapping), sort_keys=True, ensure_ascii=False)

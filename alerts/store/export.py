@@ -22,8 +22,8 @@ BATCH = 5_000
 COMPACT_EVERY = 200
 
 _TRANSITIONS = (
-    "SELECT id, at, data_as_of, rule_group, rule, fingerprint, labels, annotations, from_state, to_state, value, reason"
-    " FROM transitions WHERE id > ? ORDER BY id LIMIT ?"
+    "SELECT id, at, data_as_of, rule_group, rule, fingerprint, labels, annotations, from_state, to_state, value,"
+    " reason, inputs FROM transitions WHERE id > ? ORDER BY id LIMIT ?"
 )
 _DELIVERIES = (
     "SELECT id, at, delivery_id, receiver, group_key, status, alerts, attempt, outcome, status_code, error,"
@@ -84,8 +84,8 @@ class Exporter:
 def _decoded(row: dict[str, Any]) -> dict[str, Any]:
     row["at"] = from_us(row["at"])
     row["data_as_of"] = from_us_or_none(row["data_as_of"])
-    for name in ("labels", "annotations"):
-        if name in row:
+    for name in ("labels", "annotations", "inputs"):
+        if row.get(name) is not None:
             row[name] = list(json.loads(row[name]).items())
     return row
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 import psycopg
 from psycopg import conninfo
 
-from alerts.store.database import Database, Rows, StoreError, name_store
+from alerts.store.database import ADDED, Database, Rows, StoreError, name_store
 from alerts.store.lease import SECONDS, TABLE, Connection, Lease
 from alerts.store.schema import SCHEMA
 from lake.errors import UserError
@@ -100,6 +100,7 @@ class Postgres:
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MAKING])
                 for statement in (*_translated_schema(), *filter(str.strip, TABLE.split(";"))):
                     connection.execute(statement.encode())
+                _add_columns(connection)
                 name_store(_Connection(connection, None))
                 connection.execute("COMMIT")
         except psycopg.Error as error:
@@ -181,6 +182,18 @@ class _Connection:
         if self._lease is not None and self._writing:
             self._writing = False
             self._lease.leave(began)
+
+
+def _add_columns(connection: Connection) -> None:
+    """What a store of an earlier version lacks; asked first, as adding waits for all who use the table."""
+    for table, columns in ADDED.items():
+        rows = connection.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND NOT attisdropped", [table]
+        )
+        there = {row[0] for row in rows}
+        for column in columns:
+            if column not in there:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT".encode())
 
 
 @lru_cache(maxsize=200)

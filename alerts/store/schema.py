@@ -35,7 +35,8 @@ CREATE TABLE IF NOT EXISTS receiver_health (
 CREATE TABLE IF NOT EXISTS transitions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, data_as_of INTEGER, rule_group TEXT NOT NULL,
   rule TEXT NOT NULL, fingerprint TEXT NOT NULL, labels TEXT NOT NULL, annotations TEXT NOT NULL,
-  from_state TEXT NOT NULL, to_state TEXT NOT NULL, value REAL, reason TEXT NOT NULL);
+  from_state TEXT NOT NULL, to_state TEXT NOT NULL, value REAL, reason TEXT NOT NULL,
+  inputs TEXT);
 CREATE TABLE IF NOT EXISTS deliveries (
   id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, delivery_id TEXT NOT NULL, receiver TEXT NOT NULL,
   group_key TEXT NOT NULL, status TEXT NOT NULL, alerts INTEGER NOT NULL, attempt INTEGER NOT NULL,

@@ -28,6 +28,7 @@ from alerts.store.database import (
     transaction,
 )
 from alerts.store.health import notification_health
+from alerts.store.inputs import told
 from alerts.store.outbox import OutboxMessage, insert_all
 from alerts.store.schema import upsert
 from alerts.store.translate import note_clock
@@ -192,7 +193,7 @@ class States:
         at, as_of = to_us(shown), to_us_or_none(data_as_of)
         self._db.executemany(
             "INSERT INTO transitions (at, data_as_of, rule_group, rule, fingerprint, labels, annotations, from_state,"
-            " to_state, value, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " to_state, value, reason, inputs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 [
                     at,
@@ -206,6 +207,7 @@ class States:
                     one.to_state.value,
                     one.alert.value,
                     one.reason,
+                    to_json(told(one.alert.inputs)),
                 ]
                 for one in transitions
             ),

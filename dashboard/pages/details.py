@@ -13,14 +13,33 @@ from dashboard.pages.markup import NAME, bar, cell, code, escape, facts_of, list
 from dashboard.services.actions import Entry, Standing
 from dashboard.services.alerting import AlertCard
 from dashboard.services.alerts import AlertLine, AlertStory, Step
+from dashboard.services.because import Because
 from dashboard.services.pipeline import Link
 from dashboard.services.why import Line
+
+#: Why a threshold is unknown.
+NO_THRESHOLD = "the rule holds its value against no single number, or is not in the rule files"
+
+
+def because(found: Because) -> str:
+    """Every condition of a rule beside what it saw; nothing where they are not known."""
+    rows = "".join(
+        f'<tr><th scope="row" class="sj-sql"><code>{escape(one.says, 400)}</code>'
+        f"{f'<small>{escape(one.means, 400)}</small>' if one.means else ''}</th>"
+        f'<td class="words">{escape(one.saw, 400)}</td></tr>'
+        for one in found.conditions
+    )
+    besides = ", ".join(f"{escape(name, NAME)} {escape(figure, NAME)}" for name, figure in found.besides)
+    head = '<th scope="col" class="words">Each of these held</th><th scope="col" class="words">What it saw then</th>'
+    table = tabled(head, rows) if rows else ""
+    return table + (f'<div class="sj"><p class="dim num">Besides, it saw: {besides}.</p></div>' if besides else "")
 
 
 def alert_table(lines: Sequence[AlertLine], chosen: AlertLine | None) -> str:
     """Many alerts as a table; each name leads to the page about it."""
-    names = ("Alert", "State", "Since", "About")
-    head = "".join(f'<th scope="col" class="words">{name}</th>' for name in names)
+    head = "".join(f'<th scope="col" class="words">{name}</th>' for name in ("Alert", "State", "Since"))
+    head += "".join(f'<th scope="col">{name}</th>' for name in ("Value", "Threshold"))
+    head += '<th scope="col" class="words">About</th>'
     return tabled(head, "".join(_alert_row(line, line is chosen) for line in lines))
 
 
@@ -32,7 +51,8 @@ def _alert_row(line: AlertLine, chosen: bool) -> str:
     state = "▽ resolved" if line.resolved else _alert_sign(card)
     return (
         f'<tr{here}{rest}><th scope="row">{name}</th><td class="words">{state}</td>'
-        f'<td class="words">{escape(card.since)}</td><td class="words">{escape(card.about)}</td></tr>'
+        f'<td class="words">{escape(card.since)}</td>{cell(line.value)}{cell(line.threshold)}'
+        f'<td class="words">{escape(card.about)}</td></tr>'
     )
 
 
@@ -54,7 +74,7 @@ def alert_story(story: AlertStory, queue: str | None) -> str:
     return (
         f'<div class="sj"><h2>{escape(card.title, NAME)}</h2><p>{state} '
         f'<span class="dim">{escape(f"{card.since} · {card.about}")}</span></p>'
-        f'<p class="sj-sentence">{escape(card.summary)}</p>{facts_of(story.facts)}'
+        f'<p class="sj-sentence">{escape(card.summary)}</p>{facts_of(story.facts, NO_THRESHOLD)}'
         f"{f'<dl class=sj-notes>{notes}</dl>' if notes else ''}<p>{' · '.join(links)}</p></div>"
     )
 

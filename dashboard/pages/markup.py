@@ -89,11 +89,12 @@ def _alert(card: AlertCard) -> str:
     loud = loudness(card)
     tag = f"▲ {card.severity}" if card.firing else "pending"
     what = card.summary or card.title
+    value = f"value then {card.value}" + ("" if card.threshold == UNKNOWN else f", threshold {card.threshold}")
     return (
         f'<li class="{(loud or "mild") if card.firing else "pending"}"><div class="head">'
         f'<span class="sj-tag {loud if card.firing else ""}">{escape(tag)}</span>'
         f'<span class="what">{escape(what)}</span></div>'
-        f'<p class="dim">{escape(f"{card.title} {card.since} · {card.about} · value then {card.value}")}</p></li>'
+        f'<p class="dim">{escape(f"{card.title} {card.since} · {card.about} · {value}")}</p></li>'
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -37,6 +38,7 @@ class AlertCard:
     value: str
     queue: QueueKey | None
     runbook: str = ""
+    threshold: str = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,17 @@ def alert_card(row: Row, state: AlertState, since: datetime, keys: Sequence[Queu
         value=decimal(row.get("value")),
         queue=next((key for key in keys if concerns(labels, key)), None),
         runbook=notes.get("runbook_url", ""),
+        threshold=decimal(number_of(dict(row.get("inputs") or {}), "threshold")),
     )
+
+
+def number_of(inputs: Mapping[str, str | None] | None, name: str) -> float | None:
+    """The number that a row of ``alert_states`` has under ``name``, if it has one."""
+    try:
+        found = float((inputs or {}).get(name) or "nan")
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def is_watchdog(row: Row) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -11,9 +11,11 @@ from urllib.parse import urlsplit
 
 from alerts.models import AlertState
 from dashboard.services.alerting import AlertCard, alert_card, firing_since, is_watchdog, severity_rank
+from dashboard.services.because import Because, because, value_and_threshold
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.overview import Fact
-from dashboard.services.say import clock, decimal, duration, instant
+from dashboard.services.say import UNKNOWN, clock, decimal, duration, instant
+from lake.definitions import Definitions
 
 #: What an alert's history and its deliveries show at most.
 STEPS, DELIVERIES = 20, 20
@@ -30,17 +32,20 @@ class AlertLine:
     fingerprint: str
     card: AlertCard
     resolved: bool
+    value: str = UNKNOWN
+    threshold: str = UNKNOWN
 
 
 #: What a file says of each alert.
-COLUMNS = ("Alert", "State", "Severity", "Since", "About", "Summary", "Fingerprint")
+COLUMNS = ("Alert", "State", "Severity", "Since", "Value", "Threshold", "About", "Summary", "Fingerprint")
 
 
 def alert_cells(line: AlertLine) -> tuple[str, ...]:
     """``line`` by :data:`COLUMNS`."""
     card = line.card
     state = "resolved" if line.resolved else card.state
-    return card.title, state, card.severity, card.since, card.about, card.summary, line.fingerprint
+    figures = card.since, line.value, line.threshold
+    return card.title, state, card.severity, *figures, card.about, card.summary, line.fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,17 @@ class AlertStory:
 
 
 def alert_lines(
-    states: Iterable[Row], changes: Iterable[Row], keys: Sequence[QueueKey], now: datetime, since: datetime
+    states: Iterable[Row],
+    changes: Iterable[Row],
+    keys: Sequence[QueueKey],
+    now: datetime,
+    since: datetime,
+    figures: Callable[[Row], tuple[str, str]] = lambda row: value_and_threshold(row, None, Definitions()),
 ) -> tuple[AlertLine, ...]:
-    """Every alert that fires or is pending, the loudest first, and then those that were resolved after ``since``."""
+    """Every alert that fires or is pending, the loudest first, and then those that were resolved after ``since``.
+
+    ``figures`` say a row's value and threshold.
+    """
     began = firing_since(changes)
     ranked = []
     for row in states:
@@ -79,23 +92,29 @@ def alert_lines(
         at: datetime = row["since"]
         if state.is_firing:
             at = began.get(row["fingerprint"], at)
-        line = AlertLine(row["fingerprint"], alert_card(row, state, at, keys, now), over)
+        line = AlertLine(row["fingerprint"], alert_card(row, state, at, keys, now), over, *figures(row))
         newest = -at.timestamp() if over else at.timestamp()
         ranked.append((over, not line.card.firing, severity_rank(line.card.severity), newest, line.card.title, line))
     return tuple(entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1]))
 
 
 def alert_story(
-    line: AlertLine, state: Row, changes: Iterable[Row], deliveries: Iterable[Row], now: datetime
+    line: AlertLine,
+    state: Row,
+    changes: Iterable[Row],
+    deliveries: Iterable[Row],
+    now: datetime,
+    why: Because | None = None,
 ) -> AlertStory:
-    """What is known of the alert ``line``, whose row of ``alert_states`` is ``state``.
+    """What is known of the alert ``line``, whose row of ``alert_states`` is ``state``; ``why`` it fires, if asked.
 
     A delivery tells of a group of alerts: those whose group has this alert's labels are its own.
     """
     notes = dict(state.get("annotations") or {})
     mine = sorted((row for row in changes if row["fingerprint"] == line.fingerprint), key=lambda row: row["at"])
+    why = why or because(state, None, Definitions(), now)
     facts = [
-        Fact("Value", decimal(state.get("value")), "when its state last changed"),
+        *why.facts,
         Fact("Data then", clock(state.get("data_as_of"), now, seconds=True), now.tzname() or ""),
         Fact("Rule", state["rule"], state["rule_group"]),
     ]

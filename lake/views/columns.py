@@ -172,6 +172,7 @@ ALERT_STATES = (
     Column("since", "TIMESTAMP", "", "when it entered the state (wall clock)"),
     Column("data_as_of", "TIMESTAMP", "", "the newest event that the evaluation saw"),
     Column("reason", "STRING", "", "why it changed"),
+    Column("inputs", "MAP<STRING, STRING>", "", "the other columns of the rule's row then, `threshold` among them"),
 )
 
 LIMITS = (

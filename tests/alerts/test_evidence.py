@@ -212,7 +212,9 @@ def test_what_is_unknown_is_left_out_and_what_does_not_drain_says_so() -> None:
 def instance(value: float) -> AlertInstance:
     notes = {"summary": f"{value:g} wait"}
     state = AlertState.FIRING
-    return AlertInstance("Deep", "g", LABELS, notes, value, state, NOW, NOW, fingerprint(LABELS), threshold=30.0)
+    return AlertInstance(
+        "Deep", "g", LABELS, notes, value, state, NOW, NOW, fingerprint(LABELS), inputs={"threshold": 30.0}
+    )
 
 
 def body_of(alert: AlertInstance, over: datetime | None = None) -> str:

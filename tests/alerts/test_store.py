@@ -17,6 +17,7 @@ from alerts.notify.plan import Decision, Entry, Notice, Reason
 from alerts.state import Tracked, Transition
 from alerts.store import Delivery, Exporter, Outbox, OutboxMessage, Resolved, States, connect
 from alerts.store.database import Database, Store, from_us, to_us, transaction
+from alerts.store.inputs import LONGEST_INPUT
 from alerts.store.translate import note_clock, translate
 from lake.dataset import rows_of
 from lake.store import Lake
@@ -129,7 +130,9 @@ def test_messages_leave_in_order_and_are_told_once_delivered(db: Database) -> No
 def test_history_flows_into_the_lake_once(db: Database, store: Store, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     lake.create()
-    move = Transition(alert(), AlertState.INACTIVE, AlertState.FIRING, "it matches")
+    saw = {"threshold": 0.05, "waiting": 12, "stale": False, "age": None, "as_of": NOW, "cells": "x" * 999}
+    fired = replace(alert(), inputs=saw)
+    move = Transition(fired, AlertState.INACTIVE, AlertState.FIRING, "it matches")
     States(db).commit(NOW, NOW, transitions=[move])
     delivered(put(db, message("m1")), message("m1"))
     assert Exporter(db, lake).export() == 2
@@ -139,7 +142,28 @@ def test_history_flows_into_the_lake_once(db: Database, store: Store, tmp_path: 
     assert Exporter(db, lake).export() == 1
     (one,) = rows_of(DeltaTable(lake.path("deliveries"))).to_pylist()
     assert (one["delivery_id"], one["status_code"], one["duration_seconds"]) == ("m1", 200, 0.5)
-    assert rows_of(DeltaTable(lake.path("alert_transitions"))).num_rows == 2
+    both = rows_of(DeltaTable(lake.path("alert_transitions"))).to_pylist()
+    assert [dict(row["inputs"]) for row in both] == 2 * [
+        {
+            "threshold": "0.05",
+            "waiting": "12",
+            "stale": "false",
+            "age": None,
+            "as_of": "2026-01-01T12:00:00.000000Z",
+            "cells": "x" * LONGEST_INPUT,
+        }
+    ]
+
+
+def test_a_store_of_an_earlier_version_gets_what_it_lacks(db: Database, store: Store, tmp_path: Path) -> None:
+    with transaction(db):
+        db.execute("ALTER TABLE transitions DROP COLUMN inputs")
+    if not isinstance(store, Path):
+        store.make()  # type: ignore[attr-defined]
+    with closing(connect(store)) as newer:
+        move = Transition(alert(), AlertState.INACTIVE, AlertState.FIRING, "it matches")
+        States(newer).commit(NOW, NOW, transitions=[move])
+        assert newer.execute("SELECT inputs FROM transitions").fetchall() == [("{}",)]
 
 
 def test_instants_move_to_the_clock_of_the_process_that_goes_on(db: Database) -> None:

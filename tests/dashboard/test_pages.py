@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -10,13 +11,16 @@ from html import unescape
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from streamlit.testing.v1 import AppTest
 
+from alerts.rules.loader import BUILTIN, rule_files
 from collectors.receive.sampled import reported
 from dashboard.repository import BELIEVED_SECONDS
+from dashboard.run import RULES_VARIABLE
 from lake.store import Lake
-from lake.tables import ACTIONS, DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
-from tests.dashboard.scene import actions_of, write_samples, write_story
+from lake.tables import ACTIONS, ALERT_TRANSITIONS, DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
+from tests.dashboard.scene import actions_of, alerts_of, write_samples, write_story
 from tests.lake.test_reader import append, enqueued
 from tests.support.finishing import finish
 from tests.support.waiting import wait_until
@@ -288,6 +292,26 @@ def test_an_alert_says_how_it_came_who_was_told_and_what_to_do(tmp_path: Path, s
     assert "Watchdog" not in said
     assert "sojourn alerts acknowledge" in said
     assert "That alert is not here" in words(opened("alerts", alert="<b>'; DROP"))
+
+
+def test_an_alert_s_value_stands_beside_its_threshold_and_each_condition_beside_what_it_saw(
+    tmp_path: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = datetime.now(UTC)
+    lake = write_story(tmp_path, end=end, seconds=60, noisy_from=30)
+    fired = alerts_of(end - timedelta(seconds=20))[-1]
+    labels = {"severity": "warning", "broker": "nats", "queue": "orders"}
+    row = {**fired, "rule": "InFlightLimitNear", "fingerprint": "f" * 16, "labels": [*labels.items()], "value": 0.95}
+    row["inputs"] = [("threshold", "0.9"), ("in_flight", "950"), ("in_flight_limit", None)]
+    lake.append("alert_transitions", pa.Table.from_pylist([row], schema=ALERT_TRANSITIONS.schema))
+    monkeypatch.setenv(RULES_VARIABLE, json.dumps([str(file) for file in rule_files([BUILTIN])]))
+    show(tmp_path, stale_after_seconds=AGES)
+    said = words(opened("alerts", alert="f" * 16))
+    assert re.search(r"Value\s*95 %.*Threshold\s*90 %", said, re.DOTALL)
+    assert "Why it fires" in said and "in_flight >= 0.9 * in_flight_limit" in said
+    assert "in_flight 950; unknown, as the rule does not select it: in_flight_limit" in said
+    # The scene's own rule is in no file: its threshold is unknown, and its page says why.
+    assert "Unknown: threshold – the rule holds its value against no single number" in words(opened("alerts"))
 
 
 def test_where_no_rule_ran_the_alerts_page_says_so(tmp_path: Path, show: Callable[..., None]) -> None:
