@@ -1,4 +1,8 @@
-"""Time travel: the lake as it was at an instant, each table at the version that it had then."""
+"""Time travel: the lake as it was at an instant, each table at the version that it had then.
+
+As far back as every table's log is whole, to any instant; before that, to the moments that are kept
+(:mod:`spark_analytics.kept`): an instant between two of them is the earlier one, for all tables alike.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from lake.log import log_entry
 from lake.remote import Location, Remote, delta_table, located
 from lake.store import Lake
 from lake.tables import TABLES
+from spark_analytics.kept import kept_moments, newest_before
 
 _RELATIVE = re.compile(r"-(\d+(?:\.\d+)?)(s|m|h|d)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -30,10 +35,16 @@ NOT_YET = -1
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant of a lake; ``pinned`` tables are at the version that is named instead of the one they had then."""
+    """An instant of a lake; ``pinned`` tables are at the version that is named instead of the one they had then.
+
+    ``kept``: the versions of a moment that is kept; empty where the logs tell. ``asked``: the instant that was named,
+    of which ``at`` is then the last moment before.
+    """
 
     at: datetime
     pinned: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
+    asked: datetime | None = None
 
     def version(self, lake: Lake, name: str) -> int:
         """The version of table ``name`` at this moment, ``NOT_YET`` before it was made.
@@ -41,7 +52,12 @@ class Moment:
         Raises UserError where the log or the files of that version are gone: cleaned up, or vacuumed.
         """
         path = lake.path(name)
-        version = self.pinned[name] if name in self.pinned else _version_at(path, self.at, name)
+        if name in self.pinned:
+            version = self.pinned[name]
+        elif name in self.kept:
+            version = _kept(path, self.kept[name], self.at, name)
+        else:
+            version = _version_at(path, self.at, name)
         if version != NOT_YET:
             _check_files(path, version, name)
         return version
@@ -60,10 +76,46 @@ def moment(words: Sequence[str], lake: Lake, now: datetime) -> Moment | None:
         at = _instant(times[0], now)
         if at > now:
             raise UserError(f"--as-of {times[0]} is in the future", "name an instant that has been")
-        return Moment(at, pinned)
+        return _told(lake, at, pinned)
     if not pinned:
         return None
-    return Moment(max(_committed_at(log_entry(lake.path(name), version)) for name, version in pinned.items()), pinned)
+    newest = max(_committed_at(log_entry(lake.path(name), version)) for name, version in pinned.items())
+    return _told(lake, newest, pinned)
+
+
+def _told(lake: Lake, at: datetime, pinned: Mapping[str, int]) -> Moment:
+    """The moment that tells of ``at``: what the logs know of it or, where one has been cut since, the last that was
+    kept before. Where none was, the tables whose logs reach so far are told all the same.
+    """
+    moments = kept_moments(lake)
+    tables = {name for one in moments for name in one.versions} - pinned.keys()
+    if all(_whole_since(lake.path(name), at) for name in tables) or (kept := newest_before(moments, at)) is None:
+        return Moment(at, pinned)
+    return Moment(kept.at, pinned, kept.versions, asked=at)
+
+
+def _kept(path: Location, version: int, at: datetime, name: str) -> int:
+    """``version``, if it is still the one that the table at ``path`` had ``at`` that instant."""
+    try:
+        if _committed_at(log_entry(path, version)) <= at:
+            return version
+    except FileNotFoundError:
+        pass
+    raise UserError(f"table {name} was made anew since {at:%Y-%m-%dT%H:%M:%SZ}", "name a later time")
+
+
+def _whole_since(path: Location, at: datetime) -> bool:
+    """Whether the log of the table at ``path`` has every version from the one on that was the newest at ``at``."""
+    versions = _unbroken(_versions(path))
+    return not versions or versions[0] == 0 or _committed_at(log_entry(path, versions[0])) <= at
+
+
+def _unbroken(versions: Sequence[int]) -> Sequence[int]:
+    """The newest of ``versions``, in order, between which none is missing."""
+    for place in range(len(versions) - 1, 0, -1):
+        if versions[place - 1] != versions[place] - 1:
+            return versions[place:]
+    return versions
 
 
 def _pinned(word: str, lake: Lake) -> tuple[str, int]:
@@ -73,7 +125,7 @@ def _pinned(word: str, lake: Lake) -> tuple[str, int]:
     if name not in TABLES:
         raise UserError(f"--as-of {word}: there is no table {name}", f"there are {', '.join(TABLES)}")
     if not log_entry(lake.path(name), version).is_file():
-        versions = _versions(lake.path(name))
+        versions = _unbroken(_versions(lake.path(name)))
         kept = f"{versions[0]} to {versions[-1]}" if versions else "none"
         raise UserError(f"table {name} has no version {version}", f"versions in its log: {kept}")
     return name, version
@@ -94,7 +146,7 @@ def _instant(word: str, now: datetime) -> datetime:
 
 def _version_at(path: Location, at: datetime, name: str) -> int:
     """The newest version of the table at ``path`` that was committed at ``at`` or before."""
-    versions = _versions(path)
+    versions = _unbroken(_versions(path))
     after = bisect.bisect_right(versions, at, key=lambda version: _committed_at(log_entry(path, version)))
     if after:
         return versions[after - 1]

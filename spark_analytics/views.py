@@ -24,6 +24,9 @@ from spark_analytics.histograms import QUANTILE_FUNCTION
 from spark_analytics.moment import NOT_YET, Moment
 
 _PAST = frozenset(HISTORY)
+#: Delta refuses versions older than replaced files are kept for. Some are (:mod:`spark_analytics.kept`), and whether
+#: the files of one are there is looked up (:meth:`spark_analytics.moment.Moment.version`).
+_OLDER_THAN_FILES_ARE_KEPT = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
 
 def register(session: SparkSession, lake: Lake, names: set[str] | None = None, *, moment: Moment | None = None) -> None:
@@ -39,6 +42,8 @@ def register(session: SparkSession, lake: Lake, names: set[str] | None = None, *
         given = set()
     wanted = {*wanted, *(name.replace("stage_age_rows", "age_state") for name in given)}
     tables, views = below(wanted, given)
+    if moment is not None:
+        session.conf.set(_OLDER_THAN_FILES_ARE_KEPT, "false")
     for name in tables:
         _table(session, lake, name, moment).createOrReplaceTempView(name)
     for name in views:

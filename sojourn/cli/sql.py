@@ -97,6 +97,8 @@ def _answering(root: Path, as_of: list[str], engine: Engine, ahead: object) -> I
         return
     spark = part("spark_analytics.sql")
     moment = part("spark_analytics.moment").moment(as_of, lake, datetime.now(UTC)) if as_of else None
+    if moment is not None and moment.asked is not None:
+        typer.echo(f"as of {moment.at:%Y-%m-%dT%H:%M:%SZ}, the last moment before that is kept", err=True)
     desk = spark.Desk(lake, moment=moment, engine=spark.Engine(engine), ahead=ahead)
     try:
         lake.create()

@@ -15,6 +15,7 @@ from lake.store import Lake
 from lake.tables import TABLES
 from spark_analytics.catching_up.gaps import Gaps
 from spark_analytics.gold import STATE_TABLES
+from spark_analytics.kept import keep_moment
 from spark_analytics.maintenance import bronze, levels, marks, merging, opening, states, tidy
 from spark_analytics.maintenance.retention import STREAMED, Retention
 
@@ -66,6 +67,8 @@ def keep(
     if thorough and {"partials", "marks"} <= set(there) and not Gaps(lake).open():
         told("thinning", "marks")
         rows["marks"] += marks.thin(lake, retention, now)
+    told("keeping the present of", "every table")
+    keep_moment(lake, [name for name in there if name not in STREAMED], retention.moments_for, clock)
     done = []
     for name in there:
         if not thorough and name in STREAMED:

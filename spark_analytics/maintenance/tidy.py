@@ -3,15 +3,18 @@
 Files by ``deltalake``'s vacuum: replaced ones, and those of commits that were never finished, when they are older than
 the table's ``delta.deletedFileRetentionDuration``. The log as the Delta protocol describes it ("Metadata Cleanup"):
 what stands before the newest checkpoint that is older than ``delta.logRetentionDuration``. ``deltalake``'s
-``cleanup_metadata`` does the same, but knows of no streams; here both wait until every stream has read on. Writers
-clean up nothing by themselves (``delta.enableExpiredLogCleanup``).
+``cleanup_metadata`` does the same, but knows of no streams; here both wait until every stream has read on, and both
+spare the moments that are kept (:mod:`spark_analytics.kept`). Writers clean up nothing by themselves
+(``delta.enableExpiredLogCleanup``).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
@@ -22,6 +25,7 @@ from lake.errors import first_line
 from lake.making import properties
 from lake.remote import Location, entries
 from lake.store import Lake, explained
+from spark_analytics.kept import MOST_VERSIONS, kept_moments, kept_versions
 from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.streams import needed
 
@@ -68,12 +72,13 @@ def tidy(
     old = now - (timedelta(hours=vacuum_hours) if vacuum_hours else retention.replaced_for)
     files, size, log_files, held = 0, 0, 0, ""
     try:
+        kept = kept_versions(kept_moments(lake), name, folder)
         if streams.files_since is not None and streams.files_since < old + _MARGIN:
             held = f"kept from {streams.files_since:%Y-%m-%d %H:%M} UTC on: the analysis has not read further"
         else:
-            files, size = _vacuum(table, folder, vacuum_hours, dry_run=dry_run)
+            files, size = _vacuum(table, folder, vacuum_hours, kept, dry_run=dry_run)
         before = now - retention.log_for(name)
-        log_files = _clean_log(table, folder / "_delta_log", before, streams.log_from, dry_run=dry_run)
+        log_files = _clean_log(table, folder / "_delta_log", before, streams.log_from, kept, dry_run=dry_run)
         if not dry_run:
             lake.write_checksum(name)
     except (DeltaError, OSError) as error:
@@ -83,49 +88,65 @@ def tidy(
 
 def shorten_log(lake: Lake, name: str, log_for: timedelta, now: datetime) -> None:
     """Remove log entries of table ``name`` that were replaced longer than ``log_for`` ago and no stream still needs."""
-    table, log_folder = lake.ensure(name), lake.path(name) / "_delta_log"
+    table, folder = lake.ensure(name), lake.path(name)
+    log_folder = folder / "_delta_log"
     try:
-        _clean_log(table, log_folder, now - log_for, needed(lake.root, table, log_folder).log_from, dry_run=False)
+        kept = kept_versions(kept_moments(lake), name, folder)
+        _clean_log(table, log_folder, now - log_for, needed(lake.root, table, log_folder).log_from, kept, dry_run=False)
     except (DeltaError, OSError) as error:
         raise explained(error, lake.path(name)) from error
 
 
-def _vacuum(table: DeltaTable, folder: Location, hours: int | None, *, dry_run: bool) -> tuple[int, int]:
-    """Remove files that no version within ``hours`` (None: the table's own retention) needs, those of commits that were
-    never finished too; how many, and their bytes."""
+def _vacuum(
+    table: DeltaTable, folder: Location, hours: int | None, kept: Collection[int], *, dry_run: bool
+) -> tuple[int, int]:
+    """Remove files that no version within ``hours`` (None: the table's own retention) needs and none of ``kept``, those
+    of commits that were never finished too; how many, and their bytes."""
     # A dry run first: a vacuum that finds nothing would still make two commits.
-    stale = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+    wanted: dict[str, Any] = {"enforce_retention_duration": False, "full": True, "keep_versions": sorted(kept)}
+    stale = table.vacuum(hours, dry_run=True, **wanted)
     size = sum(_size(folder / unquote(path)) for path in stale)
     if stale and not dry_run:
-        table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        table.vacuum(hours, dry_run=False, **wanted)
     return len(stale), size
 
 
 def _clean_log(
-    table: DeltaTable, log_folder: Location, before: datetime, needed_from: int | None, *, dry_run: bool
+    table: DeltaTable,
+    log_folder: Location,
+    before: datetime,
+    needed_from: int | None,
+    kept: Collection[int],
+    *,
+    dry_run: bool,
 ) -> int:
     if not dry_run and table.version() - _newest_checkpoint(log_folder) >= CHECKPOINT_INTERVAL:
         table.create_checkpoint()  # its writer was killed before it could
-    stale = expired(log_folder, before, needed_from)
+    stale = expired(log_folder, before, needed_from, kept)
     if not dry_run:
         for path in stale:
             path.unlink(missing_ok=True)
     return len(stale)
 
 
-def expired(log_folder: Location, before: datetime, needed_from: int | None = None) -> list[Location]:
-    """The entries of a log that are needed to tell of no version after ``before``, nor from ``needed_from`` on; oldest
-    first, so that a kill in between leaves no gap. Checksums look after themselves.
+def expired(
+    log_folder: Location, before: datetime, needed_from: int | None = None, kept: Collection[int] = ()
+) -> list[Location]:
+    """The entries of a log without which every version is told that is both after ``before`` and one of the newest
+    :data:`MOST_VERSIONS`, or from ``needed_from`` on, or one of ``kept``; oldest first, so that a kill in between
+    leaves no gap. Checksums look after themselves.
     """
     there = [(path, about) for path, about in entries(log_folder) if path.name[:20].isdigit()]
+    many = max((_number(path) for path, _ in there), default=0) - MOST_VERSIONS
     usable = [
         number
         for path, about in there
         if path.name.endswith(".checkpoint.parquet")
         and (number := _number(path)) <= (number if needed_from is None else needed_from)
-        and datetime.fromtimestamp(about.st_mtime, UTC) < before
+        and (number <= many or datetime.fromtimestamp(about.st_mtime, UTC) < before)
     ]
-    stale = [path for path, _ in there if path.suffix != ".crc" and _number(path) < max(usable, default=0)]
+    first = max(usable, default=0)
+    stale = [path for path, _ in there if path.suffix != ".crc" and (n := _number(path)) < first and n not in kept]
     return sorted(stale, key=str)
 
 

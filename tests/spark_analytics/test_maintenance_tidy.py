@@ -307,3 +307,24 @@ def test_a_stream_that_was_away_reads_every_event_once_after_any_maintenance(spa
         keep(lake, retention)
     assert commits_of(lake)[0] > 100
     assert ids(lake) == []
+
+
+def test_a_day_of_two_commits_a_second_leaves_at_most_five_thousand_entries_in_a_log(tmp_path: Path) -> None:
+    """Told by names and dates alone: an entry a commit, a checkpoint each hundred, a moment each ten minutes."""
+    commits, apart = 2 * 24 * 3600, 2 * 600
+    kept = set(range(commits - 1, 0, -apart))
+    for version in range(commits - 20_000, commits):  # what a round finds that was long away
+        tmp_path.joinpath(f"{version:020}.json").touch()
+        if version % 100 == 0 or version in kept:
+            tmp_path.joinpath(f"{version:020}.checkpoint.parquet").touch()
+    for version in (one for one in kept if one < commits - 20_000):
+        for suffix in ("json", "checkpoint.parquet"):
+            tmp_path.joinpath(f"{version:020}.{suffix}").touch()
+    long_ago = datetime.now(UTC) - timedelta(hours=2)
+    for path in expired(tmp_path, long_ago, kept=kept):
+        path.unlink()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert 3000 < len(left) <= 5000
+    assert {f"{version:020}.json" for version in kept} <= left
+    assert {f"{version:020}.checkpoint.parquet" for version in kept} <= left
+    assert {f"{version:020}.json" for version in range(commits - 3000, commits)} <= left

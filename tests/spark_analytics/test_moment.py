@@ -11,8 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lake.errors import UserError
-from lake.store import Lake
+from lake.store import Lake, LakeError
 from lake.tables import PARTIALS
+from spark_analytics.kept import keep_moment, kept_moments
+from spark_analytics.maintenance import Retention
+from spark_analytics.maintenance.tidy import tidy
 from spark_analytics.moment import NOT_YET, Moment, moment
 from spark_analytics.sql import Desk, Engine
 from tests.reference.partials import partials_of
@@ -132,3 +135,74 @@ def test_views_are_what_they_were(grown: Lake, spark: SparkSession) -> None:
     desk = Desk(grown, engine=Engine.SPARK)
     assert desk.answer(BACKLOG).table().to_pylist() == [{"n": 2}]
     desk.close()
+
+
+EVERY_TABLE = ("partials", "marks", "queue_samples", *STATE)
+
+
+def keep_present(lake: Lake, at: datetime) -> None:
+    """What a round of maintenance does at ``at``, with every log cut to the present and no replaced file kept."""
+    keep_moment(lake, EVERY_TABLE, timedelta(hours=24), at)
+    for name in EVERY_TABLE:
+        lake.ensure(name).create_checkpoint()
+        tidy(lake, name, Retention(replaced_for=timedelta(0)), datetime.now(UTC) + timedelta(hours=1), dry_run=False)
+
+
+def compact_until_only_kept_moments_need_files(lake: Lake, at: datetime) -> None:
+    for name in STATE:
+        table = lake.ensure(name)
+        table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+        table.optimize.compact()
+        for version in (table.version() - 1, table.version()):
+            stamp(lake, name, version, at)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_moment_that_is_kept_is_told_when_logs_and_files_of_then_are_gone(grown: Lake, spark: SparkSession) -> None:
+    keep_present(grown, NOW - timedelta(minutes=25))
+    for number in range(3, 6):
+        arrive(grown, number, NOW - timedelta(minutes=20 - number))
+    compact_until_only_kept_moments_need_files(grown, NOW - timedelta(minutes=12))
+    keep_present(grown, NOW - timedelta(minutes=11))
+    arrive(grown, 6, NOW - timedelta(minutes=5))
+    compact_until_only_kept_moments_need_files(grown, NOW - timedelta(minutes=1))
+    keep_present(grown, NOW)
+    versions = sorted(int(path.stem) for path in log_file(grown, "queue_state", 0).parent.glob("*.json"))
+    assert len(versions) < versions[-1] - versions[0], "cut between what is kept"
+    for words, backlog, at in ((["-20m"], 2, 25), (["-11m"], 5, 11), (["-6m"], 5, 11)):
+        then = moment(words, grown, NOW)
+        assert then is not None and then.at == NOW - timedelta(minutes=at), words
+        for engine in (Engine.AUTO, Engine.SPARK):
+            desk = Desk(grown, moment=then, engine=engine)
+            assert desk.answer(BACKLOG).table().to_pylist() == [{"n": backlog}], words
+            desk.close()
+    with pytest.raises(UserError, match="the history of table queue_state begins at"):
+        then = moment(["-26m"], grown, NOW)
+        assert then is not None
+        then.version(grown, "queue_state")
+
+
+def test_a_moment_of_a_table_that_was_made_anew_since_is_told(grown: Lake) -> None:
+    keep_moment(grown, ("partials",), timedelta(hours=24), NOW - timedelta(minutes=30))
+    [kept] = kept_moments(grown)
+    then = Moment(kept.at, kept=kept.versions)
+    assert then.version(grown, "partials") == 2
+    stamp(grown, "partials", 2, NOW - timedelta(minutes=20))
+    with pytest.raises(UserError, match="table partials was made anew since 2026-11-20T11:30:00Z"):
+        then.version(grown, "partials")
+
+
+def test_moments_are_ten_minutes_apart_and_forgotten_after_their_time(grown: Lake) -> None:
+    for minutes in range(0, 60, 3):
+        keep_moment(grown, ("partials",), timedelta(minutes=30), NOW + timedelta(minutes=minutes))
+    told = [(one.at - NOW) // timedelta(minutes=1) for one in kept_moments(grown)]
+    assert told == [36, 48]
+    keep_moment(grown, ("partials",), timedelta(0), NOW + timedelta(hours=1))
+    assert kept_moments(grown) == []
+
+
+def test_a_file_of_moments_that_is_no_such_file_is_told(grown: Lake) -> None:
+    grown.tables.joinpath("moments.json").write_text("[1]")
+    with pytest.raises(LakeError, match=r"moments\.json cannot be read"):
+        kept_moments(grown)
