@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sojourn.client import (
         Attempt,
+        CoDel,
         DeadlineExceeded,
         Decision,
         FairConsumer,
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
         Limits,
         Poll,
         Recorder,
+        ShuffleShards,
         Stats,
     )
 
 __all__ = [
     "Attempt",
+    "CoDel",
     "DeadlineExceeded",
     "Decision",
     "FairConsumer",
@@ -35,6 +38,7 @@ __all__ = [
     "Limits",
     "Poll",
     "Recorder",
+    "ShuffleShards",
     "Stats",
 ]
 

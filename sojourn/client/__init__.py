@@ -16,14 +16,17 @@ from __future__ import annotations
 
 from sojourn.client.attempt import Attempt, DeadlineExceeded
 from sojourn.client.bucket import Decision
+from sojourn.client.codel import CoDel
 from sojourn.client.fair import FairOrder
 from sojourn.client.fair_consumer import FairConsumer, FairStats
 from sojourn.client.limits import Limits
 from sojourn.client.polls import Poll
 from sojourn.client.recorder import Recorder, Stats
+from sojourn.client.shuffle_sharding import ShuffleShards
 
 __all__ = [
     "Attempt",
+    "CoDel",
     "DeadlineExceeded",
     "Decision",
     "FairConsumer",
@@ -32,5 +35,6 @@ __all__ = [
     "Limits",
     "Poll",
     "Recorder",
+    "ShuffleShards",
     "Stats",
 ]

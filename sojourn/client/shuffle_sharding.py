@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 from collections.abc import Mapping, Sequence
 
 
@@ -32,6 +33,39 @@ def emptiest(shard: Sequence[str], backlogs: Mapping[str, float]) -> str:
 def overlap(queues: int, size: int, shared: int) -> float:
     """The probability that two tenants share exactly ``shared`` queues of ``size`` each (hypergeometric)."""
     return math.comb(size, shared) * math.comb(queues - size, size - shared) / math.comb(queues, size)
+
+
+class ShuffleShards:
+    """Where a producer puts each tenant's messages: into the emptiest of the tenant's ``size`` of ``queues``::
+
+        shards = sojourn.ShuffleShards([f"orders-{n}" for n in range(10)], size=2)
+        publish(shards.queue_for(tenant), message)
+
+    Every process with the same queues, size and ``salt`` deals alike; consumers take from all queues, in turns. Any
+    thread may ask. A tenant's own messages are in order within each of its queues alone.
+    """
+
+    def __init__(self, queues: Sequence[str], size: int = 2, *, salt: str = "") -> None:
+        shard("", queues, size)  # which says what is wrong with them
+        self._queues, self._size, self._salt = tuple(queues), size, salt
+        self._lock = threading.Lock()
+        self._sent = dict.fromkeys(self._queues, 0)
+
+    def of(self, tenant: str) -> tuple[str, ...]:
+        """The tenant's queues."""
+        return shard(tenant, self._queues, self._size, self._salt)
+
+    def queue_for(self, tenant: str, backlogs: Mapping[str, float] | None = None) -> str:
+        """Where the tenant's next message goes.
+
+        ``backlogs``: messages that wait in each queue, where the producer knows; a queue that is not among them is
+        empty. None: that of the tenant's queues to which this process has sent least.
+        """
+        own = self.of(tenant)
+        with self._lock:
+            chosen = emptiest(own, self._sent if backlogs is None else backlogs)
+            self._sent[chosen] += 1
+        return chosen
 
 
 def _rank(*parts: str) -> bytes:
