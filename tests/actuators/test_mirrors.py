@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -241,3 +243,40 @@ def test_times_to_live_are_read_in_each_form() -> None:
     for text in ("", "never", "s"):
         with pytest.raises(ValueError, match="could not convert"):
             _seconds(text)
+
+
+_SKEWED = """
+import sys, time
+
+real, off = time.time, float(sys.argv[2])
+time.time = lambda: real() + off  # before anybody else has it
+
+import sojourn
+
+def wait(what):
+    ends = time.monotonic() + 90
+    while not what():
+        if time.monotonic() > ends:
+            sys.exit("it did not happen")
+        time.sleep(0.02)
+
+with sojourn.Limits(sys.argv[1]) as early:
+    wait(lambda: early.counters()["polls"] > 1)
+    print("looks", flush=True)
+    wait(early.in_force)
+    with sojourn.Limits(sys.argv[1]) as late:
+        wait(lambda: late.counters()["polls"] > 1 and not late.in_force() and not early.in_force())
+        assert all(limits.try_acquire(*sys.argv[3:5]) for limits in (early, late) for _ in range(100))
+"""
+
+
+@pytest.mark.parametrize("off", [-7200, 7200])
+def test_a_clock_hours_away_from_the_publishers_is_held_and_no_longer_than_the_lease(
+    place: Place, leased: Leased, off: int
+) -> None:
+    command = [sys.executable, "-c", _SKEWED, url_of(place), str(off), *KEY]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stderr is not None
+        first = child.stdout.readline()
+        leased.apply(lasting(6), 6)
+        assert (child.wait(timeout=120), first) == (0, "looks\n"), child.stderr.read()

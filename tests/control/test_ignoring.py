@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,56 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import sojourn
-from tests.collectors.support import api, connect
+from tests.control.producers import ASKS, PRODUCERS, Producers
 from tests.control.test_loop import until
 from tests.support.nats import NatsServer
-
-PRODUCERS, ASKS = 20, 120.0
-
-
-class Producers:
-    """Twenty of t0 and one of t1, each publishing to a stream as fast as it may; ``stored`` is what the broker took."""
-
-    def __init__(self, server: NatsServer, limits: sojourn.Limits) -> None:
-        self.stored: Counter[str] = Counter()
-        self._server, self._limits = server, limits
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
-
-    def __enter__(self) -> Producers:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def number(self, tenant: str) -> int:
-        """What of ``tenant`` is in the stream."""
-        return sum(count for name, count in self.stored.items() if name.startswith(tenant))
-
-    async def _run(self) -> None:
-        connection = await connect(self._server.url)
-        config = {"name": "orders", "subjects": ["orders.*"], "retention": "limits", "storage": "memory"}
-        await api(connection, "STREAM.CREATE.orders", config)
-        stream = connection.jetstream()
-
-        async def produce(tenant: str, name: str, rate: float, obeys: bool) -> None:
-            while not self._over.is_set():
-                await asyncio.sleep(1 / rate)
-                if obeys:
-                    await self._limits.wait("orders", tenant)
-                await stream.publish(f"orders.{tenant}", name.encode())  # the broker has it when this returns
-                self.stored[name] += 1
-
-        each = ASKS / PRODUCERS
-        work = [produce("t0", f"t0-{number}", each, obeys=number > 0) for number in range(PRODUCERS)]
-        tasks = [asyncio.create_task(one) for one in (*work, produce("t1", "t1", 10.0, obeys=True))]
-        await asyncio.to_thread(self._over.wait)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await connection.close()
 
 
 def test_a_twentieth_that_ignores_a_limit_on_a_real_broker_neither_voids_it_nor_drives_it_down(
@@ -72,7 +23,7 @@ def test_a_twentieth_that_ignores_a_limit_on_a_real_broker_neither_voids_it_nor_
         NatsServer(tmp_path / "nats") as server,
         serve(loop.control) as url,
         sojourn.Limits(url, broker="nats") as limits,
-        Producers(server, limits) as producers,
+        Producers(server, limits, ignoring=1) as producers,
     ):
         until(lambda: producers.number("t0") > 50 and producers.number("t1") > 5)
         loop.throttle("t0")
