@@ -60,7 +60,7 @@ class Answer:
         label_at = [i for i, field in enumerate(table.schema) if is_text(field.type) and names[i] != VALUE]
         self.count: int = table.num_rows
         self.names = tuple(names[i] for i in label_at)
-        self._labels = [_whole(table.column(i).cast(pa.string())) for i in label_at]
+        self._labels = [_whole(_cast(table.column(i), pa.string())) for i in label_at]
         self._values = _numbers(table.column(names.index(VALUE)))
         self._extras: dict[str, Any] = {
             name: _plain(name, table.column(i)) for i, name in enumerate(names) if i not in label_at and name != VALUE
@@ -120,7 +120,7 @@ def _numbers(column: pa.ChunkedArray) -> pa.Array:
     """Floats; what is not a number is null."""
     if not is_number(column.type) and not types.is_null(column.type):
         raise RuleError(f"value must be a number, but is {column.type}")
-    numbers = _whole(column.cast(pa.float64(), safe=False))
+    numbers = _whole(_cast(column, pa.float64(), safe=False))
     return pc.if_else(pc.is_nan(numbers), None, numbers)
 
 
@@ -142,6 +142,10 @@ def _plain(name: str, column: pa.ChunkedArray) -> pa.Array | list[Any]:
 
 def _python(value: Any) -> Any:
     return value.as_py() if isinstance(value, pa.Scalar) else value
+
+
+def _cast(column: pa.ChunkedArray, type_: pa.DataType, *, safe: bool = True) -> pa.ChunkedArray:
+    return column if column.type == type_ else column.cast(type_, safe=safe)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

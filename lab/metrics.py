@@ -29,6 +29,7 @@ _MATCHING = pa.schema(
     + [("value", pa.float64()), ("backlog", pa.int64()), ("in_flight", pa.int64())]
     + [(name, pa.float64()) for name in ("arrival_rate", "completion_rate")]
 )
+_TYPES = _MATCHING.types[3:]
 
 
 @lru_cache(100)
@@ -126,10 +127,8 @@ class Metrics:
             arrivals[places],
             completions[places],
         ]
-        where = _where(len(of))
-        types = _MATCHING.types[len(where) :]
-        arrays = [pa.array(values, of_type) for values, of_type in zip(columns, types, strict=True)]
-        return pa.Table.from_arrays([*where, *arrays], schema=_MATCHING)
+        arrays = [pa.array(values, of_type) for values, of_type in zip(columns, _TYPES, strict=True)]
+        return pa.Table.from_arrays([*_where(len(of)), *arrays], schema=_MATCHING)
 
     def answer(self, sql: str) -> Any:
         """The rows that control asks for, tenant by tenant. SojournError for what it never asks."""

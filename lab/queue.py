@@ -114,8 +114,9 @@ class Queue:
         )
         #: First in, first out needs no more than this.
         self._fifo: deque[Message] | None = deque() if isinstance(self._waiting, ArrivalOrder) else None
-        #: What comes at an instant, in the order in which it was said: a message that is done, or something to do.
-        self._heap: list[tuple[float, int, Message | Callable[[], None]]] = []
+        #: What comes at an instant, in the order in which it was said: a message that is done, an account of which more
+        #: may go if that is still its plan, or something to do.
+        self._heap: list[tuple[float, int, Message | Account | Callable[[], None]]] = []
         self._number = 0
         self._second = 0
         self._seed = seed
@@ -156,9 +157,9 @@ class Queue:
         boundary = 1.0
         while True:
             if heap and heap[0][0] < arrives:
-                when, _, what = heappop(heap)
+                when, number, what = heappop(heap)
             else:
-                when, what = arrives, None
+                when, number, what = arrives, 0, None
             if when > end or when == inf:
                 return
             self.now = when
@@ -171,6 +172,9 @@ class Queue:
                 arrives = message.enqueued_at
             elif what.__class__ is Message:
                 self._complete(what)
+            elif what.__class__ is Account:
+                if what.plan == number:
+                    self._send_held(what)
             else:
                 what()  # type: ignore[operator]
 
@@ -266,13 +270,9 @@ class Queue:
         while held:
             if (wait := self._wait(account)) and account.limit is not None:
                 when = min(self.now + wait, max(self.now, account.limit[2]))
-                self.at(when, lambda: self._send_if_planned(account, plan))
+                heappush(self._heap, (when, plan, account))
                 return
             self._enqueue(held.popleft())
-
-    def _send_if_planned(self, account: Account, plan: int) -> None:
-        if account.plan == plan:
-            self._send_held(account)
 
     def _enqueue(self, message: Message) -> None:
         message.enqueued_at = now = self.now

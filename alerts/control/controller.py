@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -94,7 +95,7 @@ class Controller:
     @property
     def paused(self) -> bool:
         """Whether the kill switch is set: a file of this name beside the state, so that it works by hand too."""
-        return self._flag.exists()
+        return os.path.exists(self._flag)  # asked several times a step: pathlib's own takes thrice as long
 
     def step(self, now: datetime, evaluations: Sequence[RuleEvaluation], query: Query) -> None:
         """One round of decisions at ``now`` of the clock. Failures leave what is in force to its lease."""

@@ -313,7 +313,7 @@ def _inputs(candidate: Candidate, seen: Observation | None, verdict: Verdict) ->
         inputs["fingerprint"] = candidate.instance.fingerprint
         inputs["value"] = str(candidate.instance.value)
     if seen is not None:
-        known = dataclasses.asdict(seen)
+        known = {one.name: getattr(seen, one.name) for one in dataclasses.fields(seen)}
         of_laws = {name for names in SIGNALS.values() for name in names}  # measured only where a law asks for it
         inputs |= {name: _text(value) for name, value in known.items() if value is not None or name not in of_laws}
     if verdict.limit is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -55,7 +56,7 @@ def observe(
     if not wanted:
         return {}
     units = _Units(wanted, members)
-    scope = _Scope.of(wanted, units.names)
+    scope = _Scope.of(wanted, frozenset(units.names))
     tenants = _subscriptions(query(_tenants_sql(scope)).to_pylist(), units)
     health = _by_queue(query(_health_sql(scope)).to_pylist())
     as_of = {queue[0]: max(item.as_of for item in found) for queue, found in tenants.items() if found}
@@ -93,12 +94,12 @@ class _Units:
     """Whose row is whose: a tenant's is its own, and its group's, as far as they are wanted."""
 
     def __init__(self, wanted: Iterable[Target], members: Mapping[Target, frozenset[str]]) -> None:
-        self._units: dict[Target, tuple[str, ...]] = {}
+        self._units: dict[tuple[str, str, str], tuple[str, ...]] = {}  # by broker, queue, tenant
         self.names: set[str] = set()
-        self._groups = frozenset(target for target in wanted if members.get(target))
+        self._groups = frozenset((one.broker, one.queue, one.tenant) for one in wanted if members.get(one))
         for target in wanted:
             for name in members.get(target) or (target.tenant,):
-                one = Target(target.broker, target.queue, name)
+                one = (target.broker, target.queue, name)
                 self._units[one] = (*self._units.get(one, ()), target.tenant)
                 self.names.add(name)
 
@@ -107,12 +108,13 @@ class _Units:
         if row["target"] is None:
             return ()
         # A tenant's name may be wanted in one queue and not in another.
-        return self._units.get(Target(row["broker"], row["queue"], row["target"]), ())
+        return self._units.get((row["broker"], row["queue"], row["target"]), ())
 
-    def group(self, row: _Row) -> str | None:
-        """The wanted group, by name, that ``row`` is of."""
-        names = self.of(row)
-        return next((name for name in names if Target(row["broker"], row["queue"], name) in self._groups), None)
+    def group(self, row: _Row, names: tuple[str, ...]) -> str | None:
+        """The wanted group, by name, that ``row`` of the targets ``names`` is of."""
+        if not self._groups:
+            return None
+        return next((name for name in names if (row["broker"], row["queue"], name) in self._groups), None)
 
 
 @dataclass(slots=True)
@@ -169,13 +171,13 @@ def _subscriptions(rows: Iterable[_Row], units: _Units) -> dict[_Queue, list[_Su
         if row["ready"] is not None:
             item.ready = (item.ready or 0) + row["ready"]
         item.completion_rate += row["completion_rate"] or 0.0
-        group = units.group(row)
+        names = units.of(row)
+        group = units.group(row, names)
         if group is None:
             item.active_alone += row["active_tenants"]
         elif row["active_tenants"]:
             item.active_groups.add(group)
         item.arrival_rate += row["arrival_rate"] or 0.0
-        names = units.of(row)
         for name in names:
             item.of_target[name] = item.of_target.get(name, 0.0) + (row["arrival_rate"] or 0.0)
             item.own_backlog[name] = item.own_backlog.get(name, 0) + (row["backlog"] or 0)
@@ -276,7 +278,8 @@ class _Scope:
     tenant: str
 
     @classmethod
-    def of(cls, targets: frozenset[Target], names: set[str]) -> _Scope:
+    @lru_cache(16)  # mostly the same ones look after look
+    def of(cls, targets: frozenset[Target], names: frozenset[str]) -> _Scope:
         named = names_table(names, "wanted_tenant")
         return cls(
             of_queues({target.queue for target in targets}),
@@ -285,13 +288,13 @@ class _Scope:
         )
 
 
-def of_queues(names: set[str]) -> str:
+def of_queues(names: AbstractSet[str]) -> str:
     """The join that leaves rows of these queues alone; nothing, so that all rows come, where no statement holds it."""
     table = names_table(names, "wanted_queue")
     return f"JOIN {table} ON queue = wanted_queue" if table else ""
 
 
-def names_table(names: set[str], column: str) -> str | None:
+def names_table(names: AbstractSet[str], column: str) -> str | None:
     """``names`` as a table of one ``column``, written as a single literal; None where a statement cannot hold it."""
     together = "".join(names)
     # Names come from messages and may hold anything; among so many characters one is in none of them.

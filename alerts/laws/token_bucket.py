@@ -46,14 +46,20 @@ def full(bucket: TokenBucket, now: float) -> Level:
 
 def refill(bucket: TokenBucket, level: Level, now: float) -> Level:
     """The level at ``now``; a clock that went back adds nothing and takes nothing."""
-    elapsed = max(0.0, now - level.at)
-    return Level(min(bucket.burst, level.tokens + elapsed * bucket.rate), max(now, level.at))
+    return Level(*_refilled(bucket, level, now))
 
 
 def take(bucket: TokenBucket, level: Level, now: float) -> Taken:
     """Take one token at ``now`` if there is one."""
-    there = refill(bucket, level, now)
-    if there.tokens >= 1 - ROUNDING:
-        return Taken(True, 0.0, Level(max(0.0, there.tokens - 1), there.at))
-    wait = (1 - there.tokens) / bucket.rate
-    return Taken(False, wait, there)
+    tokens, at = _refilled(bucket, level, now)
+    if tokens >= 1 - ROUNDING:
+        return Taken(True, 0.0, Level(tokens - 1 if tokens > 1 else 0.0, at))
+    return Taken(False, (1 - tokens) / bucket.rate, Level(tokens, at))
+
+
+def _refilled(bucket: TokenBucket, level: Level, now: float) -> tuple[float, float]:
+    """Written for speed: the lab takes thousands of tokens a second of processor time."""
+    tokens, at = level
+    if now > at:
+        tokens, at = tokens + (now - at) * bucket.rate, now
+    return (tokens if tokens < bucket.burst else bucket.burst), at
