@@ -44,10 +44,11 @@ def measure(scale: float) -> Iterator[Figure]:
         folder = Path(name)
         with S3Server(folder / "s3", noting=True) as server:
             yield from _commits(server, folder, max(10, int(COMMITS * scale)))
-            ages, memory = lived(server.home(folder / "live", "live"), RATE, TENANTS, scale)
-            yield Figure("s3_freshness_p50_seconds", statistics.median(ages), "s")
-            yield Figure("s3_freshness_p99_seconds", float(np.quantile(ages, 0.99)), "s")
-            yield Figure("s3_rss_mb", memory, "MB")
+            live = lived(server.home(folder / "live", "live"), RATE, TENANTS, scale)
+            for name, ages in (("s3_freshness", live.ages), ("s3_freshness_finished", live.finished)):
+                yield Figure(f"{name}_p50_seconds", statistics.median(ages), "s")
+                yield Figure(f"{name}_p99_seconds", float(np.quantile(ages, 0.99)), "s")
+            yield Figure("s3_rss_mb", live.memory, "MB")
             yield from _asked(server.requests(), SECONDS * scale)
     yield Figure("load_afterwards", os.getloadavg()[0], "1")
 

@@ -12,13 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 
 from benchmarks.analytics_parts.making import LIFE
-from lake.remote import Location, Remote
+from lake.log import log_entry
+from lake.remote import Remote
 from lake.snapshot import read_file
 from lake.store import Lake
+from spark_analytics.state.writer import FOLDED
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 #: (number of events, unix time)
@@ -60,26 +63,26 @@ def fed(root: Path, rate: int, tenants: int, seconds: float) -> subprocess.Popen
     return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
 
 
-class Gold(threading.Thread):
-    """Follows gold from commit to commit, and notes when it held how many events."""
+class Follows(threading.Thread):
+    """Follows the log of one table of the lake at ``root`` from its first commit on, until :meth:`stop`."""
+
+    table = ""
 
     def __init__(self, root: Path) -> None:
         super().__init__(daemon=True)
         self._lake = Lake(root)
-        self._log = self._lake.path("partials") / "_delta_log"
+        self._folder = self._lake.path(self.table)
         self._over = threading.Event()
-        self.seen: list[Instant] = []
 
     def run(self) -> None:
-        version, total = 0, 0
+        version = 0
         while not self._over.is_set():
-            file = self._log / f"{version:020}.json"
+            file = log_entry(self._folder, version)
             if not file.exists():
                 time.sleep(LOOK_REMOTE_SECONDS if isinstance(file, Remote) else LOOK_SECONDS)
                 continue
             at = time.time()
-            total += self._events_in(file)
-            self.seen.append((total, at))
+            self.note([json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()], version, at)
             version += 1
 
     def stop(self) -> None:
@@ -87,11 +90,45 @@ class Gold(threading.Thread):
         self._over.set()
         self.join()
 
-    def _events_in(self, commit: Location) -> int:
-        added = [json.loads(line).get("add") for line in commit.read_text(encoding="utf-8").splitlines()]
-        paths = [self._lake.path("partials") / one["path"] for one in added if one and one["dataChange"]]
-        tables = [read_file(path, LIFE) for path in paths]
-        return sum(pc.sum(table.column(name)).as_py() or 0 for table in tables for name in LIFE)
+    def note(self, actions: list[dict[str, Any]], version: int, at: float) -> None:
+        """Take in a commit's actions, seen at the unix time ``at``."""
+        raise NotImplementedError
+
+
+class Gold(Follows):
+    """Notes when the partials held how many events, from commit to commit."""
+
+    table = "partials"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.seen: list[Instant] = []
+
+    def note(self, actions: list[dict[str, Any]], version: int, at: float) -> None:
+        added = [action["add"] for action in actions if "add" in action]
+        tables = [read_file(self._folder / one["path"], LIFE) for one in added if one["dataChange"]]
+        events = sum(pc.sum(table.column(name)).as_py() or 0 for table in tables for name in LIFE)
+        assert version == len(self.seen)
+        self.seen.append(((self.seen[-1][0] if self.seen else 0) + events, at))
+
+
+class Finished(Follows):
+    """Notes when finished state told of which version of the partials: each commit says how far it has come."""
+
+    table = "queue_state"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._versions: list[tuple[int, float]] = []
+
+    def note(self, actions: list[dict[str, Any]], version: int, at: float) -> None:
+        for action in actions:
+            if action.get("txn", {}).get("appId") == f"{FOLDED}:partials":
+                self._versions.append((action["txn"]["version"], at))
+
+    def seen(self, partials: list[Instant]) -> list[Instant]:
+        """When it told of how many events, given what :class:`Gold` saw."""
+        return [(partials[version][0], at) for version, at in self._versions]
 
 
 def rss_mb(process: int) -> float:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 APP_ID = "sojourn-state"
 #: Under these names versions count as folded. Rows of before history was read from them were told under another.
-_FOLDED = f"{APP_ID}:history"
+FOLDED = f"{APP_ID}:history"
 #: So many queues are folded apart at most; where what is late is about more, all are folded anew.
 MOST_APART = 16
 #: In this order: who has read a revision of the last one finds it in the others.
@@ -208,7 +208,7 @@ class Writer:
             staged.append(finished)
             if self._finisher.complete and not self._present.late:  # who takes over after a crash has to correct it
                 self._seen = self._present.seen
-            positions = {f"{_FOLDED}:{fed}": version for fed, version in self._seen.items()}
+            positions = {f"{FOLDED}:{fed}": version for fed, version in self._seen.items()}
             if ages:
                 positions = {f"{POSITION}:{fed}": version for fed, version in self._ages.seen.items()}
             self._lake.add(name, staged, app_id=APP_ID, version=self._revision, positions=positions)
@@ -218,5 +218,5 @@ class Writer:
 
 def _versions_folded(lake: Lake) -> dict[str, int]:
     """The versions of the tables that what is committed rests on."""
-    known = {name: lake.committed(QUEUE_STATE.name, f"{_FOLDED}:{name}") for name in FED}
+    known = {name: lake.committed(QUEUE_STATE.name, f"{FOLDED}:{name}") for name in FED}
     return {name: version for name, version in known.items() if version is not None}
