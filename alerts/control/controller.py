@@ -417,10 +417,8 @@ class Controller:
         }
 
     def _newly_refused(self, key: Key, code: str, entry: Entry) -> list[Entry]:
-        if self._refused.get(key) == code:
-            return []
-        self._refused[key] = code
-        return [entry]
+        before, self._refused[key] = self._refused.get(key), code
+        return [] if before == code else [entry]
 
     def _unusable_entries(
         self, unusable: Sequence[Unusable], candidates: Sequence[Candidate], now: datetime
