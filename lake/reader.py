@@ -24,13 +24,13 @@ from lake.definitions import Definitions
 from lake.errors import UserError, first_line
 from lake.log import newest_from
 from lake.planned import Planned
-from lake.scoped import BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot, of_brokers
+from lake.scoped import BROKERS, BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
 from lake.state import State
-from lake.tables import TABLES
+from lake.tables import QUEUE_STATE, TABLES
 from lake.views import VIEWS, below, render
-from lake.views.catalogue import FINISHED_AGES, HISTORY, NEWEST, bucket_value_sql
+from lake.views.catalogue import HISTORY, NEWEST, bucket_value_sql
 from lake.views.model import View
 from lake.watchdog import WATCHDOG
 
@@ -161,42 +161,28 @@ class Reader:
             self._definitions = definitions
             self._kept.clear()
             self._taken.clear()
-        given = {*NEWEST}
-        ages = FINISHED_AGES.keys() & set(below(names, given)[1])
-        if ages and self._has_ages(columns):
-            given |= ages
-            names = {*names, *(name.replace("stage_age_rows", "age_state") for name in ages)}
-        tables, views = below(names, given)
+        tables, views = below(names, NEWEST)
         for name in tables:
             self._load(name)
         for name in views:
             if name in NEWEST:
-                self._give(name)
-            elif name in given:
-                self._keep(FINISHED_AGES[name], (), over_state=True)
+                self._give(name, columns)
             else:
-                self._keep(VIEWS[name], *self._rests_on(name, given))
+                self._keep(VIEWS[name], *self._rests_on(name))
 
-    def _rests_on(self, name: str, given: set[str]) -> tuple[tuple[int, ...], bool]:
+    def _rests_on(self, name: str) -> tuple[tuple[int, ...], bool]:
         """The versions of the tables that view ``name`` rests on, and whether it stands on finished state."""
-        tables, views = below({name}, given)
-        over_state = not (_STATE | (FINISHED_AGES.keys() & given)).isdisjoint(views)
-        return tuple(self._loaded[table] for table in tables), over_state
+        tables, views = below({name}, NEWEST)
+        return tuple(self._loaded[table] for table in tables), not _STATE.isdisjoint(views)
 
-    def _has_ages(self, columns: frozenset[str] | None) -> bool:
-        """Whether finished state has ages, of which the ``columns`` are asked for."""
+    def _give(self, name: str, columns: frozenset[str] | None) -> None:
+        """Have the rows of ``name``, one of NEWEST, at their newest, of which the ``columns`` are asked for."""
         state = self._state = self._state or State(self.root)
         self._take("state", state.refresh)
-        state.ask(columns)
-        return state.tells_ages
-
-    def _give(self, name: str) -> None:
-        """Have the rows of ``name``, one of NEWEST, at their newest."""
-        state = self._state = self._state or State(self.root)
-        self._take("state", state.refresh)
+        if name == "age_state_now":
+            state.ask(columns)
         if self._given.get(name) != state.generation:
-            if (rows := state.table(name)) is not None:
-                self._database.put(name, rows)  # in the place of what was there before
+            self._database.put(name, state.table(name))  # in the place of what was there before
             self._given[name] = state.generation
 
     def _take(self, what: str, refresh: Callable[[], None]) -> None:
@@ -215,14 +201,14 @@ class Reader:
             self._database.put(name, scannable)
             self._loaded[name] = version
             if isinstance(snapshot, ScopedSnapshot) and (brokers := snapshot.brokers()) is not None:
-                self._database.put(of_brokers(name), brokers)
+                self._database.put(BROKERS, brokers)
 
     def _keep(self, view: View, versions: tuple[int, ...], over_state: bool) -> None:
         kept: tuple[str | int, ...] = (view.sql,) if over_state else (view.sql, *versions)
         if self._kept.get(view.name) == kept and view.name not in _CLOCKED:
             return
         sql = to_duckdb(render(view, self._definitions))
-        if self._scope is not None and view.name in BY_BROKER:
+        if self._scope is not None and view.name == BY_BROKER:
             sql = _by_broker(sql)
         if view.name in _FEW:
             self._database.put(view.name, self._database.answer(sql))
@@ -270,8 +256,9 @@ def to_duckdb(sql: str) -> str:
 def _by_broker(sql: str) -> str:
     """``sql``, in DuckDB's dialect, over what is kept of whole brokers instead of the tables."""
     text = sqlglot.parse_one(sql, read="duckdb")
-    for table in text.find_all(sqlglot.exp.Table):
-        table.this.set("this", of_brokers(table.name))
+    for table in text.find_all(exp.Table):
+        if table.name == QUEUE_STATE.name:
+            table.this.set("this", BROKERS)
     return text.sql(dialect="duckdb")
 
 

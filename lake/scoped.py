@@ -1,8 +1,8 @@
 """One queue's rows of a table, kept current: what a reader holds whose questions are about that queue alone.
 
 Views of history partition by queue, so they say of it what they would say over all rows; what they take from all of a
-broker (its data time, up to when seconds were rolled up, when the epochs of finished state begin) is kept beside, a few
-rows a file. Of finished state, of which there are many rows, only the columns are held that views of history read.
+broker, when the epochs of finished state begin, is kept beside, a few rows a file. Of finished state, of which there
+are many rows, only the columns are held that views of history read.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ import pyarrow.parquet as pq
 from lake.remote import Location, open_parquet
 from lake.snapshot import FileGone, Snapshot
 from lake.store import LakeError, conform
-from lake.tables import AGE_STATE, MARKS, PARTIALS, QUEUE_SAMPLES, QUEUE_STATE, TENANT_STATE, TableSpec
+from lake.tables import AGE_STATE, PARTIALS, QUEUE_STATE, TENANT_STATE, TableSpec
 from lake.views import columns_read
 
 #: Rows that are looked through at once: a compacted file holds a million.
 _AT_ONCE = 1 << 16
 #: The tables of which one queue's rows are enough.
-SCOPED = (PARTIALS.name, MARKS.name, QUEUE_SAMPLES.name, TENANT_STATE.name, QUEUE_STATE.name, AGE_STATE.name)
+SCOPED = (PARTIALS.name, TENANT_STATE.name, QUEUE_STATE.name, AGE_STATE.name)
 #: The tables that grow with every message of every tenant.
 LARGE = (PARTIALS.name, TENANT_STATE.name, AGE_STATE.name)
-#: What views need of whole brokers: of these tables the last columns, by the first ones each the greatest or least.
-_OF_BROKERS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    PARTIALS.name: (("broker", "bucket_seconds"), {"newest_occurred_at": "max", "bucket_start": "max"}),
-    QUEUE_SAMPLES.name: (("broker",), {"sampled_at": "max"}),
-    QUEUE_STATE.name: (("broker", "epoch", "corrects"), {"second": "min", "revision": "max"}),
-}
-#: Views that read those instead of the tables.
-BY_BROKER = frozenset({"stage_clock", "stage_levels", "stage_epochs"})
+#: What views need of whole brokers, of `queue_state`: by the first columns the least or greatest of the last ones.
+_BROKERS_BY, _BROKERS_SUMS = ("broker", "epoch", "corrects"), {"second": "min", "revision": "max"}
+_BROKERS_SCHEMA = pa.schema(
+    [QUEUE_STATE.schema.field(name).with_nullable(True) for name in (*_BROKERS_BY, *_BROKERS_SUMS)]
+)
+#: Under which name it is kept, and the view that reads it instead of the table.
+BROKERS, BY_BROKER = f"brokers_of_{QUEUE_STATE.name}", "stage_epochs"
 #: What orders the rows of finished state, beside the columns that views read of them.
 _ORDER = frozenset(
     {"broker", "queue", "subscriber", "tenant", "epoch", "revision", "as_of", "second", "corrects", "happened"}
@@ -50,11 +49,6 @@ class Scope:
 
     def __str__(self) -> str:
         return f"{self.broker}/{self.queue}"
-
-
-def of_brokers(table: str) -> str:
-    """The name of what is kept of whole brokers of ``table``; ``table`` itself where nothing is."""
-    return f"brokers_of_{table}" if table in _OF_BROKERS else table
 
 
 @dataclass(slots=True)
@@ -87,12 +81,10 @@ class ScopedSnapshot(Snapshot):
 
     def brokers(self) -> pa.Table | None:
         """What the files tell of whole brokers, as of the last :meth:`current`; None where views ask for nothing."""
-        if self.spec.name not in _OF_BROKERS:
+        if self.spec.name != QUEUE_STATE.name:
             return None
-        keys, sums = _OF_BROKERS[self.spec.name]
-        schema = pa.schema([self.spec.schema.field(name).with_nullable(True) for name in (*keys, *sums)])
         parts = [part.brokers for part in self._read_parts.values() if part.brokers is not None]
-        return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
+        return pa.concat_tables([_BROKERS_SCHEMA.empty_table(), *(part.cast(_BROKERS_SCHEMA) for part in parts)])
 
     def _part(self, path: Location) -> _Part:
         try:
@@ -110,9 +102,7 @@ class ScopedSnapshot(Snapshot):
             raise LakeError(f"file {path} cannot be read: {error}") from error
 
     def _may_hold(self, file: pq.ParquetFile, group: int) -> bool:
-        """Whether a row group may have rows of the queue, by its bounds. Samples of others tell of its dead letters."""
-        if self.spec.name == QUEUE_SAMPLES.name:
-            return True
+        """Whether a row group may have rows of the queue, by its bounds."""
         about = file.metadata.row_group(group)
         for place in range(about.num_columns):
             column = about.column(place)
@@ -123,20 +113,15 @@ class ScopedSnapshot(Snapshot):
 
     def _of_scope(self, rows: pa.Table) -> pa.Table:
         mine = pc.equal(rows.column("queue"), self._scope.queue)
-        if self.spec.name == QUEUE_SAMPLES.name and "dead_letter_for" in rows.column_names:
-            holds = pc.match_substring(rows.column("dead_letter_for"), self._scope.queue)
-            mine = pc.or_(mine, pc.fill_null(holds, False))
         return rows.filter(pc.and_(mine, pc.equal(rows.column("broker"), self._scope.broker)))
 
     def _of_brokers(self, file: pq.ParquetFile) -> pa.Table | None:
-        if self.spec.name not in _OF_BROKERS:
+        if self.spec.name != QUEUE_STATE.name:
             return None
-        keys, sums = _OF_BROKERS[self.spec.name]
-        rows = file.read(columns=[*keys, *sums], use_threads=False)
-        rows = conform(rows, pa.schema([self.spec.schema.field(name).with_nullable(True) for name in (*keys, *sums)]))
-        found = rows.group_by(list(keys), use_threads=False).aggregate(list(sums.items()))
-        names = [*keys, *(f"{name}_{how}" for name, how in sums.items())]
-        return found.select(names).rename_columns([*keys, *sums])
+        rows = conform(file.read(columns=_BROKERS_SCHEMA.names, use_threads=False), _BROKERS_SCHEMA)
+        found = rows.group_by(list(_BROKERS_BY), use_threads=False).aggregate(list(_BROKERS_SUMS.items()))
+        names = [*_BROKERS_BY, *(f"{name}_{how}" for name, how in _BROKERS_SUMS.items())]
+        return found.select(names).rename_columns(_BROKERS_SCHEMA.names)
 
 
 def held_schema(spec: TableSpec) -> pa.Schema:

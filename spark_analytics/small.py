@@ -15,9 +15,8 @@ from lake.reader import Reader
 from lake.remote import entries
 from lake.snapshot import Snapshot
 from lake.store import Lake, conform
-from lake.tables import AGE_STATE, HISTOGRAM, LABELS, QUEUE_STATE, TABLES, TIMESTAMP
+from lake.tables import HISTOGRAM, LABELS, TABLES, TIMESTAMP
 from lake.views import VIEWS, below
-from lake.views.catalogue import FINISHED_AGES
 from lake.views.model import View
 from spark_analytics.moment import Moment
 
@@ -52,7 +51,7 @@ class Small:
         if name.endswith("_now"):
             return True
         left = SMALL_BYTES
-        for table in _below(name):
+        for table in below({name})[0]:
             # Files of older versions included: no more than a hint, and soon found for a lake of many files.
             for _, about in entries(self._lake.path(table), ".parquet", recursive=True):
                 left -= about.st_size
@@ -74,14 +73,7 @@ class Small:
         if name == "limits":
             return None
         self._reader = self._reader or Reader(self._lake.root)
-        return self._reader.token(*_below(name))
-
-
-def _below(name: str) -> list[str]:
-    """The tables that ``name`` rests on, or may rest on: finished ages too."""
-    tables, views = below({name})
-    ages = not FINISHED_AGES.keys().isdisjoint(views)
-    return sorted({*tables, *((AGE_STATE.name, QUEUE_STATE.name) if ages else ())})
+        return self._reader.token(*below({name})[0])
 
 
 def schema_of(view: View) -> pa.Schema:

@@ -12,7 +12,7 @@ from lake.views import columns_read
 
 #: The columns of ages that are held whatever is asked: what a row is about, and whether it counts.
 _AGES_ALWAYS = frozenset({
-    "broker", "queue", "subscriber", "tenant", "kind", "bucket_start", "bucket_seconds", "count", "happened",
+    "broker", "queue", "subscriber", "tenant", "kind", "bucket_start", "bucket_seconds", "count",
 })  # fmt: skip
 
 
@@ -37,15 +37,6 @@ class State:
         """Whether there is any."""
         return self._queues.epoch >= 0
 
-    @property
-    def tells_ages(self) -> bool:
-        """Whether the newest epoch has ages: rows of before there was the column ``happened`` lack some of them."""
-        rows = self._reached(self._ages)
-        if rows is None:
-            return False
-        happened = rows.column("happened")
-        return bool(happened.null_count < len(happened))
-
     def refresh(self) -> None:
         """Take in what was committed; :attr:`generation` changes if anything was. Raises LakeError."""
         if self._queues.refresh():
@@ -64,24 +55,20 @@ class State:
             self._ages = Held(AGE_STATE.name, self._root, self._age_columns)
             self.generation += 1
 
-    def table(self, name: str) -> pa.Table | None:
-        """The rows of ``tenant_state_now``, ``queue_state_now`` or ``age_state_now``.
-
-        None where it has no rows of that epoch.
-        """
+    def table(self, name: str) -> pa.Table:
+        """The rows of ``tenant_state_now``, ``queue_state_now`` or ``age_state_now``."""
         match name:
             case "tenant_state_now":
-                rows = self._reached(self._tenants)
-                return self._tenants.rows.slice(0, 0) if rows is None else rows
+                return self._reached(self._tenants)
             case "age_state_now":
                 return self._with_all_columns(self._reached(self._ages))
             case _:
                 return self._with_clocks()
 
-    def _reached(self, held: Held) -> pa.Table | None:
-        """What a table tells up to the instant of the queues; None where it tells nothing of their epoch."""
+    def _reached(self, held: Held) -> pa.Table:
+        """What a table tells up to the instant of the queues, of whose epoch it may tell nothing."""
         held.refresh(self._queues.epoch, self._queues.revision)
-        return held.rows if self.known and held.epoch == self._queues.epoch else None
+        return held.rows if self.known and held.epoch == self._queues.epoch else held.rows.slice(0, 0)
 
     def _with_clocks(self) -> pa.Table:
         """The queues' rows with the data time of their broker, to which no row of it is later."""
@@ -92,9 +79,7 @@ class State:
         return self._clocked
 
     @staticmethod
-    def _with_all_columns(ages: pa.Table | None) -> pa.Table | None:
-        if ages is None:
-            return None
+    def _with_all_columns(ages: pa.Table) -> pa.Table:
         for field in AGE_STATE.schema:
             if field.name not in ages.column_names:
                 ages = ages.append_column(field.name, pa.nulls(ages.num_rows, field.type))

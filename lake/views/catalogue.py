@@ -121,7 +121,6 @@ FORMULAS = {
     "threshold": _THRESHOLD,
     "enters": _ENTERS,
     "turns_quiet": _TURNS_QUIET,
-    "oldest_age": _age_of("oldest_second"),
     "queue_oldest_age": _QUEUE_OLDEST_AGE,
     "quiet_oldest_age": _age_of("quiet_oldest_second"),
     "mode": _MODE,
@@ -162,17 +161,8 @@ _ALL = (
     *(_view(f"{table}_past", "history_rows", table=table, names=names) for table, names in _NAMES.items()),
     _view("age_state_past", "buckets_of_ages"),
     _stage("stage_newest"),
-    _stage("stage_clock"),
-    _stage("stage_levels"),
-    _stage("stage_first_receipts"),
-    _stage("stage_ages"),
-    _stage("stage_ages_now"),
     *(
-        _view(f"stage_age_rows_{tense}", "unfinished_ages", rows=complete(_read("rows_of_ages"), ages=ages))
-        for tense, ages in (("past", "stage_ages"), ("now", "stage_ages_now"))
-    ),
-    *(
-        _view(f"attempt_age{twin}", "attempt_age", columns.ATTEMPT_AGE, rows=f"SELECT * FROM stage_age_rows_{tense}")
+        _view(f"attempt_age{twin}", "attempt_age", columns.ATTEMPT_AGE, tense=tense)
         for twin, tense in (("", "past"), ("_now", "now"))
     ),
     *(_stage(f"stage_{stage}_{tense}") for stage in ("tenants", "concurrency") for tense in ("now", "past")),
@@ -191,17 +181,11 @@ _ALL = (
 )
 
 VIEWS: dict[str, View] = {view.name: view for view in _ALL}
-#: What stands in the place of the views of these names where the newest epoch of finished state has ages.
-FINISHED_AGES = {
-    f"stage_age_rows_{tense}": _view(f"stage_age_rows_{tense}", "finished_ages", rows=f"age_state_{tense}")
-    for tense in ("now", "past")
-}
 
 
 def render(view: View, definitions: Definitions) -> str:
     """The SQL of ``view``, in Spark's dialect, under a lake's ``definitions``."""
     return Template(view.sql).substitute(
         window=str(definitions.window_seconds),
-        window_before=str(definitions.window_seconds - 1),
         target=f"CAST({definitions.target_seconds!r} AS DOUBLE)",
     )

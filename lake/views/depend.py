@@ -12,7 +12,7 @@ from sqlglot import exp
 from lake.definitions import Definitions
 from lake.select import tables_of
 from lake.tables import TABLES
-from lake.views.catalogue import FINISHED_AGES, VIEWS, render
+from lake.views.catalogue import VIEWS, render
 from lake.views.model import View
 
 
@@ -37,7 +37,7 @@ def _below(names: frozenset[str], given: frozenset[str]) -> tuple[tuple[str, ...
 
 def columns_read(name: str) -> frozenset[str] | None:
     """The columns, and maybe more, that views read of the table or view ``name``; None: all."""
-    readers = [_parsed(view) for view in (*VIEWS.values(), *FINISHED_AGES.values()) if name in _reads(view)]
+    readers = [_parsed(view) for view in VIEWS.values() if name in _reads(view)]
     if any(reader.find(exp.Star) for reader in readers):
         return None
     return frozenset(column.name for reader in readers for column in reader.find_all(exp.Column))

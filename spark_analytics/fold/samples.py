@@ -83,6 +83,10 @@ class Samples:
         """Whether events that came made samples those of another consumer."""
         return self._changed(iter(list(self._taken_for)), consumers)
 
+    def meant(self) -> dict[tuple[str, str], set[str]]:
+        """By (broker, queue) the consumers that samples name and that stand for the unnamed one."""
+        return {place: self._named[place] for place, unnamed in self._taken_for.items() if unnamed}
+
     def _unnamed(self, place: tuple[str, str], consumers: Mapping[str, Consumers]) -> bool:
         """Whether samples that name a consumer mean the unnamed one: they name no other, and events name none."""
         known = consumers.get(place[0])

@@ -6,7 +6,7 @@ All of its past is another one then, which the view of history has at once; what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from lake.state.held import Held
@@ -56,10 +56,11 @@ class Consumers:
             if whether:
                 known.setdefault(place, set()).add(subscriber)
 
-    def moved(self, now: Consumers) -> Iterator[Place]:
+    def moved(self, now: Consumers, meant: Mapping[Place, set[str]]) -> Iterator[Place]:
         """The queues that are other consumers' ``now`` than they were told to be.
 
-        Samples move between the unnamed consumer and a named one; of a group that is gone they only end.
+        Samples move between the unnamed consumer, which may have some of its own, and a named one; of a group that is
+        gone they only end. ``meant``: whose samples are the unnamed one's now.
         """
         for place in now.events.keys() | now.samples.keys():
             events, since = self.events.get(place, set()), now.events.get(place, set())
@@ -67,5 +68,7 @@ class Consumers:
                 one.samples.get(place, set()) - other.samples.get(place, set())
                 for one, other in ((self, now), (now, self))
             )
-            if (events and since and events != since) or (gone and new and "" in gone | new):
+            joined = gone & meant.get(place, set())
+            parted = events == {""} and len(new - {""}) > 1  # one of them may have stood for the unnamed one
+            if (events and since and events != since) or (gone and new and "" in gone | new) or joined or parted:
                 yield place

@@ -201,10 +201,13 @@ class Seconds:
             if second < known.first or known.correcting is not None:  # what follows corrects later seconds
                 known.corrects = second + 1
 
-    def moved(self, folds: Mapping[str, Fold]) -> list[tuple[str, str]]:
-        """The (broker, queue) that ``folds``, which have begun anew, have other consumers of than was told."""
+    def moved(self, folds: Mapping[str, Fold], meant: Mapping[tuple[str, str], set[str]]) -> list[tuple[str, str]]:
+        """The (broker, queue) that ``folds``, which have begun anew, have other consumers of than was told.
+
+        ``meant``: the consumers whose samples are the unnamed one's.
+        """
         told, self._told_of = self._told_of, None
-        return [] if told is None else list(told.moved(Consumers.of(folds.items())))
+        return [] if told is None else list(told.moved(Consumers.of(folds.items()), meant))
 
     def correcting(self, broker: str, fold: Fold, second: int) -> None:
         """See :class:`spark_analytics.fold.present.Watcher`."""

@@ -94,7 +94,7 @@ class Writer:
             present, finisher = self._up_to_date()
             self._seconds.untold(self._before_gap)
         came = present.refresh(patient=True, watcher=self._seconds)
-        for broker, queue in self._seconds.moved(present.folds):
+        for broker, queue in self._seconds.moved(present.folds, present.samples.meant()):
             present.distrust(broker, queue)
         if not came and not turned and self._epoch is not None and (patient or not present.late):
             return False

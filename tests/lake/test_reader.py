@@ -58,12 +58,12 @@ def test_a_lake_that_nobody_has_finished_tells_nothing_of_its_queues_and_says_so
     append(Lake(tmp_path), enqueued(0, 3))
     assert is_unfinished(tmp_path)
     reader = Plain(tmp_path)
-    for view in ("tenant_backlog", "concurrency", "queue_health"):
+    for view in ("attempt_age", "tenant_backlog", "concurrency", "queue_health"):
         assert reader.query(f"SELECT * FROM {view}").num_rows == 0
         assert reader.query(f"SELECT * FROM {view}_now").num_rows == 0
         with pytest.raises(UserError, match=r"nothing has finished this lake's state yet .* `sojourn analyze --once`"):
             require_finished(tmp_path, [view])
-    require_finished(tmp_path, ["partials", "attempt_age", "limits", "open_gaps"])
+    require_finished(tmp_path, ["partials", "limits", "open_gaps"])
     finish(tmp_path)
     assert not is_unfinished(tmp_path)
     require_finished(tmp_path, ["tenant_backlog"])

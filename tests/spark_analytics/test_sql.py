@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lake.errors import UserError
 from lake.histogram import merge, quantile
 from lake.store import Lake
-from lake.tables import PARTIALS, TABLES
+from lake.tables import AGE_STATE, PARTIALS, TABLES
 from lake.views import VIEWS
 from spark_analytics.results import collect
 from spark_analytics.small import SMALL_BYTES, Small, hand_over, schema_of
@@ -22,6 +22,7 @@ from spark_analytics.sql import Desk, Engine, query
 from spark_analytics.views import register
 from tests.reference.partials import partials_of
 from tests.spark_analytics.events import event
+from tests.support.finishing import finish
 
 pytestmark = pytest.mark.spark
 
@@ -33,6 +34,7 @@ def filled(lake: Lake, spark: SparkSession) -> Path:
     """A lake with a few first attempts, over several seconds; the shared session answers."""
     events = [event("received", age, attempt=1, message_id=f"m{number}") for number, age in enumerate(AGES)]
     lake.append("partials", pa.Table.from_pylist(partials_of(events), PARTIALS.schema))
+    finish(lake.root)
     return lake.root
 
 
@@ -115,12 +117,13 @@ def test_a_large_result_waits_in_a_file_and_comes_out_in_order(
 
 def test_what_is_large_is_left_to_spark_but_not_the_newest_rows(filled: Path) -> None:
     lake = Lake(filled)
-    lake.path("partials").joinpath("large.parquet").write_bytes(b"")
-    os.truncate(lake.path("partials") / "large.parquet", SMALL_BYTES + 1)
+    for name in ("partials", AGE_STATE.name):
+        lake.path(name).joinpath("large.parquet").write_bytes(b"")
+        os.truncate(lake.path(name) / "large.parquet", SMALL_BYTES + 1)
     small = Small(lake)
     assert [small.serves(name) for name in ("partials", "attempt_age", "attempt_age_now")] == [False, False, True]
     assert small.serves("message_events")
-    assert not small.serves("stage_clock")
+    assert not small.serves("stage_epochs")
     desk = Desk(lake)
     assert desk.answer("SELECT sum(count) AS n FROM attempt_age WHERE kind = 'first_attempt'").table().to_pylist() == [
         {"n": len(AGES)}
