@@ -119,6 +119,11 @@ class Ages:
         versions = ((name, follower.version) for name, follower in self._followers.items() if self.whole)
         return {name: version for name, version in versions if version is not None and version >= 0}
 
+    @property
+    def waiting(self) -> bool:
+        """Whether :meth:`take` has something to tell of what came."""
+        return any(map(len, self._touched)) or any(len(each.code) for each in self._told)
+
     def turned(self) -> None:
         """An epoch begins: the next rows are to have the newest bucket of every slot."""
         self._every = True

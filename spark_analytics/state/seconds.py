@@ -234,6 +234,14 @@ class Seconds:
         known.have_told(now.second, Told(now.keys, now.places))
         self.passed(known.broker, known.fold, now.second)
 
+    def one_again(self) -> None:
+        """Tell one row again, as it was."""
+        for known in self._brokers.values():
+            if known.correcting is None and not known.rows:
+                self.passed(known.broker, known.fold, known.fold.now_second)
+            if known.rows:
+                return
+
     def whole(self, folds: Iterable[tuple[str, Fold]]) -> None:
         """Have rows of all there is, where nothing changed too; ``folds`` with their brokers."""
         for broker, fold in folds:

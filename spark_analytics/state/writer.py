@@ -179,10 +179,13 @@ class Writer:
         present = self._present
         assert present is not None
         tenants, queues = self._seconds.take()
+        if not queues and with_ages and self._ages is not None and self._ages.waiting:
+            self._seconds.one_again()  # of ages, too, readers show what `queue_state` has reached
+            tenants, queues = self._seconds.take()
         keys, queue_keys = (self._numbers[name] for name in (TENANT_STATE.name, QUEUE_STATE.name))
         rows = {QUEUE_STATE.name: raw.queues(queues, queue_keys, present)}
         if rows[QUEUE_STATE.name] is None:
-            return  # nothing changed: what changes takes a queue's row with it
+            return  # nothing changed
         rows[TENANT_STATE.name] = raw.tenants(tenants, keys, queue_keys)
         self._commit(rows, with_ages=with_ages)
 

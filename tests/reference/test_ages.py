@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, given, settings
@@ -22,13 +23,15 @@ import spark_analytics.state.recent
 import spark_analytics.state.writer
 from lake.reader import Reader
 from lake.store import Lake
+from lake.tables import MARKS
 from spark_analytics.maintenance import ages as upkeep
 from spark_analytics.maintenance.states import thin
 from spark_analytics.state.writer import Writer
 from tests.reference.compare import differences
-from tests.reference.folded import ages, leveled, widths
+from tests.reference.folded import KIND, ages, leveled, widths
 from tests.reference.generate import Row, generate, logs
-from tests.reference.partials import fill
+from tests.reference.lives import without_duplicates
+from tests.reference.partials import fill, marks_of
 from tests.reference.reference import Reference
 from tests.reference.replaying import append, batches_of, newest, roll_up
 from tests.reference.test_views_duckdb import _fast_folder
@@ -206,6 +209,35 @@ def test_who_received_a_message_before_it_was_enqueued_by_another_clock_was_firs
             so_far += batch
             writer.step()
         check(reader, so_far)
+    writer.close()
+
+
+@pytest.mark.parametrize("alone", ["a mark", "a roll-up"])
+def test_ages_that_change_by_themselves_are_shown_at_once(tmp_path: Path, alone: str) -> None:
+    """While no level of any queue has changed."""
+    store, writer = Lake(tmp_path), Writer(tmp_path)
+    store.create()
+    late, early = first("audit", 20.5), first("billing", 19.5)
+    events = without_duplicates(generate(34, messages=40, seconds=90)[0]) if alone == "a roll-up" else []
+    append(store, [*events, late], [])
+    writer.step()
+    with Reader(tmp_path) as reader:
+        before = rows(reader, "attempt_age_now")
+        if alone == "a mark":
+            store.append("marks", pa.Table.from_pylist(marks_of([early]), MARKS.schema))
+        else:
+            roll_up(store, newest(store) // 60 * 60 + 60, 60)
+        writer.step()
+        width = widths(store)
+        counted = Reference([*events, late, *([early] if alone == "a mark" else [])], [])
+        wanted = ages(counted, width, now=True)
+        if alone == "a mark":  # partials will tell of the others
+            before, wanted = ([row for row in each if row["kind"] == KIND] for each in (before, wanted))
+        now = rows(reader, "attempt_age_now")
+        assert differences(wanted, [row for row in now if alone != "a mark" or row["kind"] == KIND]) == []
+        assert differences(wanted, before) != []
+        with Reader(tmp_path) as cold:
+            assert sorted(map(repr, rows(cold, "attempt_age_now"))) == sorted(map(repr, now))
     writer.close()
 
 
