@@ -23,6 +23,9 @@ PACE = 3.0
 LEAST_COST = 0.02
 #: A view of a row or two that a built-in rule reads: held as well, so that it costs no process that reads history.
 _SMALL = frozenset({"open_gaps"})
+#: Of these views rows are shown beside an alert, whatever rules ask: they are held whole. Of the others those columns
+#: that some statement has named: histograms of ages are most of what there is to hold.
+_WHOLE = frozenset({"queue_health_now", "tenant_backlog_now"})
 #: So many statements' answers are remembered, those of more rules than anybody has, and none with more rows.
 _MOST_ANSWERS, _MOST_ROWS = 4096, 10_000
 _KNOWN = frozenset({*VIEWS, *TABLES, *ENGINE_VIEWS})
@@ -70,6 +73,7 @@ class ViewCache:
         self._worker = worker
         self._history = history
         self._held: dict[str, _Held] = {}
+        self._columns: dict[str, tuple[str, ...]] = {}  # by view those that are read
         self._number = 0
         self._answers: dict[str, _Answer] = {}
         self._outdated: dict[str, bool] = {}  # by the name of what is held
@@ -108,12 +112,12 @@ class ViewCache:
         )
 
     def refresh(self, tables: Iterable[str]) -> None:
-        """Read those views among ``tables`` again that are out of date."""
+        """Read those views among ``tables`` again that are out of date, and of which something was asked."""
         for name in sorted(tables):
-            if (_is_held(name) or name in _SMALL) and self._outdated.get(name, True):
+            if name in self._columns and self._outdated.get(name, True):
                 started = time.monotonic()
                 try:
-                    self.put(name, self._query(f"SELECT * FROM {name}"))
+                    self.put(name, self._query(f"SELECT {', '.join(self._columns[name])} FROM {name}"))
                 finally:
                     self._read_at[name] = time.monotonic()
                     self._costs[name] = self._read_at[name] - started
@@ -123,7 +127,8 @@ class ViewCache:
         text, tables, depends = _understood(sql)
         if not all(name in self._held or name in _SMALL or _is_held(name) for name in tables):
             return self._history(sql)
-        self.refresh(tables - self._held.keys())
+        wider = {name for name in tables if self._widen(name, depends.columns)}
+        self.refresh(wider | (tables - self._held.keys()))
         if not depends.settled:
             return self._worker.query_over(self._rows_of(tables), text)
         known, saw = self._answers.get(text), self._signature(tables, depends.columns)
@@ -138,6 +143,21 @@ class ViewCache:
         if rows.num_rows <= _MOST_ROWS:
             self._answers[text] = _Answer(rows, saw, None if rows.num_rows else decides)
         return rows
+
+    def _widen(self, name: str, columns: frozenset[str] | None) -> bool:
+        """Have ``columns`` (None: all) of the view ``name`` read from now on; whether they were not until now."""
+        if name not in VIEWS or not (_is_held(name) or name in _SMALL):
+            return False
+        if name in self._held and name not in self._columns:  # somebody has put it there
+            return False
+        every, known = tuple(column.name for column in VIEWS[name].columns), self._columns.get(name, ())
+        wanted = every
+        if columns is not None and name not in _WHOLE:  # a table without any column would have no rows either
+            wanted = tuple(each for each in every if each in known or each in columns) or every[:1]
+        if wanted == known:
+            return False
+        self._columns[name], self._outdated[name] = wanted, True
+        return True
 
     def _rows_of(self, tables: Iterable[str]) -> dict[str, pa.Table]:
         return {name: self._held[name].rows for name in tables}

@@ -236,3 +236,31 @@ def test_what_is_held_can_be_read_by_others() -> None:
     held = cache.held("queue_health_now")
     assert held is not None and held.equals(rows), "a page's evidence is read from it"
     assert cache.held("concurrency_now") is None
+
+
+def test_of_ages_those_columns_are_read_that_some_statement_names() -> None:
+    asked: list[str] = []
+    rows = pa.Table.from_pylist(
+        [{"broker": "b", "queue": "q", "kind": "retry", "count": 3, "histogram": [{"index": 1, "count": 3}]}],
+        schema_of("attempt_age_now"),
+    )
+    connection = connect(100)
+    connection.register("attempt_age_now", rows)
+
+    def query(sql: str) -> pa.Table:
+        asked.append(sql)
+        return connection.sql(sql).to_arrow_table()
+
+    views = ViewCache(query, rule_worker(), lambda _: pytest.fail("no history"))
+    assert views.query("SELECT COUNT(*) AS n FROM attempt_age_now").to_pylist() == [{"n": 1}]
+    views.refresh({"attempt_age_now"})
+    assert views.query("SELECT a.queue FROM attempt_age_now AS a WHERE a.count > 2").to_pylist() == [{"queue": "q"}]
+    assert views.query("SELECT queue FROM attempt_age_now").num_rows == 1
+    views.outdate()
+    views.refresh({"attempt_age_now"})
+    assert asked == [
+        f"SELECT {columns} FROM attempt_age_now" for columns in ("bucket_start", *["bucket_start, queue, count"] * 2)
+    ]
+    [row] = views.query("SELECT * FROM attempt_age_now").to_pylist()
+    assert row == rows.to_pylist()[0]
+    connection.close()
