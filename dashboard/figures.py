@@ -6,7 +6,9 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise
+from typing import Any, cast
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -38,6 +40,20 @@ class Line:
     step: bool = False
 
 
+class Drawn(go.Figure):  # type: ignore[misc]  # plotly has no types
+    """A figure that is drawn for many, and again and again: what Plotly makes of it, it makes once.
+
+    From then on nobody may change it.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """As Plotly's own; the same one each time."""
+        made = self.__dict__.get("_made")
+        if made is None:
+            made = self._made = super().to_dict()
+        return cast("dict[str, Any]", made)
+
+
 @shared(_KEPT)
 def backlog(span: Span, curves: Sequence[Curve], noisy: Collection[str], marks: Sequence[Happening]) -> go.Figure:
     """Backlog over time, stacked by tenant: the calm ones below, noisy ones on top, hatched."""
@@ -56,7 +72,9 @@ def story(
     marks: Sequence[Happening],
 ) -> go.Figure:
     """One queue at one glance: backlog by tenant above, the age of first attempts against its target below."""
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.05, row_heights=[0.56, 0.44])
+    figure = make_subplots(
+        figure=Drawn(), rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.05, row_heights=[0.56, 0.44]
+    )
     _lay_out(figure, span, "", marks)
     figure.update_layout(height=STORY_HEIGHT, hovermode="x", legend={"y": -0.1, "tracegroupgap": 0})
     figure.add_traces(_stack(span, curves, noisy), rows=1, cols=1)
@@ -283,7 +301,7 @@ def _level(figure: go.Figure, level: float, words: str, **place: int) -> None:
 
 
 def _figure(span: Span, unit: str, marks: Sequence[Happening]) -> go.Figure:
-    figure = go.Figure()
+    figure = Drawn()
     _lay_out(figure, span, unit, marks)
     return figure
 
@@ -344,8 +362,10 @@ def shown_text(words: str, longest: int = 300) -> str:
     return visible(words, longest).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _times(span: Span) -> list[datetime]:
-    return [_naive(at, span) for at in span.instants]
+@lru_cache(maxsize=64)
+def _times(span: Span) -> tuple[str, ...]:
+    """As texts: plotly would make them of instants each time that a figure is drawn."""
+    return tuple(_naive(at, span).isoformat() for at in span.instants)
 
 
 def _naive(at: datetime, span: Span) -> datetime:

@@ -285,5 +285,15 @@ def any_of(texts: Iterable[str]) -> str:
     return ", ".join(map(literal, texts))
 
 
+#: What of that rests on one table alone, and is asked anew when that has changed. LIMITS depends on the clock besides:
+#: who reads them leaves out what is over.
+RESTS_ON = {
+    ALERT_STATES: "alert_transitions",
+    alert_transitions(None): "alert_transitions",
+    LIMITS: "actions",
+    actions(None): "actions",
+    NEWEST_DELIVERIES: "deliveries",
+    OPEN_GAPS: "gaps",
+}
 #: What a page says of now; read together, so that its parts agree.
-PRESENT = (HEALTH, TOTALS, NOISY, ALERT_STATES, LIMITS, OPEN_GAPS, NEWEST_DELIVERIES, alert_transitions(None))
+PRESENT = (HEALTH, TOTALS, NOISY, *RESTS_ON)

@@ -31,6 +31,7 @@ from lake.definitions import Definitions
 from lake.errors import SojournError
 from lake.foretell import Foretold, foretell
 from lake.scoped import Scope
+from lake.tables import TABLES
 from lake.versions import Versions
 from lake.why import Told, tell
 from lake.worker.worker import Worker
@@ -167,7 +168,8 @@ class Repository:
 
     def limits(self) -> list[Row]:
         """``limits``: what is in force."""
-        return self._rows(queries.LIMITS)
+        now = datetime.now(UTC)
+        return [row for row in self._rows(queries.LIMITS) if row["valid_until"] > now]
 
     def put_off(self) -> Row | None:
         """What the analysis has deferred to read the newest first (since, events); None where history is complete."""
@@ -410,15 +412,31 @@ def _paced(root: str, pace: Pace) -> dict[str, list[Row]]:
 
 
 def _present(root: str) -> dict[str, list[Row]]:
-    """Every question about the present, answered between two commits where the lake rests for long enough."""
-    worker, versions, begun = _worker(root, "present"), _versions(root), monotonic()
+    """Every question about the present, answered between two commits where the lake rests for long enough.
+
+    What rests on a table that has not changed since it was asked last is not asked again.
+    """
+    worker, versions, begun, known = _worker(root, "present"), _versions(root), monotonic(), _known(root)
     while True:
         before = versions.token()
-        read: dict[str, list[Row]] = {
-            sql: worker.query(sql).to_pylist(maps_as_pydicts="lossy") for sql in queries.PRESENT
-        }
+        at = dict(zip(TABLES, before, strict=True))
+        read: dict[str, list[Row]] = {}
+        for sql in queries.PRESENT:
+            table = queries.RESTS_ON.get(sql)
+            version, rows = known.get(sql, (None, []))
+            if table is None or version != at[table]:
+                rows = worker.query(sql).to_pylist(maps_as_pydicts="lossy")
+            if table is not None:
+                known[sql] = at[table], rows
+            read[sql] = rows
         if versions.token() == before or monotonic() - begun > TRIED_SECONDS:
             return read
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _known(root: str) -> dict[str, tuple[int | None, list[Row]]]:
+    """By question the newest answer, and the version of its table: for one thread at a time, the one that reads."""
+    return {}
 
 
 @st.cache_data(ttl=BELIEVED_SECONDS, max_entries=4, show_spinner=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import streamlit as st
@@ -16,9 +17,10 @@ from dashboard.services import forecast
 from dashboard.services.alerting import alert_cards, happenings, in_short, limit_cards
 from dashboard.services.freshness import Level
 from dashboard.services.keys import QueueKey, Row, short_names
-from dashboard.services.overview import COLUMNS, QueueCard, Verdict, headline, queue_cards
+from dashboard.services.overview import COLUMNS, QueueCard, headline, queue_cards
 from dashboard.services.say import instant
 from dashboard.services.series import on_the_hour
+from dashboard.services.steady import pictured, steady
 from dashboard.services.trends import Trend, last_hour, trends
 from lake.errors import SojournError
 from lake.visible import visible
@@ -51,19 +53,23 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         if alerts:
             st.html(markup.section("Alerts") + markup.alerts(alerts))
         picture = st.container(key="picture")
-        hours = _trouble(cards)
+        troubled, st.session_state["places"] = steady(cards, st.session_state.get("places"), CARDS, monotonic())
+        hours = _trouble(troubled)
     with side:
         _acting(lake, now)
         _happened(lake, transitions, now)
     table = _all(cards)
     # What is said is on the screen by now; history may take its time.
     with picture:
+        chosen = pictured(troubled or cards, st.session_state.get("picture"), monotonic())
+        st.session_state["picture"] = chosen
+        drawn = next(card for card in cards if card.key == chosen.key)
         former = next((card for card in cards if card.key == st.session_state.get("pictured")), None)
-        st.session_state["pictured"] = story.show(lake, cards[0], former, transitions, now)
+        st.session_state["pictured"] = story.show(lake, drawn, former, transitions, now)
     before = st.session_state.get("trends")
     if (found := _recent(lake, cards[:LINES], health)) is not before:
-        _fill(cards, hours, table, found)
-    _foretell(lake, cards, hours, health, now)
+        _fill(cards, troubled, hours, table, found)
+    _foretell(lake, troubled, hours, health, now)
 
 
 def _recent(lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row]) -> dict[QueueKey, Trend]:
@@ -83,9 +89,8 @@ def _recent(lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row])
     return found
 
 
-def _trouble(cards: Sequence[QueueCard]) -> list[tuple[Any, Any]]:
+def _trouble(troubled: Sequence[QueueCard]) -> list[tuple[Any, Any]]:
     """The cards of queues in trouble; gives back the places for their last hour, and for what comes of them."""
-    troubled = [card for card in cards if card.verdict is not Verdict.FINE]
     if not troubled:
         return []
     st.html(markup.section("Queues that need attention"))
@@ -133,9 +138,12 @@ def _known(card: QueueCard) -> Trend | None:
 
 
 def _fill(
-    cards: Sequence[QueueCard], hours: Sequence[tuple[Any, Any]], table: Any, found: Mapping[QueueKey, Trend]
+    cards: Sequence[QueueCard],
+    troubled: Sequence[QueueCard],
+    hours: Sequence[tuple[Any, Any]],
+    table: Any,
+    found: Mapping[QueueKey, Trend],
 ) -> None:
-    troubled = [card for card in cards if card.verdict is not Verdict.FINE]
     for (place, _), card in zip(hours, troubled, strict=False):
         place.html(spark.card(found.get(card.key)))
     table.html(markup.queues(cards[:LINES], _caption(cards), found))
@@ -143,7 +151,7 @@ def _fill(
 
 def _foretell(
     lake: Repository,
-    cards: Sequence[QueueCard],
+    troubled: Sequence[QueueCard],
     hours: Sequence[tuple[Any, Any]],
     health: Sequence[Row],
     now: datetime,
@@ -151,7 +159,6 @@ def _foretell(
     """Say on each card when it is drained, late, or overtaken by its retention."""
     rows = {QueueKey.of(row): row for row in health}
     target = lake.definitions.target_seconds
-    troubled = [card for card in cards if card.verdict is not Verdict.FINE]
     said = {}
     for (_, place), card in zip(hours, troubled, strict=False):
         if card.flows:
@@ -191,7 +198,8 @@ def _acting(lake: Repository, now: datetime) -> None:
 
 def _happened(lake: Repository, transitions: list[Row], now: datetime) -> None:
     since = on_the_hour(now, timedelta(days=1))
-    recent = happenings((row for row in transitions if row["at"] >= since), lake.actions(since), now, limit=60)
+    changed, done = ([row for row in rows if row["at"] >= since] for rows in (transitions, lake.actions()))
+    recent = happenings(changed, done, now, limit=60)
     quiet = (
         ""
         if recent

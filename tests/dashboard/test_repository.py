@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlglot
 
 from dashboard import queries, repository
 from dashboard.questions import recent as recently
@@ -17,7 +19,9 @@ from dashboard.services.keys import QueueKey
 from dashboard.services.series import OTHER, Span
 from lake.histogram import bucket_value
 from lake.reader import to_duckdb
+from lake.select import tables_of
 from lake.store import Lake
+from lake.views import below
 from lake.worker.worker import Worker
 from tests.dashboard.conftest import STORY_END
 from tests.dashboard.scene import NOISY, PROCESSING_SECONDS, WORKERS, alerts_of, write_many_tenants
@@ -160,6 +164,33 @@ def test_a_page_that_shows_a_reading_of_before_knows_when_it_was(
         time.sleep(0.1)
     go_on.set()
     assert at < begun
+
+
+def test_what_rests_on_one_table_says_which() -> None:
+    for sql, table in queries.RESTS_ON.items():
+        tables, _ = below(tables_of(sqlglot.parse_one(sql, read="spark")))
+        assert tables == (table,)
+
+
+def test_what_has_not_changed_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = write_many_tenants(tmp_path, end=datetime.now(UTC), tenants=3)
+    asked: list[str] = []
+    query = Worker.query
+
+    def noted(worker: Worker, sql: str, *told: Any, **more: Any) -> pa.Table:
+        asked.append(sql)
+        return query(worker, sql, *told, **more)
+
+    monkeypatch.setattr(Worker, "query", noted)
+    first = repository._present(str(tmp_path))
+    assert set(asked) == set(queries.PRESENT)
+    asked.clear()
+    append_rows(lake, "alert_transitions", alerts_of(STORY_END))
+    second = repository._present(str(tmp_path))
+    changed = {sql for sql, table in queries.RESTS_ON.items() if table == "alert_transitions"}
+    assert set(asked) == changed | {queries.HEALTH, queries.TOTALS, queries.NOISY}
+    assert first[queries.ALERT_STATES] == [] and len(second[queries.ALERT_STATES]) == 2
+    assert second[queries.LIMITS] is first[queries.LIMITS]
 
 
 def test_who_was_noisy_for_a_moment_is_told_as_quiet() -> None:
