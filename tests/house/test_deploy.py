@@ -1,8 +1,10 @@
-"""What deploy/ says agrees with the command line, the settings and itself; there is no Kubernetes here to try it on."""
+"""What deploy/ says agrees with the command line, the settings and itself, and is what kubectl and systemd take."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -172,3 +174,58 @@ def test_the_unit_of_spark_connect_has_a_user_of_its_own_who_may_change_nothing(
     assert said["ReadOnlyPaths"] in said["ExecStart"] and "ReadWritePaths" not in said
     known = {option for one in typer.main.get_command(app).commands["connect"].params for option in one.opts}  # type: ignore[attr-defined]
     assert set(re.findall(r"--[a-z-]+", said["ExecStart"])) <= known
+
+
+@pytest.mark.parametrize("folder", ["kubernetes", "kubernetes-s3"])
+def test_kubectl_renders_what_is_laid_over_one_another(folder: str) -> None:
+    if (kubectl := shutil.which("kubectl")) is None:
+        pytest.skip("no kubectl on this machine")
+    asked = [kubectl, "kustomize", str(DEPLOY / folder)]
+    if folder == "kubernetes-s3":  # the folder below it stands beside it
+        asked.append("--load-restrictor=LoadRestrictionsNone")
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    rendered = {(each["kind"], each["metadata"]["name"]) for each in yaml.safe_load_all(done.stdout)}
+    assert {("Deployment", f"sojourn-{part}") for part in PARTS} <= rendered
+
+
+@pytest.mark.parametrize("unit", sorted(path.name for path in (DEPLOY / "systemd").iterdir()))
+def test_systemd_takes_each_unit(unit: str, tmp_path: Path) -> None:
+    if (analyze := shutil.which("systemd-analyze")) is None:
+        pytest.skip("no systemd on this machine")
+    text = (DEPLOY / "systemd" / unit).read_text(encoding="utf-8")
+    (tmp_path / unit).write_text(text.replace("/opt/sojourn/.venv/bin/sojourn", "/bin/true"), encoding="utf-8")
+    done = subprocess.run(
+        [analyze, "verify", "--man=no", str(tmp_path / unit)], capture_output=True, text=True, timeout=60, check=False
+    )
+    said = [line for line in done.stderr.splitlines() if unit in line]
+    assert done.returncode == 0 and not said, done.stderr
+
+
+def test_the_unit_of_all_parts_writes_its_state_alone() -> None:
+    lines = (DEPLOY / "systemd" / "sojourn.service").read_text(encoding="utf-8").splitlines()
+    said = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    name, *words = said["ExecStart"].split()[1:]
+    known = {option for one in typer.main.get_command(app).commands[name].params for option in one.opts}  # type: ignore[attr-defined]
+    assert name == "up" and {word for word in words if word.startswith("-")} <= known
+    assert said["User"] not in ("", "root") and (said["ProtectSystem"], said["NoNewPrivileges"]) == ("strict", "yes")
+    assert words[words.index("--lake") + 1].startswith(f"/var/lib/{said['StateDirectory']}/")
+    assert "ReadWritePaths" not in said
+
+
+def test_the_compose_file_runs_each_part_as_nobody_and_opens_loopback_alone(settings: dict[str, Any]) -> None:
+    told = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    assert set(told["services"]) == set(PARTS)
+    [user] = re.findall(r"^USER (\d+:\d+)$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    for part, service in told["services"].items():
+        name, *words = service["command"]
+        known = {option for one in typer.main.get_command(app).commands[name].params for option in one.opts}  # type: ignore[attr-defined]
+        assert name == part and {word for word in words if word.startswith("-")} <= known
+        mounts = [each.split(":")[1] for each in service["volumes"]]
+        assert words[words.index("-c") + 1] in mounts and words[words.index("--lake") + 1] in mounts
+        assert (service["user"], service["read_only"], service["cap_drop"]) == (user, True, ["ALL"])
+        assert (
+            service["mem_limit"] and (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+        )
+        for port in service.get("ports", ()):
+            assert port == f"127.0.0.1:{settings[part].port}:{settings[part].port}"
