@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
@@ -72,6 +73,12 @@ class Gold:
             return {table: LaidDown(places[table], adds.result()) for table, adds in ending.items()}
         except OSError as error:
             raise explained(error, next(iter(places.values())).parent) from error
+
+
+def bytes_of(lake: Lake, table: str) -> int:
+    """The bytes of the files that hold ``table``. Raises LakeError."""
+    adds = pa.table(lake.ensure(table).get_add_actions(flatten=True))
+    return sum(adds.column("size_bytes").to_pylist())
 
 
 def checkpoint_path(root: Path, query: str) -> Path:

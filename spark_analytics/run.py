@@ -12,7 +12,7 @@ from pathlib import Path
 from lake.files import only_one
 from lake.store import Lake
 from spark_analytics.catching_up.gaps import Gaps
-from spark_analytics.gold import check_checkpoint, checkpoint_path, forget
+from spark_analytics.gold import bytes_of, check_checkpoint, checkpoint_path, forget
 from spark_analytics.runtime.options import cores_of, is_submitted
 from spark_analytics.settings import AnalyzeSettings
 
@@ -56,17 +56,23 @@ def rebuild(settings: AnalyzeSettings, lake_root: Path) -> None:
         forget(lake_root)
 
 
-def rebuild_state(lake_root: Path, queue: str | None = None) -> int:
+def rebuild_state(lake_root: Path, queue: str | None = None, settings: AnalyzeSettings | None = None) -> int:
     """Tell finished state anew from what gold holds, every second of it; how many rows that made.
 
-    ``queue``: of this one alone, named BROKER/QUEUE. Raises UserError where an analysis runs on this lake, or there is
-    no such queue.
+    ``queue``: of this one alone, named BROKER/QUEUE. By ``settings`` executors fold queues side by side where there are
+    more bytes of partials than `driver_bytes`. Raises UserError where an analysis runs on this lake, or there is no
+    such queue.
     """
     from spark_analytics.state.writer import Writer
 
     lake_root = lake_root.expanduser().absolute()
-    Lake(lake_root).create()
+    lake = Lake(lake_root)
+    lake.create()
     with only_one(lock_path(lake_root), "an analysis of this lake"):
+        if queue is None and settings is not None and bytes_of(lake, "partials") > settings.driver_bytes:
+            rows = _rebuild_side_by_side(settings, lake)
+            if rows is not None:
+                return rows
         writer = Writer(lake_root, anew=queue is None)
         if queue is None:
             writer.step()
@@ -75,6 +81,29 @@ def rebuild_state(lake_root: Path, queue: str | None = None) -> int:
             writer.rebuild(broker, name)
         writer.close()
     return writer.rows
+
+
+def _rebuild_side_by_side(settings: AnalyzeSettings, lake: Lake) -> int | None:
+    from spark_analytics.faults import explained, quieten
+    from spark_analytics.runtime.session import build_session
+    from spark_analytics.runtime.store import store_environment, store_jars, store_settings
+    from spark_analytics.state.side_by_side import by_executors, tell_anew
+
+    os.environ |= store_environment(lake.tables)  # for Java, which is our child
+    session = build_session(
+        "sojourn-analyze",
+        master=settings.master,
+        conf=store_settings(lake.tables) | spark_settings(settings),
+        quick_start=settings.quick_start,
+        jars=[] if is_submitted() else store_jars(lake.tables),
+    )
+    quieten(session)
+    try:
+        return tell_anew(lake.root, by_executors(session), lambda: session.sparkContext.defaultParallelism)
+    except Exception as error:
+        raise explained(error) from error
+    finally:
+        session.stop()
 
 
 def lock_path(lake_root: Path) -> Path:

@@ -31,7 +31,8 @@ class AnalyzeSettings(BaseModel):
     driver_bytes: int = Field(
         default=256 << 20,
         ge=0,
-        description="a batch of at most so many bytes is computed here, else by Spark's executors",
+        description="a batch of at most so many bytes is computed here, and so many of partials are folded anew here, "
+        "else by Spark's executors",
     )
     most_tenants: int = Field(
         default=1_000_000, ge=1, description="tenants that are told apart; those that come later are `other`"

@@ -52,11 +52,11 @@ def analyze(
     settings, root = opened(config, lake)
     if queue is not None and not rebuild_state:
         raise UserError("--queue says of which queue finished state is told anew", "add --rebuild-state")
+    section = settings.section("analyze", part("spark_analytics.settings").AnalyzeSettings)
     if rebuild_state:
-        rows = part("spark_analytics.run").rebuild_state(root, queue)
+        rows = part("spark_analytics.run").rebuild_state(root, queue, section)
         typer.echo(f"finished state{f' of {queue}' if queue else ''} is told anew: {rows:,} rows", err=True)
         return
-    section = settings.section("analyze", part("spark_analytics.settings").AnalyzeSettings)
     run = part("spark_analytics.run").run
     with stopping() as stop:
         run(section, root, stop, once=once, rebuild=rebuild)

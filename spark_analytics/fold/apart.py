@@ -27,7 +27,7 @@ class Apart:
     @classmethod
     def of(cls, whole: Fold, queue: str, fold: Fold) -> Apart:
         """``fold``, an empty one, made to be that of ``queue`` alone, which is a part of ``whole``."""
-        fold.only = queue
+        fold.only = frozenset({queue})
         fold.as_of_us = whole.as_of_us
         fold.opened_until = whole.opened_until
         return cls(fold, Pauses())

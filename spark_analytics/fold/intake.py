@@ -39,7 +39,7 @@ class Intake(ABC):
     was noisy, since when a queue is in its mode) and history wait for the queue's past to be folded anew. ``late`` has
     the queues of which that is so, each with the first second that cannot be taken back of which something was told.
 
-    A fold of ``only`` one queue, or one that has ``left_out`` some, is asked for rows of those alone that are its own.
+    A fold of ``only`` some queues, or one that has ``left_out`` some, is asked for rows of its own alone.
     """
 
     def __init__(self, consumers: Consumers) -> None:
@@ -50,7 +50,7 @@ class Intake(ABC):
         self.opened_until = -1  # an opening balance tells how things stood at the end of this second
         self.patient = False
         self.late: dict[str, int] = {}
-        self.only: str | None = None
+        self.only: frozenset[str] | None = None
         self.left_out: set[str] = set()
         self._pending: dict[int, Step] = {}
         self.readings = Readings()
@@ -240,7 +240,7 @@ class Intake(ABC):
 
     def is_own(self, queue: str) -> bool:
         """Whether rows about ``queue`` are to be told by this fold."""
-        return queue not in self.left_out and self.only in (None, queue)
+        return queue not in self.left_out and (self.only is None or queue in self.only)
 
     def own(self) -> Array:
         """Of each consumer whether rows about it are to be told by this fold."""

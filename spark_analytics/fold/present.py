@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,12 +22,12 @@ from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.intake import RebuildRequired
 from spark_analytics.fold.lived import by_broker
 from spark_analytics.fold.mending import Mending, folding
+from spark_analytics.fold.past import fold_past
 from spark_analytics.fold.pauses import COLUMNS as MARK_COLUMNS
 from spark_analytics.fold.pauses import Mark, Pauses, marks_of
 from spark_analytics.fold.samples import Samples
 from spark_analytics.fold.survey import oldest, reached_by, surveyed
 from spark_analytics.fold.totals import Totals
-from spark_analytics.fold.units import row_group, units
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,13 @@ class Watcher(Protocol):
 
     def corrected(self, broker: str, fold: Fold) -> None:
         """It has come to data time."""
+
+
+class Clocks(NamedTuple):
+    """When the newest event of a broker was, and its newest sample, in µs of unix time; None: there is none."""
+
+    event_us: int | None
+    sample_us: int | None
 
 
 class Present:
@@ -153,6 +160,14 @@ class Present:
             self.forget()
             raise
         return True
+
+    @property
+    def clocks(self) -> dict[str, Clocks]:
+        """By broker when its newest event and its newest sample were."""
+        return {
+            broker: Clocks(fold.as_of_us if fold.state.names else None, self.samples.newest_us.get(broker))
+            for broker, fold in self.folds.items()
+        }
 
     # -- commit by commit -------------------------------------------------------------------------------------------
 
@@ -294,29 +309,16 @@ class Present:
         self.forget()
         changes = {name: follower.changes() for name, follower in self._followers.items()}
         files = {name: [path for change in each for path in change.added] for name, each in changes.items()}
-        ordered = sorted(units(files["partials"]), key=lambda unit: unit[2])
         samples = [self.samples.read(path) for path in files["queue_samples"]]
         self.folds = surveyed(files["partials"], samples, self._definitions)
         self._levels = {broker: (fold.minutes_until, fold.hours_until) for broker, fold in self.folds.items()}
         self._pauses = {broker: Pauses() for broker in self.folds}
-        for path in files["marks"]:
-            for broker, marks in marks_of(read_file(path, MARK_COLUMNS)):
-                if broker in self.folds:
-                    self.folds[broker].add_pauses(self._pauses[broker].add(marks))
         for rows in samples:
             self.samples.note(rows)
         for rows in samples:
             self._add_samples(rows)
-        for place, (path, group, _) in enumerate(ordered):
-            for rows in row_group(path, group, lived.COLUMNS):
-                self.totals.put(path, rows)
-                for broker, mine in by_broker(rows):
-                    self.folds[broker].add(lived.read(mine))
-            if place + 1 < len(ordered):
-                for broker, fold in self.folds.items():
-                    self._advance(broker, fold, min(fold.now_second, ordered[place + 1][2] - 1))
+        fold_past(files["marks"], files["partials"], self.folds, self._pauses, self._advance, seen=self.totals.put)
         for broker, fold in self.folds.items():
-            self._advance(broker, fold, fold.now_second)
             self._pauses[broker].forget(fold.now_second)
         self._begun = True
         pa.default_memory_pool().release_unused()

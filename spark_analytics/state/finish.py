@@ -31,29 +31,15 @@ _STAGED = {
 }
 
 
-class Finisher:
-    """Finishes rows of the lake at ``root``. Belongs to one thread."""
+class Finishing:
+    """Finishes rows under ``definitions``. Belongs to one thread."""
 
-    def __init__(self, root: Path, definitions: Definitions) -> None:
-        self._gaps = Snapshot(GAPS, root)
-        self._gaps_at: int | None = None
+    def __init__(self, definitions: Definitions) -> None:
         self._projections = {
             name: [Projection(view, definitions, through) for view, through in views] for name, views in _VIEWS.items()
         }
+        #: Whether no events are missing from gold for now.
         self.complete = True
-
-    def refresh(self) -> bool:
-        """Look whether events are missing from gold for now; whether that has changed."""
-        gaps, version = self._gaps.current(self._gaps_at)
-        if gaps is None:
-            return False
-        before, self._gaps_at = self.complete, version
-        with connect(_MEMORY_MB) as connection:
-            connection.register("gaps", gaps)
-            for name in ("open_gaps", "stage_history"):
-                connection.execute(f"CREATE TEMP VIEW {name} AS {to_duckdb(VIEWS[name].sql)}")
-            self.complete = connection.sql("SELECT complete FROM stage_history").fetchall() == [(True,)]
-        return before != self.complete
 
     def finished(self, name: str, rows: pa.Table, epoch: int, revision: int) -> pa.Table:
         """Raw ``rows`` of table ``name`` with all of its columns."""
@@ -88,6 +74,28 @@ class Finisher:
                 return numpy_of(rows, "events_in_flight")
             case _:
                 return numpy_of(rows, _STAGED.get(read, read))
+
+
+class Finisher(Finishing):
+    """Finishes rows of the lake at ``root``, and follows whether all of its events are in gold."""
+
+    def __init__(self, root: Path, definitions: Definitions) -> None:
+        super().__init__(definitions)
+        self._gaps = Snapshot(GAPS, root)
+        self._gaps_at: int | None = None
+
+    def refresh(self) -> bool:
+        """Look whether events are missing from gold for now; whether that has changed."""
+        gaps, version = self._gaps.current(self._gaps_at)
+        if gaps is None:
+            return False
+        before, self._gaps_at = self.complete, version
+        with connect(_MEMORY_MB) as connection:
+            connection.register("gaps", gaps)
+            for name in ("open_gaps", "stage_history"):
+                connection.execute(f"CREATE TEMP VIEW {name} AS {to_duckdb(VIEWS[name].sql)}")
+            self.complete = connection.sql("SELECT complete FROM stage_history").fetchall() == [(True,)]
+        return before != self.complete
 
 
 #: What readers bring to a later data time themselves, or tell apart by what is missing: kept as the fold has it.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from lake.tables import TIMESTAMP
+from lake.tables import QUEUE_STATE, TENANT_STATE, TIMESTAMP
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.judgements import Array
-from spark_analytics.fold.present import Present
+from spark_analytics.fold.present import Clocks
 from spark_analytics.state.seconds import Part
 
 _RENAMED = {
@@ -61,6 +61,16 @@ class Numbers:
         return -1
 
 
+def numbers() -> dict[str, Numbers]:
+    """Those of the keys of an epoch, by table; none is given yet."""
+    return {
+        TENANT_STATE.name: Numbers(lambda fold: fold.state.names, lambda fold, name: fold.state.key_of(name)),
+        QUEUE_STATE.name: Numbers(
+            lambda fold: fold.state.consumers, lambda fold, name: fold.state.consumer_of_name(name)
+        ),
+    }
+
+
 def tenants(parts: list[Part], keys: Numbers, queue_keys: Numbers) -> pa.Table | None:
     """The rows of tenants as :class:`spark_analytics.state.seconds.Seconds` has them, all together."""
     numbered = []
@@ -71,17 +81,12 @@ def tenants(parts: list[Part], keys: Numbers, queue_keys: Numbers) -> pa.Table |
     return _together(numbered, {"bucket": "processing_bucket"})
 
 
-def queues(parts: list[Part], keys: Numbers, present: Present) -> pa.Table | None:
+def queues(parts: list[Part], keys: Numbers, clocks: Mapping[str, Clocks]) -> pa.Table | None:
     """The rows of queues and consumers as :class:`spark_analytics.state.seconds.Seconds` has them, all together."""
     numbered = []
     for broker, fold, table in parts:
         table = table.append_column("key", pa.array(keys.of(broker, fold, table.column("number").to_numpy())))
-        whole = present.folds[broker]
-        event_us = whole.as_of_us if whole.state.names else None
-        for name, micros in (
-            ("newest_event_at", event_us),
-            ("newest_sample_at", present.samples.newest_us.get(broker)),
-        ):
+        for name, micros in zip(("newest_event_at", "newest_sample_at"), clocks[broker], strict=True):
             times = pa.array([micros] * table.num_rows, pa.timestamp("us"))
             table = table.append_column(name, times.cast(TIMESTAMP))
         since = table.column("mode_since_us").cast(pa.timestamp("us")).cast(TIMESTAMP)

@@ -129,16 +129,19 @@ _NOTHING = Told(_NONE, _NONE)
 
 
 class Seconds:
-    """Collects rows. ``told``: what somebody told before.
+    """Collects rows. ``told``: what somebody told before; ``alone``: nobody else tells of these brokers, so that at
+    data time there has to be a row even if nothing changed.
 
     ``flush`` is called when many wait to be taken, ``ended`` when other folds begin, which number things otherwise.
     """
 
-    def __init__(self, told: Consumers, flush: Callable[[], None], ended: Callable[[], None]) -> None:
+    def __init__(
+        self, told: Consumers, flush: Callable[[], None], ended: Callable[[], None], *, alone: bool = True
+    ) -> None:
         self._told = told.second
         self._told_of: Consumers | None = told  # None: they are still those of the folds
         self._since: dict[str, int] = {}  # by broker: folds that begin anew are silent before it
-        self._flush, self._ended = flush, ended
+        self._flush, self._ended, self._alone = flush, ended, alone
         self._brokers: dict[Fold, _Broker] = {}
         self._waiting = 0
 
@@ -186,7 +189,7 @@ class Seconds:
             known.corrects = second if known.corrects is None else min(second, known.corrects)
         again = known.again(second)
         outcome = Outcome(broker, fold, second)
-        least = int(second == fold.now_second)  # its time is known by its rows
+        least = int(self._alone and second == fold.now_second)  # its time is known by its rows
         tenant_happened, queue_happened = outcome.happened
         queues = _of(known.queues, outcome.places, outcome.queue_columns, queue_happened, again.queues, outcome, least)
         columns = outcome.tenant_columns | {"consumer": outcome.consumers}

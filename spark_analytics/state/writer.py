@@ -56,7 +56,7 @@ class Writer:
         self._present: Present | None = None
         self._finisher: Finisher | None = None
         self._ages: Ages | None = None
-        self._revision = max((self._lake.committed(name, APP_ID) or 0 for name in TABLES_IN_ORDER), default=0)
+        self._revision = last_revision(self._lake)
         self.rows = 0
         self._before_gap: dict[str, int] = {}  # what was told when events began to be missing
         told = Consumers() if anew else Consumers.written(root)
@@ -109,7 +109,7 @@ class Writer:
             (broker, queue), second = min(present.late.items(), key=lambda each: (each[0] not in present.mending, each))
             if not self._correct(present, broker, queue, second, lambda: time.monotonic() > until):
                 break
-        if turned or self._revisions >= MOST_REVISIONS or self._written > max(LEAST_ROWS, ROWS_A_KEY * self._keys()):
+        if turned or self._revisions >= MOST_REVISIONS or epoch_ends(self._written, self._keys()):
             self._end_epoch()
             self._seconds.turned()
             self._flush(with_ages=True)
@@ -161,12 +161,7 @@ class Writer:
 
     def _end_epoch(self) -> None:
         self._epoch: int | None = None
-        self._numbers = {
-            TENANT_STATE.name: raw.Numbers(lambda fold: fold.state.names, lambda fold, name: fold.state.key_of(name)),
-            QUEUE_STATE.name: raw.Numbers(
-                lambda fold: fold.state.consumers, lambda fold, name: fold.state.consumer_of_name(name)
-            ),
-        }
+        self._numbers = raw.numbers()
         if self._ages is not None:
             self._ages.turned()
         self._written = self._revisions = 0
@@ -183,7 +178,7 @@ class Writer:
             self._seconds.one_again()  # of ages, too, readers show what `queue_state` has reached
             tenants, queues = self._seconds.take()
         keys, queue_keys = (self._numbers[name] for name in (TENANT_STATE.name, QUEUE_STATE.name))
-        rows = {QUEUE_STATE.name: raw.queues(queues, queue_keys, present)}
+        rows = {QUEUE_STATE.name: raw.queues(queues, queue_keys, present.clocks)}
         if rows[QUEUE_STATE.name] is None:
             return  # nothing changed
         rows[TENANT_STATE.name] = raw.tenants(tenants, keys, queue_keys)
@@ -217,6 +212,16 @@ class Writer:
             self._lake.add(name, staged, app_id=APP_ID, version=self._revision, positions=positions)
             self._written += finished.num_rows
             self.rows += finished.num_rows
+
+
+def last_revision(lake: Lake) -> int:
+    """The number of the newest commit to finished state; 0 before there is any."""
+    return max((lake.committed(name, APP_ID) or 0 for name in TABLES_IN_ORDER), default=0)
+
+
+def epoch_ends(rows: int, keys: int) -> bool:
+    """Whether an epoch of so many ``rows`` about so many ``keys`` is too long for a cold reader."""
+    return rows > max(LEAST_ROWS, ROWS_A_KEY * keys)
 
 
 def _versions_folded(lake: Lake) -> dict[str, int]:

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from lake.store import Lake
+from spark_analytics.run import rebuild_state
 from tests.spark_analytics.test_job import assert_gold_is_bronze, write
+from tests.spark_analytics.test_side_by_side import lived, revision, told
+from tests.support.finishing import finish
 from tests.support.spark_cluster import SparkCluster
 from tests.support.waiting import wait_until
 
@@ -45,12 +48,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 class Driver:
     """`sojourn analyze --once` in a process of its own, with the cluster's master."""
 
-    def __init__(self, cluster: SparkCluster, lake: Lake, command: list[str]) -> None:
+    def __init__(self, cluster: SparkCluster, lake: Lake, command: list[str], how: str = "--once") -> None:
         folder = lake.root.parent
         self._log = folder / "driver.log"
         settings = folder / "sojourn.toml"
         settings.write_text(SETTINGS.format(master=cluster.master, quick=QUICK), encoding="utf-8")
-        words = [*command, "--once", "-c", str(settings), "--lake", str(lake.root)]
+        words = [*command, how, "-c", str(settings), "--lake", str(lake.root)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 words,
@@ -77,8 +80,8 @@ class Driver:
         return self.log
 
 
-def by_command(cluster: SparkCluster, lake: Lake) -> Driver:
-    return Driver(cluster, lake, [sys.executable, "-m", "sojourn.cli.main", "analyze"])
+def by_command(cluster: SparkCluster, lake: Lake, how: str = "--once") -> Driver:
+    return Driver(cluster, lake, [sys.executable, "-m", "sojourn.cli.main", "analyze"], how)
 
 
 def by_spark_submit(cluster: SparkCluster, lake: Lake) -> Driver:
@@ -118,6 +121,23 @@ def test_by_spark_submit_killed_and_started_again_counts_stay_exact(cluster: Spa
     second = by_spark_submit(cluster, lake)
     assert_executors_did_it(second.done())
     assert_gold_is_bronze(lake)
+
+
+def test_queues_are_folded_side_by_side_with_the_same_rows_though_one_executor_is_killed(
+    cluster: SparkCluster, lake: Lake
+) -> None:
+    lived(lake.root, 2)
+    finish(lake.root)
+    before = revision(lake)
+    rebuild_state(lake.root)
+    wanted = told(lake, before)
+    before, launched = revision(lake), cluster.launched
+    driver = by_command(cluster, lake, "--rebuild-state")
+    cluster.kill_an_executor(at_work=True)
+    log = driver.done()
+    assert "shares=2" in log and "folded side by side" in log, log
+    assert cluster.launched - launched == 3, "the one that was killed was not replaced"
+    assert told(lake, before) == wanted
 
 
 def test_without_delta_s_jars_spark_submit_says_how_to_name_them(cluster: SparkCluster, lake: Lake) -> None:

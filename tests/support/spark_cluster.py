@@ -74,14 +74,30 @@ class SparkCluster(Server):
             lambda: self._log_of("master").count("Registering worker") == self._workers, "all workers", seconds=60
         )
 
+    @property
+    def worker_ids(self) -> list[int]:
+        """The process ids of the workers, of which executors are children."""
+        return [process.pid for process in self._processes[1:]]
+
     def executors(self) -> list[psutil.Process]:
         """The processes that run tasks now."""
-        children = [child for worker in self._processes[1:] for child in _children(worker.pid)]
+        children = [child for worker in self.worker_ids for child in _children(worker)]
         return [child for child in children if "CoarseGrainedExecutorBackend" in " ".join(_command(child))]
 
-    def kill_an_executor(self) -> None:
-        """SIGKILL one executor, as its machine would lose it; its worker starts another."""
-        executor = wait_until(self.executors, "an executor", seconds=60)[0]
+    def executors_at_work(self) -> list[psutil.Process]:
+        """Those that have started a Python for their tasks."""
+        pythons = {one: [_command(child) for child in _children(one.pid)] for one in self.executors()}
+        return [one for one, its in pythons.items() if any("pyspark.daemon" in words for words in its)]
+
+    @property
+    def launched(self) -> int:
+        """How many executors the master has launched so far."""
+        return self._log_of("master").count("Launching executor")
+
+    def kill_an_executor(self, *, at_work: bool = False) -> None:
+        """SIGKILL one executor, as its machine would lose it, or one ``at_work``; its worker starts another."""
+        found = wait_until(self.executors_at_work if at_work else self.executors, "an executor", seconds=120)
+        executor = found[0]
         os.kill(executor.pid, signal.SIGKILL)
 
     def stop(self) -> None:
