@@ -1,7 +1,8 @@
 """Analytics: throughput beside a plain Spark count of the same files, freshness, catching up, the reader, and more.
 
 Prints one JSON object a line: {"figure", "value", "unit", "baseline"}. Run it by `make bench-analytics`; choose parts
-by ARGS="--only throughput live". All parts together take about twenty minutes.
+by ARGS="--only throughput live". All parts together take about twenty minutes; a Spark of several
+workers is measured where it is named: ARGS="--only cluster".
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from benchmarks.parts import run_parts
 
 #: Modules of benchmarks/analytics_parts.
 PARTS = ("throughput", "live", "catch_up", "tenants", "scale", "finished", "sql_start", "month", "rules", "s3")
+#: Those that are measured only where they are named.
+APART = ("cluster",)
 
 if __name__ == "__main__":
-    run_parts("benchmarks.analytics_parts", PARTS, __doc__)
+    run_parts("benchmarks.analytics_parts", PARTS, __doc__, apart=APART)

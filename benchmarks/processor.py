@@ -33,9 +33,9 @@ def words(process: int) -> list[str]:
         return []
 
 
-def processor_seconds(process: int) -> float:
+def processor_seconds(process: int, *, ended_children: bool = True) -> float:
     """Processor time of a process and of those of its children that have ended; 0 of one that is gone itself."""
-    return sum(_clock(Path(f"/proc/{process}/stat"))) / _TICKS
+    return sum(_clock(Path(f"/proc/{process}/stat"))[: 4 if ended_children else 2]) / _TICKS
 
 
 def thread_seconds(process: int) -> dict[str, float]:
