@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from alerts.laws.costs import Costs
 from alerts.laws.entitlement import (
+    COUNTED_ANEW,
     Habits,
     Seen,
     Senders,
@@ -99,7 +100,9 @@ class EntitledQueue:
         known = self.costs.known
         self.costs.look(one.work, one.finished)
         if self.costs.known != known:  # from now on all is counted in seconds of work, what is remembered in messages
-            self.state, self.habits, self.shares, self.lately = State(), Habits(), {}, {}
+            settled = self.state.capacity > 0 and not self.state.young
+            self.state, self.habits = COUNTED_ANEW if settled else State(), Habits()
+            self.shares, self.lately = {}, {}
         units = self._units(one, now)
         alone = in_work(one.waiting, one.finished, one.arrivals, self.costs)
         seen = in_work(one.waiting, one.finished, one.arrivals, self.costs, units)

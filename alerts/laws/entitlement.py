@@ -11,6 +11,7 @@ has it all the time, and all that must travel when a queue gets behind is one bi
   ``calm_seconds``. Were the bit to end with the queue, a flood would come back in waves.
 * It protects somebody, or does not bind: somebody sends more than its share while another keeps clearly within its own.
   Where all alike send too much, or all that waits came before, shares would make some wait longer than others.
+* Consumers that stand still are nobody's noise: nobody is held for an outage, during it or for what it left behind.
 * It conserves work: while the wait is short and somebody is held back, shares are of more than the throughput seen, so
   that they grow until messages wait again; while it is long, of less, so that the backlog drains.
 * How long messages wait may be known sooner than who sends what: the broker tells its queue's depth at once, the
@@ -47,6 +48,14 @@ LET_GO = 0.5
 SMOOTHING, FORGETTING = 0.2, 0.005
 #: The same of what was shown while messages wait, to which shares return once servers idle for them.
 SHOWING = 0.3
+#: So many looks after something was first finished what consumers can is not known well enough to hold anybody to a
+#: part of it: rates are counted over seconds that were not all seen.
+YOUNG_LOOKS = 3
+#: Consumers that finish less than this part of what they can, while messages wait, stand still.
+STOPPED = 0.1
+#: Where messages wait for so long already (seconds), more than a share is what a tenant sends over seconds, not by
+#: chance.
+LONG_SECONDS = 5.0
 #: Looks after which a tenant's past counts: before, its 99th percentile would be its highest rate.
 LEARNT_AFTER = 600
 #: Looks that must stay calm before one is learnt from: a flood must not become its own entitlement.
@@ -135,11 +144,19 @@ class State:
     #: Until when the congestion is presumed; and since when it last was, without having been confirmed.
     presumed_until: float | None = None
     unconfirmed_since: float | None = None
+    #: Looks until ``capacity`` is known well enough (:data:`COUNTED_ANEW`: with the next); whether consumers stand
+    #: still, so that nothing is learnt of it.
+    young: int = 0
+    stopped: bool = False
 
     @property
     def congested(self) -> bool:
         """Whether entitlements bind."""
         return self.congested_since is not None
+
+
+#: Of a queue that was looked at for long, and is counted in another unit from now on.
+COUNTED_ANEW = State(young=1)
 
 
 class Past:
@@ -268,7 +285,10 @@ def senders(
 ) -> Senders:
     """Who sends more than its share of what consumers can; for ``in_force`` and ``lately`` see :func:`step`."""
     demands = {name: max(seen.arrivals.get(name, 0.0), lately.get(name, 0.0)) for name in {*seen.arrivals, *lately}}
-    those = beyond(state.capacity, seen.arrivals)
+    sends = seen.arrivals
+    if seen.waiting > LONG_SECONDS * state.capacity:
+        sends = {name: min(rate, lately.get(name, rate)) for name, rate in sends.items()}
+    those = beyond(state.capacity, sends)
     may = {name: in_force.get(name, math.inf) for name in seen.arrivals}
     held = those | {name for name in state.held if seen.arrivals.get(name, 0.0) >= LET_GO * may.get(name, 0.0)}
     used_up = [name for name in held if seen.arrivals.get(name, 0.0) >= USED_UP * may.get(name, math.inf)]
@@ -277,10 +297,16 @@ def senders(
 
 
 def learn(terms: Terms, seen: Seen, state: State) -> State:
-    """What a look says of the consumers: ``capacity`` and ``shown``. Nothing was ever finished where that is 0."""
+    """What a look says of the consumers: ``capacity`` and ``shown``. Nothing was ever finished where that is 0.
+
+    While they stand still nothing is learnt: what they can is what they could.
+    """
+    if seen.waiting > terms.exit_seconds * state.capacity and seen.finish_rate < STOPPED * state.capacity:
+        return replace(state, stopped=True)
     capacity = _capacity(terms, seen, state)
     if capacity <= 0:
         return State()
+    state = replace(state, stopped=False, young=max(0, YOUNG_LOOKS if state == State() else state.young - 1))
     if seen.waiting / capacity > terms.exit_seconds:
         state = replace(state, shown=state.shown + SHOWING * (seen.finish_rate - state.shown))
     return replace(state, capacity=capacity)
@@ -294,6 +320,12 @@ def judge(
 
     With ``presume`` a wait is enough to begin, for :data:`PRESUMED_SECONDS`, where it is not known yet who sends what.
     """
+    if state.young or state.stopped:
+        why = (
+            "consumers stand still: that is nobody's noise" if state.stopped else "what consumers can is not known yet"
+        )
+        ended = State(state.capacity, state.shown, young=state.young, stopped=state.stopped)
+        return ended if state.congested else state, f"messages wait {wait:.2f} s; {why}"
     if not state.congested and wait <= terms.enter_seconds:
         return state, f"messages wait {wait:.2f} s"
     who = of()
@@ -377,6 +409,8 @@ def _capacity(terms: Terms, seen: Seen, state: State) -> float:
     """What consumers can finish: what they do finish while messages wait, and at least that while none does."""
     if state.capacity <= 0:
         return seen.finish_rate
+    if state.young:
+        return max(state.capacity, seen.finish_rate)
     if seen.waiting <= terms.exit_seconds * state.capacity:  # they may have idled
         known = max(state.capacity * (1 - FORGETTING), min(seen.finish_rate, terms.probing * state.capacity))
         return max(known, state.shown) if state.congested else known

@@ -122,7 +122,7 @@ def test_it_binds_nobody_where_nobody_is_protected_by_it() -> None:
 
 
 def test_a_flood_that_is_held_back_keeps_the_bit_and_is_let_go_once_it_ends() -> None:
-    terms, state = Terms(calm_seconds=10), State()
+    terms, state = Terms(calm_seconds=10), State(100)
     state, _ = step(terms, Seen(100, 100, {"flood": 200.0, "quiet": 5.0}), state, 0, {})
     assert state.congested
     for now in range(1, 100):
@@ -131,6 +131,35 @@ def test_a_flood_that_is_held_back_keeps_the_bit_and_is_let_go_once_it_ends() ->
     for now in range(100, 111):
         state, _ = step(terms, Seen(0, 100, {"flood": 10.0, "quiet": 5.0}), state, now, {"flood": 50.0})
     assert not state.congested
+
+
+def test_consumers_that_stand_still_are_nobodys_noise() -> None:
+    """A tenant of 8 seconds of work a second beside two of 1, consumers that can 11 and stop for half a minute."""
+    sends = {"large": 8.0, "small": 1.0, "other": 1.0}
+    free, bound = State(11.0), State(11.0, congested_since=0.0, held=frozenset({"large"}))
+    for state in (free, bound):
+        for number in range(60):
+            state, reason = step(
+                Terms(), Seen(5.0 * (number + 1), 0.0, sends), state, number / 2, {"large": 9.0}, sends
+            )
+            assert not state.congested and "stand still" in reason
+        assert state.capacity == 11.0, "what they can is what they could"
+        for number in range(60, 120):  # they are back, and a look now and then shows more of it than its share
+            seen = Seen(300.0, 11.0, sends | {"large": 10.5 if number % 10 == 0 else 8.0})
+            state, _ = step(Terms(), seen, state, number / 2, {}, sends)
+            assert not state.congested, "what waits came before"
+        flood = sends | {"large": 30.0}
+        state, _ = step(Terms(), Seen(300.0, 11.0, flood), state, 60.0, {}, flood)
+        assert state.congested, "somebody who floods it by then is held"
+
+
+def test_nobody_is_held_to_a_part_of_what_consumers_can_before_that_is_known() -> None:
+    state = State()
+    for number in range(1, 4):  # rates of the last two seconds, of which there was one half, one, one and a half
+        seen = Seen(2.0, 2.5 * number, {"large": 2.0 * number, "small": 0.3 * number})
+        state, reason = step(Terms(), seen, state, number / 2, {})
+        assert not state.congested and "not known yet" in reason
+    assert state.capacity == 7.5, "what was finished most"
 
 
 @given(looks, st.floats(0.1, 1e4))

@@ -74,7 +74,7 @@ def test_a_queue_that_is_behind_is_congested_until_nothing_waits_and_nobody_is_h
     watched.run(5)
     assert watched.congested == [] and watched.journal() == []
     watched.world.noisy_rate, watched.world.backlog = 120, 520
-    watched.run(1)
+    watched.run(2)
     (congestion,) = watched.congested
     assert (congestion.broker, congestion.queue) == ("nats", "orders") and "behind" in congestion.reason
     assert watched.entitled["t0"] == pytest.approx(10, rel=0.5), "the others ask for 70 of 80/s"
@@ -139,7 +139,7 @@ def test_rates_are_counted_over_the_seconds_that_are_there() -> None:
 
 def test_what_is_remembered_in_messages_is_not_taken_for_seconds_of_work(start: Start) -> None:
     watched = start()
-    watched.run(3)
+    watched.run(5)
     assert watched.congested
     before = watched.entitled["t0"]
     watched.world.work = {}
@@ -154,7 +154,7 @@ def test_what_is_remembered_in_messages_is_not_taken_for_seconds_of_work(start: 
 )
 def test_what_cannot_be_seen_binds_nobody_and_ends_with_its_lease(start: Start, change: dict[str, Any]) -> None:
     watched = start()
-    watched.run(2)
+    watched.run(4)
     assert watched.congested
     for name, value in change.items():
         setattr(watched.world, name, value)
@@ -200,7 +200,7 @@ def test_small_changes_of_a_rate_wake_nobody(start: Start) -> None:
 
 def test_a_congestion_that_lasts_is_renewed_at_half_of_its_lease(start: Start) -> None:
     watched = start({"tenant": "t0", "rate": 33.0})
-    watched.run(1)
+    watched.run(4)
     renewed = set()
     for _ in range(20):
         watched.run(1)

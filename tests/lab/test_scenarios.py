@@ -25,7 +25,9 @@ def test_no_policy_is_worse_than_doing_nothing(name: str) -> None:
         assert one.worse(scenario.service_mean) == [], one
 
 
-@pytest.mark.parametrize("name", ["innocent-large", "lone-key", "scale-out", "small-and-one", "steady-95"])
+@pytest.mark.parametrize(
+    "name", ["innocent-large", "lone-key", "outage-large", "scale-out", "small-and-one", "steady-95"]
+)
 def test_glances_make_no_entitlement_worse_than_doing_nothing(name: str) -> None:
     scenario = load(name)
     nothing = next(variant for variant in scenario.variants if variant.name == "no control")
