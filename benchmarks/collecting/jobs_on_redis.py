@@ -29,7 +29,7 @@ QUEUES, CYCLES, PROCESSES, RETRIES = 1_000, 9, 20, 500
 
 
 def measure(scale: float) -> Iterator[Figure]:
-    """Seconds of a cycle in either layout, and what our process grew by."""
+    """Seconds of a cycle in either layout, how far an age was off at most, and what our process grew by."""
     count = max(30, int(QUEUES * scale))
     with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder:
         server = RedisServer(Path(folder) / "redis", "--appendonly", "no")
@@ -38,25 +38,38 @@ def measure(scale: float) -> Iterator[Figure]:
             for name, fill, plainly in (("sidekiq", _sidekiq, _plain_sidekiq), ("bullmq", fill_bullmq, _plain_bullmq)):
                 with server.client() as client:
                     client.flushall()
-                    fill(client, count)
+                    ages = _Ages(fill(client, count))
                 before = psutil.Process().memory_info().rss
-                ours, plain = asyncio.run(cycles(server, {name: {}}, count, plainly, _check, CYCLES))
+                ours, plain = asyncio.run(cycles(server, {name: {}}, count, plainly, ages.check, CYCLES))
                 yield Figure(f"{name}_1k_queues_seconds", ours, "s", plain)
+                yield Figure(f"{name}_1k_queues_age_error_seconds", ages.error, "s")
                 grown = max(0, psutil.Process().memory_info().rss - before) / 1e6
                 yield Figure(f"{name}_1k_queues_grown_mb", grown, "MB")
         finally:
             server.stop()
 
 
-def _check(samples: Sequence[Sample], count: int) -> None:
-    told = [sample for sample in samples if sample.dead_letter_for is None]
-    assert len(told) == count
-    assert sum(sample.depth or 0 for sample in told) == 10 * len(range(1, count, 3))
-    assert sum(sample.in_flight or 0 for sample in told) == len(range(2, count, 3))
-    assert all(sample.oldest_age_seconds is not None for sample in told)
+class _Ages:
+    """Holds samples to what was made; the oldest job of every queue that has any was enqueued at ``oldest``."""
+
+    def __init__(self, oldest: float) -> None:
+        self._oldest = oldest
+        self.error = 0.0
+
+    def check(self, samples: Sequence[Sample], count: int) -> None:
+        """Raise where counts are others; note the largest error of an age."""
+        told = [sample for sample in samples if sample.dead_letter_for is None]
+        assert len(told) == count
+        assert sum(sample.depth or 0 for sample in told) == 10 * len(range(1, count, 3))
+        assert sum(sample.in_flight or 0 for sample in told) == len(range(2, count, 3))
+        for sample in told:
+            assert sample.oldest_age_seconds is not None
+            held = bool(sample.depth or sample.in_flight)
+            age = sample.sampled_at / 1e6 - self._oldest if held else 0.0
+            self.error = max(self.error, abs(sample.oldest_age_seconds - age))
 
 
-def _sidekiq(client: redis.Redis, count: int) -> None:
+def _sidekiq(client: redis.Redis, count: int) -> float:
     now, pipe = time.time(), client.pipeline(transaction=False)
 
     def job(number: int, **more: Any) -> str:
@@ -84,6 +97,7 @@ def _sidekiq(client: redis.Redis, count: int) -> None:
     later = {job(number % count, jid=str(number), retry_count=1): now + 900 for number in range(RETRIES)}
     pipe.zadd("retry", later)
     pipe.execute()
+    return now - 60
 
 
 async def _plain_sidekiq(client: redis.asyncio.Redis, count: int) -> None:
@@ -99,8 +113,8 @@ async def _plain_sidekiq(client: redis.asyncio.Redis, count: int) -> None:
     await pipe.execute(raise_on_error=False)
 
 
-def fill_bullmq(client: redis.Redis, count: int) -> None:
-    """Make ``count`` queues as BullMQ keeps them."""
+def fill_bullmq(client: redis.Redis, count: int) -> float:
+    """Make ``count`` queues as BullMQ keeps them; the unix time at which the oldest job of each was enqueued."""
     now, pipe = int(time.time() * 1000), client.pipeline(transaction=False)
     for number in range(count):
         base = f"bull:queue-{number}"
@@ -117,6 +131,7 @@ def fill_bullmq(client: redis.Redis, count: int) -> None:
             pipe.zadd(f"{base}:delayed", {"1": (now + 900_000) * 4096, "2": (now + 900_000) * 4096 + 1})
             pipe.zadd(f"{base}:failed", {"3": now})
     pipe.execute()
+    return now / 1000 - 60
 
 
 async def _plain_bullmq(client: redis.asyncio.Redis, count: int) -> None:
