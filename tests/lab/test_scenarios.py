@@ -36,6 +36,17 @@ def test_glances_make_no_entitlement_worse_than_doing_nothing(name: str) -> None
         assert one.worse(scenario.service_mean) == [], one
 
 
+@pytest.mark.parametrize("glances", [False, True])
+def test_an_outage_is_nobodys_noise_for_entitlements(glances: bool) -> None:
+    scenario = load("outage-large")
+    nothing = Variant("nothing", False, 12)
+    for seed in range(2):
+        free, held = (simulate(scenario, seed, replace(nothing, entitled=on, glances=glances)) for on in (False, True))
+        assert held.quiet_total_p99 < free.quiet_total_p99 + 0.5, "nobody quiet waits for it"
+        assert held.suspect_total_p99 < free.suspect_total_p99 + 0.5, "nor does who harmed nobody"
+        assert held.done > 0.99 * free.done
+
+
 def test_with_glances_the_quiet_wait_half_as_long_as_with_entitlements_by_metrics_alone() -> None:
     scenario = load("noisy-neighbour")
     by_metrics = Variant("entitled", False, 12, entitled=True)
