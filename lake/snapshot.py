@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,18 @@ def read_file(path: Location, columns: Sequence[str] | None = None) -> pa.Table:
     try:
         with open_parquet(path) as file:
             return file.read(columns=None if columns is None else list(columns), use_threads=False)
+    except FileNotFoundError as error:
+        raise FileGone(f"file {path} is not there any more: others have replaced it") from error
+    except (OSError, pa.ArrowException) as error:
+        raise LakeError(f"file {path} cannot be read: {error}") from error
+
+
+def pieces_of(path: Location, columns: Sequence[str], most: int) -> Iterator[pa.Table]:
+    """The rows of one data file, ``most`` at a time; LakeError where it cannot be read."""
+    try:
+        with open_parquet(path) as file:
+            for batch in file.iter_batches(most, columns=list(columns), use_threads=False):
+                yield pa.Table.from_batches([batch])
     except FileNotFoundError as error:
         raise FileGone(f"file {path} is not there any more: others have replaced it") from error
     except (OSError, pa.ArrowException) as error:

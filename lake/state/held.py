@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lake.follow import Follower
 from lake.remote import Location
-from lake.snapshot import FileGone, Snapshot, read_file
+from lake.snapshot import FileGone, Snapshot, pieces_of
 from lake.state.columns import column
 from lake.store import conform
 from lake.tables import TABLES
@@ -24,6 +24,8 @@ _ORDER = ("epoch", "revision", "key", "as_of", "second")
 _NOT_HELD = frozenset({"epoch", "revision"})
 #: After so many files at once Arrow is asked to give back what it has of them.
 MANY = 10
+#: So many rows are looked through at once: an epoch begins with a file that has a row for every key.
+AT_ONCE = 1 << 15
 #: Few texts for many rows.
 _REPEATED = frozenset({"broker", "queue", "subscriber", "kind", "drain_state", "mode", "status"})
 #: What a key stands for: no later row of it says otherwise.
@@ -107,18 +109,25 @@ class Held:
 
         Files may come in any order, and again.
         """
-        rows = conform(read_file(path, self._schema.names), self._schema)
-        epochs, revisions = (rows.column(name).to_numpy() for name in ("epoch", "revision"))
-        epoch, revision = until or (int(epochs.max(initial=self.epoch)), np.iinfo(np.int64).max)
-        if ((epochs > epoch) | ((epochs == epoch) & (revisions > revision))).any():
+        changed = ahead = False
+        for piece in pieces_of(path, self._schema.names, AT_ONCE):
+            rows = conform(piece, self._schema)
+            epochs, revisions = (rows.column(name).to_numpy() for name in ("epoch", "revision"))
+            epoch, revision = until or (int(epochs.max(initial=self.epoch)), np.iinfo(np.int64).max)
+            ahead |= bool(((epochs > epoch) | ((epochs == epoch) & (revisions > revision))).any())
+            mine = np.flatnonzero((epochs == epoch) & (revisions <= revision))
+            if len(mine) and epoch >= self.epoch:
+                changed |= self._take_rows(rows, mine, epoch)
+        if ahead:
             self._ahead.append(path)
-        mine = np.flatnonzero((epochs == epoch) & (revisions <= revision))
-        if len(mine) == 0 or epoch < self.epoch:
-            return False
+        return changed
+
+    def _take_rows(self, rows: pa.Table, mine: npt.NDArray[np.int64], epoch: int) -> bool:
+        """Hold those of ``rows`` at ``mine``, of ``epoch``, that are newer than what is held; whether there are any."""
         if epoch > self.epoch:
             self._clear()
             self.epoch, self.revision = epoch, -1
-        self.revision = max(self.revision, int(revisions[mine].max()))
+        self.revision = max(self.revision, int(rows.column("revision").to_numpy()[mine].max()))
         # Rows of before there was `second` have none.
         order = [rows.column(name).cast(pa.int64()).fill_null(0).to_numpy()[mine] for name in self._newest_by]
         sort = np.lexsort(order[::-1])

@@ -80,7 +80,17 @@ class State:
 
     @staticmethod
     def _with_all_columns(ages: pa.Table) -> pa.Table:
+        none = pa.py_buffer(bytes(8 * (ages.num_rows + 1)))  # one for all that nobody has asked for
         for field in AGE_STATE.schema:
             if field.name not in ages.column_names:
-                ages = ages.append_column(field.name, pa.nulls(ages.num_rows, field.type))
+                ages = ages.append_column(field.name, _nulls(field.type, ages.num_rows, none))
         return ages
+
+
+def _nulls(kind: pa.DataType, count: int, zeros: pa.Buffer) -> pa.Array:
+    """``count`` nulls over a buffer of ``zeros``, 8 bytes for each and one more."""
+    if pa.types.is_list(kind):
+        return pa.Array.from_buffers(kind, count, [zeros, zeros], children=[pa.nulls(0, kind.value_type)])
+    if pa.types.is_string(kind):
+        return pa.Array.from_buffers(kind, count, [zeros, zeros, None])
+    return pa.Array.from_buffers(kind, count, [zeros, zeros])

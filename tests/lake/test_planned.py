@@ -106,3 +106,12 @@ def test_of_ever_other_statements_the_oldest_are_let_go(database: Planned, monke
         for _ in range(2):
             assert database.answer(f"SELECT n + {number} AS n FROM numbers").to_pylist() == [{"n": 1 + number}]
     assert 0 < plans(database) <= 5
+
+
+def test_whatever_the_number_of_rows_was_before_the_newest_are_told(database: Planned) -> None:
+    for count in (1, FEW_ROWS + 1, 3, FEW_ROWS + 2, FEW_ROWS + 3, 0, 2):
+        database.put("numbers", numbers(*range(count)))
+        for _ in range(3):
+            assert database.answer(ALL).column("n").to_pylist() == list(range(count))
+            assert database.answer(SUM).column("n").to_pylist() == [count]
+    assert plans(database) == 2
