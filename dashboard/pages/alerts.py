@@ -61,7 +61,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if chosen is not None:
         state = next(row for row in states if row["fingerprint"] == chosen.fingerprint)
         told = lake.deliveries(on_the_hour(now, DAY))
-        why = because(state, rules[state["rule"]], known, now)
+        why = because(state, rules[state["rule"]], known, now, changes)
         story = alert_story(chosen, state, changes, told, now, why)
         rule = rule_files.of(state["rule"], rule_files.told())
         if rule.runbook:  # it stands below: the name of its file says no more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from alerts.models import AlertState
 from alerts.rules.model import RuleEntry
 from dashboard.services.alerting import number_of
 from dashboard.services.keys import Row
@@ -59,17 +60,27 @@ class Because:
     besides: tuple[tuple[str, str], ...] = ()
 
 
-def because(state: Row, rule: RuleEntry | None, definitions: Definitions, now: datetime) -> Because:
-    """Of the row ``state`` of ``alert_states``; ``rule`` is its rule as the files have it now, None where they do not.
+def because(
+    state: Row, rule: RuleEntry | None, definitions: Definitions, now: datetime, changes: Iterable[Row] = ()
+) -> Because:
+    """Of the row ``state`` of ``alert_states``, as of when it last fired by ``changes`` (``alert_transitions``), else
+    of its last change. ``rule`` is its rule as the files have it now, None where they do not.
 
     What a rule does not select is not known of it later.
     """
+    fired = max((row for row in changes if _fires(row, state)), key=lambda row: row["at"], default=None)
+    when = "when its state last changed"
+    if fired is not None:
+        state, when = (
+            {**state, "value": fired["value"], "inputs": fired.get("inputs"), "since": fired["at"]},
+            "when it fired",
+        )
     value, inputs = state.get("value"), dict(state.get("inputs") or {})
     labels: Mapping[str, str] = state.get("labels") or {}
     unit = _unit(rule)
     compared = None if rule is None else _compared(rule.expr, tuple(sorted(_parameters(rule, definitions).items())))
     threshold, how = _threshold(inputs, compared)
-    at = f"when its state last changed, {instant(state.get('since'), now, seconds=True)}"
+    at = f"{when}, {instant(state.get('since'), now, seconds=True)}"
     facts = (Fact("Value", said(value, unit), at), Fact("Threshold", said(threshold, unit), how))
     known: dict[exp.Expression, tuple[str, object]] = {}
     conditions = () if compared is None else compared.conditions
@@ -81,6 +92,12 @@ def because(state: Row, rule: RuleEntry | None, definitions: Definitions, now: d
     used = {known[part][0] for one in conditions for part in _parts(one.node, known) if part in known}
     left = tuple((name, figure(name, one)) for name, one in inputs.items() if name not in (*used, "threshold"))
     return Because(facts, told, left)
+
+
+def _fires(row: Row, state: Row) -> bool:
+    """Whether ``row`` tells that the alert in ``state`` began to fire."""
+    before, after = AlertState(row["from_state"]), AlertState(row["to_state"])
+    return row["fingerprint"] == state["fingerprint"] and after.is_firing and not before.is_firing
 
 
 def value_and_threshold(state: Row, rule: RuleEntry | None, definitions: Definitions) -> tuple[str, str]:

@@ -118,3 +118,16 @@ def test_what_a_rule_says_cannot_inject_markup() -> None:
     expr = "SELECT queue, depth AS value FROM queue_health_now WHERE state = '<b>x</b>'"
     html = details.because(because(state(inputs={"<i>": "<i>"}), rule(expr), DEFINITIONS, NOW))
     assert "<b>" not in html and "<i>" not in html
+
+
+def test_what_is_over_is_told_as_of_when_it_last_fired() -> None:
+    entry = rule("SELECT queue, depth AS value FROM queue_health_now WHERE depth > 50")
+    over = {**state(7.0), "fingerprint": "f", "state": "inactive"}
+    steps = [("inactive", "pending", 51.0), ("pending", "firing", 63.0), ("firing", "keep_firing", 9.0)]
+    changes = [
+        {"fingerprint": "f", "at": NOW, "from_state": before, "to_state": after, "value": value, "inputs": None}
+        for before, after, value in steps
+    ]
+    found = because(over, entry, DEFINITIONS, NOW, changes)
+    assert (found.facts[0].value, found.facts[0].note) == ("63", "when it fired, 12:00:00 UTC")
+    assert told(found) == [("depth > 50", "depth 63")]

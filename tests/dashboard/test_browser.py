@@ -258,8 +258,12 @@ def test_a_queues_card_leads_to_its_page_with_four_charts(server: str, browser: 
     assert page.inner_text("h1") == "orders"
     assert page.locator("table:has(caption) tbody th").first.inner_text().startswith("acme-7")
     assert page.locator("[data-testid=stException]").count() == 0
+    drawn = "document.querySelectorAll('.js-plotly-plot .main-svg').length >= 4"
+    since = "document.querySelector('.js-plotly-plot').layout.xaxis.range[0]"
+    before = page.evaluate(since)
     page.get_by_text("5 min", exact=True).click()
     page.wait_for_url("**range=5+min*")
+    page.wait_for_function(f"before => {drawn} && {since} !== before", arg=before)
     page.wait_for_selector(READY)
     shoot(page, "queue", tmp_path)
     assert page.outside == []
