@@ -190,7 +190,17 @@ def test_every_webhook_was_signed_and_one_says_that_it_is_over(report: dict[str,
 
 
 @pytest.mark.timeout(990)
-def test_an_operator_follows_the_webhook_approves_the_limit_sees_it_over_and_ctrl_c_stops_everything(
+def test_ctrl_c_stops_everything(report: dict[str, Any], lake: Path) -> None:
+    demo = Demo(lake, 90.0)
+    try:
+        demo.until("the first metrics", lambda: demo.clock() is not None, 120)
+        stopped(demo, 130)
+    finally:
+        demo.end()
+
+
+@pytest.mark.timeout(990)
+def test_an_operator_follows_the_webhook_approves_the_limit_and_sees_it_over(
     request: pytest.FixtureRequest, report: dict[str, Any], lake: Path, tmp_path: Path
 ) -> None:
     demo = Demo(lake, DURATION, "--approve")
@@ -199,19 +209,17 @@ def test_an_operator_follows_the_webhook_approves_the_limit_sees_it_over_and_ctr
         with chromium() as browser:
             told_on_the_pages(demo, browser, tmp_path, receipt=request.config.getoption("--deep"))
         if demo.process.poll() is None:
-            stopped(demo)
-        else:  # whoever clicks on a busy machine may be slower than the demo
-            assert demo.process.returncode == 0
+            stopped(demo, 130, 0)  # whoever clicks on a busy machine may be as slow as the demo
+        assert demo.process.returncode in (130, 0)
     finally:
         demo.end()
 
 
-def stopped(demo: Demo) -> None:
-    """Ctrl-C ends the demo and all that it started."""
+def stopped(demo: Demo, *codes: int) -> None:
+    """Ctrl-C ends the demo, with one of ``codes``, and all that it started."""
     family = demo.family()
-    assert len(family) >= 8
     demo.process.send_signal(signal.SIGINT)
-    assert demo.process.wait(timeout=60) == 130
+    assert demo.process.wait(timeout=60) in codes
     assert gone(family, within=10)
     assert "Traceback" not in demo.output.read_text(errors="replace")
 
