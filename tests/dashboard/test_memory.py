@@ -44,7 +44,12 @@ def test_renewals_of_an_open_page_hold_no_more_with_each(
         kinds = Counter(type(one).__name__ for one in gc.get_objects())
         reader = repository._worker(root, "present").pid
         assert reader is not None
-        return kinds.total(), kinds, {*app.session_state._state.filtered_state}, psutil.Process(reader).memory_info().rss
+        return (
+            kinds.total(),
+            kinds,
+            {*app.session_state._state.filtered_state},
+            psutil.Process(reader).memory_info().rss,
+        )
 
     objects, kinds, state, memory = renewed(WARM)
     later, new_kinds, later_state, later_memory = renewed(RENEWALS)

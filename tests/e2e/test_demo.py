@@ -194,6 +194,7 @@ def test_ctrl_c_stops_everything(report: dict[str, Any], lake: Path) -> None:
     demo = Demo(lake, 90.0)
     try:
         demo.until("the first metrics", lambda: demo.clock() is not None, 120)
+        assert len(demo.family()) >= 8
         stopped(demo, 130)
     finally:
         demo.end()
