@@ -114,7 +114,8 @@ def as_of_line(lake: Repository, fresh: Freshness | None, now: datetime) -> str:
         told.append(f"▲ {state.value}")
     if failing := pipeline.untold(lake.newest_deliveries(), now):
         told.append(f"▲ not told of alerts: {listing(failing)}")
-    return " · ".join((*told, f"renewed every {duration(settings().refresh_seconds)}"))
+    every = duration(settings().refresh_seconds).replace(" ", "\N{NO-BREAK SPACE}")  # on a phone the line is broken
+    return " · ".join((*told, f"renewed every {every}"))
 
 
 def _first_steps(root: Path) -> None:

@@ -12,7 +12,7 @@ from lake.forecast import Forecast
 from lake.foretell import Foretold
 
 #: Of what is not reached.
-_NEVER = "not as things go"
+_NEVER = "not at the rates of the last minutes"
 
 
 def facts(told: Foretold, now: datetime, target: float) -> tuple[Fact, ...]:
@@ -74,7 +74,7 @@ def said(told: Foretold) -> str:
 
 
 def middle(forecast: Forecast | None) -> str:
-    """``in 4 min``; ``not as things go``."""
+    """``in 4 min``; ``not at the rates of the last minutes``."""
     if forecast is None:
         return UNKNOWN
     return _NEVER if math.isinf(forecast.middle) else "now" if forecast.middle < 1 else f"in {_about(forecast.middle)}"

@@ -209,7 +209,7 @@ def drain_sentence(backlog: float | None, total: Row, row: Row, now: datetime) -
     if seconds is None:
         return f"backlog {count(backlog)}, draining; until when is {UNKNOWN}"
     end = instant(now + timedelta(seconds=seconds), now, seconds=seconds < 600) if seconds < 864_000 else "later"
-    return f"backlog {count(backlog)}; at this rate drained in {duration(seconds)}, by {end}"
+    return f"backlog {count(backlog)}; at the rates of the last seconds drained in {duration(seconds)}, by {end}"
 
 
 def _flows(row: Row, total: Row) -> bool:

@@ -23,7 +23,7 @@ from spark_analytics.runtime.cache import cache_root, replacing
 from spark_analytics.runtime.launch import begin, quick_command
 
 #: What people ask: a view, a table, an aggregate, a window, a join, a quantile.
-_ORDINARY = (
+ORDINARY = (
     "SELECT * FROM queue_health_now",
     "SELECT queue, tenant, backlog FROM tenant_backlog_now WHERE backlog > 0 ORDER BY backlog DESC LIMIT 10",
     "SELECT queue, max(p99_seconds) AS p99, count(*) AS n FROM attempt_age GROUP BY queue HAVING count(*) > 0",
@@ -75,16 +75,27 @@ def _train(target: Path, folder: Path) -> bool:
         return False
     from spark_analytics.sql import Desk, Engine
 
-    lake = Lake(folder / "lake")
-    lake.create()
-    lake.append("partials", pa.Table.from_pylist([_partial()], PARTIALS.schema))
+    lake = ordinary_lake(folder / "lake")
     for engine in (Engine.AUTO, Engine.SPARK):
         desk = Desk(lake, engine=engine, ahead=ahead if engine is Engine.AUTO else None)
-        for sql in _ORDINARY if engine is Engine.AUTO else _ORDINARY[:3]:
+        for sql in ORDINARY if engine is Engine.AUTO else ORDINARY[:3]:
             desk.answer(sql).table()
         desk.close()
     ahead.close()
     return wait_until_written(ahead.process, target)
+
+
+def ordinary_lake(root: Path) -> Lake:
+    """A lake at ``root`` of one queue, with its state finished, as views ask for it."""
+    from spark_analytics.state.writer import Writer
+
+    lake = Lake(root)
+    lake.create()
+    lake.append("partials", pa.Table.from_pylist([_partial()], PARTIALS.schema))
+    writer = Writer(root)
+    writer.step()
+    writer.close()
+    return lake
 
 
 def _partial() -> dict[str, object]:

@@ -16,6 +16,8 @@ from lake.why.law import Bin
 from tests.dashboard.conftest import STORY_END
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
+#: Of what is not reached.
+NEVER = "not at the rates of the last minutes"
 
 
 @pytest.mark.parametrize(
@@ -23,8 +25,8 @@ NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
     [
         (Forecast(60, 90, 150, 1), "in 1 min 30 s", "1 min to 2 min 30 s, by 03:02 UTC at the latest"),
         (Forecast(60, 90, math.inf, 0.8), "in 1 min 30 s", "1 min at the earliest, perhaps never"),
-        (Forecast(60, math.inf, math.inf, 0.3), "not as things go", "1 min at the earliest, perhaps never"),
-        (Forecast(math.inf, math.inf, math.inf, 0.0), "not as things go", "nor is it likely"),
+        (Forecast(60, math.inf, math.inf, 0.3), NEVER, "1 min at the earliest, perhaps never"),
+        (Forecast(math.inf, math.inf, math.inf, 0.0), NEVER, "nor is it likely"),
         (Forecast(0, 0.2, 0.4, 1), "now", "1 s to 1 s, by 03:00 UTC at the latest"),
         (None, "unknown", ""),
     ],
@@ -40,8 +42,8 @@ def test_what_is_passed_already_is_not_foretold() -> None:
 def test_all_that_comes_is_one_line_and_nothing_where_nothing_is_foretold() -> None:
     told = Foretold(Forecast(60, math.inf, math.inf, 0.3), None, 90, retention=Forecast(60, 90, 150, 1))
     assert in_short(told, NOW, 30) == (
-        "Drained: not as things go (1 min at the earliest, perhaps never); retention deletes unread messages in "
-        "1 min 30 s (1 min to 2 min 30 s, by 03:02 UTC at the latest)"
+        "Drained: not at the rates of the last minutes (1 min at the earliest, perhaps never); retention deletes "
+        "unread messages in 1 min 30 s (1 min to 2 min 30 s, by 03:02 UTC at the latest)"
     )
     assert as_json(told, 30)["retention_in_seconds"] == {"p10": 60, "p50": 90, "p90": 150}
     assert in_short(Foretold(None, None, 0, "nothing waits"), NOW, 30) == ""

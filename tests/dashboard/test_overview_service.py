@@ -66,7 +66,7 @@ def test_the_sentence_says_who_since_when_how_much_and_that_it_will_not_drain() 
 def test_a_draining_queue_says_in_how_long_and_by_when() -> None:
     row = health(drain_state="draining", drain_eta_seconds=42.0)
     card = one(row, totals(arrival_rate=10.0))
-    assert card.sentence == "orders: backlog 1,240; at this rate drained in 42 s, by 03:07:42 UTC"
+    assert card.sentence == "orders: backlog 1,240; at the rates of the last seconds drained in 42 s, by 03:07:42 UTC"
     assert card.verdict is Verdict.WATCH
 
 

@@ -177,7 +177,7 @@ def test_the_queue_page_names_its_tenants_and_tells_each_charts_story(story: Pat
     assert "Little's law expects" in said and "the limit is 1,000, 4 % used" in said
     assert re.search(r"throttle acme-7 → 9.5/s", said)
     assert "Ready, in flight, delayed" in said and "Empty polls" not in said  # nobody tells of polls here
-    assert re.search(r"What comes From the last 1 min 30 s .* Drained not as things go", said)
+    assert re.search(r"What comes From the last 1 min 30 s .* Drained not at the rates of the last minutes", said)
     assert len(app.get("plotly_chart")) == 5
     assert app.segmented_control(key="range").value == "5 min"
 

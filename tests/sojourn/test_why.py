@@ -25,7 +25,7 @@ def test_the_parts_are_told_with_what_changed(lake: Path) -> None:
     first, *lines = run.stdout.splitlines()
     assert first.startswith("nats/orders: First attempts wait ")
     assert lines[0].split()[0] == "arrivals" and "acme-7" in lines[0]
-    assert lines[-1].startswith("Drained: not as things go")
+    assert lines[-1].startswith("Drained: not at the rates of the last minutes")
     assert lines[-2].strip().startswith(("unknown", "withheld"))
 
 
