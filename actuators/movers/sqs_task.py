@@ -133,8 +133,8 @@ class SqsTask:
         until = datetime.now(UTC) + timedelta(seconds=LEASE_SECONDS)
         demand = Demand(self._broker, self._source, "", rate, 0.0, until, "redrive", self._id)
         self._moved = 0
+        reaper.ensure(self._ledger.folder)  # before: killed between the two, nobody would end the task
         self._leased.apply(demand, LEASE_SECONDS)
-        reaper.ensure(self._ledger.folder)
 
     def look(self) -> Far:
         """How far it is; its lease begins again. SojournError where SQS does not answer."""
