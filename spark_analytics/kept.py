@@ -46,9 +46,9 @@ def kept_moments(lake: Lake) -> list[KeptMoment]:
         raise LakeError(f"{path} cannot be read: {error}; remove it, and no past but the last hours is kept") from error
 
 
-def keep_moment(lake: Lake, names: Iterable[str], keep_for: timedelta, now: datetime) -> None:
+def keep_moment(lake: Lake, names: Iterable[str], keep_for: timedelta, now: datetime) -> list[KeptMoment]:
     """Keep ``now`` of the tables ``names``, if the last moment is :data:`EVERY` ago; forget those older than
-    ``keep_for``. LakeError.
+    ``keep_for``. What is kept now, oldest first. LakeError.
 
     The file is written last: killed before, there are some checkpoints more.
     """
@@ -58,6 +58,7 @@ def keep_moment(lake: Lake, names: Iterable[str], keep_for: timedelta, now: date
         kept.append(KeptMoment(now, {name: _with_checkpoint(lake, name) for name in names}))
     if kept != known:
         _write(_path(lake), json.dumps({one.at.isoformat(): one.versions for one in kept}))
+    return kept
 
 
 def kept_versions(moments: Iterable[KeptMoment], name: str, table: Location) -> set[int]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,7 +64,7 @@ def fed(root: Path, rate: int, tenants: int, seconds: float) -> subprocess.Popen
     return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
 
 
-class Follows(threading.Thread):
+class Follows(threading.Thread, ABC):
     """Follows the log of one table of the lake at ``root`` from its first commit on, until :meth:`stop`."""
 
     table = ""
@@ -90,9 +91,9 @@ class Follows(threading.Thread):
         self._over.set()
         self.join()
 
+    @abstractmethod
     def note(self, actions: list[dict[str, Any]], version: int, at: float) -> None:
         """Take in a commit's actions, seen at the unix time ``at``."""
-        raise NotImplementedError
 
 
 class Gold(Follows):

@@ -15,7 +15,7 @@ from lake.store import Lake
 from lake.tables import TABLES
 from spark_analytics.catching_up.gaps import Gaps
 from spark_analytics.gold import STATE_TABLES
-from spark_analytics.kept import keep_moment
+from spark_analytics.kept import keep_moment, kept_moments
 from spark_analytics.maintenance import bronze, levels, marks, merging, opening, states, tidy
 from spark_analytics.maintenance.retention import STREAMED, Retention
 
@@ -68,7 +68,7 @@ def keep(
         told("thinning", "marks")
         rows["marks"] += marks.thin(lake, retention, now)
     told("keeping the present of", "every table")
-    keep_moment(lake, [name for name in there if name not in STREAMED], retention.moments_for, clock)
+    moments = keep_moment(lake, [name for name in there if name not in STREAMED], retention.moments_for, clock)
     done = []
     for name in there:
         if not thorough and name in STREAMED:
@@ -90,7 +90,7 @@ def keep(
         if thorough:
             told("tidying up", name)
             tidy.set_properties(lake, name, retention.replaced_for)
-            tidied = tidy.tidy(lake, name, retention, clock, dry_run=False, vacuum_hours=vacuum_hours)
+            tidied = tidy.tidy(lake, name, retention, clock, moments, dry_run=False, vacuum_hours=vacuum_hours)
         done.append(Done(name, rows[name], days, tidied))
     return done
 
@@ -107,7 +107,7 @@ def preview(lake: Lake, retention: Retention, *, vacuum_hours: int | None = None
 
     What the round itself replaces is not counted: it goes in a later one.
     """
-    now = datetime.now(UTC)
+    now, moments = datetime.now(UTC), kept_moments(lake)
     done = []
     for name in (name for name in TABLES if lake.exists(name)):
         rows = 0
@@ -118,7 +118,7 @@ def preview(lake: Lake, retention: Retention, *, vacuum_hours: int | None = None
         days = 0
         if retention.bronze_for is not None and name in bronze.TABLES_BY_DAY:
             days = len(bronze.old_days(lake, name, retention.bronze_for, now))
-        tidied = tidy.tidy(lake, name, retention, now, dry_run=True, vacuum_hours=vacuum_hours)
+        tidied = tidy.tidy(lake, name, retention, now, moments, dry_run=True, vacuum_hours=vacuum_hours)
         done.append(Done(name, rows, days, tidied, merging.mergeable(lake, name, now)))
     return done
 

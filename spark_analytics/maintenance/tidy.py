@@ -11,7 +11,7 @@ spare the moments that are kept (:mod:`spark_analytics.kept`). Writers clean up 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,7 +25,7 @@ from lake.errors import first_line
 from lake.making import properties
 from lake.remote import Location, entries
 from lake.store import Lake, explained
-from spark_analytics.kept import MOST_VERSIONS, kept_moments, kept_versions
+from spark_analytics.kept import MOST_VERSIONS, KeptMoment, kept_versions
 from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.streams import needed
 
@@ -60,9 +60,17 @@ def set_properties(lake: Lake, name: str, replaced_for: timedelta) -> None:
 
 
 def tidy(
-    lake: Lake, name: str, retention: Retention, now: datetime, *, dry_run: bool, vacuum_hours: int | None = None
+    lake: Lake,
+    name: str,
+    retention: Retention,
+    now: datetime,
+    moments: Sequence[KeptMoment],
+    *,
+    dry_run: bool,
+    vacuum_hours: int | None = None,
 ) -> Tidied:
-    """Remove what was replaced so long ago that ``retention`` keeps it no more, and no stream still needs.
+    """Remove what was replaced so long ago that ``retention`` keeps it no more, and neither a stream nor any of
+    ``moments`` still needs.
 
     ``vacuum_hours``, at least 1, stands in for its time this once, for data files alone. A table without its properties
     yet keeps Delta's own times.
@@ -72,7 +80,7 @@ def tidy(
     old = now - (timedelta(hours=vacuum_hours) if vacuum_hours else retention.replaced_for)
     files, size, log_files, held = 0, 0, 0, ""
     try:
-        kept = kept_versions(kept_moments(lake), name, folder)
+        kept = kept_versions(moments, name, folder)
         if streams.files_since is not None and streams.files_since < old + _MARGIN:
             held = f"kept from {streams.files_since:%Y-%m-%d %H:%M} UTC on: the analysis has not read further"
         else:
@@ -87,12 +95,11 @@ def tidy(
 
 
 def shorten_log(lake: Lake, name: str, log_for: timedelta, now: datetime) -> None:
-    """Remove log entries of table ``name`` that were replaced longer than ``log_for`` ago and no stream still needs."""
-    table, folder = lake.ensure(name), lake.path(name)
-    log_folder = folder / "_delta_log"
+    """Remove log entries of table ``name``, of which no moment is kept, that were replaced longer than ``log_for`` ago
+    and no stream still needs."""
+    table, log_folder = lake.ensure(name), lake.path(name) / "_delta_log"
     try:
-        kept = kept_versions(kept_moments(lake), name, folder)
-        _clean_log(table, log_folder, now - log_for, needed(lake.root, table, log_folder).log_from, kept, dry_run=False)
+        _clean_log(table, log_folder, now - log_for, needed(lake.root, table, log_folder).log_from, (), dry_run=False)
     except (DeltaError, OSError) as error:
         raise explained(error, lake.path(name)) from error
 

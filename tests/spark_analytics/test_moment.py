@@ -142,10 +142,11 @@ EVERY_TABLE = ("partials", "marks", "queue_samples", *STATE)
 
 def keep_present(lake: Lake, at: datetime) -> None:
     """What a round of maintenance does at ``at``, with every log cut to the present and no replaced file kept."""
-    keep_moment(lake, EVERY_TABLE, timedelta(hours=24), at)
+    moments = keep_moment(lake, EVERY_TABLE, timedelta(hours=24), at)
+    later = datetime.now(UTC) + timedelta(hours=1)
     for name in EVERY_TABLE:
         lake.ensure(name).create_checkpoint()
-        tidy(lake, name, Retention(replaced_for=timedelta(0)), datetime.now(UTC) + timedelta(hours=1), dry_run=False)
+        tidy(lake, name, Retention(replaced_for=timedelta(0)), later, moments, dry_run=False)
 
 
 def compact_until_only_kept_moments_need_files(lake: Lake, at: datetime) -> None:
