@@ -9,6 +9,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.sojourn-setup
 # Files of tests that run at once. Most of them wait, for servers and for kills; each has its own Spark, of 1–2 GB.
 JOBS ?= 3
+# Some hundreds of Pythons start in a run of the tests, a dozen in the demo: what one has compiled the next shall find,
+# even where the environment says otherwise, as those of containers like to.
+unexport PYTHONDONTWRITEBYTECODE
 LOCKS := requirements-build.lock requirements.lock
 
 .PHONY: help setup jars archive client lab lock site demo test check format docs images fuzz clean

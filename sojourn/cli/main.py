@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -39,6 +41,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"sojourn {version('sojourn')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("init")(init.init)
 app.command("demo")(demo.demo)
 app.command("up")(up.up)
@@ -91,7 +111,9 @@ def _complain(error: Exception) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     text = error.format_message() if isinstance(error, TyperException) else str(error)
-    print(f"sojourn: {visible(' '.join(text.split()))}", file=sys.stderr)
+    # Where no command was named, typer's "error" is the help.
+    said = text if text.startswith("Usage: ") else f"sojourn: {visible(' '.join(text.split()))}"
+    print(said, file=sys.stderr)
     return getattr(error, "exit_code", 1)
 
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,19 @@ def test_help_names_every_command_and_imports_no_part(tmp_path: Path) -> None:
         assert f"  {command} " in run.stdout
     for command in ("actions", "lab", "doctor", "connect"):
         assert f"  {command} " in run.stdout
+
+
+def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
+    run = sojourn("--version", cwd=tmp_path)
+    assert (run.returncode, run.stdout, run.stderr) == (0, f"sojourn {version('sojourn')}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [(), ("rules",)])
+def test_without_a_command_the_help_is_shown_as_people_read_it(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    run = sojourn(*arguments, cwd=tmp_path)
+    asked = sojourn(*arguments, "--help", cwd=tmp_path)
+    assert (run.returncode, run.stdout, run.stderr.split()) == (2, "", asked.stdout.split())
+    assert len(run.stderr.splitlines()) > 4
 
 
 @pytest.mark.parametrize(
