@@ -22,4 +22,7 @@ def limits(
     """Show the limits that are in force, with the reason for each."""
     _, root = existing(config, lake)
     rows = part("lake.reader").Reader(root).query(_QUERY)
+    if not rows.num_rows and format is Format.TABLE and not as_json:
+        typer.echo("nothing is limited")
+        return
     part("sojourn.cli.rows").write("json" if as_json else format, rows.schema, rows.to_batches(), sys.stdout)

@@ -48,6 +48,28 @@ def test_a_row_of_a_table_is_one_line_and_its_brackets_are_text() -> None:
     assert "[b]name\\x1b" in lines[0]
 
 
+@pytest.mark.parametrize(("columns", "blocks"), [(60, False), (30, True)])
+def test_where_words_would_be_cut_each_row_is_a_block(
+    columns: int, blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", Screen())
+    monkeypatch.setenv("COLUMNS", str(columns))
+    table = pa.table(
+        {
+            "action_id": ["beaab2f975fb415a", "aab519a6bc57444d"],
+            "rate": [16.4448, None],
+            "reason": ["next to nothing waits", "nobody suffers: quiet tenants wait 2.39 s"],
+        }
+    )
+    lines = rows.as_table(table).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert ("rate       16.4448" in lines) == ("rate       –" in lines) == blocks
+    words = " ".join(lines).split()
+    for column in table.columns:
+        for value in column.to_pylist():
+            assert set(str(value or "–").split()) <= set(words)
+
+
 def test_json_spells_what_steers_in_escapes_and_means_the_same() -> None:
     lines = written("json", io.StringIO()).splitlines()
     assert [json.loads(line)["[b]name\x1b"] for line in lines] == list(NAMES)
