@@ -80,7 +80,7 @@ bench-%: $(STAMP) ## a benchmark of benchmarks/: one JSON object a line
 	@test -f benchmarks/$*.py || { echo "no benchmark $*: benchmarks/$*.py is not there" >&2; exit 2; }
 	@$(BIN)/python benchmarks/$*.py $(ARGS)
 
-fuzz: $(STAMP) jars ## hostile statements and requests at the real doors; ARGS="--statements 100000 --requests 100000 --seed 1"
+fuzz: $(STAMP) jars ## hostile statements and requests at the real entry points; ARGS="--statements 100000 --requests 100000 --seed 1"
 	@$(BIN)/python -m tests.security.fuzz $(ARGS)
 
 clean: ## remove the virtual environment and the tools' caches

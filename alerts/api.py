@@ -18,7 +18,7 @@ from alerts.metrics import CONTENT_TYPE
 from alerts.notify.payload import iso
 from alerts.settings import AlertSettings
 from lake.clock import Clock
-from lake.web.front import FrontDoor
+from lake.web.access import AccessControl
 from lake.web.policy import JSON, Entrance, Limits, Policy
 
 #: Nothing that this API takes is longer; Prometheus sends 64 alerts at a time.
@@ -37,7 +37,7 @@ def application(
     clock: Clock,
     metrics: Callable[[], str] = str,
 ) -> ASGIApp:
-    """The whole HTTP side of the alert process, to be put behind its :func:`door`; ``metrics`` tells its exposition."""
+    """The whole HTTP side of the alert process, to be :func:`access_controlled`; ``metrics`` tells its exposition."""
 
     async def told(_: Request) -> Response:
         return Response(await run_in_threadpool(metrics), media_type=CONTENT_TYPE)
@@ -64,7 +64,9 @@ def application(
     )
 
 
-def door(app: ASGIApp, settings: AlertSettings, token: str | None, control_token: str | None) -> FrontDoor:
+def access_controlled(
+    app: ASGIApp, settings: AlertSettings, token: str | None, control_token: str | None
+) -> AccessControl:
     """``app`` behind the rules of its listener; UserError where others could come without a token.
 
     The limits API may have a token of its own. Producers poll it, each holding a connection for as long as it waits.
@@ -87,7 +89,7 @@ def door(app: ASGIApp, settings: AlertSettings, token: str | None, control_token
         },
         limits=limits,
     )
-    return FrontDoor(app, policy.guarded("[alert]"))
+    return AccessControl(app, policy.guarded("[alert]"))
 
 
 def url_of(listener: socket.socket) -> str:

@@ -29,7 +29,7 @@ from alerts.rules.model import Rule
 from alerts.sampled import SampledTenants
 from alerts.settings import AlertSettings
 from alerts.state import Transition, removed
-from alerts.store import Author, Desk, Given, OutboxMessage, Resolved, States
+from alerts.store import ApiState, Author, Given, OutboxMessage, Resolved, States
 from alerts.views_cache import ViewCache
 from lake.clock import ZERO
 from lake.definitions import Definitions
@@ -70,8 +70,8 @@ class Snapshot:
 class Engine:
     """The rules with their memory. One engine belongs to one thread; ``snapshot`` may be read from any.
 
-    ``published`` is called after each commit that put something into the outbox. ``desk`` has what people and other
-    programs said: silences, acknowledgements, alerts; ``tenants`` reads what samplers told of tenants;
+    ``published`` is called after each commit that put something into the outbox. ``api_state`` has what people and
+    other programs said: silences, acknowledgements, alerts; ``tenants`` reads what samplers told of tenants;
     ``groups`` says which of them count as one now.
     """
 
@@ -86,7 +86,7 @@ class Engine:
         definitions: Callable[[], Definitions],
         published: Callable[[], None],
         external_url: str,
-        desk: Desk | None = None,
+        api_state: ApiState | None = None,
         tenants: SampledTenants | None = None,
         groups: Callable[[Query, datetime], pa.Table] | None = None,
     ) -> None:
@@ -105,7 +105,7 @@ class Engine:
             for receiver in settings.receivers
         }
         self._views = views
-        self._desk = desk
+        self._api_state = api_state
         self._given = Given()
         self._received_due: datetime | None = None
         shipped = SHIPPED if settings.builtin else ()
@@ -325,9 +325,9 @@ class Engine:
 
     def _take_given(self, now: datetime) -> None:
         """Learn what people and other programs said since, and when it was to end."""
-        if self._desk is None:
+        if self._api_state is None:
             return
-        given, known = self._desk.given, self._given
+        given, known = self._api_state.given, self._given
         if given is not known:
             self._given = given
             self._planned = False
@@ -341,11 +341,11 @@ class Engine:
 
     def _end_acknowledgements(self, now: datetime) -> None:
         """Who looked after an alert that is over looks after it no more."""
-        if self._desk is None or not self._given.acknowledgements:
+        if self._api_state is None or not self._given.acknowledgements:
             return
         known = {notice.alert.fingerprint for notice in self._notices(None) if notice.resolved_at is None}
         over = self._given.acknowledgements.keys() - known
-        self._desk.release(over, Author("sojourn", "resolved"), now + self._ahead)
+        self._api_state.release(over, Author("sojourn", "resolved"), now + self._ahead)
 
     def _to_be_forgotten(self, now: datetime) -> list[Resolved]:
         """Resolved alerts are remembered as long as somebody still believes that they fire."""

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import alerts.control
-from alerts.api import application, door, url_of
+from alerts.api import access_controlled, application, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
 from alerts.control.control import Control
 from alerts.control.depth.metrics import families
@@ -35,7 +35,7 @@ from alerts.rules.model import Rule
 from alerts.sampled import SampledTenants
 from alerts.settings import AlertSettings
 from alerts.standby import Address
-from alerts.store import Desk, Exporter, States, connect
+from alerts.store import ApiState, Exporter, States, connect
 from alerts.store.database import Store, StoreError
 from alerts.store.export import export_quietly
 from alerts.store.translate import translate
@@ -124,8 +124,8 @@ def _run(
         stack.callback(database.close)
         clock = Clock()
         translate(database, clock.now(), clock.epoch)
-        desk = Desk(store)
-        stack.callback(desk.close)
+        api_state = ApiState(store)
+        stack.callback(api_state.close)
         exemplars = Exemplars(lake.root)
         stack.callback(exemplars.close)
         sender = Sender(store, settings.receivers, clock, lambda body: pages.refreshed(body))
@@ -133,7 +133,7 @@ def _run(
         folder = lake.state_path("control", "_").parent
         control = alerts.control.build(settings.control, lake.root, folder, token=token, clock=clock)
         stack.callback(control.close)
-        api = Api(lambda: engine.snapshot, desk, settings, clock)
+        api = Api(lambda: engine.snapshot, api_state, settings, clock)
         names = [receiver.name for receiver in settings.receivers]
 
         def metrics() -> str:
@@ -142,7 +142,7 @@ def _run(
             return exposition(engine.snapshot, sender.attempts, waiting_in(store), names, now, more)
 
         app = application(lambda: engine.snapshot, api.app, control.app, clock, metrics)
-        front = door(app, settings, token, control.token)
+        front = access_controlled(app, settings, token, control.token)
         listener = address.listener()
         stack.callback(listener.close)
         url = url_of(listener)
@@ -173,7 +173,7 @@ def _run(
             lambda: Definitions.load(lake.root),
             sender.wake,
             settings.external_url or url,
-            desk,
+            api_state,
             SampledTenants(lake, settings.stale_after),
             control.groups.table,
         )

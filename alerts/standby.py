@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from alerts.api import door, url_of
+from alerts.api import access_controlled, url_of
 from alerts.metrics import CONTENT_TYPE, standing_by
 from alerts.settings import AlertSettings
 from lake.errors import UserError
@@ -46,7 +46,7 @@ class Address:
             log.warning("%s: standing by without an answer to probes", error)
             yield
             return
-        front = door(_application(), self._settings, self._settings.token(), None)
+        front = access_controlled(_application(), self._settings, self._settings.token(), None)
         log.info("listening at %s", url_of(self._kept))
         with served(WebServer(front, self.listener(), front.limits), "alert-standby"):
             yield

@@ -88,7 +88,7 @@ def append_sifted(bronze: Bronze, name: str, rows: pa.Table) -> list[Rejected]:
     return bad
 
 
-class Apart:
+class RowIsolator:
     """Appends tables of which some rows cannot be written, exactly once all the same. Belongs to bronze's thread.
 
     A table goes in pieces, each of which commits how far it came. The table stands in a file meanwhile: whoever comes

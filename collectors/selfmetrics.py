@@ -19,8 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lake.catalogue import OWN_METRICS, Metric
+from lake.web.access import AccessControl
 from lake.web.address import is_loopback
-from lake.web.front import FrontDoor
 from lake.web.policy import Entrance, Limits, Policy
 from lake.web.server import WebServer, listen
 
@@ -80,7 +80,7 @@ class SelfMetrics:
 
         Prometheus text, or OpenMetrics for those who ask for it.
         """
-        front = _door(self.registry, host)
+        front = _access_controlled(self.registry, host)
         listener = listen(host, port, "set another collect.metrics_port or metrics_host")
         port = int(listener.getsockname()[1])
         threading.Thread(
@@ -90,7 +90,7 @@ class SelfMetrics:
         return port
 
 
-def _door(registry: CollectorRegistry, host: str) -> FrontDoor:
+def _access_controlled(registry: CollectorRegistry, host: str) -> AccessControl:
     """The metrics behind the rules of their listener: no token; at the loopback under no name but its own."""
 
     async def metrics(request: Request) -> Response:
@@ -102,4 +102,4 @@ def _door(registry: CollectorRegistry, host: str) -> FrontDoor:
     app = Starlette(routes=[Route("/{path:path}", metrics)], middleware=[Middleware(GZipMiddleware)])
     limits = Limits(body_bytes=0, bytes_in_flight=1, connections=100, unknown_peer_connections=50)
     policy = Policy(host, entrances={"/": Entrance(open=True)}, limits=limits, any_name=not is_loopback(host))
-    return FrontDoor(app, policy)
+    return AccessControl(app, policy)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from collectors.bronze import Bronze
 from collectors.buffer import STEP_BITS, Batch
-from collectors.isolate import Apart, append_rejected, is_of_rows, sifted
+from collectors.isolate import RowIsolator, append_rejected, is_of_rows, sifted
 from collectors.records import Event, Rejected, events_table, now_us
 from collectors.redo import read_table, write_table
 from collectors.rollup import Rollup
@@ -42,12 +42,12 @@ class Sink:
         self.app_id = app_id
         self._compact_every = compact_every
         self._commits = 0
-        self._apart = Apart(lake, source, app_id)
+        self._isolator = RowIsolator(lake, source, app_id)
         self._folder = lake.state_path("collect", _file_name(app_id), "x").parent
 
     def recover(self) -> int | None:
         """The number of the last batch written, after finishing one that a crash cut in two; None before the first."""
-        self._apart.recover()
+        self._isolator.recover()
         summarised = self.lake.committed("event_summaries", self.app_id)
         written = self.lake.committed("message_events", self.app_id)
         if summarised is not None and (written is None or summarised > written):
@@ -75,7 +75,7 @@ class Sink:
 
         Events that cannot be written go to ``rejected_records``, and keep none of the others out; returns how many.
         """
-        refused = self._apart.recover()
+        refused = self._isolator.recover()
         self._refuse(batch.rejected)
         if batch.events or batch.rollup is not None:
             events, bad = self._table(batch.events)
@@ -127,7 +127,7 @@ class Sink:
             if (self.lake.committed(name, self.app_id) or 0) >= version:
                 return 0  # written, and something failed behind it
             log.exception("%s: a batch cannot be written as it is: its rows are set apart", self.source)
-            return self._apart.append(name, rows, {self.app_id: version})
+            return self._isolator.append(name, rows, {self.app_id: version})
         return 0
 
     def _refuse(self, rejected: Sequence[Rejected]) -> None:

@@ -27,7 +27,7 @@ Queue = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class Mismatch:
     """Something that does not meet: what it is about, what was found, how to have it meet."""
 
     subject: str
@@ -57,7 +57,7 @@ def read_names(lake: Lake, now: datetime) -> Names:
     return names
 
 
-def apart(names: Names, watched: Collection[str]) -> Iterator[Apart]:
+def mismatches(names: Names, watched: Collection[str]) -> Iterator[Mismatch]:
     """What does not meet, where the brokers ``watched`` are sampled."""
     brokers = {broker for broker, _ in names.sampled}
     strangers: dict[str, list[str]] = {}
@@ -70,11 +70,11 @@ def apart(names: Names, watched: Collection[str]) -> Iterator[Apart]:
             fix = "give [[collect.receive.joins]] with queue and as_queue, if the broker has another name for it"
         else:
             fix = f"give [[collect.receive.joins]] with system and broker, one of {', '.join(sorted(watched))}"
-        yield Apart(f"events of {broker}", f"no sample of {_some(queues)}: no coverage, no depth per tenant", fix)
+        yield Mismatch(f"events of {broker}", f"no sample of {_some(queues)}: no coverage, no depth per tenant", fix)
     nameless = sorted(f"{broker}/{queue}" for (broker, queue), told in names.reported.items() if not told)
     if nameless:
         fix = "set the attribute sojourn.tenant on send spans, or in OTEL_RESOURCE_ATTRIBUTES; see docs/otlp.md"
-        yield Apart("tenants", f"no event of {_some(nameless)} names a tenant: all are 'unknown'", fix)
+        yield Mismatch("tenants", f"no event of {_some(nameless)} names a tenant: all are 'unknown'", fix)
 
 
 def _some(names: list[str]) -> str:

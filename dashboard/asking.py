@@ -64,7 +64,7 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Desk:
+class StatementPool:
     """The workers that answer viewers of one lake."""
 
     root: Path
@@ -94,6 +94,6 @@ class Desk:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def desk(root: str) -> Desk:
-    """The desk of the lake at ``root``."""
-    return Desk(Path(root))
+def pool(root: str) -> StatementPool:
+    """The pool of the lake at ``root``."""
+    return StatementPool(Path(root))

@@ -1,4 +1,4 @@
-"""The dashboard's process: Streamlit's application behind the front door of every listener.
+"""The dashboard's process: Streamlit's application behind access control of every listener.
 
 Started by :func:`dashboard.run.command` in :func:`dashboard.run.environment`.
 """
@@ -25,7 +25,7 @@ from dashboard.settings import DashboardSettings
 from dashboard.theme import options as theme_options
 from dashboard.trusted_header import TrustedHeader
 from lake.web.accept import use_all_files
-from lake.web.front import FrontDoor
+from lake.web.access import AccessControl
 from lake.web.policy import Entrance, Limits, Policy
 from lake.web.server import WebServer, listen
 
@@ -71,7 +71,7 @@ def policy(settings: DashboardSettings) -> Policy:
 
 
 def application(settings: DashboardSettings) -> ASGIApp:
-    """What is served behind the front door. Raises UserError where a secret is not where the settings say."""
+    """What is served behind access control. Raises UserError where a secret is not where the settings say."""
     app: ASGIApp = Rooted(App(_APP, secrets=_sign_in(settings)))
     app = app if settings.oidc is None else Returning(app)
     return app if settings.proxy is None else TrustedHeader(app, settings.proxy.header, settings.proxy.addresses)
@@ -98,7 +98,7 @@ def main() -> None:
     settings = DashboardSettings.model_validate_json(os.environ[SETTINGS_VARIABLE])
     bootstrap.load_config_options(options(settings))
     use_all_files()
-    front = FrontDoor(application(settings), policy(settings))
+    front = AccessControl(application(settings), policy(settings))
     lake = Path(os.environ.get(LAKE_VARIABLE) or "lake-data").expanduser().absolute()
     warming = Thread(target=import_module("dashboard.repository").warm, args=(lake,), name="warm", daemon=True)
     warming.start()

@@ -194,7 +194,7 @@ def _names(settings: Settings, root: Path) -> Iterator[Finding]:
     section: Any = settings.section("collect", part("collectors.settings").CollectSettings)
     unjoined = part("collectors.unjoined")
     names = unjoined.read_names(lake, datetime.now(UTC))
-    found = list(unjoined.apart(names, [broker.name for broker in section.brokers if broker.sample]))
+    found = list(unjoined.mismatches(names, [broker.name for broker in section.brokers if broker.sample]))
     for one in found:
         yield Finding(one.subject, Grade.WARN, one.found, one.fix)
     if names.reported and not found:

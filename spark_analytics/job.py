@@ -34,7 +34,7 @@ from spark_analytics.catching_up.opening import open_gap
 from spark_analytics.catching_up.turns import Turns
 from spark_analytics.faults import explained
 from spark_analytics.gold import Gold, checkpoint_path
-from spark_analytics.maintenance.keeper import Keeper
+from spark_analytics.maintenance.runner import MaintenanceRunner
 from spark_analytics.maintenance.streams import log_needed
 from spark_analytics.mirrored import MirroredLog
 from spark_analytics.pace import Pace
@@ -71,7 +71,7 @@ class Job:
         self._once = once
         self._on_batch = on_batch
         # Post-mortems keep their seconds: only the job that runs on rolls up.
-        self._keeper = Keeper(root, 0 if once else settings.maintain_every, settings.retention())
+        self._maintenance = MaintenanceRunner(root, 0 if once else settings.maintain_every, settings.retention())
         self._state = StateKeeper(root)
         self._tenants = Tenants(Lake(root), settings.most_tenants)
         self._engines: list[Engine] = []
@@ -169,7 +169,7 @@ class Job:
             engine.close()
         for mirror in self._mirrors.values():
             mirror.close()
-        self._keeper.close()
+        self._maintenance.close()
         self._state.close()
 
     def _start(self, flow: Flow) -> StreamingQuery:
@@ -281,7 +281,7 @@ class Job:
         return self._session.read.schema(from_arrow_schema(EVENTS.schema)).parquet(*files.uris)
 
     def _done(self, count: int) -> None:
-        self._keeper.count_batch()
+        self._maintenance.count_batch()
         self._state.wake()
         if count:
             self._on_batch(count)

@@ -57,7 +57,7 @@ class AnalyzeSettings(BaseModel):
         description="how long replaced files and log entries stay: the reach of time travel, to any instant of the "
         "last 3,000 commits",
     )
-    moments_kept_hours: int = Field(
+    versions_kept_hours: int = Field(
         default=24,
         ge=0,
         le=24 * 31,
@@ -87,6 +87,6 @@ class AnalyzeSettings(BaseModel):
             marks_for=timedelta(hours=self.marks_kept_hours),
             bronze_for=timedelta(days=self.bronze_kept_days) if self.bronze_kept_days else None,
             replaced_for=timedelta(hours=self.replaced_kept_hours),
-            moments_for=timedelta(hours=self.moments_kept_hours),
+            versions_for=timedelta(hours=self.versions_kept_hours),
             event_log_for=timedelta(minutes=self.event_log_kept_minutes),
         )

@@ -18,7 +18,7 @@ from lake.store import Lake, conform
 from lake.tables import HISTOGRAM, LABELS, TABLES, TIMESTAMP
 from lake.views import VIEWS, below
 from lake.views.model import View
-from spark_analytics.moment import Moment
+from spark_analytics.time_travel import AsOf
 
 #: A table or a history view that rests on more Parquet than this is Spark's; the ``_now`` views are always served by
 #: the reader, which answers the dashboard with them every second.
@@ -37,16 +37,16 @@ _TYPES = {
 
 
 class Small:
-    """The small tables and views of a lake, newest or as they were at ``moment``. One thread at a time."""
+    """The small tables and views of a lake, newest or as they were at ``as_of``. One thread at a time."""
 
-    def __init__(self, lake: Lake, moment: Moment | None = None) -> None:
+    def __init__(self, lake: Lake, as_of: AsOf | None = None) -> None:
         self._lake = lake
-        self._moment = moment
+        self._as_of = as_of
         self._reader: Reader | None = None
 
     def serves(self, name: str) -> bool:
         """Whether table or view ``name`` is had without Spark."""
-        if self._moment is not None or (name in VIEWS and not VIEWS[name].public):
+        if self._as_of is not None or (name in VIEWS and not VIEWS[name].public):
             return False
         if name.endswith("_now"):
             return True

@@ -24,13 +24,13 @@ from lake.tables import TABLES
 from lake.views import VIEWS
 from spark_analytics.faults import explained, first_line, quieten
 from spark_analytics.histograms import spell_out_merges
-from spark_analytics.moment import Moment
 from spark_analytics.plans import check_plan
 from spark_analytics.results import Result, collect
 from spark_analytics.runtime.launch import Launch, begin
 from spark_analytics.runtime.session import abandon, build_session, has_java
 from spark_analytics.runtime.store import store_jars, store_settings
 from spark_analytics.small import Small, hand_over
+from spark_analytics.time_travel import AsOf
 from spark_analytics.views import register, register_functions, require_finished_at
 
 #: Classes of SQLSTATE that blame the statement: data exception (a division by zero), syntax or unknown name.
@@ -54,7 +54,7 @@ class Engine(enum.StrEnum):
     READER = "reader"  #: no Spark at all: Spark's dialect carried over to DuckDB's, in milliseconds
 
 
-class Desk:
+class SqlSession:
     """Where statements over one lake are answered by Spark. Starts its session in the background at once.
 
     ``ahead`` is a Java process that was begun before. One statement runs at a time; :meth:`cancel` may be called from
@@ -65,13 +65,13 @@ class Desk:
         self,
         lake: Lake,
         *,
-        moment: Moment | None = None,
+        as_of: AsOf | None = None,
         engine: Engine = Engine.AUTO,
         ahead: Launch | None = None,
     ) -> None:
         self._lake = lake
-        self._moment = moment
-        self._small = Small(lake, moment) if engine is Engine.AUTO else None
+        self._as_of = as_of
+        self._small = Small(lake, as_of) if engine is Engine.AUTO else None
         self._there: dict[str, object] = {}  # what the session holds, by name, and its state
         self._cancelled_at: float | None = None
         self._threads = ThreadPoolExecutor(1, "spark-session")
@@ -82,10 +82,10 @@ class Desk:
         checked = check(sql, {*TABLES, *VIEWS})  # before Spark has started: a slip of the pen answers at once
         self._cancelled_at = None
         names = tables_of(checked)
-        if self._moment is None:
+        if self._as_of is None:
             require_finished(self._lake.root, names)
         else:
-            require_finished_at(self._lake, names, self._moment)
+            require_finished_at(self._lake, names, self._as_of)
         rows, tokens = self._work_out(names)
         session = self._session.result()
         text = render(spell_out_merges(checked))
@@ -160,18 +160,18 @@ class Desk:
         for setting, value in (_COMPILED if large else _INTERPRETED).items():
             session.conf.set(setting, value)
         if large:
-            register(session, self._lake, large, moment=self._moment)
+            register(session, self._lake, large, as_of=self._as_of)
 
 
 def query(lake_root: Path, sql: str) -> pa.Table:
     """The rows of ``sql`` over the lake at ``lake_root``. UserError for what is no such query, in one line."""
     lake = Lake(lake_root)
     lake.create()
-    desk = Desk(lake)
+    sql_session = SqlSession(lake)
     try:
-        return desk.answer(sql).table()
+        return sql_session.answer(sql).table()
     finally:
-        desk.close()
+        sql_session.close()
 
 
 def _open(lake: Lake, ahead: Launch | None) -> SparkSession:

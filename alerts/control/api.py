@@ -1,7 +1,7 @@
 """The limits API: what is in force, for producers; the journal and the kill switch, for operators; how many consumers
 a queue needs, for what scales them.
 
-It stands behind :mod:`lake.web`'s front door, which asks for the token and lets no web page in.
+It stands behind :mod:`lake.web`'s access control, which asks for the token and lets no web page in.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 from alerts.store.database import connect
 from alerts.store.export import Exporter
-from alerts.store.given import Author, Desk, Given
+from alerts.store.given import ApiState, Author, Given
 from alerts.store.outbox import Delivery, Outbox, OutboxMessage
 from alerts.store.states import Resolved, States
 
 __all__ = [
     "Author",
     "Delivery",
-    "Desk",
+    "ApiState",
     "Exporter",
     "Given",
     "Outbox",

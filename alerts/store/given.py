@@ -65,7 +65,7 @@ class Given:
     received: Mapping[str, ReceivedAlert] = field(default_factory=dict)
 
 
-class Desk:
+class ApiState:
     """Takes what is given, writes it down, who gave it included, and shows it. Safe to share between threads."""
 
     def __init__(self, store: Store) -> None:

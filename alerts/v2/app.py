@@ -1,7 +1,7 @@
 """The requests of Alertmanager's API, version 2, and of acknowledgements, which it has not.
 
-It stands behind :mod:`lake.web`'s front door, which asks for the token, lets no web page in and bounds bodies. What is
-written is attributed: to the name that the request gives, and the address that it came from.
+It stands behind :mod:`lake.web`'s access control, which asks for the token, lets no web page in and bounds bodies. What
+is written is attributed: to the name that the request gives, and the address that it came from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from alerts.routing.inhibit import SHIPPED
 from alerts.routing.matchers import all_match
 from alerts.routing.muting import muting
 from alerts.settings import AlertSettings
-from alerts.store.given import Author, Desk, TooMany, Unknown
+from alerts.store.given import ApiState, Author, TooMany, Unknown
 from alerts.v2.shown import Shown, acknowledgement_json, in_order, silence_json, status_json
 from alerts.v2.taken import Bad, acknowledging_in, alerts_in, asked, filters, silence_in
 from lake.clock import Clock
@@ -34,10 +34,12 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Api:
-    """Answers from the newest ``snapshot`` and what is on the ``desk``."""
+    """Answers from the newest ``snapshot`` and ``api_state``."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], desk: Desk, settings: AlertSettings, clock: Clock) -> None:
-        self._snapshot, self._desk, self._settings, self._clock = snapshot, desk, settings, clock
+    def __init__(
+        self, snapshot: Callable[[], Snapshot], api_state: ApiState, settings: AlertSettings, clock: Clock
+    ) -> None:
+        self._snapshot, self._api_state, self._settings, self._clock = snapshot, api_state, settings, clock
         self._started = clock.wall()
         shipped = SHIPPED if settings.builtin else ()
         self._inhibitions = (*shipped, *(one.rule for one in settings.route.inhibit))
@@ -64,7 +66,7 @@ class Api:
 
     def shown(self) -> Shown:
         """What fires now, and what holds it back."""
-        now, snapshot, given = self._clock.now(), self._snapshot(), self._desk.given
+        now, snapshot, given = self._clock.now(), self._snapshot(), self._api_state.given
         firing = snapshot.firing(firing_of(given.received, now).values())
         labels = {alert.fingerprint: alert.labels for alert in firing}
         held = muting(labels, tuple(given.silences.values()), self._inhibitions, given.acknowledgements, now)
@@ -82,13 +84,13 @@ class Api:
         now, ahead = self._clock.now(), self._clock.ahead
         alerts = alerts_in(await request.body(), now, ahead)
         agent = request.headers.get("user-agent", "")[:_LONGEST_AGENT]
-        await run_in_threadpool(self._desk.receive, alerts, Author(agent, _peer(request)), now, now + ahead)
+        await run_in_threadpool(self._api_state.receive, alerts, Author(agent, _peer(request)), now, now + ahead)
         return Response()
 
     async def _silences(self, request: Request) -> Response:
         wanted = filters(request.query_params.multi_items())
         now, ahead = self._clock.now(), self._clock.ahead
-        silences = in_order(list(self._desk.given.silences.values()), now)
+        silences = in_order(list(self._api_state.given.silences.values()), now)
         return JSONResponse(
             [
                 silence_json(one, now, ahead)
@@ -101,7 +103,7 @@ class Api:
         now, ahead = self._clock.now(), self._clock.ahead
         wanted = silence_in(await request.body(), now, ahead)
         author = Author(wanted.created_by, _peer(request))
-        id = await run_in_threadpool(self._desk.silence, wanted, author, now, now + ahead)
+        id = await run_in_threadpool(self._api_state.silence, wanted, author, now, now + ahead)
         return JSONResponse({"silenceID": id})
 
     async def _silence(self, request: Request) -> Response:
@@ -109,16 +111,18 @@ class Api:
         now, ahead = self._clock.now(), self._clock.ahead
         if request.method == "DELETE":
             agent = request.headers.get("user-agent", "")[:_LONGEST_AGENT]
-            await run_in_threadpool(self._desk.expire, id, Author(agent, _peer(request)), now, now + ahead)
+            await run_in_threadpool(self._api_state.expire, id, Author(agent, _peer(request)), now, now + ahead)
             return Response()
-        known = self._desk.given.silences.get(id)
+        known = self._api_state.given.silences.get(id)
         if known is None:
             raise Unknown(f"there is no silence {id}")
         return JSONResponse(silence_json(known, now, ahead))
 
     async def _acknowledgements(self, _: Request) -> Response:
         ahead = self._clock.ahead
-        return JSONResponse([acknowledgement_json(one, ahead) for one in self._desk.given.acknowledgements.values()])
+        return JSONResponse(
+            [acknowledgement_json(one, ahead) for one in self._api_state.given.acknowledgements.values()]
+        )
 
     async def _acknowledge(self, request: Request) -> Response:
         sent = acknowledging_in(await request.body())
@@ -127,14 +131,14 @@ class Api:
         if all(alert.fingerprint != sent.fingerprint for alert in firing):
             raise Unknown(f"no alert with the fingerprint {sent.fingerprint} fires")
         one = Acknowledgement(sent.fingerprint, sent.createdBy, sent.comment, now)
-        await run_in_threadpool(self._desk.acknowledge, one, _peer(request), now + ahead)
+        await run_in_threadpool(self._api_state.acknowledge, one, _peer(request), now + ahead)
         return JSONResponse(acknowledgement_json(one, ahead))
 
     async def _release(self, request: Request) -> Response:
         fingerprint = request.path_params["fingerprint"]
         author = Author(request.headers.get("user-agent", "")[:_LONGEST_AGENT], _peer(request))
         shown = self._clock.wall()
-        if not await run_in_threadpool(self._desk.release, [fingerprint], author, shown):
+        if not await run_in_threadpool(self._api_state.release, [fingerprint], author, shown):
             raise Unknown(f"nobody has acknowledged {fingerprint}")
         return Response()
 

@@ -30,7 +30,7 @@ from benchmarks.figures import Figure, show
 from lake.store import Lake, conform
 from lake.tables import BACKLOG_CELLS, EVENT_TYPES, HISTOGRAM, MARKS, MESSAGE_EVENTS, PARTIALS, TIMESTAMP
 from spark_analytics.maintenance import Retention
-from spark_analytics.maintenance.routine import keep
+from spark_analytics.maintenance.routine import run_maintenance
 from spark_analytics.maintenance.sizes import size
 
 DAYS, COMMITS_A_DAY, COMMITS_A_ROUND = 28, 20, 10
@@ -155,7 +155,7 @@ def _month(lake: Lake, commits_a_day: int) -> Iterator[Figure]:
             if traffic.commits % COMMITS_A_ROUND == 0:
                 begun = time.monotonic()
                 rounds += 1
-                keep(lake, retention, thorough=rounds % 2 == 0, now=datetime.fromtimestamp(second, UTC))
+                run_maintenance(lake, retention, thorough=rounds % 2 == 0, now=datetime.fromtimestamp(second, UTC))
                 upkeep += time.monotonic() - begun
         if (day + 1) % 7 == 0:
             yield from _sizes(lake, f"month_week_{(day + 1) // 7}", traffic.commits)
@@ -177,7 +177,7 @@ def _burst(lake: Lake, commits: int) -> Iterator[Figure]:
             most_files, most_log = max(most_files, now.files), max(most_log, now.log_files)
             begun = time.monotonic()
             thorough = traffic.commits % (2 * BURST_ROUND) == 0
-            keep(lake, retention, thorough=thorough, now=datetime.fromtimestamp(_BEGIN + number, UTC))
+            run_maintenance(lake, retention, thorough=thorough, now=datetime.fromtimestamp(_BEGIN + number, UTC))
             upkeep += time.monotonic() - begun
     yield Figure("burst_most_files_of_partials", most_files, "files", commits)
     yield Figure("burst_most_log_files_of_partials", most_log, "files", commits)

@@ -1,6 +1,6 @@
 """How long a published limit takes to those who must obey it: 100,000 to one client, 1,000 to 1,000 that poll.
 
-The server is the alert process' own, behind its front door, in a process of its own.
+The server is the alert process' own, behind its access control, in a process of its own.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def _poll(host: str, port: int, since: int, wait: int) -> dict[str, Any]:
 
 
 def _serve(pipe: Connection) -> None:
-    from alerts.api import door, url_of
+    from alerts.api import access_controlled, url_of
     from alerts.control.api import make_app
     from alerts.control.board import Board, ServedLimit
     from alerts.settings import AlertSettings
@@ -90,7 +90,7 @@ def _serve(pipe: Connection) -> None:
 
     board, settings = Board(2_000), AlertSettings()
     app: Any = make_app(board, SimpleNamespace(paused=False))  # type: ignore[arg-type]
-    front, listener = door(app, settings, None, None), listen("127.0.0.1", 0)
+    front, listener = access_controlled(app, settings, None, None), listen("127.0.0.1", 0)
     with served(WebServer(front, listener, front.limits)):
         pipe.send(url_of(listener))
         while True:

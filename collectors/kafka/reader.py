@@ -16,7 +16,7 @@ from brokers.kafka.wire.codec import Reader, Request
 from collectors.kafka.beginnings import Beginnings
 from collectors.kafka.cluster import Cluster, Job
 from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, UNKNOWN_TOPIC, UNSUPPORTED_VERSION, words
-from collectors.kafka.heads import Heads
+from collectors.kafka.offset_timestamps import OffsetTimestamps
 from collectors.kafka.reading import REBALANCING, SHARE, Found, GroupReading, Head, Place, Reading, matches, wanted
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.transactions import Transactions
@@ -83,7 +83,7 @@ class ClusterReader:
         self._clock, self._ticks = clock, ticks
         self._transactions = Transactions(broker.status.patience // 2)
         self._beginnings = Beginnings(broker.uncommitted)
-        self._heads = Heads(self.cluster, broker.head_bytes)
+        self._offset_timestamps = OffsetTimestamps(self.cluster, broker.head_bytes)
         self._identities: dict[str, bytes] = {}
         self.made_anew = False  # a topic was deleted and made again since the last reading
         self._coordinators: dict[str, tuple[int, Listed]] = {}
@@ -96,15 +96,15 @@ class ClusterReader:
     def open(self) -> None:
         """Connect; ConnectionLost, CredentialsRefused or UserError if we are not served."""
         self.cluster.open()
-        self._heads.forget()
+        self._offset_timestamps.forget()
 
     def close(self) -> None:
         """Disconnect."""
         self.cluster.close()
 
-    def forget_heads(self) -> None:
+    def forget_offset_timestamps(self) -> None:
         """Read the messages at the heads of groups again, even of groups that have not moved."""
-        self._heads.forget()
+        self._offset_timestamps.forget()
 
     def read(self) -> Reading:
         """Everything once; ConnectionLost if no broker answers."""
@@ -118,7 +118,7 @@ class ClusterReader:
         identities = {name: topic.identity for name, topic in self.cluster.metadata.topics.items()}
         known, self.made_anew = self._identities, False
         if any(known.get(name, identity) != identity for name, identity in identities.items()):
-            self._heads.forget()
+            self._offset_timestamps.forget()
             self._starts.clear()
             self._transactions.forget()
             self._beginnings.forget()
@@ -304,7 +304,7 @@ class ClusterReader:
         starts: dict[Place, int | str] = {}
         stamps: Mapping[Head, Found] = {}
         if self._broker.lag_in_time:
-            stamps = self._heads.read(followers, ends, self._leader, starts, at, tick)
+            stamps = self._offset_timestamps.read(followers, ends, self._leader, starts, at, tick)
         starts |= self._offsets((place for place in behind if place not in starts), EARLIEST)
         self._starts = {place: start for place, start in starts.items() if isinstance(start, int)}
         if self._broker.lag_in_time:
@@ -316,7 +316,7 @@ class ClusterReader:
                     if head.offset < start and isinstance(end, int) and start < end:
                         moved.add(Head(*place, start))
             if moved:
-                stamps = self._heads.read_more(moved, self._leader, starts)
+                stamps = self._offset_timestamps.read_more(moved, self._leader, starts)
         told = ends, stable_ends, starts, stamps, assumed, hung, tick, self._unlisted
         return Reading(at, partitions, groups, *told)
 

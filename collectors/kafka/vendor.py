@@ -29,7 +29,7 @@ from brokers.kafka.wire.cluster import Metadata, Node, Topic
 from collectors.kafka.cluster import METADATA_SECONDS, Cluster
 from collectors.kafka.connection import UNHEARD, connection, explained, explaining
 from collectors.kafka.errors import MOVED, NO_SUCH_GROUP, words
-from collectors.kafka.heads import Heads, Search
+from collectors.kafka.offset_timestamps import OffsetTimestamps, Search
 from collectors.kafka.reader import MEMBERS_SECONDS, NO_LEADER, ClusterReader
 from collectors.kafka.reading import GroupReading, Place, wanted
 from collectors.kafka.settings import KafkaBroker
@@ -99,11 +99,11 @@ class VendorReader(ClusterReader):
     def __init__(self, broker: KafkaBroker) -> None:
         self._vendor = VendorCluster(broker)
         super().__init__(broker, self._vendor)
-        self._heads = VendorHeads(self._vendor, broker)
+        self._offset_timestamps = VendorOffsetTimestamps(self._vendor, broker)
 
     def close(self) -> None:
         """Disconnect."""
-        self._heads.close()
+        self._offset_timestamps.close()
         super().close()
 
     def _groups(self, partitions: Mapping[str, tuple[int, ...]]) -> tuple[GroupReading, ...]:
@@ -218,7 +218,7 @@ class VendorReader(ClusterReader):
         return found
 
 
-class VendorHeads(Heads):
+class VendorOffsetTimestamps(OffsetTimestamps):
     """Reads heads by a consumer in no group, which commits nothing."""
 
     def __init__(self, cluster: VendorCluster, broker: KafkaBroker) -> None:

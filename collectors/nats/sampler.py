@@ -15,7 +15,7 @@ from brokers.nats.client import NO_STREAM, ApiError, Client
 from collectors.broker import matching
 from collectors.nats.attach import INNER
 from collectors.nats.exchange import NO_LEADER, Exchange
-from collectors.nats.heads import Heads, request
+from collectors.nats.oldest_unacked import OldestUnacked, request
 from collectors.nats.samples import samples, subject_samples
 from collectors.nats.settings import NatsBroker, StreamSettings
 from collectors.records import now_us
@@ -36,7 +36,7 @@ class NatsSource:
         self._broker = broker
         self._client = Client(broker, "sampler")
         self._exchange = Exchange(self._client)
-        self._heads = Heads()
+        self._oldest_unacked = OldestUnacked()
         self._settings = {stream.name: stream for stream in broker.streams}
         self._named = set() if named is None else named
         self._tap = broker.tap.stream
@@ -51,7 +51,7 @@ class NatsSource:
 
     async def read(self) -> list[Sample]:
         """Every queue once."""
-        self._heads.begin()
+        self._oldest_unacked.begin()
         found: list[Sample] = []
         if self._broker.streams:
             for names in _portions([stream.name for stream in self._broker.streams]):
@@ -110,8 +110,8 @@ class NatsSource:
         """Everything about ``streams``, which are there."""
         consumers, away, troubles = await self._consumers(streams)
         pairs = [(stream, info) for stream in streams for info in consumers.get(_name(stream), {}).values()]
-        places = self._heads.unknown(pairs)
-        self._heads.learn(places, await self._exchange.ask([request(place) for place in places], led=True))
+        places = self._oldest_unacked.unknown(pairs)
+        self._oldest_unacked.learn(places, await self._exchange.ask([request(place) for place in places], led=True))
         found: list[Sample] = []
         for stream in streams:
             name = _name(stream)
@@ -130,7 +130,7 @@ class NatsSource:
         """The rows of a stream; ``away``: consumers that are there, and whose nodes do not answer."""
         name = _name(stream)
         settings = self._of(name)
-        heads = {one: self._heads.of(stream, info) for one, info in consumers.items()}
+        heads = {one: self._oldest_unacked.of(stream, info) for one, info in consumers.items()}
         backlog = matching(name, self._broker.backlogs)
         if not away:
             found = samples(settings, stream, consumers, heads, named=name in self._named, backlog=backlog)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from collectors.nats.attach import StreamFacts, subscriptions
-from collectors.nats.heads import Head, outstanding
+from collectors.nats.oldest_unacked import Head, outstanding
 from collectors.nats.parse import microseconds
 from collectors.nats.settings import StreamSettings
 from collectors.samples import METRIC_NAMES, NO_LOG, UNSPLIT, Sample

@@ -18,10 +18,10 @@ from collectors import ahead
 from collectors.bronze import Bronze
 from collectors.isolate import is_of_rows, sifted
 from collectors.receive import decode, events, sampled, summaries
+from collectors.receive.bronze_writer import BronzeWriter
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import NOTHING, Keys, made
 from collectors.receive.inbox import Answer, Request
-from collectors.receive.ledger import Ledger
 from collectors.receive.polls import PollCount
 from collectors.receive.rows import COLUMNS, Row, client_table, shown, skewed, span_table, split
 from collectors.receive.spans import SpanReader
@@ -70,15 +70,15 @@ class Batch:
         """Events that are new."""
         return sum(table.num_rows for table in self.tables)
 
-    def commit(self, bronze: Bronze, ledger: Ledger) -> None:
+    def commit(self, bronze: Bronze, bronze_writer: BronzeWriter) -> None:
         """Write everything durably but what is held, the same again doing no harm; on the lake's thread."""
-        refused = ledger.summaries(bronze, self.numbered, self.summaries, self.estimates, self.summary_keys)
-        refused += ledger.polls(bronze, self.numbered, self.polls, self.poll_keys)
+        refused = bronze_writer.summaries(bronze, self.numbered, self.summaries, self.estimates, self.summary_keys)
+        refused += bronze_writer.polls(bronze, self.numbered, self.polls, self.poll_keys)
         if self.rows:
-            refused += ledger.events(bronze, pa.concat_tables(self.tables), self.keys)
+            refused += bronze_writer.events(bronze, pa.concat_tables(self.tables), self.keys)
         self.unwritten += refused
         if self.rejected or self.unwritten:
-            ledger.rejected(bronze, [*self.rejected.values(), *self.unwritten])
+            bronze_writer.rejected(bronze, [*self.rejected.values(), *self.unwritten])
 
     def refuse(self, reason: str, raw: str) -> None:
         """Count a record that could not be read; the first of its kind is kept whole."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from collectors.moments import moment
 from collectors.receive.attributes import OUTCOMES
 from collectors.receive.lean import OTHER, Attributes, DecodeError
 from collectors.receive.routes import Route
+from collectors.timestamps import unix_microseconds
 
 LATEST = 253_402_214_400_000_000_000  # 9999-12-31, nanoseconds
 _INT32 = 2**31
@@ -108,7 +108,7 @@ def _due_at(found: dict[str, Any]) -> int | None:
         return None
     if told.isascii() and told.isdigit():
         return int(told) // 1000 if len(told) < 19 or int(told) < LATEST else None
-    read = moment(told)
+    read = unix_microseconds(told)
     return None if read is None or not 0 < read < LATEST // 1000 else round(read)
 
 

@@ -10,11 +10,11 @@ from urllib.parse import quote
 from collectors.bronze import Bronze
 from collectors.context import Context
 from collectors.receive.batch import Batch, BatchReader
+from collectors.receive.bronze_writer import BronzeWriter
 from collectors.receive.handler import RETRY_SECONDS, RequestHandler
 from collectors.receive.horizon import Horizon
 from collectors.receive.inbox import Answer, Inbox, Request
 from collectors.receive.joins import Joins, watched
-from collectors.receive.ledger import Ledger
 from collectors.receive.memory import Memory
 from collectors.receive.refill import recall_polls, refill
 from collectors.receive.servers import Servers
@@ -51,7 +51,7 @@ class Receiver:
         self._spans = spans
         self._journal: Journal | None = None
         self._reader = BatchReader(spans, self._horizon, settings.max_spans, context.clock, self._waiting)
-        self._ledger = Ledger(self.name, self.name, self._horizon, context.settings.compact_every)
+        self._bronze_writer = BronzeWriter(self.name, self.name, self._horizon, context.settings.compact_every)
         self._inbox = Inbox(settings.max_pending, settings.max_pending_bytes)
         self._servers: Servers | None = None
         self._threads = Threads("receive")
@@ -73,13 +73,13 @@ class Receiver:
 
     async def _recall(self) -> None:
         settings = self._settings
-        last = await self._writer.do(self._ledger.begun)
+        last = await self._writer.do(self._bronze_writer.begun)
         if last is None:
             return
         seconds = settings.horizon_seconds
 
         def recall(bronze: Bronze) -> int:
-            recall_polls(bronze, self._ledger.totals, self.name, last, seconds)
+            recall_polls(bronze, self._bronze_writer.totals, self.name, last, seconds)
             return refill(bronze, self._horizon, self._memory, last, seconds=seconds, most=settings.remembered)
 
         log.info("%s: knows %d events again", self.name, await self._writer.do(recall))
@@ -111,8 +111,8 @@ class Receiver:
         self._committed = time.monotonic()
         left = list(requests)
         try:
-            if self._ledger.unsure:
-                await self._writer.do(self._ledger.settle)
+            if self._bronze_writer.unsure:
+                await self._writer.do(self._bronze_writer.settle)
             for batch in await self._threads.do(lambda: self._reader.read(requests)):
                 with self._metrics.commit_seconds.labels(self.name).time():
                     await self._writer.do(lambda bronze: self._write(bronze, batch))  # noqa: B023
@@ -129,14 +129,14 @@ class Receiver:
             raise LakeError(f"the lake took nothing: {first_line(error)}") from error
         finally:
             self._put_off(left)
-        await self._writer.do(self._ledger.compact)
+        await self._writer.do(self._bronze_writer.compact)
 
     def _write(self, bronze: Bronze, batch: Batch) -> None:
         """Make ``batch`` durable: what waits in the journal, all else in bronze; on the lake's thread."""
         journal, now = self._journal, self._clock.now().timestamp()
         assert journal is not None
         journal.append(batch.held, now)
-        batch.commit(bronze, self._ledger)
+        batch.commit(bronze, self._bronze_writer)
         self._waiting.commit(batch.released, batch.held, journal.number, now)
         journal.prune(self._waiting.oldest_journal)
 

@@ -11,7 +11,7 @@ import grpc
 from collectors.receive.handler import RequestHandler
 from collectors.receive.rpc import STREAMS, service
 from collectors.receive.settings import ReceiveSettings, ReceiveTls
-from collectors.receive.web import front_door
+from collectors.receive.web import access_controlled
 from lake.errors import UserError
 from lake.web.calls import options
 from lake.web.policy import Policy
@@ -84,7 +84,7 @@ class Servers:
     async def _serve_web(self, settings: ReceiveSettings, port: int) -> None:
         listener = listen(settings.host, port, _MEND)
         tls = None if settings.tls is None else Certificate(settings.tls.certificate, settings.tls.key)
-        server = WebServer(front_door(self._handler, self._policy), listener, self._policy.limits, tls)
+        server = WebServer(access_controlled(self._handler, self._policy), listener, self._policy.limits, tls)
         serving = asyncio.create_task(server.serve())
         assert self._closing is not None
         closing = asyncio.create_task(self._closing.wait())

@@ -1,4 +1,4 @@
-"""OTLP/HTTP at ``/v1/traces`` and the client's events at ``/v1/events``, behind the front door of :mod:`lake.web`."""
+"""OTLP/HTTP at ``/v1/traces`` and the client's events at ``/v1/events``, behind access control of :mod:`lake.web`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from collectors.receive.handler import RequestHandler
 from collectors.receive.inbox import Answer, Format
 from collectors.receive.settings import ReceiveSettings
 from collectors.receive.status import Code, encoded
+from lake.web.access import AccessControl
 from lake.web.address import peer_of
-from lake.web.front import FrontDoor
 from lake.web.policy import JSON, Entrance, Limits, Policy, Refusal, content_type
 
 PROTOBUF = "application/x-protobuf"
@@ -58,7 +58,7 @@ def policy_of(settings: ReceiveSettings, token: str | None) -> Policy:
 
 
 def limits_of(settings: ReceiveSettings) -> Limits:
-    """The front door's limits."""
+    """Access control's limits."""
     return Limits(
         header_seconds=settings.header_seconds,
         body_seconds=settings.body_seconds,
@@ -71,7 +71,7 @@ def limits_of(settings: ReceiveSettings) -> Limits:
     )
 
 
-def front_door(handler: RequestHandler, policy: Policy) -> FrontDoor:
+def access_controlled(handler: RequestHandler, policy: Policy) -> AccessControl:
     """The ASGI application."""
 
     async def traces(request: Request) -> Response:
@@ -99,7 +99,7 @@ def front_door(handler: RequestHandler, policy: Policy) -> FrontDoor:
         Route("/v1/events", events, methods=["POST"]),
         Route("/{path:path}", elsewhere, methods=["GET", "POST", "PUT"]),
     ]
-    return FrontDoor(Starlette(routes=routes), policy)
+    return AccessControl(Starlette(routes=routes), policy)
 
 
 def success(answer: Answer) -> ExportTraceServiceResponse:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import streamlit as st
 
 from dashboard import saved
-from dashboard.asking import MOST_ROWS, Ask, desk
+from dashboard.asking import MOST_ROWS, Ask, pool
 from dashboard.operations import Operation
 from dashboard.pages import choose, details, frame, lists, markup
 from dashboard.people import present
@@ -95,7 +95,7 @@ def _buttons(root: Path, sql: str) -> None:
             st.session_state.pop("ask", None)
             st.session_state.pop("refused", None)
             try:
-                st.session_state["ask"] = desk(str(root)).ask(sql)
+                st.session_state["ask"] = pool(str(root)).ask(sql)
             except SojournError as error:
                 st.session_state["refused"] = str(error)
             st.rerun()

@@ -1,1 +1,1 @@
-"""The front door that every HTTP listener stands behind: who may ask, for how long, and how much memory it may cost."""
+"""Access control that every HTTP listener stands behind: who may ask, for how long, and how much memory it may cost."""

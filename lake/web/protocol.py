@@ -8,8 +8,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from lake.web.access import CONNECTION
 from lake.web.connections import Connection
-from lake.web.front import CONNECTION
 from lake.web.policy import Limits
 
 _UPGRADED = "websocket"

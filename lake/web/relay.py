@@ -1,4 +1,4 @@
-"""The front door of a server that accepts by itself and counts nobody: gRPC's.
+"""Access control of a server that accepts by itself and counts nobody: gRPC's.
 
 It accepts in that server's place and carries bytes to and from it, over a Unix socket in a folder of our own, within
 the bounds of :mod:`lake.web.connections`. The server is not bothered with a connection before its peer has said

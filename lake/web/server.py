@@ -1,4 +1,4 @@
-"""Serving an application behind the front door: the listener, the loop that accepts, and the server's life."""
+"""Serving an application behind access control: the listener, the loop that accepts, and the server's life."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import uvicorn
 
 from lake.errors import UserError
 from lake.web.accept import accept, affordable
+from lake.web.access import AccessControl
 from lake.web.connections import Connection, Connections
-from lake.web.front import FrontDoor
 from lake.web.policy import Limits
 from lake.web.protocol import Http
 
@@ -56,7 +56,7 @@ def listen(host: str, port: int, fix: str = "set another port; 0 takes any free 
 
 
 class WebServer(uvicorn.Server):
-    """Serves ``door`` at ``listener``. UserError where the certificate is of no use.
+    """Serves ``app`` at ``listener``. UserError where the certificate is of no use.
 
     With ``websockets`` the application is asked to begin and to end, too, and may speak to upgraded connections.
     ``await server.serve()`` until ``should_exit`` is set; :func:`served` does so in a thread.
@@ -64,7 +64,7 @@ class WebServer(uvicorn.Server):
 
     def __init__(
         self,
-        door: FrontDoor,
+        app: AccessControl,
         listener: socket.socket,
         limits: Limits,
         certificate: Certificate | None = None,
@@ -72,7 +72,7 @@ class WebServer(uvicorn.Server):
         websockets: bool = False,
     ) -> None:
         config = uvicorn.Config(
-            door,
+            app,
             log_config=None,
             log_level=logging.ERROR,  # what a stranger sends is no reason to fill a disk
             access_log=False,

@@ -49,7 +49,7 @@ def maintain(
         with ExitStack() as stack:
             _take_turn(stack, routine.lock_path(root))
             status = stack.enter_context(console.status("maintaining"))
-            done = routine.keep(
+            done = routine.run_maintenance(
                 store,
                 retention,
                 vacuum_hours=vacuum_hours,
@@ -86,13 +86,13 @@ def _show(done: list[Done], before: dict[str, Size], after: dict[str, Size], *, 
     table.add_column("")
     for one in done:
         was, now = before[one.table], after[one.table]
-        log = was.log_files - one.tidied.log_files if dry_run else now.log_files
+        log = was.log_files - one.vacuumed.log_files if dry_run else now.log_files
         size = (
-            _bytes(one.tidied.bytes)
+            _bytes(one.vacuumed.bytes)
             if dry_run
             else _step(_bytes(was.stored + was.log_bytes), _bytes(now.stored + now.log_bytes))
         )
-        notes = [one.tidied.held] if one.tidied.held else []
+        notes = [one.vacuumed.held] if one.vacuumed.held else []
         if one.days:
             notes.insert(0, f"{one.days} old days {'to drop' if dry_run else 'dropped'}")
         cells = [one.table, _step(f"{was.files:,}", f"{now.files:,}")]

@@ -96,15 +96,15 @@ def _answering(root: Path, as_of: list[str], engine: Engine, ahead: object) -> I
             reader.close()
         return
     spark = part("spark_analytics.sql")
-    moment = part("spark_analytics.moment").moment(as_of, lake, datetime.now(UTC)) if as_of else None
-    if moment is not None and moment.asked is not None:
-        typer.echo(f"as of {moment.at:%Y-%m-%dT%H:%M:%SZ}, the last moment before that is kept", err=True)
-    desk = spark.Desk(lake, moment=moment, engine=spark.Engine(engine), ahead=ahead)
+    then = part("spark_analytics.time_travel").resolve_as_of(as_of, lake, datetime.now(UTC)) if as_of else None
+    if then is not None and then.asked is not None:
+        typer.echo(f"as of {then.at:%Y-%m-%dT%H:%M:%SZ}, the last versions before that are retained", err=True)
+    sql_session = spark.SqlSession(lake, as_of=then, engine=spark.Engine(engine), ahead=ahead)
     try:
         lake.create()
-        yield desk
+        yield sql_session
     finally:
-        desk.close()
+        sql_session.close()
 
 
 def _asked(query: str | None) -> Iterable[str]:

@@ -36,7 +36,7 @@ POSITION = "sojourn-ages:partials"
 _SLICES = {MINUTE: HOUR, HOUR: DAY}
 
 
-def thin(lake: Lake, *, thorough: bool) -> int:
+def prune(lake: Lake, *, thorough: bool) -> int:
     """Thin `age_state` as far as it is due; how many rows went. SojournError where the table cannot be used."""
     regions = [*_repeated(add_actions(lake, AGE_STATE.name))]
     done = [replace(lake, AGE_STATE.name, region, _without_repeats) for region in regions]

@@ -27,7 +27,7 @@ def old_days(lake: Lake, name: str, kept_for: timedelta, now: datetime) -> list[
 
 
 def drop_days(lake: Lake, name: str, kept_for: timedelta, now: datetime) -> int:
-    """Drop those days; how many. Their files stay until every stream has read them: see ``tidy``."""
+    """Drop those days; how many. Their files stay until every stream has read them: see ``vacuum``."""
     days = old_days(lake, name, kept_for, now)
     if days:
         try:

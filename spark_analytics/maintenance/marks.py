@@ -38,7 +38,7 @@ ANTI JOIN dropped AS d
 """
 
 
-def thin(lake: Lake, retention: Retention, now: datetime | None = None) -> int:
+def prune(lake: Lake, retention: Retention, now: datetime | None = None) -> int:
     """Forget what can be; the number of rows that the table has less."""
     now = now or datetime.now(UTC)
     saved = sum(_expire(lake, broker, until) for broker, until in opened(lake).items())
@@ -52,8 +52,8 @@ def thin(lake: Lake, retention: Retention, now: datetime | None = None) -> int:
         return saved + receipts.fold(lake, bounds, connection)
 
 
-def thinnable(lake: Lake, retention: Retention, now: datetime) -> int:
-    """The rows that :func:`thin` would drop, those of expired first attempts left out."""
+def prunable(lake: Lake, retention: Retention, now: datetime) -> int:
+    """The rows that :func:`prune` would drop, those of expired first attempts left out."""
     bounds = _bounds(lake, retention, now)
     if bounds.num_rows == 0:
         return 0
@@ -64,7 +64,7 @@ def thinnable(lake: Lake, retention: Retention, now: datetime) -> int:
 
 
 def _bounds(lake: Lake, retention: Retention, now: datetime) -> pa.Table:
-    """The bounds of thin.sql and receipts.sql, of each broker whose oldest marks are settled."""
+    """The bounds of prune.sql and receipts.sql, of each broker whose oldest marks are settled."""
     times = rows_of(lake.ensure("marks"), ["broker", "occurred_at"])
     fine, folded = first_fine(lake), opened(lake)
     rows = []
@@ -87,12 +87,12 @@ def _bounds(lake: Lake, retention: Retention, now: datetime) -> pa.Table:
 
 
 def _judged(lake: Lake, bounds: pa.Table) -> duckdb.DuckDBPyConnection:
-    """A connection with the tables ``dropped`` and ``savings`` of thin.sql."""
+    """A connection with the tables ``dropped`` and ``savings`` of prune.sql."""
     connection = duckdb.connect(config={"memory_limit": _MEMORY, "threads": "1"})
     connection.execute("SET TimeZone = 'UTC'")
     connection.register("marks", dataset(lake.ensure("marks")))
     connection.register("bounds", bounds)
-    connection.execute(resources.files("spark_analytics.maintenance").joinpath("thin.sql").read_text(encoding="utf-8"))
+    connection.execute(resources.files("spark_analytics.maintenance").joinpath("prune.sql").read_text(encoding="utf-8"))
     return connection
 
 

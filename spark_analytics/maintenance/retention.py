@@ -25,7 +25,7 @@ class Retention:
     marks_for: timedelta = timedelta(hours=48)  # failures and retries remembered one by one, once they are settled
     bronze_for: timedelta | None = None  # records as they were written; None: for ever
     replaced_for: timedelta = REPLACED_FOR  # files and log entries that newer ones replaced
-    moments_for: timedelta = timedelta(hours=24)  # the lake as it was each ten minutes (spark_analytics.kept)
+    versions_for: timedelta = timedelta(hours=24)  # the lake as it was each ten minutes (retained_versions.py)
     event_log_for: timedelta = timedelta(minutes=2)  # the same, for log entries of the tables that streams follow
 
     def log_for(self, table: str) -> timedelta:

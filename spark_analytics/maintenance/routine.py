@@ -15,9 +15,9 @@ from lake.store import Lake
 from lake.tables import TABLES
 from spark_analytics.catching_up.gaps import Gaps
 from spark_analytics.gold import STATE_TABLES
-from spark_analytics.kept import keep_moment, kept_moments
-from spark_analytics.maintenance import bronze, levels, marks, merging, opening, states, tidy
+from spark_analytics.maintenance import bronze, levels, marks, merging, opening, states, vacuum
 from spark_analytics.maintenance.retention import STREAMED, Retention
+from spark_analytics.retained_versions import retain_versions, retained_versions
 
 #: Told what is being done now, and to which table.
 Told = Callable[[str, str], None]
@@ -33,11 +33,11 @@ class Done:
     table: str
     rows: int
     days: int
-    tidied: tidy.Tidied
+    vacuumed: vacuum.Vacuumed
     merges: int = 0
 
 
-def keep(
+def run_maintenance(
     lake: Lake,
     retention: Retention,
     *,
@@ -65,18 +65,18 @@ def keep(
             rows["partials"] += opening.fold(lake, retention, now)
     # What is settled is known only when nothing is missing: a failure may be what history has yet to tell.
     if thorough and {"partials", "marks"} <= set(there) and not Gaps(lake).open():
-        told("thinning", "marks")
-        rows["marks"] += marks.thin(lake, retention, now)
+        told("pruning", "marks")
+        rows["marks"] += marks.prune(lake, retention, now)
     told("keeping the present of", "every table")
-    moments = keep_moment(lake, [name for name in there if name not in STREAMED], retention.moments_for, clock)
+    retained = retain_versions(lake, [name for name in there if name not in STREAMED], retention.versions_for, clock)
     done = []
     for name in there:
         if not thorough and name in STREAMED:
             told("shortening the log of", name)
-            tidy.shorten_log(lake, name, retention.log_for(name), clock)
+            vacuum.shorten_log(lake, name, retention.log_for(name), clock)
         if name in STATE_TABLES:
-            told("thinning", name)
-            rows[name] += states.thin(lake, name, retention, now, thorough=thorough)
+            told("pruning", name)
+            rows[name] += states.prune(lake, name, retention, now, thorough=thorough)
         if not thorough and name not in merging.GOLD_TABLES:
             continue
         days = 0
@@ -86,40 +86,41 @@ def keep(
         if name not in STATE_TABLES:
             told("merging small files of", name)
             merging.merge(lake, name, now)
-        tidied = tidy.Tidied()
+        vacuumed = vacuum.Vacuumed()
         if thorough:
-            told("tidying up", name)
-            tidy.set_properties(lake, name, retention.replaced_for)
-            tidied = tidy.tidy(lake, name, retention, clock, moments, dry_run=False, vacuum_hours=vacuum_hours)
-        done.append(Done(name, rows[name], days, tidied))
+            told("vacuuming", name)
+            vacuum.set_properties(lake, name, retention.replaced_for)
+            vacuumed = vacuum.vacuum(lake, name, retention, clock, retained, dry_run=False, vacuum_hours=vacuum_hours)
+        done.append(Done(name, rows[name], days, vacuumed))
     return done
 
 
 def shorten_logs(lake: Lake, retention: Retention) -> None:
-    """What presses between two rounds: the logs that Spark lists for each batch. Errors as of :func:`keep`."""
+    """What presses between two rounds: the logs that Spark lists for each batch. Errors as of a round."""
     for name in STREAMED:
         if lake.exists(name):
-            tidy.shorten_log(lake, name, retention.log_for(name), datetime.now(UTC))
+            vacuum.shorten_log(lake, name, retention.log_for(name), datetime.now(UTC))
 
 
 def preview(lake: Lake, retention: Retention, *, vacuum_hours: int | None = None) -> list[Done]:
-    """What :func:`keep` would do now, as far as it can be told beforehand; ``rows`` are to be rolled up or dropped.
+    """What :func:`run_maintenance` would do now, as far as it can be told beforehand; ``rows``: to be rolled up or
+    dropped.
 
     What the round itself replaces is not counted: it goes in a later one.
     """
-    now, moments = datetime.now(UTC), kept_moments(lake)
+    now, retained = datetime.now(UTC), retained_versions(lake)
     done = []
     for name in (name for name in TABLES if lake.exists(name)):
         rows = 0
         if name == "partials":
             rows = levels.rows_due(lake, retention, now)
         elif name == "marks" and lake.exists("partials"):
-            rows = marks.thinnable(lake, retention, now)
+            rows = marks.prunable(lake, retention, now)
         days = 0
         if retention.bronze_for is not None and name in bronze.TABLES_BY_DAY:
             days = len(bronze.old_days(lake, name, retention.bronze_for, now))
-        tidied = tidy.tidy(lake, name, retention, now, moments, dry_run=True, vacuum_hours=vacuum_hours)
-        done.append(Done(name, rows, days, tidied, merging.mergeable(lake, name, now)))
+        vacuumed = vacuum.vacuum(lake, name, retention, now, retained, dry_run=True, vacuum_hours=vacuum_hours)
+        done.append(Done(name, rows, days, vacuumed, merging.mergeable(lake, name, now)))
     return done
 
 

@@ -30,10 +30,10 @@ _MICROS = 1_000_000
 _HAPPENED = "happened"
 
 
-def thin(lake: Lake, name: str, retention: Retention, now: datetime, *, thorough: bool) -> int:
+def prune(lake: Lake, name: str, retention: Retention, now: datetime, *, thorough: bool) -> int:
     """Thin table ``name`` as far as it is due; how many rows went. SojournError where the table cannot be used."""
     if name == AGE_STATE.name:
-        return ages.thin(lake, thorough=thorough)
+        return ages.prune(lake, thorough=thorough)
     files = add_actions(lake, name)
     if files.num_rows == 0 or "max.epoch" not in files.column_names:
         return 0
@@ -44,7 +44,7 @@ def thin(lake: Lake, name: str, retention: Retention, now: datetime, *, thorough
     for conditions in _due(closed, retention, now, thorough=thorough):
         region = Region((*conditions, ("epoch", "<", current)))
         done = replace(
-            lake, name, region, lambda rows: thinned(rows, retention, now, epochs, begins=name == QUEUE_STATE.name)
+            lake, name, region, lambda rows: pruned(rows, retention, now, epochs, begins=name == QUEUE_STATE.name)
         )
         gone += done[0] - done[1] if done else 0
     return gone
@@ -120,7 +120,7 @@ class Epochs:
         return begins, until
 
 
-def thinned(
+def pruned(
     rows: pa.Table, retention: Retention, now: datetime, epochs: Epochs | None = None, *, begins: bool = False
 ) -> pa.Table:
     """Of each key the newest of ``rows`` in each second, minute or hour, by how old they are; in order of seconds.

@@ -73,14 +73,14 @@ def _train(target: Path, folder: Path) -> bool:
     ahead = begin()
     if ahead is None:
         return False
-    from spark_analytics.sql import Desk, Engine
+    from spark_analytics.sql import Engine, SqlSession
 
     lake = ordinary_lake(folder / "lake")
     for engine in (Engine.AUTO, Engine.SPARK):
-        desk = Desk(lake, engine=engine, ahead=ahead if engine is Engine.AUTO else None)
+        sql_session = SqlSession(lake, engine=engine, ahead=ahead if engine is Engine.AUTO else None)
         for sql in ORDINARY if engine is Engine.AUTO else ORDINARY[:3]:
-            desk.answer(sql).table()
-        desk.close()
+            sql_session.answer(sql).table()
+        sql_session.close()
     ahead.close()
     return wait_until_written(ahead.process, target)
 

@@ -16,10 +16,10 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from alerts.api import application, door, url_of
+from alerts.api import access_controlled, application, url_of
 from alerts.engine import Snapshot
 from alerts.settings import AlertSettings
-from alerts.store import Desk
+from alerts.store import ApiState
 from alerts.v2.app import Api
 from lake.clock import Clock
 from lake.errors import UserError
@@ -33,10 +33,10 @@ def serving(token: str | None = None, control_token: str | None = None, **settin
     control = Starlette(routes=[Route("/v1/limits", lambda _: PlainTextResponse("{}"))])
     chosen = AlertSettings.model_validate(settings)
     clock = Clock()
-    with tempfile.TemporaryDirectory() as folder, closing(Desk(Path(folder) / "alerts.sqlite")) as desk:
-        api = Api(Snapshot, desk, chosen, clock)
+    with tempfile.TemporaryDirectory() as folder, closing(ApiState(Path(folder) / "alerts.sqlite")) as api_state:
+        api = Api(Snapshot, api_state, chosen, clock)
         app = application(Snapshot, api.app, control, clock)
-        front = door(app, chosen, token, control_token or token)
+        front = access_controlled(app, chosen, token, control_token or token)
         listener = listen("127.0.0.1", 0)
         with served(WebServer(front, listener, front.limits)):
             yield url_of(listener)
@@ -115,14 +115,14 @@ def test_other_machines_are_served_only_with_a_token(host: str, monkeypatch: pyt
         AlertSettings(host=host)
     settings = AlertSettings(host=host, token_env="ALERT_TOKEN")
     with pytest.raises(UserError, match="without a token"):
-        door(Starlette(), settings, None, None)
+        access_controlled(Starlette(), settings, None, None)
     monkeypatch.setenv("ALERT_TOKEN", "a token")
-    door(Starlette(), settings, settings.token(), None)
+    access_controlled(Starlette(), settings, settings.token(), None)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
 def test_this_machine_needs_no_token(host: str) -> None:
-    door(Starlette(), AlertSettings(host=host), None, None)
+    access_controlled(Starlette(), AlertSettings(host=host), None, None)
 
 
 @pytest.mark.parametrize("url", ["sojourn", "ftp://sojourn", "http://[", "http://a b/", "http://user@sojourn/"])

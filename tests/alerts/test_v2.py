@@ -14,11 +14,11 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from alerts.api import application, door, url_of
+from alerts.api import access_controlled, application, url_of
 from alerts.engine import Snapshot
 from alerts.models import AlertInstance, AlertState, RuleEvaluation, fingerprint
 from alerts.settings import AlertSettings
-from alerts.store import Desk, connect
+from alerts.store import ApiState, connect
 from alerts.v2.app import Api
 from lake.clock import Clock
 from lake.web.server import WebServer, listen, served
@@ -55,9 +55,9 @@ SNAPSHOT = Snapshot(NOW, evaluations=(RuleEvaluation("r", "g", (), NOW, NOW, Tru
 @contextmanager
 def serving(path: Path, snapshot: Snapshot = SNAPSHOT, clock: Clock | None = None) -> Iterator[httpx.Client]:
     clock = clock or Clock()
-    with closing(Desk(path)) as desk:
-        api = Api(lambda: snapshot, desk, SETTINGS, clock)
-        front = door(application(lambda: snapshot, api.app, Starlette(), clock), SETTINGS, None, None)
+    with closing(ApiState(path)) as api_state:
+        api = Api(lambda: snapshot, api_state, SETTINGS, clock)
+        front = access_controlled(application(lambda: snapshot, api.app, Starlette(), clock), SETTINGS, None, None)
         listener = listen("127.0.0.1", 0)
         with (
             served(WebServer(front, listener, front.limits)),

@@ -17,7 +17,7 @@ import uvicorn
 import sojourn
 from alerts.control.api import make_app
 from alerts.control.board import Board, ServedLimit
-from lake.web.front import FrontDoor
+from lake.web.access import AccessControl
 from lake.web.policy import Policy
 from sojourn.client import sender as sending
 from tests.client.collector import Collector, collecting
@@ -32,7 +32,7 @@ class Api:
     def __init__(self, token: str | None = None, max_waiters: int = 1000) -> None:
         self.board = Board(max_waiters)
         app = make_app(self.board, SimpleNamespace(paused=False))  # type: ignore[arg-type]
-        self._app = FrontDoor(app, Policy(token=token))
+        self._app = AccessControl(app, Policy(token=token))
         self._port = 0
         self._server: uvicorn.Server | None = None
         self.start()

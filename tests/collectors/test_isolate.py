@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from collectors.buffer import STEP_BITS, Batch
-from collectors.isolate import Apart, halved, sifted
+from collectors.isolate import RowIsolator, halved, sifted
 from collectors.kafka.tap.store import Commit, Store
 from collectors.nats.memory import state_table
 from collectors.records import Event, events_table
@@ -201,11 +201,11 @@ def test_a_tap_of_kafka_goes_on_behind_a_poisonous_row(tmp_path: Path) -> None:
 
 def test_a_second_table_set_apart_begins_anew(tmp_path: Path) -> None:
     Lake(tmp_path).create()
-    apart = Apart(Poisoned(tmp_path), "tap", "tap@1#x")
+    isolator = RowIsolator(Poisoned(tmp_path), "tap", "tap@1#x")
     for number in (1, 2):
         rows = events_table([event(f"{number}-{name}") for name in names((0,), 4)], "mq", "tap")
-        assert apart.append("message_events", rows, {"tap@1": number}) == 1
-    assert len(messages(tmp_path)) == 6 and not apart.begun
+        assert isolator.append("message_events", rows, {"tap@1": number}) == 1
+    assert len(messages(tmp_path)) == 6 and not isolator.begun
 
 
 def test_a_row_over_which_the_table_itself_fails_is_set_apart_and_a_table_that_fails_is_waited_for(
@@ -220,7 +220,7 @@ def test_a_row_over_which_the_table_itself_fails_is_set_apart_and_a_table_that_f
     for name, column in (("ingest_date", far), ("queue", half)):
         rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), column)
     lake = Lake(tmp_path)
-    assert Apart(lake, "tap", "tap@1").append("message_events", rows, {"tap@1": 1}) == 2
+    assert RowIsolator(lake, "tap", "tap@1").append("message_events", rows, {"tap@1": 1}) == 2
     assert messages(tmp_path) == ["m00", "m01", "m03"] and rejected(tmp_path) == ["m02", "m04"]
     shutil.rmtree(lake.path("message_events"))
     with pytest.raises(LakeError):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from collectors.samples import Sample, samples_table
-from collectors.unjoined import Names, apart, read_names
+from collectors.unjoined import Names, mismatches, read_names
 from lake.store import Lake
 from lake.tables import MESSAGE_EVENTS
 
@@ -17,24 +17,24 @@ ORDERS, MAILS = ("celery", "orders"), ("redis", "mails")
 
 def test_events_without_samples_are_named_with_what_joins_them() -> None:
     names = Names({ORDERS: True, MAILS: True}, {("redis", "orders"), MAILS})
-    (one,) = apart(names, ["redis"])
+    (one,) = mismatches(names, ["redis"])
     assert (one.subject, "orders" in one.found, "one of redis" in one.fix) == ("events of celery", True, True)
-    (one,) = apart(names, [])
+    (one,) = mismatches(names, [])
     assert "[[collect.brokers]]" in one.fix
 
 
 def test_a_queue_that_is_called_otherwise_at_its_broker_is_told_of() -> None:
-    (one,) = apart(Names({("redis", "mail.new"): True}, {MAILS}), ["redis"])
+    (one,) = mismatches(Names({("redis", "mail.new"): True}, {MAILS}), ["redis"])
     assert "as_queue" in one.fix
 
 
 def test_queues_without_tenants_get_a_hint_how_to_name_them() -> None:
-    (one,) = apart(Names({MAILS: False}, {MAILS}), ["redis"])
+    (one,) = mismatches(Names({MAILS: False}, {MAILS}), ["redis"])
     assert "redis/mails" in one.found and "sojourn.tenant" in one.fix
 
 
 def test_what_meets_is_nothing_to_tell() -> None:
-    assert list(apart(Names({MAILS: True}, {MAILS, ("redis", "idle")}), ["redis"])) == []
+    assert list(mismatches(Names({MAILS: True}, {MAILS, ("redis", "idle")}), ["redis"])) == []
 
 
 def test_the_names_are_those_of_the_newest_rows(tmp_path: Path) -> None:

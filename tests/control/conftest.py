@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from alerts.api import door, url_of
+from alerts.api import access_controlled, url_of
 from alerts.control import Control, build
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.models import AlertInstance, AlertState, RuleEvaluation, fingerprint
@@ -290,7 +290,7 @@ def serve() -> Callable[..., Any]:
 @contextmanager
 def serving(control: Control) -> Iterator[str]:
     settings = AlertSettings()
-    front = door(control.app, settings, control.token, control.token)
+    front = access_controlled(control.app, settings, control.token, control.token)
     listener = listen(settings.host, 0)
     with served(WebServer(front, listener, front.limits)):
         yield url_of(listener)

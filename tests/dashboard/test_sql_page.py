@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import saved
-from dashboard.asking import AT_ONCE, MOST_ROWS, Desk
+from dashboard.asking import AT_ONCE, MOST_ROWS, StatementPool
 from lake.errors import UserError
 from lake.select import limited
 from lake.store import Lake
@@ -58,19 +58,19 @@ def test_what_only_reads_is_run_and_nothing_else(story: Path, show: Callable[...
 
 def test_a_statement_is_cancelled_and_too_many_at_once_are_refused(tmp_path: Path) -> None:
     Lake(tmp_path).create()
-    desk = Desk(tmp_path)
-    asks = [desk.ask(ENDLESS) for _ in range(AT_ONCE)]
+    pool = StatementPool(tmp_path)
+    asks = [pool.ask(ENDLESS) for _ in range(AT_ONCE)]
     try:
         with pytest.raises(UserError, match="run already"):
-            desk.ask("SELECT 1 AS a")
+            pool.ask("SELECT 1 AS a")
     finally:
         for ask in asks:
             wait_until(lambda ask=ask: ask.cancel() or ask.done, "cancelled")
     assert all("cancel" in ask.error and ask.rows is None for ask in asks)
-    last = wait_until(lambda: desk.busy == 0 and desk.ask("SELECT 1 AS a"), "a free worker")
+    last = wait_until(lambda: pool.busy == 0 and pool.ask("SELECT 1 AS a"), "a free worker")
     wait_until(lambda: last.done, "the next answer")
     assert last.rows is not None and last.rows.to_pylist() == [{"a": 1}]
-    for worker in desk.workers:
+    for worker in pool.workers:
         worker.close()
 
 

@@ -41,8 +41,8 @@ PLACES = (
         "takes longer than its interval lengthens it",
         (),
         (
-            f"{_KAFKA}/test_heads.py::test_moving_heads_are_read_in_turn_within_the_bound_and_each_is_told_with_its_staleness",
-            f"{_KAFKA}/test_heads.py::test_heads_that_stand_come_before_those_that_move",
+            f"{_KAFKA}/test_offset_timestamps.py::test_moving_heads_are_read_in_turn_within_the_bound_and_each_is_told_with_its_staleness",
+            f"{_KAFKA}/test_offset_timestamps.py::test_heads_that_stand_come_before_those_that_move",
             f"{_KAFKA}/test_sampler.py::test_what_one_cycle_may_read_is_bounded_and_every_age_is_known_in_the_end_with_its_staleness",
             "tests/collectors/test_sampler.py::test_a_cycle_that_cannot_keep_its_interval_says_so_and_lengthens_it",
         ),

@@ -1,4 +1,4 @@
-"""What the front door decides from headers alone, and how it shares out connections and bytes."""
+"""What access control decides from headers alone, and how it shares out connections and bytes."""
 
 from __future__ import annotations
 

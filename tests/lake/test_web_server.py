@@ -1,4 +1,4 @@
-"""The front door with real sockets: what comes late, half, too much or not at all stops nobody."""
+"""Access control with real sockets: what comes late, half, too much or not at all stops nobody."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from lake.errors import UserError
-from lake.web.front import FrontDoor
+from lake.web.access import AccessControl
 from lake.web.policy import JSON, Entrance, Limits, Policy
 from lake.web.server import Certificate, WebServer, listen, served
 from tests.support.certificates import make_certificates
@@ -41,10 +41,10 @@ class Served:
             return PlainTextResponse(str(self.taken[-1]))
 
         routes = [Route("/take", take, methods=["POST"]), Route("/", lambda _: PlainTextResponse("here"))]
-        self.door = FrontDoor(Starlette(routes=routes), policy)
+        self.app = AccessControl(Starlette(routes=routes), policy)
         self.listener = listen("127.0.0.1", 0)
         self.port = self.listener.getsockname()[1]
-        self.server = WebServer(self.door, self.listener, policy.limits, certificate)
+        self.server = WebServer(self.app, self.listener, policy.limits, certificate)
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.port}"
 
     def connect(self, send: bytes = b"") -> socket.socket:
@@ -87,7 +87,7 @@ def test_a_proper_request_is_answered_packed_or_not_and_a_connection_serves_many
             packed = client.post("/take", content=gzip.compress(body), headers={"content-encoding": "gzip"})
             assert packed.text == str(len(body))
         assert client.get("/", headers={"content-type": ""}).text == "here"
-        assert one.door.bytes_in_flight == (0, 1_000_000)
+        assert one.app.bytes_in_flight == (0, 1_000_000)
         assert "access-control-allow-origin" not in client.get("/").headers
 
 
@@ -109,7 +109,7 @@ def test_what_is_refused_is_answered_in_full_even_while_its_body_comes() -> None
             ):
                 assert client.post(f"{one.url}/take", content=content, headers=headers).status_code == status
             assert client.post(f"{one.url}/", content=b"{}", headers={"content-type": JSON}).status_code == 413
-        assert one.taken == [] and one.door.bytes_in_flight[0] == 0
+        assert one.taken == [] and one.app.bytes_in_flight[0] == 0
 
 
 def test_headers_a_body_and_an_idle_connection_have_their_time() -> None:
@@ -147,12 +147,12 @@ def test_half_bodies_hold_no_more_than_their_share_and_keep_nobody_out() -> None
     with serving(limits) as one, ExitStack() as stack:
         for _ in range(60):
             stack.enter_context(one.connect(HEAD + b"Content-Length: 190000\r\n\r\n" + b"x" * 180_000))
-        wait_until(lambda: one.door.bytes_in_flight[0] > 500_000, "the bodies to come")
+        wait_until(lambda: one.app.bytes_in_flight[0] > 500_000, "the bodies to come")
         body = b"x" * 150_000
         for _ in range(5):
             answer = httpx.post(f"{one.url}/take", content=body, headers={"content-type": JSON}, timeout=30)
             assert answer.status_code == 200
-        assert one.door.bytes_in_flight[1] <= 1_000_000
+        assert one.app.bytes_in_flight[1] <= 1_000_000
 
 
 def test_idle_connections_keep_nobody_out() -> None:
@@ -176,7 +176,7 @@ def test_where_every_connection_is_at_work_the_next_is_told_to_come_again() -> N
     with serving(limits) as one, ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(one.connect(HEAD + b"Content-Length: 9\r\n\r\nx"))
-        wait_until(lambda: one.door.bytes_in_flight[0] == 3, "the bodies to come")
+        wait_until(lambda: one.app.bytes_in_flight[0] == 3, "the bodies to come")
         assert one.answer(b"").startswith(b"HTTP/1.1 503")
 
 
@@ -214,4 +214,4 @@ def test_a_certificate_of_no_use_and_a_port_that_is_taken_are_the_users(tmp_path
         with pytest.raises(UserError, match="cannot listen"):
             listen("127.0.0.1", one.port)
         with pytest.raises(UserError, match="certificate"):
-            WebServer(one.door, one.listener, Limits(), Certificate(tmp_path / "no", tmp_path / "key"))
+            WebServer(one.app, one.listener, Limits(), Certificate(tmp_path / "no", tmp_path / "key"))

@@ -1,5 +1,5 @@
 """Ages in gold are what the reference counts, bucket by bucket, however the same events come: in any order, late,
-with several named subscribers, through restarts, roll-ups over minutes and hours and thinning, whatever is held in
+with several named subscribers, through restarts, roll-ups over minutes and hours and pruning, whatever is held in
 memory."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import MARKS
 from spark_analytics.maintenance import ages as upkeep
-from spark_analytics.maintenance.states import thin
+from spark_analytics.maintenance.states import prune
 from spark_analytics.state.writer import Writer
 from tests.reference.compare import differences
 from tests.reference.folded import KIND, ages, leveled, widths
@@ -85,7 +85,7 @@ def told_as_they_come(
             if rng.random() < 0.15:
                 roll_up(store, (newest(store) - rng.choice((0, 61))) // 3600 * 3600, 3600)
             if rng.random() < 0.3:
-                thin(store, "age_state", None, None, thorough=True)  # type: ignore[arg-type]
+                prune(store, "age_state", None, None, thorough=True)  # type: ignore[arg-type]
             if rng.random() < 0.15:
                 writer.close()
                 writer = Writer(root)
@@ -95,11 +95,11 @@ def told_as_they_come(
                     check(reader, so_far)
         writer.step()
         check(reader, so_far)
-        thin(store, "age_state", None, None, thorough=True)  # type: ignore[arg-type]
+        prune(store, "age_state", None, None, thorough=True)  # type: ignore[arg-type]
         check(reader, so_far)
         width = widths(store)
         exact = ages(Reference(so_far, []), width)
-        assert differences(exact, rows(reader, "attempt_age")) == [], "thinned, each is a row of its own"
+        assert differences(exact, rows(reader, "attempt_age")) == [], "pruned, each is a row of its own"
         assert differences(exact, leveled(everything(root), lambda broker, second: 1)) == []
     writer.close()
 

@@ -13,7 +13,7 @@ from lake.log import log_entry
 from lake.remote import Remote
 from lake.store import Lake
 from spark_analytics import mirrored
-from spark_analytics.maintenance.tidy import shorten_log
+from spark_analytics.maintenance.vacuum import shorten_log
 from spark_analytics.mirrored import MirroredLog
 from tests.lake.test_appending import rejected
 from tests.support.s3 import CREDENTIALS, S3Server

@@ -17,7 +17,7 @@ from lake.select import canonical, check_expression, for_duckdb
 from lake.store import Lake
 from lake.tables import TABLES
 from lake.views import VIEWS
-from spark_analytics.sql import Desk
+from spark_analytics.sql import SqlSession
 from tests.security.statements import CONTENT, SECRET, STATEMENTS, VARIABLE, placed
 
 NAMES = {*TABLES, *VIEWS}
@@ -102,14 +102,14 @@ def test_rules_do_and_tell_nothing(places: tuple[Path, Path]) -> None:
 
 @pytest.mark.spark
 def test_the_prompt_and_files_do_and_tell_nothing(spark: object, lake: Lake, places: tuple[Path, Path]) -> None:
-    desk = Desk(lake)
+    sql_session = SqlSession(lake)
     for _, sql in STATEMENTS:
         try:
-            text = str(desk.answer(placed(sql, *places)).table().to_pylist())
+            text = str(sql_session.answer(placed(sql, *places)).table().to_pylist())
         except SojournError as error:
             text = str(error)
         assert_harmless(text, places[0])
-    desk.close()
+    sql_session.close()
 
 
 @pytest.mark.parametrize(

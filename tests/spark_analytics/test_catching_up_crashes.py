@@ -22,7 +22,7 @@ from spark_analytics.catching_up.places import Place
 from spark_analytics.catching_up.turns import Turns
 from spark_analytics.gold import checkpoint_path
 from spark_analytics.maintenance import Retention
-from spark_analytics.maintenance.routine import keep
+from spark_analytics.maintenance.routine import run_maintenance
 from spark_analytics.maintenance.streams import needed
 from tests.spark_analytics.events import bronze, event
 from tests.spark_analytics.gaps import (
@@ -143,8 +143,8 @@ def test_maintenance_keeps_what_history_needs_and_lets_go_of_it_then(lake: Lake)
     opened(lake)
     everything = Retention(replaced_for=timedelta(0), bronze_for=timedelta(days=1))
     for _ in range(3):
-        done = {one.table: one for one in keep(lake, everything)}
-        assert "the analysis has not read further" in done[NAME].tidied.held
+        done = {one.table: one for one in run_maintenance(lake, everything)}
+        assert "the analysis has not read further" in done[NAME].vacuumed.held
     assert lake.read(NAME).num_rows == 0, "old days were dropped"
     fill(lake)
     assert_gold_is_of(lake, before_live(lake, 8))
@@ -163,10 +163,10 @@ def test_marks_of_failures_wait_for_what_history_has_to_say(lake: Lake) -> None:
     for table in EVENTS.writes:
         lake.append(table, rows[table])
     before = counted(lake.read("marks").to_pylist())
-    keep(lake, Retention())
+    run_maintenance(lake, Retention())
     assert counted(lake.read("marks").to_pylist()) == before
     fill(lake)
-    keep(lake, Retention())
+    run_maintenance(lake, Retention())
     assert counted(lake.read("marks").to_pylist()) != before
 
 

@@ -1,4 +1,4 @@
-"""The gate's own door: who has no token holds no place, whatever he sends or keeps back."""
+"""The gate: who has no token holds no place, whatever he sends or keeps back."""
 
 from __future__ import annotations
 

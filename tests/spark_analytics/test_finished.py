@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from lake.errors import UserError
 from lake.store import Lake
 from lake.tables import AGE_STATE, QUEUE_STATE, TENANT_STATE
-from spark_analytics.moment import Moment
 from spark_analytics.state.writer import Writer
+from spark_analytics.time_travel import AsOf
 from spark_analytics.views import register, require_finished_at
 from tests.reference.compare import differences, expected_rows
 from tests.reference.generate import generate
@@ -26,24 +26,24 @@ pytestmark = pytest.mark.spark
 
 def test_the_present_is_that_of_finished_state_now_and_then(lake: Lake, spark: SparkSession) -> None:
     events, samples = without_named_subscribers(generate(14, messages=80, seconds=150, burst=20))
-    log, writer, was = Committed(lake.root), Writer(lake.root), list[tuple[Moment, Reference]]()
+    log, writer, was = Committed(lake.root), Writer(lake.root), list[tuple[AsOf, Reference]]()
     before = datetime.now(UTC)
     for batch in batches_of(events, random.Random(2), 2, 0.0):
         log.append(batch, samples)
         samples = []
         writer.step()
         versions = {name: lake.version(name) for name in (TENANT_STATE.name, QUEUE_STATE.name, AGE_STATE.name)}
-        was.append((Moment(datetime.now(UTC), versions), log.reference))
+        was.append((AsOf(datetime.now(UTC), versions), log.reference))
     writer.close()
-    for (moment, reference), when in zip(was, (was[0][0], None), strict=True):
-        register(spark, lake, {*PRESENT, *HISTORY, "attempt_age"}, moment=when)
+    for (as_of, reference), when in zip(was, (was[0][0], None), strict=True):
+        register(spark, lake, {*PRESENT, *HISTORY, "attempt_age"}, as_of=when)
         for view in (*PRESENT, *HISTORY, "attempt_age"):
             rows = spark.sql(f"SELECT * FROM {view}").toArrow().to_pylist()
             wanted = expected_rows(reference, view)
-            assert wanted and differences(wanted, rows) == [], (view, moment)
+            assert wanted and differences(wanted, rows) == [], (view, as_of)
     with pytest.raises(UserError, match="nothing had finished this lake's state yet"):
-        require_finished_at(lake, HISTORY, Moment(before))
-    require_finished_at(lake, ["partials"], Moment(before))
+        require_finished_at(lake, HISTORY, AsOf(before))
+    require_finished_at(lake, ["partials"], AsOf(before))
 
 
 def test_a_plain_session_reads_the_age_of_first_attempt_from_the_table(lake: Lake, spark: SparkSession) -> None:

@@ -18,11 +18,11 @@ from lake.store import Lake
 from lake.tables import MARKS, QUEUE_SAMPLES
 from spark_analytics.maintenance import Retention, roll_up
 from spark_analytics.maintenance import ages as finished_ages
-from spark_analytics.maintenance.marks import thin, thinnable
+from spark_analytics.maintenance.marks import prunable, prune
 from spark_analytics.maintenance.merging import add_actions, merge
 from spark_analytics.maintenance.opening import fold, opened
 from spark_analytics.maintenance.retention import data_time
-from spark_analytics.maintenance.routine import keep
+from spark_analytics.maintenance.routine import run_maintenance
 from tests.reference.generate import START, generate, logs
 from tests.reference.partials import fill, marks_of
 from tests.reference.replaying import LOOK_BACK
@@ -105,7 +105,7 @@ def test_folding_old_hours_changes_nothing_that_is_so_now(tmp_path: Path, seed: 
     assert {row["bucket_start"] for row in rows} == {datetime.fromtimestamp(0, UTC)}
     assert {row["bucket_seconds"] for row in rows} == {int(boundary.timestamp())}
     assert {row["completion_age_count"] for row in rows} == {None}
-    finished_ages.thin(lake, thorough=True)
+    finished_ages.prune(lake, thorough=True)
     ages = reader.query("SELECT MIN(bucket_start) AS first, COUNT(*) AS n FROM attempt_age").to_pylist()[0]
     assert ages["first"] >= min(row["occurred_at"] for row in new) - timedelta(hours=1) and ages["n"] > 0
     assert fold(lake, retention, now) == 0, "there was something left to do"
@@ -148,7 +148,7 @@ def test_events_from_before_all_time_are_counted_and_hinder_nothing(tmp_path: Pa
     before = without_history(totals(lake.read("partials")))
     now = max(event["occurred_at"] for event in events) + timedelta(days=1)
     for kept_for in (timedelta(days=3), timedelta(days=2)):
-        keep(lake, Retention(hours_for=kept_for), now=now)
+        run_maintenance(lake, Retention(hours_for=kept_for), now=now)
     assert without_history(totals(lake.read("partials"))) == before
     starts = sorted(set(lake.read("partials").column("bucket_start").to_pylist()))
     assert starts[0] == datetime.fromtimestamp(0, UTC) and starts[1] > START - timedelta(days=1)
@@ -177,14 +177,14 @@ def test_forgetting_settled_marks_changes_no_row_of_any_view(tmp_path: Path, see
     roll_up(lake, Retention(), now)
     before = all_rows(tmp_path)
     there = lake.read("marks").num_rows
-    foretold = thinnable(lake, Retention(), now)
-    gone = thin(lake, Retention(), now)
+    foretold = prunable(lake, Retention(), now)
+    gone = prune(lake, Retention(), now)
     assert 0 < gone == foretold
     assert all_rows(tmp_path) == before
     assert lake.read("marks").num_rows == there - gone
-    assert thin(lake, Retention(), now) > 0, "what was folded is remembered until the next round"
+    assert prune(lake, Retention(), now) > 0, "what was folded is remembered until the next round"
     assert all_rows(tmp_path) == before
-    assert thin(lake, Retention(), now) == 0, "there was something left to do"
+    assert prune(lake, Retention(), now) == 0, "there was something left to do"
 
 
 @given(logs(), st.sampled_from([0, 57, 59]))
@@ -198,11 +198,11 @@ def test_whatever_happened_nobody_misses_what_is_forgotten(log: tuple[list[Row],
         roll_up(lake, Retention(), START + LATER)
         before = all_rows(Path(folder))
         present = _present(Path(folder))
-        thin(lake, Retention(), START + LATER)
+        prune(lake, Retention(), START + LATER)
         assert all_rows(Path(folder)) == before
         retention = Retention(hours_for=timedelta(days=2))
         fold(lake, retention, START + LATER)
-        thin(lake, retention, START + LATER)
+        prune(lake, retention, START + LATER)
         finish(folder, anew=True)
         assert _present(Path(folder)) == present
 
@@ -222,10 +222,10 @@ def test_what_waits_for_its_retry_is_remembered_for_as_long_as_it_waits(tmp_path
     other = place | {"message_id": "other", "event_type": "received", "attempt": 2, "occurred_at": START + LATER}
     lake = fill(tmp_path, [*lives, other], [])
     roll_up(lake, Retention(), START + LATER)
-    assert thin(lake, Retention(), START + LATER) == 0
+    assert prune(lake, Retention(), START + LATER) == 0
     end = place | {"event_type": "completed", "attempt": 2, "occurred_at": START + timedelta(seconds=9)}
     lake.append("marks", pa.Table.from_pylist(marks_of([end]), MARKS.schema))
-    assert thin(lake, Retention(), START + LATER) == 2
+    assert prune(lake, Retention(), START + LATER) == 2
 
 
 def test_first_attempts_from_before_the_opening_balance_go_with_their_ages(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_first_attempts_from_before_the_opening_balance_go_with_their_ages(tmp_p
     now = max(row["occurred_at"] for row in new)
     roll_up(lake, retention, now)
     fold(lake, retention, now)
-    thin(lake, retention, now)
+    prune(lake, retention, now)
     firsts = [row for row in lake.read("marks").to_pylist() if row["event_type"] == "received" and row["attempt"] == 1]
     assert firsts and min(row["occurred_at"] for row in firsts) > START + timedelta(days=29)
 
@@ -295,9 +295,9 @@ def test_the_whole_round_leaves_nothing_for_a_second_one(tmp_path: Path) -> None
     lake = fill(tmp_path, events, samples, batches=40)
     lake.create()
     now = max(event["occurred_at"] for event in events)
-    keep(lake, SHORT, now=now)
+    run_maintenance(lake, SHORT, now=now)
     versions = {name: lake.version(name) for name in ("partials", "marks", "queue_samples")}
-    keep(lake, SHORT, now=now)
+    run_maintenance(lake, SHORT, now=now)
     assert {name: lake.version(name) for name in versions} == versions
 
 
@@ -319,6 +319,6 @@ def test_rows_added_between_rounds_are_all_there_at_the_end(tmp_path: Path) -> N
         lake.append("partials", table_of(events))
         lake.append("marks", pa.Table.from_pylist(marks_of(events), MARKS.schema))
         lake.append("queue_samples", QUEUE_SAMPLES.schema.empty_table())
-        keep(lake, retention, now=max(event["occurred_at"] for event in everything))
+        run_maintenance(lake, retention, now=max(event["occurred_at"] for event in everything))
     assert without_history(totals(lake.read("partials"))) == without_history(totals(table_of(everything)))
     assert add_actions(lake, "partials").num_rows < 12

@@ -12,9 +12,9 @@ from lake.files import only_one
 from lake.store import Lake
 from sojourn.cli.main import run
 from spark_analytics.maintenance import Retention
-from spark_analytics.maintenance.keeper import Keeper
 from spark_analytics.maintenance.merging import add_actions
 from spark_analytics.maintenance.routine import lock_path
+from spark_analytics.maintenance.runner import MaintenanceRunner
 from spark_analytics.settings import AnalyzeSettings
 from tests.reference.partials import fill
 from tests.spark_analytics.test_rollup import log_of, totals
@@ -97,12 +97,12 @@ def test_the_command_waits_for_the_round_of_another_and_gives_up_in_the_end(
 
 def test_the_duty_beside_the_stream_does_the_same_each_so_many_batches(filled: Lake) -> None:
     before = totals(filled.read("partials"))
-    keeper = Keeper(filled.root, 3, Retention())
+    runner = MaintenanceRunner(filled.root, 3, Retention())
     for _ in range(2):
-        keeper.count_batch()
+        runner.count_batch()
     assert add_actions(filled, "partials").num_rows == 40
-    keeper.count_batch()
-    keeper.close()
+    runner.count_batch()
+    runner.close()
     assert add_actions(filled, "partials").num_rows == 1
     assert totals(filled.read("partials")) == before
 
@@ -112,30 +112,30 @@ def log_numbers(lake: Lake, name: str) -> list[int]:
 
 
 def test_between_two_rounds_the_logs_that_spark_lists_are_cut(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_analytics.maintenance.keeper.LOG_SECONDS", 0.0)
+    monkeypatch.setattr("spark_analytics.maintenance.runner.LOG_SECONDS", 0.0)
     for name in ("message_events", "queue_samples"):
         for number in range(3):
             filled.ensure(name).alter.set_table_properties({"delta.checkpointInterval": str(100 + number)})
         filled.ensure(name).create_checkpoint()
     before = log_numbers(filled, "queue_samples")
-    keeper = Keeper(filled.root, 100, Retention(event_log_for=timedelta(0)))
-    keeper.count_batch()
-    keeper.close()
+    runner = MaintenanceRunner(filled.root, 100, Retention(event_log_for=timedelta(0)))
+    runner.count_batch()
+    runner.close()
     assert log_numbers(filled, "message_events") == [filled.ensure("message_events").version()]
     assert log_numbers(filled, "queue_samples") == before
     assert add_actions(filled, "partials").num_rows == 40, "that is a round's work"
 
 
 def test_the_duty_can_be_turned_off_and_lives_through_a_lake_that_is_damaged(filled: Lake) -> None:
-    off = Keeper(filled.root, 0, Retention())
+    off = MaintenanceRunner(filled.root, 0, Retention())
     off.count_batch()
     off.close()
     assert add_actions(filled, "partials").num_rows == 40
     for file in filled.path("partials").rglob("*.parquet"):
         file.write_bytes(b"not a Parquet file")
-    keeper = Keeper(filled.root, 1, Retention())
-    keeper.count_batch()
-    keeper.close()
+    runner = MaintenanceRunner(filled.root, 1, Retention())
+    runner.count_batch()
+    runner.close()
 
 
 def test_the_settings_say_how_long_each_thing_is_kept() -> None:

@@ -20,7 +20,7 @@ from lake.store import Lake
 from lake.tables import MARKS
 from spark_analytics.maintenance import Retention
 from spark_analytics.maintenance.merging import add_actions
-from spark_analytics.maintenance.routine import keep
+from spark_analytics.maintenance.routine import run_maintenance
 from tests.reference.partials import marks_of
 from tests.spark_analytics.test_maintenance import moved, without_history
 from tests.spark_analytics.test_rollup import log_of, table_of, totals
@@ -38,13 +38,13 @@ import sys
 from dataclasses import replace
 from datetime import datetime, timedelta
 from lake.store import Lake
-from spark_analytics.maintenance.routine import keep
+from spark_analytics.maintenance.routine import run_maintenance
 from tests.spark_analytics.test_maintenance_faults import RETENTION
 lake = Lake(sys.argv[1])
 print("ready", flush=True)
 retention = replace(RETENTION, hours_for=timedelta(days=int(sys.argv[4])))
 for _ in range(int(sys.argv[2])):
-    keep(lake, retention, now=datetime.fromisoformat(sys.argv[3]))
+    run_maintenance(lake, retention, now=datetime.fromisoformat(sys.argv[3]))
     print("kept", flush=True)
 """
 
@@ -106,11 +106,11 @@ def test_killed_at_any_instant_it_loses_and_doubles_nothing_and_the_next_round_f
         assert_balanced(lake, everything)
     assert interrupted > 0
     now = max(event["occurred_at"] for event in everything)
-    keep(lake, RETENTION, now=now)
+    run_maintenance(lake, RETENTION, now=now)
     assert_balanced(lake, everything)
     assert add_actions(lake, "partials").num_rows <= 8
     version = lake.version("partials")
-    keep(lake, RETENTION, now=now)
+    run_maintenance(lake, RETENTION, now=now)
     assert lake.version("partials") == version, "there was something left to do"
     assert lake.committed("partials", "stream") == KILLS * 5 - 1
 
@@ -138,6 +138,6 @@ def test_two_at_once_and_a_writer_beside_them_agree_on_every_sum(tmp_path: Path)
     writer.join()
     everything += written
     assert_balanced(lake, everything)
-    keep(lake, RETENTION, now=max(event["occurred_at"] for event in everything))
+    run_maintenance(lake, RETENTION, now=max(event["occurred_at"] for event in everything))
     assert_balanced(lake, everything)
     assert Lake(tmp_path).committed("partials", "stream") == 8 * 5 - 1

@@ -22,8 +22,8 @@ from lake.reader import Reader as Plain
 from lake.store import Lake
 from lake.tables import FOLDED_KIND, MARKS, PARTIALS
 from spark_analytics.maintenance import Retention, roll_up
-from spark_analytics.maintenance.marks import thin
-from spark_analytics.maintenance.routine import keep
+from spark_analytics.maintenance.marks import prune
+from spark_analytics.maintenance.routine import run_maintenance
 from tests.reference.compare import differences
 from tests.reference.folded import KIND, first_receipts, leveled, widths
 from tests.reference.generate import START, generate, logs
@@ -105,14 +105,14 @@ def test_history_is_what_the_reference_counts_before_and_after_each_fold(tmp_pat
         events += clocks
         lake.append("partials", table_of(clocks))
         lake.append("marks", pa.Table.from_pylist(marks_of(clocks), MARKS.schema))
-        keep(lake, Retention(), now=now)
+        run_maintenance(lake, Retention(), now=now)
         assert folded(lake) > 0
         assert differences(expected(lake, events), served(reader)) == []
         assert differences(expected(lake, events), served(Plain(tmp_path))) == []
     assert differences(expected(lake, events), told_anew(tmp_path)) == []
     assert remembered(lake) < marks / 4
     version = lake.version("marks")
-    assert thin(lake, Retention(), now) == 0 and lake.version("marks") == version, "there was something left to do"
+    assert prune(lake, Retention(), now) == 0 and lake.version("marks") == version, "there was something left to do"
 
 
 @pytest.mark.spark
@@ -129,7 +129,7 @@ def test_spark_serves_the_same(tmp_path: Path, spark: SparkSession) -> None:
         register(spark, lake, {"attempt_age"})
         rows = spark.sql(f"SELECT * FROM attempt_age WHERE kind = '{KIND}'").toArrow().to_pylist()
         assert differences(expected(lake, events), rows) == []
-        thin(lake, Retention(), NOW)
+        prune(lake, Retention(), NOW)
     assert folded(lake) > 0
 
 
@@ -152,7 +152,7 @@ def test_any_log_folded_in_pieces_as_it_comes(log: tuple[list[Row], list[Row]], 
             lake.append("partials", table_of(batch))
             roll_up(lake, Retention(), NOW)
             for _ in range(rng.randrange(3)):
-                thin(lake, Retention(), NOW)
+                prune(lake, Retention(), NOW)
         with Reader(folder) as reader:
             assert differences(expected(lake, [*clocks, *events]), served(reader)) == []
 
@@ -197,7 +197,7 @@ def test_killed_after_any_commit_a_message_counts_once_and_the_next_round_goes_o
             with monkeypatch.context() as deadly:
                 deadly.setattr("spark_analytics.maintenance.region.write_deltalake", one_commit_and_dead)
                 deadly.setattr("lake.store.Appender", DeadAfterCommit)
-                thin(Lake(tmp_path), Retention(), NOW)
+                prune(Lake(tmp_path), Retention(), NOW)
             break
         except Killed:
             # Whoever follows sees each commit by itself; whoever begins then has the two tables alone.
@@ -205,7 +205,7 @@ def test_killed_after_any_commit_a_message_counts_once_and_the_next_round_goes_o
             assert differences(wanted, rows) == []
             reader = Reader(tmp_path) if deaths % 2 else reader
     assert 6 < deaths < 59
-    assert thin(Lake(tmp_path), Retention(), NOW) == 0 < folded(lake)
+    assert prune(Lake(tmp_path), Retention(), NOW) == 0 < folded(lake)
     assert differences(wanted, served(reader)) == []
     assert differences(wanted, told_anew(tmp_path)) == []
 
@@ -235,7 +235,7 @@ def test_killed_at_any_instant_every_message_counts_once(tmp_path: Path) -> None
     assert interrupted > 0
     pair = [maintenance(lake, now.isoformat(), rounds=2, kept_days=400) for _ in range(2)]
     assert [process.wait(timeout=100) for process in pair] == [0, 0]
-    keep(lake, Retention(), now=now)
+    run_maintenance(lake, Retention(), now=now)
     assert counted(lake) == messages(everything)
     assert folded(lake) > 0
 
@@ -281,7 +281,7 @@ def ages_by_the_hour(tmp_path: Path, arrivals: dict[int, list[Row]], days: int =
         lake.append("partials", table_of(events))
         finish(tmp_path)
         for _ in range(2):
-            keep(lake, Retention(), now=now)
+            run_maintenance(lake, Retention(), now=now)
     followed, anew = (
         [row["mean_seconds"] / 3600 * row["count"] for row in rows]
         for rows in (served(Reader(tmp_path)), told_anew(tmp_path))
@@ -326,7 +326,7 @@ def test_a_lake_from_before_the_columns_is_finished_and_folded(tmp_path: Path) -
     assert "fold" not in [field.name for field in DeltaTable(str(older.path("marks"))).schema().fields]
     wanted = expected(newer, events)
     assert wanted and differences(wanted, served(reader)) == []
-    keep(older, Retention(), now=NOW)
+    run_maintenance(older, Retention(), now=NOW)
     assert differences(expected(older, events), served(reader)) == []
     assert folded(older) > 0
     assert differences(expected(older, events), told_anew(tmp_path / "old")) == []

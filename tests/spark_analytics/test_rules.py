@@ -18,7 +18,7 @@ from lake.definitions import Definitions
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import PARTIALS, QUEUE_SAMPLES
-from spark_analytics.sql import Desk, query
+from spark_analytics.sql import SqlSession, query
 from tests.alerts.situations import LENGTH, TROUBLE, Situation
 from tests.reference.partials import partials_of
 from tests.spark_analytics.events import event
@@ -73,11 +73,11 @@ def test_the_shipped_rules_find_the_same_in_both_engines(lake: Lake, spark: Spar
     rules = [one for one in load_rules((), builtin=True) if not one.tables & ENGINE_VIEWS.keys()]
     found = 0
     finish(lake.root)
-    with Reader(lake.root) as reader, closing(Desk(lake)) as desk:
+    with Reader(lake.root) as reader, closing(SqlSession(lake)) as sql_session:
         for rule in rules:
             sql = bound(rule.expr, START + timedelta(seconds=LENGTH), Definitions())
             expected = _rows(reader.query(sql))
-            assert _rows(desk.answer(sql).table()) == expected, rule.name
+            assert _rows(sql_session.answer(sql).table()) == expected, rule.name
             found += bool(expected)
     assert found >= len(STORIES)
 

@@ -18,7 +18,7 @@ from lake.tables import AGE_STATE, PARTIALS, TABLES
 from lake.views import VIEWS
 from spark_analytics.results import collect
 from spark_analytics.small import SMALL_BYTES, Small, hand_over, schema_of
-from spark_analytics.sql import Desk, Engine, query
+from spark_analytics.sql import Engine, SqlSession, query
 from spark_analytics.views import register
 from tests.reference.partials import partials_of
 from tests.spark_analytics.events import event
@@ -124,11 +124,11 @@ def test_what_is_large_is_left_to_spark_but_not_the_newest_rows(filled: Path) ->
     assert [small.serves(name) for name in ("partials", "attempt_age", "attempt_age_now")] == [False, False, True]
     assert small.serves("message_events")
     assert not small.serves("stage_epochs")
-    desk = Desk(lake)
-    assert desk.answer("SELECT sum(count) AS n FROM attempt_age WHERE kind = 'first_attempt'").table().to_pylist() == [
-        {"n": len(AGES)}
-    ]
-    desk.close()
+    session = SqlSession(lake)
+    assert session.answer(
+        "SELECT sum(count) AS n FROM attempt_age WHERE kind = 'first_attempt'"
+    ).table().to_pylist() == [{"n": len(AGES)}]
+    session.close()
 
 
 def test_where_spark_runs_already_no_other_java_is_begun(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +141,8 @@ def test_where_spark_runs_already_no_other_java_is_begun(filled: Path, monkeypat
 def test_both_engines_give_the_same_rows(filled: Path) -> None:
     answers = []
     for engine in (Engine.AUTO, Engine.SPARK):
-        desk = Desk(Lake(filled), engine=engine)
-        answers.append(desk.answer("SELECT * FROM attempt_age ORDER BY bucket_start, kind").table())
-        desk.close()
+        session = SqlSession(Lake(filled), engine=engine)
+        answers.append(session.answer("SELECT * FROM attempt_age ORDER BY bucket_start, kind").table())
+        session.close()
     assert answers[0].num_rows > 0
     assert answers[0].to_pylist() == answers[1].to_pylist()

@@ -20,7 +20,7 @@ from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import QUEUE_STATE
 from spark_analytics.maintenance.retention import Retention
-from spark_analytics.maintenance.states import thin, thinned
+from spark_analytics.maintenance.states import prune, pruned
 from spark_analytics.run import rebuild_state
 from spark_analytics.state.writer import Writer
 from tests.reference.compare import differences
@@ -57,7 +57,7 @@ def _blank(kind: pa.DataType) -> Any:
 
 
 def kept(instants: list[tuple[str, float]]) -> list[int]:
-    return thinned(rows_of(instants), RETENTION, NOW).column("revision").to_pylist()
+    return pruned(rows_of(instants), RETENTION, NOW).column("revision").to_pylist()
 
 
 def test_within_a_second_minute_or_hour_the_newest_row_of_a_key_stays() -> None:
@@ -72,8 +72,8 @@ def test_within_a_second_minute_or_hour_the_newest_row_of_a_key_stays() -> None:
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 3e5)), max_size=40))
 def test_thinning_keeps_the_newest_of_each_window_and_thins_no_further(instants: list[tuple[str, float]]) -> None:
     instants.sort(key=lambda instant: -instant[1])
-    rows = thinned(rows_of(instants), RETENTION, NOW)
-    assert thinned(rows, RETENTION, NOW).equals(rows)
+    rows = pruned(rows_of(instants), RETENTION, NOW)
+    assert pruned(rows, RETENTION, NOW).equals(rows)
     for queue in {queue for queue, _ in instants}:
         newest = max((-ago // 1, number) for number, (name, ago) in enumerate(instants) if name == queue)[1]
         assert newest in rows.column("revision").to_pylist()
@@ -92,7 +92,7 @@ def test_readers_notice_nothing_of_upkeep(tmp_path: Path, monkeypatch: pytest.Mo
             served(warm)
         before = {name: lake.ensure(name).to_pyarrow_table().num_rows for name in ("tenant_state", "queue_state")}
         wanted = served(warm)
-        gone = {name: thin(lake, name, RETENTION, newest, thorough=True) for name in before}
+        gone = {name: prune(lake, name, RETENTION, newest, thorough=True) for name in before}
         assert all(gone.values())
         assert {name: lake.ensure(name).to_pyarrow_table().num_rows + gone[name] for name in before} == before
         assert served(warm) == wanted
@@ -123,7 +123,7 @@ def test_upkeep_leaves_each_second_of_history_as_it_is_told(
         log.compare_history(reader)
         rows = {name: store.ensure(name).to_pyarrow_table() for name in ("tenant_state", "queue_state")}
         assert disorder == 0 or pc.any(pc.is_valid(rows["queue_state"].column("corrects"))).as_py()
-        assert sum(thin(store, name, RETENTION, now, thorough=True) for name in ("queue_state", "tenant_state"))
+        assert sum(prune(store, name, RETENTION, now, thorough=True) for name in ("queue_state", "tenant_state"))
         assert all(store.ensure(name).to_pyarrow_table().num_rows < each.num_rows for name, each in rows.items())
         log.compare_history(reader)
 
@@ -147,7 +147,7 @@ def test_history_by_the_minute_and_hour_has_the_newest_row_of_each(
     reference = Reference(events, samples)
     now = max(event["occurred_at"] for event in events)
     kept = Retention(seconds_for=timedelta(minutes=15), minutes_for=timedelta(hours=1), hours_for=timedelta(days=1))
-    gone = {name: thin(store, name, kept, now, thorough=True) for name in ("queue_state", "tenant_state")}
+    gone = {name: prune(store, name, kept, now, thorough=True) for name in ("queue_state", "tenant_state")}
     assert all(gone.values())
     instants: dict[tuple[Any, ...], list[int]] = {
         (*key.queue, key.tenant): reference.key_instants(key) for key in reference.keys

@@ -1,4 +1,4 @@
-"""The server: KEDA's four calls behind the front door that gRPC has here, on an event loop and thread of its own."""
+"""The server: KEDA's four calls behind access control that gRPC has here, on an event loop and thread of its own."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from collectors.bronze import Bronze
-from collectors.isolate import Apart, append_rejected, is_of_rows
+from collectors.isolate import RowIsolator, append_rejected, is_of_rows
 from collectors.records import Rejected, stamp
 from lake.tables import MESSAGE_EVENTS
 
@@ -34,15 +34,15 @@ class Store:
         self._source = source
         self._compact_every = compact_every
         self._commits = 0
-        self._apart = Apart(bronze, source, f"{source}#//apart")
-        self._apart.recover()
+        self._isolator = RowIsolator(bronze, source, f"{source}#//apart")
+        self._isolator.recover()
 
     def write(self, commit: Commit) -> int:
         """Write it, wholly or – after an error – not yet: repeat the same commit until it succeeds.
 
         Rows that cannot be written go to ``rejected_records``, and keep none of the others out; returns how many.
         """
-        refused = self._apart.recover()
+        refused = self._isolator.recover()
         for label, record in commit.lost:
             position = {f"{self._source}#lost/{label}": record.position}
             append_rejected(self._bronze, [record], self._source, positions=position)
@@ -63,7 +63,7 @@ class Store:
             if all((self._bronze.committed("message_events", key) or 0) >= at for key, at in positions.items()):
                 return 0  # written, and something failed behind it
             log.exception("%s: a batch cannot be written as it is: its rows are set apart", self._source)
-            return self._apart.append("message_events", rows, positions)
+            return self._isolator.append("message_events", rows, positions)
         return 0
 
     def reached(self, key: str) -> int | None:

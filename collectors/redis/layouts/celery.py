@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any
 
 from brokers.redis.resp import Command, Refusal, checked
-from collectors.moments import moment
 from collectors.plumbing import is_plumbing
 from collectors.redis.layouts.base import UNREADABLE, UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
 from collectors.redis.scan import Search
 from collectors.redis.settings import CeleryLayout
 from collectors.samples import Sample
 from collectors.texts import loads
+from collectors.timestamps import unix_microseconds
 
 _BINDING = "_kombu.binding."
 #: The most that the hash of unacknowledged messages may take to be read each cycle: a larger one comes too late.
@@ -46,12 +46,12 @@ class Census:
         """Count one message as kombu wrote it."""
         headers = message.get("headers") if isinstance(message, dict) else None
         headers = headers if isinstance(headers, dict) else {}
-        due = moment(headers.get("eta"))  # Celery writes a countdown, and a retry's backoff, as an ETA
+        due = unix_microseconds(headers.get("eta"))  # Celery writes a countdown, and a retry's backoff, as an ETA
         if due is not None and due > now:
             self.delayed += 1
             return
         self.ready += 1
-        times = [time for time in (moment(headers.get(header)), due) if time is not None]
+        times = [time for time in (unix_microseconds(headers.get(header)), due) if time is not None]
         if times:
             self.since.append(max(times))
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from brokers.redis.resp import Refusal, checked
-from collectors.moments import moment
 from collectors.redis.layouts.base import UNREADABLE, UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
 from collectors.redis.layouts.bounded import too_large
 from collectors.redis.scan import Search
@@ -20,6 +19,7 @@ from collectors.redis.settings import ResqueLayout
 from collectors.samples import Sample
 from collectors.tenants import Message, Shares
 from collectors.texts import loads
+from collectors.timestamps import unix_microseconds
 
 _UNTOLD = UNTOLD_ANYWHERE | {
     "delayed": "Resque has none; resque-scheduler's are not read",
@@ -95,7 +95,7 @@ def _take(workers: Workers, told: Any) -> None:
         if work is None:
             workers.unread = str(told)
         else:
-            workers.working.append((str(work["queue"]), moment(work.get("run_at")), work.get("payload")))
+            workers.working.append((str(work["queue"]), unix_microseconds(work.get("run_at")), work.get("payload")))
     except UNREADABLE:
         workers.unread = "what a worker works on cannot be read"
 
@@ -103,7 +103,7 @@ def _take(workers: Workers, told: Any) -> None:
 def _since(job: Any) -> float | None:
     """When ActiveJob enqueued the job, in microseconds since 1970."""
     try:
-        return moment(job["args"][0]["enqueued_at"])
+        return unix_microseconds(job["args"][0]["enqueued_at"])
     except UNREADABLE:
         return None
 
@@ -183,7 +183,7 @@ def read_failed(key: str, names: Sequence[str], now: int) -> Reading:
         (raw,) = checked((yield [("LRANGE", key, 0, 0)]))
         first = [_job(each) for each in raw]
     missing = _UNTOLD | {"state": "nothing is taken from it", "delayed": "a list of failures has none"}
-    since = moment(first[0].get("failed_at")) if first and isinstance(first[0], dict) else None
+    since = unix_microseconds(first[0].get("failed_at")) if first and isinstance(first[0], dict) else None
     oldest = age(now, since) if since is not None else None if length else 0.0
     if oldest is None:
         missing["oldest_age_seconds"] = "the first failure does not tell when, in a way that names its zone"

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any
 
 from brokers.redis.resp import Refusal, checked
-from collectors.moments import moment
 from collectors.redis.layouts.base import UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
 from collectors.redis.scan import Search
 from collectors.redis.settings import RqLayout
 from collectors.samples import Sample
+from collectors.timestamps import unix_microseconds
 
 _QUEUE = "rq:queue:"
 _UNTOLD = UNTOLD_ANYWHERE | {
@@ -123,4 +123,4 @@ def _dead_letters(name: str, now: int, failed: int, times: list[Any]) -> Sample:
 
 
 def _moment(answer: bytes | None) -> float | None:
-    return moment(text(answer)) if answer else None
+    return unix_microseconds(text(answer)) if answer else None

@@ -114,7 +114,7 @@ def test_a_clock_that_is_set_back_blinds_no_judgement() -> None:
     source.reader = ClusterReader(settings, Recorded(exchanges()), lambda: next(clock), lambda: next(ticks))
     seen = []
     for _ in range(12):
-        source.reader.forget_heads()  # what was recorded is a first cycle
+        source.reader.forget_offset_timestamps()  # what was recorded is a first cycle
         found, _ = source._read()
         seen.append(next(one.status for one in found if one.subscriber == "billing"))
     assert seen == [None] * 5 + ["STOP"] * 7

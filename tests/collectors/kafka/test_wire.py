@@ -20,7 +20,7 @@ from brokers.kafka.sasl import Refused, talk
 from brokers.kafka.wire.cluster import Node
 from brokers.kafka.wire.codec import Reader, text, varint
 from collectors.kafka.cluster import Cluster
-from collectors.kafka.heads import Heads, Search
+from collectors.kafka.offset_timestamps import OffsetTimestamps, Search
 from collectors.kafka.reading import Head
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.wire.offsets import Fetched
@@ -111,13 +111,13 @@ def test_sizes_that_lead_back_and_numbers_without_end_are_no_records() -> None:
 
 def test_a_batch_that_cannot_be_unpacked_is_unknown_and_no_fault_of_the_broker() -> None:
     broken = batch(0, [1000], attributes=0x01)  # says gzip and is none
-    heads = Heads(Cluster(KafkaBroker()), 1 << 20)
+    heads = OffsetTimestamps(Cluster(KafkaBroker()), 1 << 20)
     said = heads._judge(Search(Head("orders", 0, 0), 0, 4096, 1), Fetched(0, 1, -1, 0, broken))
     assert isinstance(said, str) and "cannot be unpacked" in said
 
 
 def test_a_large_batch_is_asked_for_as_large_as_it_is_and_not_for_ever() -> None:
-    heads = Heads(Cluster(KafkaBroker()), 1 << 20)
+    heads = OffsetTimestamps(Cluster(KafkaBroker()), 1 << 20)
 
     def judge(data: bytes, room: int) -> Any:
         return heads._judge(Search(Head("orders", 0, 0), 0, room, 1000), Fetched(0, 1000, -1, 0, data))

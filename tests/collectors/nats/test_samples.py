@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collectors.nats.heads import Head, Heads
+from collectors.nats.oldest_unacked import Head, OldestUnacked
 from collectors.nats.parse import microseconds
 from collectors.nats.samples import samples, subject_samples
 from collectors.nats.settings import StreamSettings
@@ -176,7 +176,7 @@ def at(sequence: int) -> dict[str, Any]:
 
 
 def test_heads_are_looked_at_once_for_all_at_one_place_and_again_when_the_floor_moves() -> None:
-    heads, here = Heads(), stream()
+    heads, here = OldestUnacked(), stream()
     pairs = [(here, consumer(4)), (here, consumer(4)), (here, consumer(9, outstanding=0))]
     heads.begin()
     places = heads.unknown(pairs)
@@ -195,7 +195,7 @@ def test_heads_are_looked_at_once_for_all_at_one_place_and_again_when_the_floor_
 
 
 def test_a_head_that_was_removed_or_whose_stream_was_made_anew_is_looked_for_again() -> None:
-    heads, one = Heads(), consumer(4)
+    heads, one = OldestUnacked(), consumer(4)
     heads.begin()
     heads.learn(heads.unknown([(stream(), one)]), [at(5)])
     heads.begin()
@@ -205,7 +205,7 @@ def test_a_head_that_was_removed_or_whose_stream_was_made_anew_is_looked_for_aga
 
 
 def test_a_consumer_of_some_subjects_has_the_oldest_of_those() -> None:
-    heads, here = Heads(), stream()
+    heads, here = OldestUnacked(), stream()
     several = consumer(0, filter_subjects=["a", "b"])
     heads.begin()
     assert heads.unknown([(here, several)]) == [("S", "then", 1, "a"), ("S", "then", 1, "b")]

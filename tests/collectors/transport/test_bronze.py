@@ -15,10 +15,10 @@ from confluent_kafka import KafkaException, Producer
 
 from brokers.errors import ConnectionLost, CredentialsRefused
 from collectors.bronze import Bronze
-from collectors.isolate import Apart
+from collectors.isolate import RowIsolator
+from collectors.receive.bronze_writer import BronzeWriter
 from collectors.receive.events import Sent
 from collectors.receive.horizon import Horizon
-from collectors.receive.ledger import Ledger
 from collectors.receive.polls import PollCount
 from collectors.transport import LakeBehind, chosen_bronze
 from collectors.transport.cluster import Cluster
@@ -98,9 +98,9 @@ def test_all_clients_of_a_receiver_have_one_way_into_kafka(kafka_server: KafkaSe
     requests = [Sent(sender, 5, polls=[count]) for sender in ("a", "b@c", "d#e")]
     for _ in range(2):  # the second is the receiver that was started again
         one = bronze(chosen, lake)
-        ledger = Ledger("receiver:r", "receiver:r", Horizon(1000, 60), 1000)
-        ledger.begun(one)
-        ledger.polls(one, requests, [], [])
+        bronze_writer = BronzeWriter("receiver:r", "receiver:r", Horizon(1000, 60), 1000)
+        bronze_writer.begun(one)
+        bronze_writer.polls(one, requests, [], [])
         assert list(one._outlets) == ["receiver:r"]
     assert [row["polls_total"] for row in sent(chosen, "queue_samples")] == [6]
 
@@ -252,7 +252,7 @@ def test_rows_that_kafka_takes_of_nobody_are_set_apart_and_the_others_sent_once(
     one = bronze(chosen, lake)
     with pytest.raises(UnwritableRows):
         one.append("message_events", rows.slice(2, 1), app_id="tap:mq@1", version=1)
-    assert Apart(one, "tap:mq", "tap:mq@1").append("message_events", rows, {"tap:mq@1": 1}) == 2
+    assert RowIsolator(one, "tap:mq", "tap:mq@1").append("message_events", rows, {"tap:mq@1": 1}) == 2
     again = bronze(chosen, lake)
     assert again.committed("message_events", "tap:mq@1") == 1
     assert Counter(row["tenant"] for row in sent(chosen, "message_events")) == {"a": 1, "b": 1, "e": 1}

@@ -1,1 +1,1 @@
-"""A fuzzer over the doors that strangers may knock at: ``make fuzz``, and a short run of it among the tests."""
+"""A fuzzer over the entry points that strangers may try: ``make fuzz``, and a short run of it among the tests."""

@@ -36,7 +36,7 @@ class Verdict:
 
 
 def judge(sent: str) -> Verdict:
-    """Check ``sent`` as every door does, and the result by other means."""
+    """Check ``sent`` as every endpoint does, and the result by other means."""
     try:
         text = canonical(sent, KNOWN)
     except UserError:

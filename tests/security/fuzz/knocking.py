@@ -43,12 +43,12 @@ class Knocker:
 
     def send(self, sent: Sent) -> None:
         """Send one request and judge the answer."""
-        status = self._call(sent) if sent.door == "grpc" else self._http(sent)
+        status = self._call(sent) if sent.endpoint == "grpc" else self._http(sent)
         self.statuses[status] += 1
         if status.isdigit() and status >= "500" and status != "503":
-            self.faults.append(f"{sent.door} answers {status} to {sent.data[:1500]!r}")
+            self.faults.append(f"{sent.endpoint} answers {status} to {sent.data[:1500]!r}")
         if sent.forbidden and (status[:1] == "2" or status == "101"):
-            self.faults.append(f"{sent.door} answers {status} to who has no right: {sent.data[:1500]!r}")
+            self.faults.append(f"{sent.endpoint} answers {status} to who has no right: {sent.data[:1500]!r}")
 
     def probe(self, number: int) -> None:
         """Send a request that must be kept; a busy server may be asked again."""
@@ -66,11 +66,11 @@ class Knocker:
 
     def _http(self, sent: Sent) -> str:
         for fresh in (False, True):
-            connection = None if fresh or not sent.whole else self._open.pop(sent.door, None)
+            connection = None if fresh or not sent.whole else self._open.pop(sent.endpoint, None)
             if connection is None and not fresh and sent.whole and sent.reuse:
                 continue
             try:
-                connection = connection or socket.create_connection(("127.0.0.1", self._ports[sent.door]), _SECONDS)
+                connection = connection or socket.create_connection(("127.0.0.1", self._ports[sent.endpoint]), _SECONDS)
                 status, going = self._exchange(connection, sent)
             except TimeoutError:
                 return "timeout" if not sent.whole or not sent.reuse else self._hangs(sent)
@@ -79,14 +79,14 @@ class Knocker:
                     return type(error).__name__
                 continue
             if going:
-                self._open[sent.door] = connection
+                self._open[sent.endpoint] = connection
             else:
                 connection.close()
             return status
         return "closed"
 
     def _hangs(self, sent: Sent) -> str:
-        self.faults.append(f"{sent.door} gives no answer to {sent.data[:1500]!r}")
+        self.faults.append(f"{sent.endpoint} gives no answer to {sent.data[:1500]!r}")
         return "timeout"
 
     def _exchange(self, connection: socket.socket, sent: Sent) -> tuple[str, bool]:

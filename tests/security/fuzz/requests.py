@@ -14,7 +14,7 @@ from tests.security.names import ENDLESS, HALVES, NAMES
 from tests.security.requests import ALERT, SILENCE, UPGRADE, mutated
 
 TOKEN = "fuzz-token-5f0d7a"
-Door = Literal["receiver", "api", "dashboard", "grpc"]
+Endpoint = Literal["receiver", "api", "dashboard", "grpc"]
 
 _TYPES = ("enqueued", "received", "completed", "failed", "dead_lettered")
 _NAMES = (*NAMES.values(), *HALVES, ENDLESS, "orders", "acme", "")
@@ -78,7 +78,7 @@ class Sent:
     ``forbidden``: it lacks the token, or comes from a web page of others, so that it must not be answered by 2xx.
     """
 
-    door: Door
+    endpoint: Endpoint
     data: bytes
     whole: bool = True
     reuse: bool = True
@@ -147,7 +147,7 @@ def _api(chance: random.Random) -> Sent:
     return _framed(chance, "api", method, path, b"", [])
 
 
-def _framed(chance: random.Random, door: Door, method: str, path: str, body: bytes, headers: list[str]) -> Sent:
+def _framed(chance: random.Random, endpoint: Endpoint, method: str, path: str, body: bytes, headers: list[str]) -> Sent:
     token, strange, cut = chance.random() < 0.85, chance.random() < 0.15, chance.random() < 0.12
     forbidden = not token and path != "/-/healthy"
     if strange:
@@ -155,12 +155,12 @@ def _framed(chance: random.Random, door: Door, method: str, path: str, body: byt
         forbidden = forbidden or headers[-1] in _FOREIGN
     data = _http(method, path, body, headers, token=token)
     if cut:
-        return Sent(door, data[: chance.randint(0, len(data) - 1)], whole=False, forbidden=forbidden)
+        return Sent(endpoint, data[: chance.randint(0, len(data) - 1)], whole=False, forbidden=forbidden)
     if chance.random() < 0.03:
         at = chance.randint(0, min(len(data), 200))
-        return Sent(door, data[:at] + chance.randbytes(5) + data[at:], whole=False)
+        return Sent(endpoint, data[:at] + chance.randbytes(5) + data[at:], whole=False)
     # What a strange header makes of the rest of the connection is the server's to say: nothing more is sent on it.
-    return Sent(door, data, reuse=not strange, forbidden=forbidden, method=method)
+    return Sent(endpoint, data, reuse=not strange, forbidden=forbidden, method=method)
 
 
 def _http(method: str, path: str, body: bytes, headers: list[str], *, token: bool = True) -> bytes:

@@ -26,7 +26,7 @@ _MOST_ROOM, _ANSWER = 64 << 20, 8 << 20
 _BESIDE = 48
 _PARTITIONS = 1000
 _ROUNDS = 12
-#: Heads that are read first where nothing is known of the sizes of batches: to learn from.
+#: OffsetTimestamps that are read first where nothing is known of the sizes of batches: to learn from.
 _TRIAL = 500
 #: Milliseconds by which heads that stand, and those that were never read, come before those that move: long enough to
 #: come first, and not so long that the others would never be read where there are too many of them.
@@ -44,7 +44,7 @@ class Search:
     end: int
 
 
-class Heads:
+class OffsetTimestamps:
     """Finds messages' times. ``budget``: the most bytes that one cycle may bring; one batch alone may be larger."""
 
     def __init__(self, cluster: Cluster, budget: int) -> None:

@@ -5,7 +5,7 @@ request's sequence is committed with them as the Delta transaction version of it
 that a crash between two tables leaves each either with them or without.
 
 An append may fail after it was written: the disk was full for what follows a commit, Kafka's answer did not come. Each
-therefore has a number of our own, too, by which :meth:`Ledger.settle` finds out before anything is read again.
+therefore has a number of our own, too, by which :meth:`BronzeWriter.settle` finds out before anything is read again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from collectors.bronze import Bronze
-from collectors.isolate import Apart, Row, append_rejected, halved, is_of_rows, rejected, sifted
+from collectors.isolate import Row, RowIsolator, append_rejected, halved, is_of_rows, rejected, sifted
 from collectors.receive.events import Sent
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import Keys
@@ -38,7 +38,7 @@ _TABLES = (*_NUMBERED, "rejected_records")
 _MOST_SENDERS = 50_000
 
 
-class Ledger:
+class BronzeWriter:
     """Belongs to the lake's thread. ``app_id`` numbers the commits by the time of the commit."""
 
     def __init__(self, app_id: str, source: str, horizon: Horizon, compact_every: int) -> None:
@@ -74,13 +74,13 @@ class Ledger:
         self._version = max(bronze.committed(table, self._app_id) or 0 for table in _NUMBERED)
         return bronze.committed("message_events", self._app_id)
 
-    def _finished(self, bronze: Bronze) -> Apart:
+    def _finished(self, bronze: Bronze) -> RowIsolator:
         """What sets rows apart, after it has finished what was begun before."""
-        apart = Apart(bronze, self._source, self._app_id)
-        if apart.begun:
-            apart.recover()
+        isolator = RowIsolator(bronze, self._source, self._app_id)
+        if isolator.begun:
+            isolator.recover()
             self._reached.clear()  # senders may have come further
-        return apart
+        return isolator
 
     def events(self, bronze: Bronze, table: pa.Table, keys: Sequence[Keys]) -> list[Rejected]:
         """Append new events, then know them again; returns the records of those that cannot be written."""

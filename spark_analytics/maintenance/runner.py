@@ -12,17 +12,17 @@ from lake.errors import SojournError
 from lake.files import only_one
 from lake.store import Lake
 from spark_analytics.maintenance.retention import Retention
-from spark_analytics.maintenance.routine import keep, lock_path, shorten_logs
+from spark_analytics.maintenance.routine import lock_path, run_maintenance, shorten_logs
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two rounds that fold, thin, drop, vacuum and clean logs; the others only roll up and merge.
+#: Seconds between two rounds that fold, prune, drop, vacuum and clean logs; the others only roll up and merge.
 THOROUGH_SECONDS = 600.0
 #: Seconds between two cuts of the logs that streams follow: Spark lists them whole, several times for each batch.
 LOG_SECONDS = 30.0
 
 
-class Keeper:
+class MaintenanceRunner:
     """Keeps the lake small each ``every`` batches (0: never), beside the stream, which never waits for it."""
 
     def __init__(self, root: Path, every: int, retention: Retention) -> None:
@@ -64,7 +64,7 @@ class Keeper:
     def _keep(self) -> None:
         thorough = time.monotonic() >= self._thorough_at
         try:
-            keep(Lake(self._root), self._retention, thorough=thorough)
+            run_maintenance(Lake(self._root), self._retention, thorough=thorough)
         finally:
             if thorough:
                 self._thorough_at = time.monotonic() + THOROUGH_SECONDS

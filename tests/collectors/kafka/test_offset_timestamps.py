@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from brokers.kafka.wire.codec import END, Reader, array, blob, text
 from collectors.kafka.cluster import Cluster, Job
-from collectors.kafka.heads import NOT_YET, Heads
+from collectors.kafka.offset_timestamps import NOT_YET, OffsetTimestamps
 from collectors.kafka.reading import Earlier, Found, Head, Place
 from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.wire.records import Stamp
@@ -61,11 +61,11 @@ class Answering(Cluster):
 
 
 class Cycles:
-    """Heads of group ``g`` read cycle by cycle, a second apart."""
+    """OffsetTimestamps of group ``g`` read cycle by cycle, a second apart."""
 
     def __init__(self, budget: int, sizes: Callable[[str, int], int] = lambda topic, partition: 100) -> None:
         self.cluster = Answering(sizes)
-        self.heads = Heads(self.cluster, budget)
+        self.heads = OffsetTimestamps(self.cluster, budget)
         self.now = 0
 
     def read(self, offsets: Mapping[Place, int], end: int = 1 << 40, passed: int = 1000) -> dict[Place, Found]:

@@ -1,7 +1,8 @@
 """Time travel: the lake as it was at an instant, each table at the version that it had then.
 
-As far back as every table's log is whole, to any instant; before that, to the moments that are kept
-(:mod:`spark_analytics.kept`): an instant between two of them is the earlier one, for all tables alike.
+As far back as every table's log is whole, to any instant; before that, to the versions that are
+retained each ten minutes (:mod:`spark_analytics.retained_versions`): an instant between two of them is the earlier one,
+for all tables alike.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from lake.log import log_entry
 from lake.remote import Location, Remote, delta_table, located
 from lake.store import Lake
 from lake.tables import TABLES
-from spark_analytics.kept import kept_moments, newest_before
+from spark_analytics.retained_versions import newest_before, retained_versions
 
 _RELATIVE = re.compile(r"-(\d+(?:\.\d+)?)(s|m|h|d)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _VERSION = re.compile(r"([a-z_]+)@(\d+)")
 _COMMIT = re.compile(r"(\d{20})\.json")
-_MEND = "as `2026-01-31T12:00:00Z`, `-2h` (s, m, h or d) or `partials@120`"
+_FIX = "as `2026-01-31T12:00:00Z`, `-2h` (s, m, h or d) or `partials@120`"
 #: The version of a table that was not there yet.
 NOT_YET = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class AsOf:
     """An instant of a lake; ``pinned`` tables are at the version that is named instead of the one they had then.
 
-    ``kept``: the versions of a moment that is kept; empty where the logs tell. ``asked``: the instant that was named,
-    of which ``at`` is then the last moment before.
+    ``kept``: retained versions; empty where the logs tell. ``asked``: the instant that was named,
+    of which ``at`` is then the last before that versions are retained of.
     """
 
     at: datetime
@@ -47,7 +48,7 @@ class Moment:
     asked: datetime | None = None
 
     def version(self, lake: Lake, name: str) -> int:
-        """The version of table ``name`` at this moment, ``NOT_YET`` before it was made.
+        """The version of table ``name`` then, ``NOT_YET`` before it was made.
 
         Raises UserError where the log or the files of that version are gone: cleaned up, or vacuumed.
         """
@@ -63,7 +64,7 @@ class Moment:
         return version
 
 
-def moment(words: Sequence[str], lake: Lake, now: datetime) -> Moment | None:
+def resolve_as_of(words: Sequence[str], lake: Lake, now: datetime) -> AsOf | None:
     """What ``--as-of`` names: one time, or versions of tables, whose newest commit is then the others' instant.
 
     None for no words. Raises UserError for what is neither, or lies in the future.
@@ -83,15 +84,15 @@ def moment(words: Sequence[str], lake: Lake, now: datetime) -> Moment | None:
     return _told(lake, newest, pinned)
 
 
-def _told(lake: Lake, at: datetime, pinned: Mapping[str, int]) -> Moment:
-    """The moment that tells of ``at``: what the logs know of it or, where one has been cut since, the last that was
-    kept before. Where none was, the tables whose logs reach so far are told all the same.
+def _told(lake: Lake, at: datetime, pinned: Mapping[str, int]) -> AsOf:
+    """What tells of ``at``: the logs or, where one has been cut since, the versions that were retained last before it.
+    Where none were, the tables whose logs reach so far are told all the same.
     """
-    moments = kept_moments(lake)
-    tables = {name for one in moments for name in one.versions} - pinned.keys()
-    if all(_whole_since(lake.path(name), at) for name in tables) or (kept := newest_before(moments, at)) is None:
-        return Moment(at, pinned)
-    return Moment(kept.at, pinned, kept.versions, asked=at)
+    retained = retained_versions(lake)
+    tables = {name for one in retained for name in one.versions} - pinned.keys()
+    if all(_whole_since(lake.path(name), at) for name in tables) or (kept := newest_before(retained, at)) is None:
+        return AsOf(at, pinned)
+    return AsOf(kept.at, pinned, kept.versions, asked=at)
 
 
 def _kept(path: Location, version: int, at: datetime, name: str) -> int:
@@ -101,7 +102,7 @@ def _kept(path: Location, version: int, at: datetime, name: str) -> int:
             return version
     except FileNotFoundError:
         pass
-    raise UserError(f"table {name} was made anew since {at:%Y-%m-%dT%H:%M:%SZ}", "name a later time")
+    raise UserError(f"table {name} was recreated since {at:%Y-%m-%dT%H:%M:%SZ}", "name a later time")
 
 
 def _whole_since(path: Location, at: datetime) -> bool:
@@ -136,11 +137,11 @@ def _instant(word: str, now: datetime) -> datetime:
         try:
             return now - timedelta(**{_UNITS[found.group(2)]: float(found.group(1))})
         except OverflowError as error:
-            raise UserError(f"--as-of {word} is before all time", f"write it {_MEND}") from error
+            raise UserError(f"--as-of {word} is before all time", f"write it {_FIX}") from error
     try:
         at = datetime.fromisoformat(word)
     except ValueError as error:
-        raise UserError(f"--as-of {word!r} is no time", f"write it {_MEND}") from error
+        raise UserError(f"--as-of {word!r} is no time", f"write it {_FIX}") from error
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 

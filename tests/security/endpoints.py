@@ -1,4 +1,4 @@
-"""Every HTTP listener of ours as a door that strangers knock at: real servers, and one proper request of each path."""
+"""Every HTTP listener of ours as a stranger meets it: real servers, and one proper request of each path."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 
 import alerts.control
-from alerts.api import application, door, url_of
+from alerts.api import access_controlled, application, url_of
 from alerts.control.settings import ControlSettings
 from alerts.engine import Snapshot
 from alerts.settings import AlertSettings
-from alerts.store import Desk, connect
+from alerts.store import ApiState, connect
 from alerts.v2.app import Api
 from collectors.selfmetrics import SelfMetrics
 from dashboard.run import HEALTH_PATH, address, claim_port, command, environment
@@ -44,7 +44,7 @@ EVENT = {
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     """One path of a listener. ``body`` is a proper one, None where it takes none; ``queries`` have ``{}`` where a name
     of somebody's may stand; ``state`` is what strangers must not change."""
 
@@ -88,46 +88,48 @@ class Door:
         return httpx.get(f"{self.url}{self.well}", timeout=SECONDS).status_code in (200, 404)
 
 
-def _post(path: str, body: Any, *queries: str, expected: tuple[int, ...] = (200,)) -> Door:
-    return Door(path, "POST", body, queries, expected=expected)
+def _post(path: str, body: Any, *queries: str, expected: tuple[int, ...] = (200,)) -> Endpoint:
+    return Endpoint(path, "POST", body, queries, expected=expected)
 
 
 RECEIVER = (_post("/v1/events", events(events=[EVENT])), _post("/v1/traces", {"resourceSpans": []}))
 _SHOWN = ("filter={}", "receiver={}", "active={}", "silenced={}", "filter=queue%3D%22{}%22", "filter=queue%3D~%22{}%22")
 ALERTS = (
-    Door("/api/v2/alerts", queries=tuple(f"/api/v2/alerts?{one}" for one in _SHOWN)),
-    Door("/api/v2/alerts/groups", queries=tuple(f"/api/v2/alerts/groups?{one}" for one in _SHOWN)),
-    Door("/api/v2/silences", queries=("/api/v2/silences?filter={}", "/api/v2/silence/{}", "/api/v2/{}")),
+    Endpoint("/api/v2/alerts", queries=tuple(f"/api/v2/alerts?{one}" for one in _SHOWN)),
+    Endpoint("/api/v2/alerts/groups", queries=tuple(f"/api/v2/alerts/groups?{one}" for one in _SHOWN)),
+    Endpoint("/api/v2/silences", queries=("/api/v2/silences?filter={}", "/api/v2/silence/{}", "/api/v2/{}")),
     _post("/api/v2/alerts", [ALERT]),
     _post("/api/v2/silences", SILENCE),
     _post("/api/v2/acknowledgements", {"fingerprint": "0" * 16, "createdBy": "a", "comment": "c"}, expected=(404,)),
-    Door("/v1/limits", queries=tuple(f"/v1/limits?{one}={{}}" for one in ("wait", "broker", "queue", "since", "{}"))),
-    Door("/v1/actions", queries=("/v1/actions?limit={}", "/v1/{}", "/v1/actions/{}/revoke")),
+    Endpoint(
+        "/v1/limits", queries=tuple(f"/v1/limits?{one}={{}}" for one in ("wait", "broker", "queue", "since", "{}"))
+    ),
+    Endpoint("/v1/actions", queries=("/v1/actions?limit={}", "/v1/{}", "/v1/actions/{}/revoke")),
     _post("/v1/pause", None),
     _post("/v1/resume", None),
 )
-METRICS = (Door("/metrics", queries=("/metrics?name[]={}", "/{}")),)
-DASHBOARD = (Door("/_stcore/stream", queries=("/{}", "/?queue={}", "/media/{}"), more=UPGRADE, expected=(101,)),)
-DOORS = {f"{one.method} {one.path}": one for one in (*RECEIVER, *ALERTS, *METRICS, *DASHBOARD)}
+METRICS = (Endpoint("/metrics", queries=("/metrics?name[]={}", "/{}")),)
+DASHBOARD = (Endpoint("/_stcore/stream", queries=("/{}", "/?queue={}", "/media/{}"), more=UPGRADE, expected=(101,)),)
+ENDPOINTS = {f"{one.method} {one.path}": one for one in (*RECEIVER, *ALERTS, *METRICS, *DASHBOARD)}
 
 
-class Doors:
-    """The doors by name; a server is started when its first door is asked for, and all are ended with ``stack``."""
+class Endpoints:
+    """By name; a server is started when its first endpoint is asked for, and all are ended with ``stack``."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder, self._stack = folder, stack
-        self._open: dict[str, Door] = {}
+        self._open: dict[str, Endpoint] = {}
 
-    def __getitem__(self, name: str) -> Door:
+    def __getitem__(self, name: str) -> Endpoint:
         if name not in self._open:
-            doors, serve = next(one for one in _SERVERS if DOORS[name] in one[0])
+            endpoints, serve = next(one for one in _SERVERS if ENDPOINTS[name] in one[0])
             port, well, state = self._stack.enter_context(serve(self._folder))
-            self._open |= {f"{one.method} {one.path}": _opened(one, port, well, state) for one in doors}
+            self._open |= {f"{one.method} {one.path}": _opened(one, port, well, state) for one in endpoints}
         return self._open[name]
 
 
-def _opened(one: Door, port: int, well: str, state: Callable[[], object]) -> Door:
-    return Door(one.path, one.method, one.body, one.queries, one.more, one.expected, port, state, well)
+def _opened(one: Endpoint, port: int, well: str, state: Callable[[], object]) -> Endpoint:
+    return Endpoint(one.path, one.method, one.body, one.queries, one.more, one.expected, port, state, well)
 
 
 Served = tuple[int, str, Callable[[], object]]
@@ -144,16 +146,16 @@ def _alerts(folder: Path) -> Iterator[Served]:
     settings, clock, lake = AlertSettings(), Clock(), Lake(folder / "lake")
     lake.create()
     connect(lake.state_path("alerts.sqlite")).close()
-    with closing(Desk(lake.state_path("alerts.sqlite"))) as desk:
+    with closing(ApiState(lake.state_path("alerts.sqlite"))) as api_state:
         state = lake.state_path("control", "_").parent
         control = alerts.control.build(ControlSettings(), lake.root, state, token=None, clock=clock)
         try:
-            api = Api(Snapshot, desk, settings, clock)
-            front = door(application(Snapshot, api.app, control.app, clock), settings, None, None)
+            api = Api(Snapshot, api_state, settings, clock)
+            front = access_controlled(application(Snapshot, api.app, control.app, clock), settings, None, None)
             listener = listen("127.0.0.1", 0)
 
             def told() -> object:
-                return control.controller.paused, len(desk.given.silences), len(desk.given.received)
+                return control.controller.paused, len(api_state.given.silences), len(api_state.given.received)
 
             with served(WebServer(front, listener, front.limits)):
                 yield int(url_of(listener).rpartition(":")[2]), "/-/healthy", told
@@ -190,7 +192,7 @@ def _is_well(url: str) -> bool:
         return False
 
 
-_SERVERS: tuple[tuple[tuple[Door, ...], Callable[[Path], AbstractContextManager[Served]]], ...] = (
+_SERVERS: tuple[tuple[tuple[Endpoint, ...], Callable[[Path], AbstractContextManager[Served]]], ...] = (
     (RECEIVER, _receiver),
     (ALERTS, _alerts),
     (METRICS, _metrics),

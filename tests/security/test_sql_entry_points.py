@@ -1,4 +1,4 @@
-"""Hostile statements at the doors through which SQL comes without Spark: the reader, the command, a file, rules."""
+"""Hostile statements where SQL comes in without Spark: the reader, the command, a file, rules."""
 
 from __future__ import annotations
 

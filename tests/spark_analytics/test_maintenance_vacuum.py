@@ -17,10 +17,10 @@ from lake.store import Lake
 from lake.tables import QUEUE_SAMPLES
 from spark_analytics.maintenance import Retention
 from spark_analytics.maintenance.bronze import drop_days, old_days
-from spark_analytics.maintenance.routine import keep, preview
+from spark_analytics.maintenance.routine import preview, run_maintenance
 from spark_analytics.maintenance.sizes import size
 from spark_analytics.maintenance.streams import needed
-from spark_analytics.maintenance.tidy import expired
+from spark_analytics.maintenance.vacuum import expired
 from tests.spark_analytics.events import bronze, event
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ NAME = "message_events"
 @pytest.fixture(autouse=True)
 def _checkpoints_each_ten_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of each hundred: the same in a tenth of the time."""
-    for module in ("lake.store", "spark_analytics.maintenance.tidy"):
+    for module in ("lake.store", "spark_analytics.maintenance.vacuum"):
         monkeypatch.setattr(f"{module}.CHECKPOINT_INTERVAL", 10)
 
 
@@ -83,8 +83,8 @@ def checkpoint_at(lake: Lake, version: int, *, begins: bool = False) -> None:
 
 def test_replaced_files_and_old_log_entries_go_and_every_row_stays(tmp_path: Path) -> None:
     lake = grown(tmp_path, 45)
-    keep(lake, AT_ONCE)
-    keep(lake, AT_ONCE)
+    run_maintenance(lake, AT_ONCE)
+    run_maintenance(lake, AT_ONCE)
     assert ids(lake) == list(range(45))
     assert len(data_files(lake)) == len(lake.ensure(NAME).file_uris()) < 20
     assert commits_of(lake)[0] >= 29
@@ -95,7 +95,7 @@ def test_what_was_replaced_just_now_stays_for_whoever_still_reads_it(tmp_path: P
     lake = grown(tmp_path, 35)
     reader = DeltaTable(str(lake.path(NAME))).to_pyarrow_dataset()
     files, commits = data_files(lake), commits_of(lake)
-    keep(lake, Retention())
+    run_maintenance(lake, Retention())
     assert files <= data_files(lake)
     assert set(commits) <= set(commits_of(lake))
     assert reader.to_table(columns=["event_id"]).num_rows == 35
@@ -104,8 +104,8 @@ def test_what_was_replaced_just_now_stays_for_whoever_still_reads_it(tmp_path: P
 def test_a_commit_is_known_to_have_been_made_when_its_log_entry_is_gone(tmp_path: Path) -> None:
     lake = grown(tmp_path, 35)
     lake.append("rejected_records", lake.read("rejected_records"), app_id="other", version=7)
-    keep(lake, AT_ONCE)
-    keep(lake, AT_ONCE)
+    run_maintenance(lake, AT_ONCE)
+    run_maintenance(lake, AT_ONCE)
     again = Lake(tmp_path)
     assert commits_of(lake)[0] >= 19
     assert again.committed(NAME, "collector") == 34
@@ -120,8 +120,8 @@ def test_a_writer_that_slept_while_the_log_was_cleaned_goes_on(tmp_path: Path) -
     other = Lake(tmp_path)
     for number in range(3, 35):
         append(other, number)
-    keep(other, AT_ONCE)
-    keep(other, AT_ONCE)
+    run_maintenance(other, AT_ONCE)
+    run_maintenance(other, AT_ONCE)
     append(sleeper, 35)
     assert ids(sleeper) == list(range(36))
     assert sleeper.ensure(NAME).version() == int(max(log_of(sleeper).glob("*.crc")).stem)
@@ -129,7 +129,7 @@ def test_a_writer_that_slept_while_the_log_was_cleaned_goes_on(tmp_path: Path) -
 
 def test_the_checksum_beside_the_newest_version_is_right_after_it_all(tmp_path: Path) -> None:
     lake = grown(tmp_path, 35)
-    keep(lake, AT_ONCE)
+    run_maintenance(lake, AT_ONCE)
     newest = max(log_of(lake).glob("*.crc"))
     told = json.loads(newest.read_text())
     assert int(newest.stem) == lake.version(NAME)
@@ -143,15 +143,15 @@ def test_what_a_stream_has_not_read_stays_however_old_it_is(tmp_path: Path) -> N
     checkpoint_at(lake, 41)  # everything until version 40 was read
     unread = {name for number in range(41, 61) for name in added(lake, number)}
     for _ in range(3):
-        done = {one.table: one for one in keep(lake, AT_ONCE)}
-        assert "the analysis has not read further" in done[NAME].tidied.held
+        done = {one.table: one for one in run_maintenance(lake, AT_ONCE)}
+        assert "the analysis has not read further" in done[NAME].vacuumed.held
     assert unread <= data_files(lake)
     assert set(range(40, lake.version(NAME) + 1)) <= set(commits_of(lake))
     checkpoint_at(lake, lake.version(NAME) + 1)
     for _ in range(2):
-        done = {one.table: one for one in keep(lake, AT_ONCE)}
+        done = {one.table: one for one in run_maintenance(lake, AT_ONCE)}
         checkpoint_at(lake, lake.version(NAME) + 1)
-    assert done[NAME].tidied.held == ""
+    assert done[NAME].vacuumed.held == ""
     assert not unread & data_files(lake)
     assert commits_of(lake)[0] >= 59
 
@@ -168,10 +168,10 @@ def test_every_round_shortens_the_log_of_events_and_of_events_alone(tmp_path: Pa
     samples = log_files(lake, "queue_samples")
     quick = Retention(event_log_for=timedelta(0))
     checkpoint_at(lake, 25)
-    keep(lake, quick, thorough=False)
+    run_maintenance(lake, quick, thorough=False)
     assert 10 < commits_of(lake)[0] <= 24  # from where on the stream asks
     checkpoint_at(lake, 46)
-    keep(lake, quick, thorough=False)
+    run_maintenance(lake, quick, thorough=False)
     assert commits_of(lake)[0] > 30
     assert ids(Lake(tmp_path)) == list(range(45))
     assert log_files(lake, "queue_samples") == samples
@@ -217,7 +217,7 @@ def test_the_log_is_cleaned_as_the_library_would_clean_it(tmp_path: Path) -> Non
 def test_merging_bronze_says_that_no_data_changed(tmp_path: Path) -> None:
     lake = grown(tmp_path, 60)
     before = lake.version(NAME)
-    keep(lake, Retention())
+    run_maintenance(lake, Retention())
     actions = [
         json.loads(line)
         for number in range(before + 1, lake.version(NAME) + 1)
@@ -231,21 +231,21 @@ def test_merging_bronze_says_that_no_data_changed(tmp_path: Path) -> None:
 
 def test_a_dry_run_foretells_and_changes_nothing(tmp_path: Path) -> None:
     lake = grown(tmp_path, 35)
-    keep(lake, Retention())
+    run_maintenance(lake, Retention())
     there = size(lake, NAME)
     version = lake.version(NAME)
-    [foretold] = [one.tidied for one in preview(lake, AT_ONCE) if one.table == NAME]
+    [foretold] = [one.vacuumed for one in preview(lake, AT_ONCE) if one.table == NAME]
     assert (size(lake, NAME), lake.version(NAME)) == (there, version)
     assert foretold.log_files == len(expired(log_of(lake), datetime.now(UTC))) >= 19
     [now] = [one for one in preview(lake, Retention()) if one.table == NAME]
-    assert (now.tidied.files, now.tidied.log_files) == (0, 0)
+    assert (now.vacuumed.files, now.vacuumed.log_files) == (0, 0)
 
 
 def test_what_a_killed_writer_left_uncommitted_goes_too(tmp_path: Path) -> None:
     lake = grown(tmp_path, 3)
     orphan = next(lake.path(NAME).rglob("*.parquet")).with_name("part-00000-never-committed.snappy.parquet")
     orphan.write_bytes(b"half a file")
-    keep(lake, AT_ONCE)
+    run_maintenance(lake, AT_ONCE)
     assert not orphan.exists()
     assert ids(lake) == [0, 1, 2]
 
@@ -255,7 +255,7 @@ def test_old_days_of_bronze_are_dropped_whole_and_only_where_asked(tmp_path: Pat
     for number in range(10):
         append(lake, number, day=date(2026, 3, 1 + number))
     now = datetime(2026, 3, 10, 12, tzinfo=UTC)
-    keep(lake, Retention(), now=now)
+    run_maintenance(lake, Retention(), now=now)
     assert ids(lake) == list(range(10)), "bronze is kept for ever unless the user says otherwise"
     assert old_days(lake, NAME, timedelta(days=3), now) == [date(2026, 3, 1 + number) for number in range(6)]
     assert drop_days(lake, NAME, timedelta(days=3), now) == 6
@@ -268,10 +268,10 @@ def test_old_days_of_bronze_are_dropped_whole_and_only_where_asked(tmp_path: Pat
 @pytest.mark.parametrize("retention", [Retention(), AT_ONCE])
 def test_a_table_that_nothing_happens_to_is_left_alone(tmp_path: Path, retention: Retention) -> None:
     lake = grown(tmp_path, 5)
-    keep(lake, retention)
+    run_maintenance(lake, retention)
     version = lake.version(NAME)
     for _ in range(3):
-        keep(lake, retention)
+        run_maintenance(lake, retention)
     assert lake.version(NAME) == version
 
 
@@ -299,18 +299,18 @@ def test_a_stream_that_was_away_reads_every_event_once_after_any_maintenance(spa
             append(lake, written, day=date(2026, 3, 1))
             written += 1
         read = len(seen)
-        keep(lake, retention)  # before it has read
+        run_maintenance(lake, retention)  # before it has read
         assert len(seen) == read
         read_on()
         assert sorted(seen) == list(range(written))
-        keep(lake, retention)
-        keep(lake, retention)
+        run_maintenance(lake, retention)
+        run_maintenance(lake, retention)
     assert commits_of(lake)[0] > 100
     assert ids(lake) == []
 
 
 def test_a_day_of_two_commits_a_second_leaves_at_most_five_thousand_entries_in_a_log(tmp_path: Path) -> None:
-    """Told by names and dates alone: an entry a commit, a checkpoint each hundred, a moment each ten minutes."""
+    """Told by names and dates alone: an entry a commit, a checkpoint each hundred, versions retained each ten."""
     commits, apart = 2 * 24 * 3600, 2 * 600
     kept = set(range(commits - 1, 0, -apart))
     for version in range(commits - 20_000, commits):  # what a round finds that was long away

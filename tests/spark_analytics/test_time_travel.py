@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from lake.errors import UserError
 from lake.store import Lake, LakeError
 from lake.tables import PARTIALS
-from spark_analytics.kept import keep_moment, kept_moments
 from spark_analytics.maintenance import Retention
-from spark_analytics.maintenance.tidy import tidy
-from spark_analytics.moment import NOT_YET, Moment, moment
-from spark_analytics.sql import Desk, Engine
+from spark_analytics.maintenance.vacuum import vacuum
+from spark_analytics.retained_versions import retain_versions, retained_versions
+from spark_analytics.sql import Engine, SqlSession
+from spark_analytics.time_travel import NOT_YET, AsOf, resolve_as_of
 from tests.reference.partials import partials_of
 from tests.spark_analytics.events import event
 from tests.support.finishing import finish
@@ -75,17 +75,17 @@ def grown(lake: Lake) -> Lake:
     ],
 )
 def test_a_time_or_a_version_finds_the_tables_version(grown: Lake, words: list[str], version: int) -> None:
-    then = moment(words, grown, NOW)
+    then = resolve_as_of(words, grown, NOW)
     assert then is not None
     assert then.version(grown, "partials") == version
 
 
 def test_a_version_of_one_table_is_an_instant_for_the_others(grown: Lake) -> None:
-    then = moment(["partials@1"], grown, NOW)
+    then = resolve_as_of(["partials@1"], grown, NOW)
     assert then is not None
     assert then.at == NOW - timedelta(hours=1)
     assert then.version(grown, "marks") == 0
-    assert moment([], grown, NOW) is None
+    assert resolve_as_of([], grown, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_a_version_of_one_table_is_an_instant_for_the_others(grown: Lake) -> Non
         (["2026-11-20T12:00:01Z"], "in the future"),
     ],
 )
-def test_a_moment_that_is_none_is_told(grown: Lake, words: list[str], said: str) -> None:
+def test_an_instant_that_is_none_is_told(grown: Lake, words: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        moment(words, grown, NOW)
+        resolve_as_of(words, grown, NOW)
 
 
 def test_history_that_was_vacuumed_or_cleaned_up_is_told(grown: Lake) -> None:
@@ -110,31 +110,31 @@ def test_history_that_was_vacuumed_or_cleaned_up_is_told(grown: Lake) -> None:
     stamp(grown, "partials", 3, NOW - timedelta(minutes=20))
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     with pytest.raises(UserError, match="version 2 of table partials is gone: 2 of its 2 files were vacuumed away"):
-        Moment(NOW - timedelta(minutes=25)).version(grown, "partials")
+        AsOf(NOW - timedelta(minutes=25)).version(grown, "partials")
     table.create_checkpoint()
     newest = grown.version("partials")
     for version in range(newest):
         log_file(grown, "partials", version).unlink()
     stamp(grown, "partials", newest, NOW - timedelta(minutes=10))
     with pytest.raises(UserError, match="the history of table partials begins at 2026-11-20T11:50:00Z"):
-        Moment(NOW - timedelta(minutes=25)).version(grown, "partials")
+        AsOf(NOW - timedelta(minutes=25)).version(grown, "partials")
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_views_are_what_they_were(grown: Lake, spark: SparkSession) -> None:
     for words, backlog in ((["-45m"], 1), (["partials@2"], 2)):
-        desk = Desk(grown, moment=moment(words, grown, NOW))
-        assert desk.answer(BACKLOG).table().to_pylist() == [{"n": backlog}], words
-        desk.close()
-    desk = Desk(grown, moment=moment(["-90m"], grown, NOW))
+        sql_session = SqlSession(grown, as_of=resolve_as_of(words, grown, NOW))
+        assert sql_session.answer(BACKLOG).table().to_pylist() == [{"n": backlog}], words
+        sql_session.close()
+    sql_session = SqlSession(grown, as_of=resolve_as_of(["-90m"], grown, NOW))
     with pytest.raises(UserError, match="at 2026-11-20T10:30:00Z nothing had finished this lake's state yet"):
-        desk.answer(BACKLOG)
-    assert desk.answer("SELECT COUNT(*) AS n FROM partials").table().to_pylist() == [{"n": 0}]
-    desk.close()
-    desk = Desk(grown, engine=Engine.SPARK)
-    assert desk.answer(BACKLOG).table().to_pylist() == [{"n": 2}]
-    desk.close()
+        sql_session.answer(BACKLOG)
+    assert sql_session.answer("SELECT COUNT(*) AS n FROM partials").table().to_pylist() == [{"n": 0}]
+    sql_session.close()
+    sql_session = SqlSession(grown, engine=Engine.SPARK)
+    assert sql_session.answer(BACKLOG).table().to_pylist() == [{"n": 2}]
+    sql_session.close()
 
 
 EVERY_TABLE = ("partials", "marks", "queue_samples", *STATE)
@@ -142,14 +142,14 @@ EVERY_TABLE = ("partials", "marks", "queue_samples", *STATE)
 
 def keep_present(lake: Lake, at: datetime) -> None:
     """What a round of maintenance does at ``at``, with every log cut to the present and no replaced file kept."""
-    moments = keep_moment(lake, EVERY_TABLE, timedelta(hours=24), at)
+    retained = retain_versions(lake, EVERY_TABLE, timedelta(hours=24), at)
     later = datetime.now(UTC) + timedelta(hours=1)
     for name in EVERY_TABLE:
         lake.ensure(name).create_checkpoint()
-        tidy(lake, name, Retention(replaced_for=timedelta(0)), later, moments, dry_run=False)
+        vacuum(lake, name, Retention(replaced_for=timedelta(0)), later, retained, dry_run=False)
 
 
-def compact_until_only_kept_moments_need_files(lake: Lake, at: datetime) -> None:
+def compact_until_only_retained_versions_need_files(lake: Lake, at: datetime) -> None:
     for name in STATE:
         table = lake.ensure(name)
         table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
@@ -160,50 +160,50 @@ def compact_until_only_kept_moments_need_files(lake: Lake, at: datetime) -> None
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_moment_that_is_kept_is_told_when_logs_and_files_of_then_are_gone(grown: Lake, spark: SparkSession) -> None:
+def test_retained_versions_are_told_when_logs_and_files_of_then_are_gone(grown: Lake, spark: SparkSession) -> None:
     keep_present(grown, NOW - timedelta(minutes=25))
     for number in range(3, 6):
         arrive(grown, number, NOW - timedelta(minutes=20 - number))
-    compact_until_only_kept_moments_need_files(grown, NOW - timedelta(minutes=12))
+    compact_until_only_retained_versions_need_files(grown, NOW - timedelta(minutes=12))
     keep_present(grown, NOW - timedelta(minutes=11))
     arrive(grown, 6, NOW - timedelta(minutes=5))
-    compact_until_only_kept_moments_need_files(grown, NOW - timedelta(minutes=1))
+    compact_until_only_retained_versions_need_files(grown, NOW - timedelta(minutes=1))
     keep_present(grown, NOW)
     versions = sorted(int(path.stem) for path in log_file(grown, "queue_state", 0).parent.glob("*.json"))
     assert len(versions) < versions[-1] - versions[0], "cut between what is kept"
     for words, backlog, at in ((["-20m"], 2, 25), (["-11m"], 5, 11), (["-6m"], 5, 11)):
-        then = moment(words, grown, NOW)
+        then = resolve_as_of(words, grown, NOW)
         assert then is not None and then.at == NOW - timedelta(minutes=at), words
         for engine in (Engine.AUTO, Engine.SPARK):
-            desk = Desk(grown, moment=then, engine=engine)
-            assert desk.answer(BACKLOG).table().to_pylist() == [{"n": backlog}], words
-            desk.close()
+            sql_session = SqlSession(grown, as_of=then, engine=engine)
+            assert sql_session.answer(BACKLOG).table().to_pylist() == [{"n": backlog}], words
+            sql_session.close()
     with pytest.raises(UserError, match="the history of table queue_state begins at"):
-        then = moment(["-26m"], grown, NOW)
+        then = resolve_as_of(["-26m"], grown, NOW)
         assert then is not None
         then.version(grown, "queue_state")
 
 
-def test_a_moment_of_a_table_that_was_made_anew_since_is_told(grown: Lake) -> None:
-    keep_moment(grown, ("partials",), timedelta(hours=24), NOW - timedelta(minutes=30))
-    [kept] = kept_moments(grown)
-    then = Moment(kept.at, kept=kept.versions)
+def test_a_version_of_a_table_that_was_recreated_since_is_told(grown: Lake) -> None:
+    retain_versions(grown, ("partials",), timedelta(hours=24), NOW - timedelta(minutes=30))
+    [kept] = retained_versions(grown)
+    then = AsOf(kept.at, kept=kept.versions)
     assert then.version(grown, "partials") == 2
     stamp(grown, "partials", 2, NOW - timedelta(minutes=20))
-    with pytest.raises(UserError, match="table partials was made anew since 2026-11-20T11:30:00Z"):
+    with pytest.raises(UserError, match="table partials was recreated since 2026-11-20T11:30:00Z"):
         then.version(grown, "partials")
 
 
-def test_moments_are_ten_minutes_apart_and_forgotten_after_their_time(grown: Lake) -> None:
+def test_versions_are_retained_each_ten_minutes_and_forgotten_after_their_time(grown: Lake) -> None:
     for minutes in range(0, 60, 3):
-        keep_moment(grown, ("partials",), timedelta(minutes=30), NOW + timedelta(minutes=minutes))
-    told = [(one.at - NOW) // timedelta(minutes=1) for one in kept_moments(grown)]
+        retain_versions(grown, ("partials",), timedelta(minutes=30), NOW + timedelta(minutes=minutes))
+    told = [(one.at - NOW) // timedelta(minutes=1) for one in retained_versions(grown)]
     assert told == [36, 48]
-    keep_moment(grown, ("partials",), timedelta(0), NOW + timedelta(hours=1))
-    assert kept_moments(grown) == []
+    retain_versions(grown, ("partials",), timedelta(0), NOW + timedelta(hours=1))
+    assert retained_versions(grown) == []
 
 
-def test_a_file_of_moments_that_is_no_such_file_is_told(grown: Lake) -> None:
-    grown.tables.joinpath("moments.json").write_text("[1]")
-    with pytest.raises(LakeError, match=r"moments\.json cannot be read"):
-        kept_moments(grown)
+def test_a_file_of_retained_versions_that_is_no_such_file_is_told(grown: Lake) -> None:
+    grown.tables.joinpath("retained_versions.json").write_text("[1]")
+    with pytest.raises(LakeError, match=r"retained_versions\.json cannot be read"):
+        retained_versions(grown)

@@ -9,7 +9,7 @@ from typing import Any
 _LATEST = 1e11
 
 
-def moment(value: Any) -> float | None:
+def unix_microseconds(value: Any) -> float | None:
     """Microseconds since 1970 from seconds or from ISO 8601 (UTC where it names no zone); None for anything else.
 
     Milliseconds are taken for none: they would lie in the future, where a message that waits has no age.

@@ -1,4 +1,4 @@
-"""The front door as ASGI: refuses by headers, then reads the body within its limits, then lets the application see it.
+"""Access control as ASGI: refuses by headers, then reads the body within its limits, then lets the application see it.
 
 Web pages of other origins are never let in, so no answer carries a CORS header.
 """
@@ -17,7 +17,7 @@ CONNECTION = "sojourn.connection"
 _PAGES = {"ws": "http", "wss": "https"}
 
 
-class FrontDoor:
+class AccessControl:
     """``app`` behind ``policy``: it sees only requests that may come, with their whole body, unpacked."""
 
     def __init__(self, app: ASGIApp, policy: Policy) -> None:
@@ -43,7 +43,7 @@ class FrontDoor:
             await self._upgraded(scope, receive, send)
             return
         if scope["type"] != "http":
-            raise RuntimeError("the front door serves HTTP and websockets alone")
+            raise RuntimeError("access control serves HTTP and websockets alone")
         try:
             body, holding = await self._let_in(scope, receive)
         except Gone:

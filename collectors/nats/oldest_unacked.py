@@ -27,8 +27,8 @@ def outstanding(info: Mapping[str, Any]) -> int:
     return int(info["num_pending"]) + int(info["num_ack_pending"])
 
 
-class Heads:
-    """Remembers heads from one cycle to the next, those in use alone: consumers at one place share one look."""
+class OldestUnacked:
+    """Remembers them from one cycle to the next, those in use alone: consumers at one place share one look."""
 
     def __init__(self) -> None:
         self._known: dict[Place, Head | None] = {}

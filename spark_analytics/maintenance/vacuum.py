@@ -4,7 +4,7 @@ Files by ``deltalake``'s vacuum: replaced ones, and those of commits that were n
 the table's ``delta.deletedFileRetentionDuration``. The log as the Delta protocol describes it ("Metadata Cleanup"):
 what stands before the newest checkpoint that is older than ``delta.logRetentionDuration``. ``deltalake``'s
 ``cleanup_metadata`` does the same, but knows of no streams; here both wait until every stream has read on, and both
-spare the moments that are kept (:mod:`spark_analytics.kept`). Writers clean up nothing by themselves
+spare the versions that are retained (:mod:`spark_analytics.retained_versions`). Writers clean up nothing by themselves
 (``delta.enableExpiredLogCleanup``).
 """
 
@@ -25,9 +25,9 @@ from lake.errors import first_line
 from lake.making import properties
 from lake.remote import Location, entries
 from lake.store import Lake, explained
-from spark_analytics.kept import MOST_VERSIONS, KeptMoment, kept_versions
 from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.streams import needed
+from spark_analytics.retained_versions import MOST_VERSIONS, RetainedVersions, kept_versions
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _MARGIN = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Tidied:
+class Vacuumed:
     """What was removed, or would be; ``held`` says what is kept longer than asked for, and why."""
 
     files: int = 0
@@ -59,18 +59,18 @@ def set_properties(lake: Lake, name: str, replaced_for: timedelta) -> None:
             raise explained(error, lake.path(name)) from error
 
 
-def tidy(
+def vacuum(
     lake: Lake,
     name: str,
     retention: Retention,
     now: datetime,
-    moments: Sequence[KeptMoment],
+    retained: Sequence[RetainedVersions],
     *,
     dry_run: bool,
     vacuum_hours: int | None = None,
-) -> Tidied:
+) -> Vacuumed:
     """Remove what was replaced so long ago that ``retention`` keeps it no more, and neither a stream nor any of
-    ``moments`` still needs.
+    ``retained`` still needs.
 
     ``vacuum_hours``, at least 1, stands in for its time this once, for data files alone. A table without its properties
     yet keeps Delta's own times.
@@ -80,7 +80,7 @@ def tidy(
     old = now - (timedelta(hours=vacuum_hours) if vacuum_hours else retention.replaced_for)
     files, size, log_files, held = 0, 0, 0, ""
     try:
-        kept = kept_versions(moments, name, folder)
+        kept = kept_versions(retained, name, folder)
         if streams.files_since is not None and streams.files_since < old + _MARGIN:
             held = f"kept from {streams.files_since:%Y-%m-%d %H:%M} UTC on: the analysis has not read further"
         else:
@@ -91,12 +91,12 @@ def tidy(
             lake.write_checksum(name)
     except (DeltaError, OSError) as error:
         raise explained(error, lake.path(name)) from error
-    return Tidied(files, size, log_files, held)
+    return Vacuumed(files, size, log_files, held)
 
 
 def shorten_log(lake: Lake, name: str, log_for: timedelta, now: datetime) -> None:
-    """Remove log entries of table ``name``, of which no moment is kept, that were replaced longer than ``log_for`` ago
-    and no stream still needs."""
+    """Remove log entries of table ``name`` that were replaced longer than ``log_for`` ago, of versions that are not
+    retained and that no stream still needs."""
     table, log_folder = lake.ensure(name), lake.path(name) / "_delta_log"
     try:
         _clean_log(table, log_folder, now - log_for, needed(lake.root, table, log_folder).log_from, (), dry_run=False)
