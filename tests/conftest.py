@@ -49,8 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
 #: Whose tests take minutes, the longest first: begun last, one of them would be what all of a run waits for.
 _LONG = (
     "tests/spark_analytics/",
+    "tests/s3/",
+    "tests/reference/",
     "tests/faults/",
-    "tests/reference/test_spark.py",
+    "tests/actuators/test_mirrors.py",
     "tests/collectors/transport/",
     "tests/collectors/kafka/",
     "tests/dashboard/test_browser.py",

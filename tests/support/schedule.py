@@ -1,4 +1,4 @@
-"""Which files of tests one process runs after another: those that share what is dear to start."""
+"""Which files of tests one process runs after another: those that share what is expensive to start."""
 
 from __future__ import annotations
 
