@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from alerts.control.controller import RECENT_RANGE
+from alerts.control.spans import RECENT_RANGE
+from alerts.laws.blame import USUAL_SECONDS
 from lab.noisy import noisy_ones
 from lab.queue import Account, Queue
 from lab.scenario import Scenario
@@ -30,6 +31,7 @@ _MATCHING = pa.schema(
     + [(name, pa.float64()) for name in ("arrival_rate", "completion_rate")]
 )
 _TYPES = _MATCHING.types[3:]
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @lru_cache(100)
@@ -46,6 +48,17 @@ def instant(now: float) -> datetime:
 def second(at: datetime) -> float:
     """The inverse of :func:`instant`."""
     return (at - EPOCH).total_seconds()
+
+
+def told_age(since: float, now: float) -> float:
+    """The age that views tell ``now`` of a message that came at ``since``: counted from the whole second it came in.
+
+    Where in its second a look falls changes from look to look, by the golden ratio.
+    """
+    if since == math.inf:
+        return 0.0
+    into = int(now) * _GOLDEN % 1.0
+    return max(0.0, now + into - math.floor(since + into))
 
 
 class Rows:
@@ -89,7 +102,7 @@ class Metrics:
         self._accounts = list(queue.accounts.values())
         self._names = list(queue.accounts)
         self._window_seconds, self._target = scenario.window_seconds, scenario.target
-        self._longest = longest = max(self._window_seconds, RECENT_RANGE[1])
+        self._longest = longest = max(self._window_seconds, RECENT_RANGE[1], USUAL_SECONDS)
         self._arrivals, self._completions, self._work, self._failures = (
             Window(longest, len(self._names)) for _ in range(4)
         )
@@ -140,7 +153,10 @@ class Metrics:
             begin, *end = (int(micros) / 1e6 - EPOCH.timestamp() for micros in _MICROS.findall(sql))
             if "AS failed" in sql:
                 return Rows(self._ended(round(end[0] - begin), round(end[2] - end[1])))
-            return Rows(self._flows(round(end[0] - begin)) if end else self._seconds(int(begin)))
+            if not end:
+                return Rows(self._seconds(int(begin)))
+            flows = self._flows(round(end[0] - begin))
+            return Rows(self._usually(flows, round(end[-1] - end[-2])) if "AS since" in sql else flows)
         if "FROM queue_samples" in sql:  # the lab's broker has no probe
             return Rows([])
         raise SojournError(f"the lab does not know what to answer: {sql}")
@@ -178,7 +194,7 @@ class Metrics:
                 "completion_rate": completions[place],
                 "arrival_rate": arrivals[place],
                 "active_tenants": int(one.backlog > 0 or arrivals[place] > 0),
-                "quiet_age": None if noisy[place] else max(0.0, now - self._oldest[place]),
+                "quiet_age": None if noisy[place] else told_age(self._oldest[place], now),
             }
             for place, one in enumerate(self._accounts)
         ]
@@ -188,7 +204,7 @@ class Metrics:
         return [self._row(one) | {"as_of": as_of, "ready": one.ready} for one in self._accounts]
 
     def _health(self) -> dict[str, Any]:
-        oldest = self._queue.now - min(self._oldest, default=math.inf)
+        oldest = told_age(min(self._oldest, default=math.inf), self._queue.now)
         return {
             "broker": BROKER,
             "queue": QUEUE,
@@ -204,6 +220,15 @@ class Metrics:
         return [
             self._row(one) | {"enqueued": came, "finished": finished, "work": work}
             for one, came, finished, work in zip(self._accounts, *counts, strict=True)
+        ]
+
+    def _usually(self, flows: list[dict[str, Any]], seconds: int) -> list[dict[str, Any]]:
+        """``flows`` beside those of the last whole ``seconds``, as far as there were so many."""
+        since = instant(max(0, int(self._queue.now) - seconds))
+        counts = (kept.sum(min(seconds, self._longest)).tolist() for kept in (self._arrivals, self._completions))
+        return [
+            flow | {"usually_enqueued": came, "usually_finished": finished, "since": since}
+            for flow, came, finished in zip(flows, *counts, strict=True)
         ]
 
     def _ended(self, recent: int, seconds: int) -> list[dict[str, Any]]:

@@ -97,6 +97,7 @@ class Controlled:
             {LIMITS_API: LimitsApi(self._board)},
             Path(os.devnull),  # there is no kill switch in it
             Clock(lambda: instant(queue.now), lambda: queue.now),
+            window_seconds=scenario.window_seconds,
         )
         self._served: dict[str, ServedLimit] = {}
         self._version = self._board.snapshot.version

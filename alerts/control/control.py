@@ -91,12 +91,13 @@ def build(
         if isinstance(one, Spillover):
             one.start()
     groups = Groups(settings.groups)
-    controller = Controller(settings, definitions.target_seconds, state, journal, actuators, state_dir, clock, groups)
+    target, window = definitions.target_seconds, definitions.window_seconds
+    controller = Controller(settings, target, state, journal, actuators, state_dir, clock, groups, window)
     entitler = Entitler(settings.entitlements, board, controller.note, lambda: controller.paused)
     lookers = [Looker(one, entitler, clock) for one in settings.depth]
     for looker in lookers:
         looker.start()
-    advisor = Advisor(settings.capacity, definitions.window_seconds)
+    advisor = Advisor(settings.capacity, window)
     app = make_app(board, controller, clock, advisor)
     return Control(controller, entitler, advisor, groups, app, token, board, state, ledger, remotes, lookers)
 

@@ -21,12 +21,14 @@ from alerts.control.groups import Groups, together
 from alerts.control.journal import Journal
 from alerts.control.minds import Minds
 from alerts.control.observe import Query, observe
-from alerts.control.settings import ControlSettings, PolicySettings
+from alerts.control.settings import ControlSettings
 from alerts.control.signals import signals_of
+from alerts.control.spans import recent_seconds, usual_seconds
 from alerts.control.standing import Entry, Key, Place, Standing, Target
 from alerts.control.state import State
 from alerts.control.translate import moved
 from alerts.laws import shadow as shadows
+from alerts.laws.blame import USUAL_SECONDS
 from alerts.laws.limits import Kind, Limit
 from alerts.laws.observation import Observation
 from alerts.laws.shadow import Shadow
@@ -39,9 +41,6 @@ log = logging.getLogger(__name__)
 
 #: Metrics are looked at no more often than this, except for an alert that is new (seconds).
 OBSERVE_EVERY = 1.0
-#: Arrivals are counted over the shortest cooldown, within these bounds (seconds). Over ten, consumers that come back
-#: from an outage seem to be slow for so long that a large tenant seems to be beyond its share.
-RECENT_RANGE = (2, 5)
 PAUSE_FLAG = "paused"
 #: Who asks for something without saying who they are.
 OPERATOR = "the operator"
@@ -60,12 +59,13 @@ class Controller:
         folder: Path,
         clock: Clock,
         groups: Groups | None = None,
+        window_seconds: int = USUAL_SECONDS,
     ) -> None:
         self._groups = groups or Groups(())
         self._policies = {policy.name: policy for policy in settings.policies}
         self._terms = {policy.name: policy.terms(target_seconds) for policy in settings.policies}
         self._early = frozenset(policy.name for policy in settings.policies if policy.early)
-        self._recent = _recent_seconds(settings.policies)
+        self._recent, self._usual = recent_seconds(settings.policies), usual_seconds(window_seconds)
         self._signals = signals_of(self._terms.values())
         self._state, self._journal, self._actuators = state, journal, actuators
         self._flag = folder / PAUSE_FLAG
@@ -212,7 +212,8 @@ class Controller:
         changes: dict[Key, Standing | None] = {}
         if candidates and self._due(candidates, now):
             targets = [candidate.key.target for candidate in candidates]
-            seen = observe(query, targets, now, self._recent, self._clock.ahead, self._groups.members, self._signals)
+            members, spans = self._groups.members, (self._signals, self._usual)
+            seen = observe(query, targets, now, self._recent, self._clock.ahead, members, *spans)
             for candidate in candidates:
                 self._decide(candidate, seen.get(candidate.key.target), before, changes, entries, now)
         self._commit(changes, entries, before)
@@ -442,8 +443,3 @@ def _merged(standings: Mapping[Key, Standing], changes: Mapping[Key, Standing | 
 
 def _lost_effect(before: Limit | None, after: Limit) -> bool:
     return after.obeyed is False and (before is None or before.obeyed is not False)
-
-
-def _recent_seconds(policies: Sequence[PolicySettings]) -> int:
-    shortest = min((policy.cooldown_seconds for policy in policies), default=RECENT_RANGE[1])
-    return min(RECENT_RANGE[1], max(RECENT_RANGE[0], int(shortest)))

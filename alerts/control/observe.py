@@ -42,14 +42,16 @@ def observe(
     ahead: timedelta = ZERO,
     members: Mapping[Target, frozenset[str]] = MappingProxyType({}),
     signals: Mapping[str, float] = MappingProxyType({}),
+    usual_seconds: int = 0,
 ) -> dict[Target, Observation]:
     """An observation of each target whose queue is in the metrics; several subscribers of a queue count as the worst.
 
     A target that is a group is its ``members`` together.
 
     ``recent_seconds`` is how far back a tenant's arrivals are counted: the views' window would still show, for a
-    minute, what came before a limit. Quiet tenants are those neither noisy nor in ``targets``. ``signals`` of
-    :data:`~alerts.control.signals.SIGNALS` are measured, too, each over so many seconds.
+    minute, what came before a limit. What is usual is told by the views' window, or by so many seconds before now
+    (``usual_seconds``) where that is too short to tell. Quiet tenants are those neither noisy nor in ``targets``.
+    ``signals`` of :data:`~alerts.control.signals.SIGNALS` are measured, too, each over so many seconds.
     The wall clock is ``ahead`` of ``now``: what comes from the future by both has a negative age.
     """
     wanted = frozenset(target for target in targets if literal(target.broker) is not None)
@@ -60,7 +62,8 @@ def observe(
     tenants = _subscriptions(query(_tenants_sql(scope)).to_pylist(), units)
     health = _by_queue(query(_health_sql(scope)).to_pylist())
     as_of = {queue[0]: max(item.as_of for item in found) for queue, found in tenants.items() if found}
-    flows = _flows(query(_flows_sql(scope, as_of, recent_seconds)).to_pylist(), units) if as_of else {}
+    sql = _flows_sql(scope, as_of, recent_seconds, usual_seconds) if as_of else None
+    flows = {} if sql is None else _flows(query(sql).to_pylist(), units)
     observations = {}
     for target in sorted(wanted):
         queue = (target.broker, target.queue)
@@ -75,8 +78,20 @@ def observe(
             own, others = flow.costs(target.tenant)
             backlog = float(max(item.own_backlog.get(target.tenant, 0) for item in tenants[queue]))
             observations[target] = replace(
-                observation, cost=own, others_cost=others, recent_seconds=recent_seconds, own_backlog=backlog
+                observation,
+                cost=own,
+                others_cost=others,
+                recent_seconds=recent_seconds,
+                own_backlog=backlog,
+                in_hand=flow.in_hand(recent_seconds),
+                rivals=flow.rivals(target.tenant, recent_seconds),
             )
+            if usual_seconds:
+                end = int(as_of[target.broker].timestamp())
+                usually, others, finished = flow.usual(target.tenant, end, usual_seconds)
+                observations[target] = replace(
+                    observations[target], usual_rate=usually, others_usual=others, completion_rate=finished
+                )
     if observations and "deliveries" in signals:
         sql = _deliveries_sql(scope, as_of, signals["deliveries"], recent_seconds)
         observations = with_deliveries(observations, query(sql).to_pylist(), units.of, recent_seconds)
@@ -147,6 +162,39 @@ class _Flow:
     finished: dict[str, float] = field(default_factory=dict)
     #: By target, and of all under "": seconds of work, and messages finished.
     work: dict[str, tuple[float, float]] = field(default_factory=dict)
+    #: By tenant that is named: the targets that it is of, what came from it, seconds of its work, how many finished.
+    named: dict[str, tuple[tuple[str, ...], float, float, float]] = field(default_factory=dict)
+    #: By subscriber, seconds of work.
+    worked: dict[str, float] = field(default_factory=dict)
+    #: The same over a longer time, where that is asked for; ``since`` is its first second of which anything is known.
+    usually: _Flow | None = None
+    since: float = math.inf
+
+    def usual(self, tenant: str, end: int, seconds: int) -> tuple[float, float, float]:
+        """What ``tenant`` and the others sent and consumers finished a second in the ``seconds`` before ``end``, as far
+        as anything is known of them."""
+        if self.usually is None:
+            return 0.0, 0.0, 0.0
+        span = max(1.0, min(seconds, end - self.since))
+        own = self.usually.of_target.get(tenant, 0.0)
+        return own / span, max(0.0, self.usually.enqueued - own) / span, self.usually.slowest / span
+
+    def rivals(self, tenant: str, seconds: float) -> tuple[float, ...]:
+        """What each other tenant that is named sends a second, in messages of the queue's mean cost."""
+        whole = self.work.get("", (0.0, 0.0))
+        others = (one for one in self.named.values() if tenant not in one[0])
+        return tuple(came / seconds * relative((work, finished), whole) for _, came, work, finished in others)
+
+    def add(self, subscriber: str, names: Iterable[str], enqueued: float, finished: float) -> None:
+        """What came from one tenant, of whom these targets are, and was finished of it."""
+        self.enqueued += enqueued
+        self.finished[subscriber] = self.finished.get(subscriber, 0.0) + finished
+        for name in names:
+            self.of_target[name] = self.of_target.get(name, 0.0) + enqueued
+
+    def in_hand(self, seconds: float) -> float | None:
+        """How many messages were in work on average, where least were; None where nobody tells."""
+        return min(self.worked.values()) / seconds if self.worked else None
 
     def costs(self, tenant: str) -> tuple[float, float]:
         """What a message of ``tenant``, and one of all others, costs beside the queue's mean."""
@@ -190,12 +238,18 @@ def _flows(rows: Iterable[_Row], units: _Units) -> dict[_Queue, _Flow]:
     found: dict[_Queue, _Flow] = {}
     for row in rows:
         flow = found.setdefault((row["broker"], row["queue"]), _Flow())
-        flow.enqueued += row["enqueued"]
-        flow.finished[row["subscriber"]] = flow.finished.get(row["subscriber"], 0.0) + row["finished"]
         names = units.of(row)
-        for name in names:
-            flow.of_target[name] = flow.of_target.get(name, 0.0) + row["enqueued"]
+        flow.add(row["subscriber"], names, row["enqueued"], row["finished"])
+        if "since" in row:
+            flow.since = min(flow.since, row["since"].timestamp())
+            flow.usually = flow.usually or _Flow()
+            flow.usually.add(row["subscriber"], names, row["usually_enqueued"], row["usually_finished"])
+        if names:
+            _, came, work, finished = flow.named.get(row["target"], ((), 0.0, 0.0, 0.0))
+            worked = (work + row["work"], finished + row["finished"]) if row.get("work") else (work, finished)
+            flow.named[row["target"]] = names, came + row["enqueued"], *worked
         if row.get("work"):  # whose work nobody tells, of him no cost is known
+            flow.worked[row["subscriber"]] = flow.worked.get(row["subscriber"], 0.0) + row["work"]
             for name in ("", *names):
                 seconds, messages = flow.work.get(name, (0.0, 0.0))
                 flow.work[name] = seconds + row["work"], messages + row["finished"]
@@ -322,13 +376,22 @@ def _health_sql(scope: _Scope) -> str:
         FROM queue_health_now {scope.only}"""
 
 
-def _flows_sql(scope: _Scope, as_of: dict[str, datetime], recent_seconds: int) -> str:
+def _flows_sql(scope: _Scope, as_of: dict[str, datetime], recent_seconds: int, usual_seconds: int) -> str:
+    finished = "completed + dead_lettered + expired + sidelined"
+    lately = recent(as_of, recent_seconds)
+    columns = {"enqueued": "enqueued", "finished": finished, "work": "processing_sum"}
+    usual = ""
+    if usual_seconds:
+        usual = f""",
+          CAST(SUM(enqueued) AS DOUBLE) AS usually_enqueued, CAST(SUM({finished}) AS DOUBLE) AS usually_finished,
+          MIN(bucket_start) AS since"""
+        columns = {name: f"CASE WHEN {lately} THEN {what} ELSE 0 END" for name, what in columns.items()}
+    sums = ", ".join(f"CAST(SUM({what}) AS DOUBLE) AS {name}" for name, what in columns.items())
     return f"""
-        SELECT broker, queue, subscriber, {scope.tenant} AS target, CAST(SUM(enqueued) AS DOUBLE) AS enqueued,
-          CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished,
-          CAST(SUM(processing_sum) AS DOUBLE) AS work
+        SELECT broker, queue, subscriber, {scope.tenant} AS target, {sums}{usual}
         FROM partials {scope.only} {scope.named}
-        WHERE {recent(as_of, recent_seconds)} GROUP BY broker, queue, subscriber, {scope.tenant}"""
+        WHERE {recent(as_of, usual_seconds) if usual_seconds else lately}
+        GROUP BY broker, queue, subscriber, {scope.tenant}"""
 
 
 def _deliveries_sql(scope: _Scope, as_of: dict[str, datetime], seconds: float, recent_seconds: int) -> str:

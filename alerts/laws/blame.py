@@ -6,6 +6,9 @@ import math
 
 from alerts.laws.observation import Observation
 
+#: What was usual is told by so many seconds at the least: after as many seconds of trouble as it is long, a shorter
+#: memory calls the trouble usual, and who floods, and whose consumers slowed down, can no longer be told.
+USUAL_SECONDS = 60
 #: A tenant that sends no more than this part above what it did sends as always.
 RISEN = 0.25
 #: Rates are Poisson counts over so many seconds at the least (the controller's shortest look back); a rise counts from

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+#: Ages in the metrics are told from the whole second in which a message came: up to so much too long (seconds).
+AGE_RESOLUTION = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +19,9 @@ class Observation:
     arrivals over the metrics' window, which is longer: what they were a while ago. ``ready`` of the backlog wait for a
     consumer. ``cost`` is the work for a message of the tenant beside that for the queue's mean one, ``others_cost``
     that for one of all others; 1 where nobody tells. The last seconds are
-    ``recent_seconds``; 0: unknown. ``own_backlog`` is the tenant's part of the backlog.
+    ``recent_seconds``; 0: unknown. ``own_backlog`` is the tenant's part of the backlog. ``in_hand`` messages of the
+    backlog were in consumers' hands on average, by the work that ended in the last seconds. ``rivals`` are what each of
+    the others that an alert names, or a limit holds, sends of ``others_rate``, in messages of the queue's mean cost.
 
     What laws of their own are judged by (:mod:`alerts.laws.registry`) is measured only where one is chosen: of the
     tenant's ``attempts`` that ended over the law's window ``failures`` failed, and of late ``attempt_rate`` a second
@@ -43,6 +49,8 @@ class Observation:
     others_cost: float = 1.0
     recent_seconds: float = 0.0
     own_backlog: float | None = None
+    in_hand: float | None = None
+    rivals: tuple[float, ...] = ()
     attempts: float | None = None
     failures: float | None = None
     attempt_rate: float | None = None
@@ -60,13 +68,48 @@ class Observation:
         return max(self.completion_rate, self.finish_rate)
 
     @property
+    def waiting(self) -> float:
+        """How many messages wait for a consumer, at most.
+
+        Some brokers tell only after a while what was given to whom, so that short work is never seen in hand: the work
+        that ended says how much of the backlog it was (Little's law).
+        """
+        ready = self.backlog if self.ready is None else self.ready
+        return max(0.0, min(ready, self.backlog - (self.in_hand or 0.0)))
+
+    @property
+    def expected_wait(self) -> float:
+        """How long they will wait (seconds), by Little's law; infinite while nothing is finished."""
+        return self.waiting / self.throughput if self.throughput > 0 else math.inf if self.waiting else 0.0
+
+    def waits_longer(self, target_seconds: float) -> bool:
+        """Whether quiet tenants wait longer than ``target_seconds``.
+
+        Their oldest age says so by more than it may be too long, or what waits in the queue confirms it.
+        """
+        beyond = self.quiet_age_seconds - target_seconds
+        return beyond > AGE_RESOLUTION or (beyond > 0 and self.expected_wait > target_seconds)
+
+    @property
     def max_min_share(self) -> float | None:
-        """What the tenant is entitled to, in its own messages/s: what the others leave of the throughput, and at least
-        an equal part of it (Bertsekas, Gallager, "Data Networks", 6.5.2); None while nothing is finished.
+        """What the tenant is entitled to, in its own messages/s: what one that asks for everything gets of the
+        throughput beside the others, each large one held to as much, and at least an equal part of it (Bertsekas,
+        Gallager, "Data Networks", 6.5.2); None while nothing is finished.
 
         It is one of consumers' time, in messages of the queue's mean cost, and told in the tenant's own.
         """
         if self.active_tenants < 1 or self.throughput <= 0:
             return None
-        others = self.others_rate * self.others_cost
-        return max(self.throughput / self.active_tenants, self.throughput - others) / self.cost
+        small = max(0.0, self.others_rate * self.others_cost - sum(self.rivals))
+        return max(self.throughput / self.active_tenants, level(self.throughput - small, self.rivals)) / self.cost
+
+
+def level(capacity: float, rivals: tuple[float, ...]) -> float:
+    """What one that asks for everything gets of ``capacity`` beside ``rivals`` that ask for so much: max-min fair."""
+    left = capacity
+    for number, rate in enumerate(sorted(rivals)):
+        part = left / (len(rivals) - number + 1)
+        if rate >= part:
+            return part
+        left -= rate
+    return left

@@ -243,7 +243,7 @@ def _work_conserved(terms: Terms, seen: Observation, current: Limit, now: float)
     """
     if terms.rate is not None and terms.law != "aimd":  # the operator set it, to be kept
         return None
-    if seen.ready is None or seen.ready > NEXT_TO_NOTHING * terms.target_seconds * seen.throughput:
+    if seen.ready is None or seen.waiting > NEXT_TO_NOTHING * terms.target_seconds * seen.throughput:
         return None
     if _suffers(terms, seen) or not _is_used_up(seen, current) or now - current.changed_at < PROBE_SECONDS:
         return None
@@ -279,7 +279,7 @@ def _base_now(terms: Terms, seen: Observation, current: Limit) -> float:
 
 
 def _suffers(terms: Terms, seen: Observation) -> bool:
-    return seen.quiet_age_seconds > terms.target_seconds
+    return seen.waits_longer(terms.target_seconds)
 
 
 def _is_used_up(seen: Observation, current: Limit) -> bool:

@@ -250,9 +250,9 @@ def test_a_limit_leaves_no_server_idle_while_the_tenant_is_held_back() -> None:
     "changes",
     [
         {"ready": None},  # nothing tells whether servers idle
-        {"ready": 81.0},  # a second's work waits
+        {"ready": 81.0, "backlog": 81.0},  # a second's work waits
         {"arrival_rate": 7.0},  # nothing is held back
-        {"quiet_age_seconds": 11.0},  # somebody suffers
+        {"quiet_age_seconds": 11.5},  # somebody suffers
     ],
 )
 def test_a_limit_does_not_rise_where_no_server_idles_for_it(changes: dict[str, Any]) -> None:

@@ -1,0 +1,74 @@
+"""Rates over ten seconds, and targets of half a second: what is quick must neither limit innocents nor idle servers."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from alerts.control.settings import PolicySettings
+from benchmarks.backpressure_parts.cap import CONTROL
+from lab.queue import Account
+from lab.run import simulate, watched
+from lab.scenario import SHIPPED, Phase, Scenario, Tenant, Variant, load, names
+from sojourn.demo.broker import Broker
+from sojourn.demo.cast import Ports
+from sojourn.demo.layout import Layout
+from sojourn.demo.settings_file import WINDOW_SECONDS, settings_text
+from tests.support.deep import CHOSEN, examples
+
+
+def demo_policy() -> PolicySettings:
+    """As `sojourn demo` writes it."""
+    text = settings_text(Layout(Path("lake")), Broker(Path("store"), 1, 2), Ports(3, 4, 5), quick_start=True)
+    return PolicySettings(**tomllib.loads(text)["alert"]["control"]["policies"][0])
+
+
+QUICK = PolicySettings(**tomllib.loads(CONTROL)["alert"]["control"]["policies"][0])
+POLICIES = {"shipped": SHIPPED, "demo": demo_policy(), "quick": QUICK}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", names() if CHOSEN.deep else ["innocent-large", "slow-dependency"])
+def test_no_innocent_is_limited_however_short_the_window_of_rates_is(name: str, policy: str) -> None:
+    scenario = replace(load(name), policy=POLICIES[policy], window_seconds=WINDOW_SECONDS)
+    way = next((one for one in scenario.variants if one.controlled), None)
+    if way is None:
+        pytest.skip("it compares capacities, not policies")
+    for seed in range(examples(2, 20)):
+        found = simulate(scenario, seed, way)
+        assert found.innocents == 0, (seed, found.decisions)
+
+
+def test_a_target_below_what_ages_are_told_to_leaves_no_server_idle_while_messages_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a NATS server (`make bench-backpressure`), whose tap never sees short work in hand."""
+    monkeypatch.setattr(Account, "ready", property(lambda account: account.backlog))
+    tenants = [Tenant(f"quiet-{number}", (Phase(0, 10),)) for number in range(7)]
+    flood = Tenant("flood", (Phase(30, 120),), suspect=True, innocent=False)
+    ways = Variant("nothing", False, 12), Variant("quick", True, 12)
+    scenario = Scenario(
+        title="12:1 for two minutes",
+        duration=150.0,
+        tenants=(*tenants, flood),
+        variants=ways,
+        service="exponential",
+        service_mean=0.1,
+        policy=QUICK,
+        lag_seconds=0.7,
+        window_seconds=WINDOW_SECONDS,
+        measure=(30.0, 150.0),
+    )
+    for seed in range(examples(2, 20)):
+        free, limited = (completed(scenario, seed, way) for way in ways)
+        assert limited > 0.975 * free
+
+
+def completed(scenario: Scenario, seed: int, way: Variant) -> int:
+    """What is completed while there is demand."""
+    _, queue, _ = watched(scenario, seed, way)
+    start, end = scenario.measure
+    return sum(n for one in queue.accounts.values() for at, n in one.completions.items() if start <= at < end)
