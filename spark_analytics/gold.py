@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from collections.abc import Mapping
@@ -33,6 +34,15 @@ class Gold:
         self.query_id = query_id
         self._tables = tables
 
+    def tail(self) -> Gold:
+        """The same tables, for what is read on behind the query's batches (:mod:`spark_analytics.tail`).
+
+        Its commits are numbered by the version of bronze that they reach.
+        """
+        tail = copy.copy(self)
+        tail.query_id = f"{self.query_id}:tail"
+        return tail
+
     def path(self, table: str) -> Location:
         """The folder of ``table``."""
         return self._lake.path(table)
@@ -53,6 +63,10 @@ class Gold:
         """The tables that do not have this batch yet, in their order."""
         # Nobody else commits as this query.
         return [name for name in self._tables if not _reached(self._committed(name), batch_id)]
+
+    def reached(self) -> list[int]:
+        """The number of the last batch that each table has, in their order; −1 before the first."""
+        return [-1 if (number := self._committed(name)) is None else number for name in self._tables]
 
     def _committed(self, table: str) -> int | None:
         return self._lake.committed(table, self.query_id, look=False)

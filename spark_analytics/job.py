@@ -41,6 +41,7 @@ from spark_analytics.pace import Pace
 from spark_analytics.runtime.options import cores_of
 from spark_analytics.settings import AnalyzeSettings
 from spark_analytics.state.keeper import StateKeeper
+from spark_analytics.tail import Tail
 
 log = logging.getLogger(__name__)
 
@@ -223,44 +224,53 @@ class Job:
         self, flow: Flow, started: Future[StreamingQuery], mirror: MirroredLog | None, *, hollow: bool
     ) -> Callable[[DataFrame, int], None]:
         engine: Engine | None = None
+        tail: Tail | None = None
         folder = None if mirror is None else mirror.folder
-        pace = None if self._once else self._pace(flow, mirror)
+        interval = max(self._settings.trigger_interval_seconds, flow.slowest_look)
+        pace = None if self._once else Pace(mirror or self._lake.path(flow.source.name), interval, self._stopping)
 
-        def handle(batch: DataFrame, batch_id: int) -> None:
-            nonlocal engine
+        def bring(batch: DataFrame, batch_id: int) -> None:
+            nonlocal engine, tail
+            query = started.result()
+            engine = engine or self._engine(flow, str(query.id), attempts_of(self._checkpoint(flow)))
+            tail = tail or self._tail(flow, engine, folder)
             with self._turns.hurried():
                 if self._stopping.is_set():
                     raise _BrokenOff
-                try:
-                    query = started.result()
-                    engine = engine or self._engine(flow, str(query.id), attempts_of(self._checkpoint(flow)))
-                    files = files_of(query, batch_id, self._lake.path(flow.source.name), folder)
-                    if hollow and not engine.reads(files):
-                        self._whole.add(flow)
-                        raise _BrokenOff
-                    count = engine.process(batch_id, lambda: batch, files)
-                except _BrokenOff:
-                    raise
-                except Exception as error:
-                    self._cause = self._cause or error
-                    # Spark parses what we raise by regular expressions, which a long trace overflows: keep it short.
-                    raise _BrokenOff from None
+                files = files_of(query, batch_id, self._lake.path(flow.source.name), folder)
+                if hollow and not engine.reads(files):
+                    self._whole.add(flow)
+                    raise _BrokenOff
+                count: int | None = engine.process(batch_id, lambda: batch, files, tail.taken(batch_id))
+                unread = tail.begin(batch_id)
             self._done(count)
             if flow is EVENTS:
                 self._fresh.set()
-            if pace is not None:
-                try:
-                    pace.rest(batch_id, count)
-                except Exception as error:
-                    self._cause = self._cause or error
-                    raise _BrokenOff from None
+            while pace is not None and (newest := pace.rest(unread, count or 0)) is not None:
+                with self._turns.hurried():
+                    count = tail.read_on(newest) if hollow else None
+                if count is None:  # it is for a batch of Spark's, which is begun
+                    pace.settle(newest)
+                    return
+                self._done(count)
+                unread = tail.next
+
+        def handle(batch: DataFrame, batch_id: int) -> None:
+            try:
+                bring(batch, batch_id)
+            except _BrokenOff:
+                raise
+            except Exception as error:
+                self._cause = self._cause or error
+                # Spark parses what we raise by regular expressions, which a long trace overflows: keep it short.
+                raise _BrokenOff from None
 
         return handle
 
-    def _pace(self, flow: Flow, mirror: MirroredLog | None) -> Pace:
-        interval = max(self._settings.trigger_interval_seconds, flow.slowest_look)
-        place, table_id = mirror or self._lake.path(flow.source.name), self._table_id(flow)
-        return Pace(place, table_id, self._checkpoint(flow), interval, self._stopping)
+    def _tail(self, flow: Flow, engine: Engine, mirror: Path | None) -> Tail:
+        """What reads on behind the batches of ``engine``."""
+        table = self._lake.path(flow.source.name)
+        return Tail(engine, table, mirror or table, self._checkpoint(flow), self._table_id(flow))
 
     def _table_id(self, flow: Flow) -> str:
         return str(self._lake.ensure(flow.source.name).metadata().id)
@@ -280,7 +290,7 @@ class Job:
         """The events in plain files, for executors."""
         return self._session.read.schema(from_arrow_schema(EVENTS.schema)).parquet(*files.uris)
 
-    def _done(self, count: int) -> None:
+    def _done(self, count: int | None) -> None:
         self._maintenance.count_batch()
         self._state.wake()
         if count:

@@ -1,4 +1,4 @@
-"""When a streaming query looks for its next batch: once there is one, and not so often that looking is most of it.
+"""When a streaming query goes on: once there is something, and not so often that looking is most of it.
 
 A trigger of Spark's lists the table's log and plans a batch whether anything came or not. Here the batch before rests
 instead, until the log has an entry with new data: asking for that costs a look at one file's name.
@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from pathlib import Path
 
 from lake.address import LOOK_SECONDS as LOOK_REMOTE_SECONDS
 from lake.checksum import checksum
 from lake.log import log_entry
 from lake.remote import Location, Remote
-from spark_analytics.catching_up.places import Checkpoint
 from spark_analytics.mirrored import MirroredLog
 
 #: How often the log is asked whether there is something new.
@@ -34,46 +32,45 @@ BUSY_ROWS, BUSY_REST = 1_000, 0.5
 
 
 class Pace:
-    """Between two batches of one query. ``interval`` (seconds) is the least from one beginning to the next."""
+    """Between two pieces of work of one query. ``interval`` (seconds) is the least from one beginning to the next."""
 
-    def __init__(
-        self, table: Location | MirroredLog, table_id: str, checkpoint: Path, interval: float, stopping: threading.Event
-    ) -> None:
+    def __init__(self, table: Location | MirroredLog, interval: float, stopping: threading.Event) -> None:
         """``table``: what the query reads."""
         self._mirror = table if isinstance(table, MirroredLog) else None
         self._table = table.folder if isinstance(table, MirroredLog) else table
         asks_store = self._mirror is not None or isinstance(table, Remote)
         self._look_seconds = LOOK_REMOTE_SECONDS if asks_store else LOOK_SECONDS
-        self._table_id = table_id
-        self._checkpoint = Checkpoint(checkpoint)
         self._interval = interval
         self._stopping = stopping
         self._began: float | None = None
         self._asks_at = 0.0
 
-    def rest(self, batch_id: int, rows: int = 0) -> None:
-        """Return when a batch behind ``batch_id``, of ``rows``, is due and there are data for it, or all is to stop.
+    def rest(self, version: int | None, rows: int = 0) -> int | None:
+        """Return when work behind some on ``rows`` is due, and there are data in the commits from ``version`` on: the
+        newest of them. None where the log does not tell, or all is to stop.
 
-        At once where that batch left data behind: whoever catches up does not rest.
+        At once for None, which stands for a batch that left data behind: whoever catches up does not rest.
         """
         now = time.monotonic()
         began, self._began = self._began, now
-        version = self._next_version(batch_id)
         if version is None:
-            return
+            return None
         if began is not None:
             self._stopping.wait(due(now - began, self._interval, rows))
+        newest: int | None = None
         while not self._stopping.is_set():
             if self._mirror is not None:
                 self._mirror.follow()
             while (news := has_data(log_entry(self._table, version))) is False:
                 version += 1
             if news:
-                self._settle(self._newest(version) if rows >= BUSY_ROWS else self._joined(self._newest(version)))
+                newest = self._newest(version)
+                newest = newest if rows >= BUSY_ROWS else self._joined(newest)
             if news or self._passed(version):
                 break
             self._stopping.wait(self._look_seconds)
         self._began = time.monotonic()
+        return newest
 
     def _newest(self, version: int) -> int:
         """The newest commit, ``version`` or behind it."""
@@ -97,7 +94,7 @@ class Pace:
                 break
         return version + 1 if came else version
 
-    def _settle(self, version: int) -> None:
+    def settle(self, version: int) -> None:
         """Give the newest commit, ``version``, the moment in which its checksum is written.
 
         Spark plans a query where it comes between the two, and its first one took 0.9 s.
@@ -119,13 +116,6 @@ class Pace:
             return int(newest["version"]) >= version and not log_entry(self._table, version).exists()
         except (OSError, ValueError, KeyError):
             return False
-
-    def _next_version(self, batch_id: int) -> int | None:
-        """The first version of which the batch has read nothing; None where it ended within one."""
-        offset = self._checkpoint.offset(batch_id, self._table_id)
-        if offset is None or offset.begins or offset.place.index >= 0:
-            return None
-        return offset.place.version
 
 
 def due(worked: float, interval: float, rows: int = 0) -> float:

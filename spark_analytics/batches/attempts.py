@@ -32,13 +32,15 @@ _TYPES = frozenset({"received", "completed", "failed", "delayed", *FINISHING_TYP
 #: SQL over the columns of message_events: whether an event's attempt is not told and could be.
 UNNUMBERED_SQL = f"(attempt IS NULL AND coalesce(event_type IN {tuple(sorted(_TYPES))}, false))"
 _FINISHING = frozenset(FINISHING_TYPES)
+_Number = tuple[int, int]  # a batch, and the version to which was read on behind it; −1: the batch itself
 _KEY = ("broker", "queue", "subscriber", "message_id")
 
 
 class Attempts:
     """How often each message that has not ended was received, as of a batch. Belongs to one query's thread.
 
-    Its notes are in ``folder``.
+    Its notes are in ``folder``. What is read on behind an open batch (:mod:`spark_analytics.tail`) is noted by the batch
+    and the ``version`` of bronze that was reached; of the batch itself that is −1.
     """
 
     def __init__(self, folder: Path, most: int = MOST_MESSAGES) -> None:
@@ -48,11 +50,18 @@ class Attempts:
         self._changed: dict[str, int] = {}
         self._files = 0
 
-    def begin(self, batch_id: int) -> None:
-        """Be as before ``batch_id``; the first call reads what an earlier process kept."""
+    def begin(self, batch_id: int, version: int = -1) -> None:
+        """Be as before ``batch_id``, or what is read on behind it to ``version``; the first call reads what an earlier
+        process kept."""
         if self._begun is None:
-            self._begun = self._read(batch_id)
+            self._begun = self._read((batch_id, version))
         self._changed = {}
+
+    def forget(self, batch_id: int, beyond: int) -> None:
+        """Drop the notes of what was read on behind ``batch_id`` beyond the version that gold has. Before all else."""
+        for number, file in self._kept():
+            if number[0] == batch_id and number[1] > beyond:
+                file.unlink(missing_ok=True)
 
     def numbered(self, rows: pa.Table) -> pa.Table:
         """``rows`` in the order of their arrival, with the attempts that nobody numbered; summaries have none."""
@@ -71,18 +80,19 @@ class Attempts:
             numbers[row], unknown[row] = number or 0, number is None
         return rows.set_column(rows.column_names.index("attempt"), "attempt", pa.array(numbers, mask=unknown))
 
-    def keep(self, batch_id: int) -> None:
-        """Note what ``batch_id`` changed; to be called before its rows are in gold."""
+    def keep(self, batch_id: int, version: int = -1) -> None:
+        """Note what changed since :meth:`begin`; to be called before the rows are in gold."""
         if not self._changed:
             return
         assert self._begun is not None
         self._files += 1
+        name = str(batch_id) if version < 0 else f"{batch_id}-{version}"
         if self._files > CHANGES:
-            write_atomically(self.folder / f"{batch_id}.all.json", json.dumps(self._begun))
-            self._drop_before(batch_id)
+            write_atomically(self.folder / f"{name}.all.json", json.dumps(self._begun))
+            self._drop_before((batch_id, version))
             self._files = 1
         else:
-            write_atomically(self.folder / f"{batch_id}.json", json.dumps(self._changed))
+            write_atomically(self.folder / f"{name}.json", json.dumps(self._changed))
 
     def _number(self, key: str, event_type: str) -> int | None:
         assert self._begun is not None
@@ -100,10 +110,10 @@ class Attempts:
             del self._begun[forgotten]
         return number
 
-    def _read(self, before: int) -> dict[str, int]:
+    def _read(self, before: _Number) -> dict[str, int]:
         begun: dict[str, int] = {}
-        for batch_id, file in sorted(self._kept()):
-            if batch_id >= before:
+        for number, file in sorted(self._kept()):
+            if number >= before:
                 break
             try:
                 noted = json.loads(file.read_text(encoding="utf-8"))
@@ -114,23 +124,26 @@ class Attempts:
             if file.name.endswith(".all.json"):
                 begun, self._files = {}, 0
             self._files += 1
-            for key, number in noted.items():
+            for key, attempt in noted.items():
                 begun.pop(key, None)
-                if number:
-                    begun[key] = number
+                if attempt:
+                    begun[key] = attempt
         return begun
 
-    def _kept(self) -> list[tuple[int, Path]]:
-        return [(int(file.name.partition(".")[0]), file) for file in self.folder.glob("[0-9]*.json")]
+    def _kept(self) -> list[tuple[_Number, Path]]:
+        return [(_number_of(file), file) for file in self.folder.glob("[0-9]*.json")]
 
-    def _drop_before(self, batch_id: int) -> None:
+    def _drop_before(self, before: _Number) -> None:
         # Those since the last that told all stay: Spark may have to do a batch again that comes before this one.
-        wholes = sorted(
-            number for number, file in self._kept() if file.name.endswith(".all.json") and number < batch_id
-        )
+        wholes = sorted(number for number, file in self._kept() if file.name.endswith(".all.json") and number < before)
         for number, file in self._kept():
             if wholes and number < wholes[-1]:
                 file.unlink(missing_ok=True)
+
+
+def _number_of(file: Path) -> _Number:
+    batch, _, version = file.name.partition(".")[0].partition("-")
+    return int(batch), int(version or -1)
 
 
 def _unnumbered(rows: pa.Table) -> Integers:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
 from lake.remote import Location, Remote
 from lake.staged import Staged
@@ -42,31 +43,53 @@ class Engine:
         self, flow: Flow, gold: Gold, *, threads: int, driver_bytes: int, tenants: Tenants, attempts: Attempts
     ) -> None:
         self._flow = flow
-        self._gold = gold
+        #: Where its batches go.
+        self.gold = gold
         self._threads = threads
         self._driver_bytes = driver_bytes
         self._tenants = tenants
         self._attempts = attempts
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="compute")
 
-    def process(self, batch_id: int, batch: Callable[[], DataFrame], files: Files | None) -> int:
+    def process(
+        self, batch_id: int, batch: Callable[[], DataFrame], files: Files | None, taken: Collection[str] = ()
+    ) -> int:
         """Bring a batch into gold, once; the records in it. ``files``, if known, hold its rows and no others.
 
-        ``batch`` gives the rows, and is asked only where executors are to compute them.
+        ``batch`` gives the rows, and is asked only where executors are to compute them. Files with the names ``taken``
+        are in gold already.
         """
-        if self._gold.holds(batch_id):
+        if self.gold.holds(batch_id):
             log.info("flow=%s batch=%d already in gold", self._flow.name, batch_id)
             return 0
         started = time.monotonic()
         paths = self._paths(files)
         if paths is not None and files is not None:
-            count = self._append_here(batch_id, fetched(paths, files.size_bytes))
+            paths = [path for path in paths if path.name not in taken]
+            count = self._append_here(self.gold, (batch_id, -1), fetched(paths, files.size_bytes))
         else:
-            count = self._append_by_executors(batch_id, batch(), files)
+            rows = batch()
+            count = self._append_by_executors(batch_id, _without(rows, taken) if taken else rows, files)
         if count:
             where, seconds = "executors" if paths is None else "driver", time.monotonic() - started
             log.info("flow=%s batch=%d by=%s rows=%d seconds=%.3f", self._flow.name, batch_id, where, count, seconds)
         return count
+
+    def read_on(self, gold: Gold, batch_id: int, version: int, files: Files) -> int:
+        """Bring ``files``, which came behind the open batch ``batch_id``, into ``gold``; the records in them.
+
+        ``gold`` numbers such commits by the ``version`` of bronze that is reached.
+        """
+        started, paths = time.monotonic(), files.paths
+        assert paths is not None
+        count = self._append_here(gold, (batch_id, version), fetched(paths, files.size_bytes))
+        seconds = time.monotonic() - started
+        log.info("flow=%s version=%d by=driver rows=%d seconds=%.3f", self._flow.name, version, count, seconds)
+        return count
+
+    def forget(self, batch_id: int, beyond: int) -> None:
+        """Gold has what came behind ``batch_id`` up to version ``beyond``: notes of more count for nothing."""
+        self._attempts.forget(batch_id, beyond)
 
     def reads(self, files: Files | None) -> bool:
         """Whether a batch of these files is computed here, so that its rows are asked of nobody."""
@@ -79,10 +102,12 @@ class Engine:
         """End the threads; a batch at work is finished first."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _append_here(self, batch_id: int, paths: Sequence[Source]) -> int:
+    def _append_here(self, gold: Gold, noted: tuple[int, int], paths: Sequence[Source]) -> int:
+        """``noted``: a batch and −1, or the open batch and the version that is reached behind it."""
+        number = noted[0] if noted[1] < 0 else noted[1]
         self._admit(paths)
-        self._attempts.begin(batch_id)
-        staged = self._gold.stage(batch_id)
+        self._attempts.begin(*noted)
+        staged = gold.stage(number)
         running: deque[Future[None]] = deque()
         count = 0
         try:
@@ -99,8 +124,8 @@ class Engine:
             for file in staged.values():
                 file.drop()
             raise
-        self._attempts.keep(batch_id)
-        self._gold.add(batch_id, staged)
+        self._attempts.keep(*noted)
+        gold.add(number, staged)
         return count
 
     def _bring(self, piece: pa.Table, staged: Mapping[str, Staged]) -> None:
@@ -129,9 +154,9 @@ class Engine:
         self._attempts.begin(batch_id)
         with self._numbered(batch, files) as rows, self._kept(batch.sparkSession) as kept:
             self._attempts.keep(batch_id)
-            if isinstance(self._gold.path(self._flow.writes[-1]), Remote):
-                return add_from_executors(self._flow, rows, self._gold, batch_id, kept)
-            return append_by_executors(self._flow, rows, self._gold.path, self._gold.query_id, batch_id, kept)
+            if isinstance(self.gold.path(self._flow.writes[-1]), Remote):
+                return add_from_executors(self._flow, rows, self.gold, batch_id, kept)
+            return append_by_executors(self._flow, rows, self.gold.path, self.gold.query_id, batch_id, kept)
 
     def _numbered(self, batch: DataFrame, files: Files | None) -> AbstractContextManager[DataFrame]:
         if "attempt" not in self._flow.schema.names:
@@ -148,3 +173,9 @@ class Engine:
         finally:
             if sent is not None:
                 sent.destroy()
+
+
+def _without(rows: DataFrame, taken: Collection[str]) -> DataFrame:
+    """``rows`` but for those of the files with these names, which no two files share."""
+    name = sql.element_at(sql.split(sql.input_file_name(), "/"), -1)
+    return rows.where(~name.isin(*taken))

@@ -58,10 +58,13 @@ def committed_at(table: Location, version: int) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def data_files(table: Location, begins: Place, until: int) -> Iterator[DataFile]:
-    """The files that are added from ``begins`` on and before version ``until``. UserError where the log has a hole."""
+def data_files(table: Location, begins: Place, until: int, log: Location | None = None) -> Iterator[DataFile]:
+    """The files that are added from ``begins`` on and before version ``until``. UserError where the log has a hole.
+
+    ``log``: the folder whose log is read, if not that of the ``table``.
+    """
     for version in range(begins.version, until):
-        added = _added(log_entry(table, version))
+        added = _added(log_entry(table if log is None else log, version))
         for index, action in enumerate(added):
             if Place(version, index) > begins:
                 rows = _ROWS.search(action.get("stats") or "")

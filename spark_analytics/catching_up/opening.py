@@ -122,15 +122,27 @@ def _next_batch(lake: Lake, live: Live, table_id: str, writes: tuple[str, ...]) 
     gold = Gold(lake.root, query_id, writes)
     last = planned[-1]
     ends = _end(checkpoint, last, table_id)
+    behind = _read_on(gold)
     if gold.holds(last):  # whether Spark came to note it or not
-        return _Batch(query_id, last + 1, ends.place)
+        return _Batch(query_id, last + 1, max(ends.place, behind))
     if last > 0:
-        return _Batch(query_id, last, _end(checkpoint, last - 1, table_id).place, ends.place)
+        begins = max(_end(checkpoint, last - 1, table_id).place, behind)
+        if begins > ends.place:
+            raise _InOrderError("more is read than the batch that was begun has")
+        return _Batch(query_id, last, begins, ends.place)
     if start is not None:
         return _Batch(query_id, 0, start, ends.place)
     if gold.begun(0):
         raise _InOrderError("its first batch is half done")
     return _Batch(query_id, 0, None)
+
+
+def _read_on(gold: Gold) -> Place:
+    """Where a query has come to that read on behind its batches."""
+    reached = set(gold.tail().reached())
+    if len(reached) > 1:
+        raise _InOrderError("what was read behind its last batch is half done")
+    return Place(max(reached) + 1)
 
 
 def _end(checkpoint: Checkpoint, batch: int, table_id: str) -> Offset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import shutil
 import threading
 from collections.abc import Callable
@@ -51,8 +52,11 @@ class Killed(Exception):
 class Fuse:
     """Burns through before the ``left``-th durable step from now on."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, *more: str) -> None:
+        """``more``: further steps, by their full names."""
         self.left: int | None = None
+        for name in more:
+            patch.setattr(name, self._before(pydoc.locate(name)))
         for owner, name in (
             (gaps_module, "write_atomically"),
             (shutil, "rmtree"),
@@ -62,7 +66,7 @@ class Fuse:
         ):
             patch.setattr(owner, name, self._before(getattr(owner, name)))
 
-    def _before(self, step: Callable[..., Any]) -> Callable[..., Any]:
+    def _before(self, step: Any) -> Callable[..., Any]:
         def stepped(*args: Any, **named: Any) -> Any:
             if self.left == 0:
                 raise Killed

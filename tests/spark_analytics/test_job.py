@@ -19,13 +19,16 @@ from lake.errors import UserError
 from lake.files import only_one
 from lake.store import Lake
 from lake.tables import EVENT_SUMMARIES, EVENT_TYPES
+from spark_analytics import tail
+from spark_analytics.catching_up.places import Checkpoint
+from spark_analytics.job import Job
 from spark_analytics.run import lock_path, rebuild, run
 from spark_analytics.settings import AnalyzeSettings
 from tests.reference.partials import partials_of
 from tests.spark_analytics.analysis import Analysis, analyse, analyse_once
 from tests.spark_analytics.events import START, Row, bronze, event
 from tests.support.deep import examples
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,6 +139,28 @@ def test_told_to_stop_it_finishes_its_batch_and_goes_on_later_from_there(lake: L
     version = lake.version("partials")
     analyse_here(spark, lake)
     assert lake.version("partials") == version, "there was nothing new"
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("driver_bytes", [AnalyzeSettings().driver_bytes, 0], ids=["driver", "executors"])
+def test_what_comes_while_a_batch_is_open_takes_none_of_spark_s_and_whoever_computes_the_next_leaves_it_out(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, driver_bytes: int
+) -> None:
+    monkeypatch.setattr(tail, "OPEN_SECONDS", 1e9)
+    job = Job(spark, AnalyzeSettings(maintain_every=0), lake.root, once=False, on_batch=lambda rows: None)
+    write(lake, 0)
+    job.start()
+    try:
+        for number in range(1, 5):
+            wait_until(lambda: job.running() and in_gold(lake) == in_bronze(lake), "gold to have what was written")
+            write(lake, number)
+        wait_until(lambda: in_gold(lake) == in_bronze(lake), "gold to have what was written last")
+    finally:
+        job.stop()
+    assert Checkpoint(lake.state_path("checkpoints", "analyze", "events")).finished() == [0]
+    write(lake, 5)
+    analyse(spark, lake, driver_bytes)
+    assert_gold_is_bronze(lake)
 
 
 @pytest.mark.timeout(1200)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -21,36 +19,26 @@ from tests.spark_analytics.events import bronze, event
 from tests.support.waiting import PATIENCE, wait_until
 
 
-def ended_at(
-    checkpoint: Path, batch: int, version: int, index: int = -100, *, begins: bool = False, table: str
-) -> None:
-    """Spark's note of where a batch ended."""
-    offset = {"reservoirId": table, "reservoirVersion": version, "index": index, "isStartingVersion": begins}
-    path = checkpoint / "offsets" / str(batch)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(["v1", "{}", json.dumps(offset)]), encoding="utf-8")
-
-
 class Rig:
-    """A pace over the table of events, and where its query stands."""
+    """A pace over the table of events."""
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
         self.stopping = threading.Event()
-        self.checkpoint = lake.root / "checkpoint"
-        self.table = str(lake.ensure("message_events").metadata().id)
-        self.pace = Pace(lake.path("message_events"), self.table, self.checkpoint, 0.0, self.stopping)
-
-    def ended(self, batch: int, version: int, index: int = -100, *, begins: bool = False) -> None:
-        ended_at(self.checkpoint, batch, version, index, begins=begins, table=self.table)
+        self.pace = Pace(lake.path("message_events"), 0.0, self.stopping)
+        self.newest: int | None = None
 
     def add(self) -> None:
         self.lake.append("message_events", bronze([event("enqueued")]))
 
     @contextmanager
-    def resting(self, batch: int) -> Iterator[threading.Thread]:
-        """A thread that rests behind ``batch``."""
-        thread = threading.Thread(target=self.pace.rest, args=(batch,), daemon=True)
+    def resting(self, version: int) -> Iterator[threading.Thread]:
+        """A thread that rests until there is something in the commits from ``version`` on."""
+
+        def rest() -> None:
+            self.newest = self.pace.rest(version)
+
+        thread = threading.Thread(target=rest, daemon=True)
         thread.start()
         try:
             yield thread
@@ -71,20 +59,19 @@ def ends(thread: threading.Thread) -> Callable[[], bool]:
 
 def test_a_query_rests_until_there_are_new_data(rig: Rig) -> None:
     rig.add()
-    rig.ended(0, 2)
-    with rig.resting(0) as thread:
+    with rig.resting(2) as thread:
         thread.join(0.2)
         assert thread.is_alive()
         rig.add()
         wait_until(ends(thread), "the query to go on")
         assert not rig.stopping.is_set()
+    assert rig.newest == 2
 
 
 def test_commits_without_new_data_wake_nobody(rig: Rig) -> None:
     for _ in range(12):
         rig.add()
-    rig.ended(0, 13)
-    with rig.resting(0) as thread:
+    with rig.resting(13) as thread:
         rig.lake.compact("message_events")
         rig.lake.append("message_events", bronze([]), app_id="tap", version=1)
         thread.join(0.2)
@@ -98,17 +85,17 @@ def test_spark_does_not_look_between_a_commit_and_its_checksum(rig: Rig, monkeyp
     monkeypatch.setattr(pace, "SETTLE_SECONDS", PATIENCE)
     rig.add()
     newest = rig.lake.ensure("message_events").version()
-    rig.ended(0, newest)
     told = checksum(rig.lake.path("message_events"), newest)
     text = told.read_text(encoding="utf-8")
     checksum(rig.lake.path("message_events"), newest - 1).write_text(text, encoding="utf-8")
     told.unlink()
-    with rig.resting(0) as thread:
-        thread.join(0.3)
-        assert thread.is_alive()
-        told.write_text(text, encoding="utf-8")
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+    thread = threading.Thread(target=rig.pace.settle, args=(newest,), daemon=True)
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive()
+    told.write_text(text, encoding="utf-8")
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
 
 
 def test_writers_that_leave_no_checksums_are_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,21 +103,18 @@ def test_writers_that_leave_no_checksums_are_not_waited_for(rig: Rig, monkeypatc
     rig.add()
     for file in (rig.lake.path("message_events") / "_delta_log").glob("*.crc"):
         file.unlink()
-    rig.ended(0, rig.lake.ensure("message_events").version())
-    with rig.resting(0) as thread:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+    thread = threading.Thread(target=rig.pace.settle, args=(rig.lake.version("message_events"),), daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
 
 
-@pytest.mark.parametrize(("index", "begins"), [(3, False), (-100, True)], ids=["within a version", "still beginning"])
-def test_a_query_that_left_data_behind_does_not_rest(rig: Rig, index: int, begins: bool) -> None:
-    rig.ended(7, 2, index, begins=begins)
-    rig.pace.rest(7)  # returns: nothing else happens in the table
+def test_a_query_that_left_data_behind_does_not_rest(rig: Rig) -> None:
+    assert rig.pace.rest(None) is None  # it returns: nothing else happens in the table
 
 
 def test_who_is_stopped_rests_no_longer(rig: Rig) -> None:
-    rig.ended(0, 1)
-    with rig.resting(0) as thread:
+    with rig.resting(1) as thread:
         rig.stopping.set()
         wait_until(ends(thread), "the rest to end")
 
@@ -172,13 +156,13 @@ def test_it_goes_on_with_the_commit_that_it_waited_for(rig: Rig, monkeypatch: py
     rig.add()
     stamp(rig, 1, 3 * PATIENCE)
     stamp(rig, 2, PATIENCE)
-    rig.ended(0, 2)
-    with rig.resting(0) as thread:
+    with rig.resting(2) as thread:
         thread.join(0.2)
         assert thread.is_alive()
         rig.add()
         wait_until(ends(thread), "the query to go on")
         assert not rig.stopping.is_set()
+    assert rig.newest == 3
 
 
 def test_it_goes_on_without_one_that_does_not_come(rig: Rig) -> None:
@@ -186,7 +170,6 @@ def test_it_goes_on_without_one_that_does_not_come(rig: Rig) -> None:
     rig.add()
     stamp(rig, 1, 0.7)
     stamp(rig, 2, 0.2)
-    rig.ended(0, 2)
-    with rig.resting(0) as thread:
+    with rig.resting(2) as thread:
         wait_until(ends(thread), "the query to go on")
         assert not rig.stopping.is_set()
