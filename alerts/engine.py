@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 from uuid import uuid4
 
@@ -155,19 +156,19 @@ class Engine:
             self._views.put("tenant_groups", ENGINE_VIEWS["tenant_groups"].empty_table())
         self._views.put("sampled_tenants", self._sampled(now, ahead))
         definitions = self._definitions()
-        due = [rule for rule in self._rules if self._is_due(rule, now)]
-        due.sort(key=lambda rule: self._order(rule, started))
+        due = [(self._order(rule, started), rule) for rule in self._rules if self._is_due(rule, now)]
+        due.sort(key=itemgetter(0))
         self.behind, has_read = False, False
-        for (_, _, tables), found in groupby(due, key=lambda rule: (self._waits(rule), reads_lake(rule), rule.tables)):
+        for (_, _, tables), group in groupby(due, key=lambda one: (one[0][1], one[0][2], one[1].tables)):
+            found = [rule for _, rule in group]
             must_read = not freshness.stale and self._views.outdated(tables)
             late = has_read and time.monotonic() - started > READING
             if must_read and not everything and (late or not self._views.may_read(tables)):
                 self.behind = True
                 continue
             has_read = has_read or must_read
-            rules = list(found)
-            self._looked |= dict.fromkeys((rule.key for rule in rules), now)
-            self._evaluate(rules, freshness, definitions, now + timedelta(seconds=time.monotonic() - started))
+            self._looked |= dict.fromkeys((rule.key for rule in found), now)
+            self._evaluate(found, freshness, definitions, now + timedelta(seconds=time.monotonic() - started))
         if self._is_planning_due(now):  # when no rule was due
             self._commit((), (), (), freshness.as_of, now)
         self._end_acknowledgements(now)

@@ -83,7 +83,7 @@ def evaluate(
             gap = time - memory.evaluated_to if memory.evaluated_to is not None else ZERO
             memory = replace(memory, alerts=_resumed(rule, memory.alerts, gap, told=stale), interrupted=False)
         if not stale:
-            answer, keep = Answer(query(rule.expr)), not freshness.complete and reads_levels(rule)
+            answer, keep = identities.answer(query(rule.expr)), not freshness.complete and reads_levels(rule)
             over = None if rule.resolve is None else cache(partial(_resolved, rule, rule.resolve, query))
             alerts, transitions = advance(
                 memory.alerts, answer, rule, identities, time, keep_firing=keep, resolved=over

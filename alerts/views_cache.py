@@ -9,9 +9,10 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from alerts.dependence import Dependence, dependence
+from alerts.dependence import Condition, Dependence, conditions, dependence
 from alerts.evaluate import Query
 from alerts.rules.expression import ENGINE_VIEWS
+from lake.errors import SojournError
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.tables import TABLES
 from lake.views import VIEWS
@@ -62,7 +63,8 @@ class ViewCache:
     """Answers queries from views held in memory, and asks the lake for everything else. Belongs to one thread.
 
     A statement runs when one of the columns that it reads has changed since it ran last (:mod:`alerts.dependence`), or
-    where it looks at a clock; otherwise it has the rows that it had. One that failed always runs again.
+    where it looks at a clock; otherwise it has the rows that it had, the very table. One that failed always runs again.
+    One that had no rows does not run where a condition of it, over columns that are as they were, has none.
 
     ``query`` reads the views themselves. What rules say of them runs in ``worker``; what they ask of tables and history
     is answered by ``history``, which should be another process: the end of one must not cost the other what it read.
@@ -76,6 +78,7 @@ class ViewCache:
         self._columns: dict[str, tuple[str, ...]] = {}  # by view those that are read
         self._number = 0
         self._answers: dict[str, _Answer] = {}
+        self._conditions: dict[str, tuple[_Signature, bool | None]] = {}  # and whether it has no row; None: not asked
         self._outdated: dict[str, bool] = {}  # by the name of what is held
         self._costs: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
@@ -137,12 +140,32 @@ class ViewCache:
         decides = None if depends.deciding is None else self._signature(tables, depends.deciding)
         if known is not None and known.decided is not None and known.decided == decides:
             return known.rows
+        if known is not None and not known.rows.num_rows and self._is_ruled_out(text):
+            return known.rows
         rows = self._worker.query_over(self._rows_of(tables), text)
         if len(self._answers) >= _MOST_ANSWERS:
             self._answers.clear()
+            self._conditions.clear()
         if rows.num_rows <= _MOST_ROWS:
             self._answers[text] = _Answer(rows, saw, None if rows.num_rows else decides)
         return rows
+
+    def _is_ruled_out(self, text: str) -> bool:
+        """Whether something that the statement ``text`` asks of its rows is true of none, for all that is held."""
+        return any(self._has_none(condition) for condition in _conditions(text))
+
+    def _has_none(self, condition: Condition) -> bool:
+        """Whether no row is like that; asked once columns have stayed as they are from one time to the next."""
+        saw = self._signature((condition.table,), condition.columns)
+        before, none = self._conditions.get(condition.text, ((), None))
+        if before == saw and none is None:
+            try:
+                rows = self._worker.query_over(self._rows_of((condition.table,)), condition.text)
+                none = not rows.num_rows
+            except SojournError:  # the statement itself will say why
+                none = False
+        self._conditions[condition.text] = saw, none if before == saw else None
+        return bool(none) and before == saw
 
     def _widen(self, name: str, columns: frozenset[str] | None) -> bool:
         """Have ``columns`` (None: all) of the view ``name`` read from now on; whether they were not until now."""
@@ -187,6 +210,7 @@ class ViewCache:
         """Let go of everything."""
         self._held.clear()
         self._answers.clear()
+        self._conditions.clear()
 
 
 @lru_cache(maxsize=1024)
@@ -194,6 +218,11 @@ def _understood(sql: str) -> tuple[str, frozenset[str], Dependence]:
     """``sql`` as DuckDB may run it, the views that it reads, and what its answer depends on."""
     text, query = for_duckdb(canonical(sql, _KNOWN)), check(sql, _KNOWN)
     return text, frozenset(tables_of(query)), dependence(query, text)
+
+
+@lru_cache(maxsize=1024)
+def _conditions(text: str) -> tuple[Condition, ...]:
+    return conditions(text)
 
 
 def _is_held(name: str) -> bool:

@@ -39,8 +39,8 @@ _KEY = ("broker", "queue", "subscriber", "message_id")
 class Attempts:
     """How often each message that has not ended was received, as of a batch. Belongs to one query's thread.
 
-    Its notes are in ``folder``. What is read on behind an open batch (:mod:`spark_analytics.tail`) is noted by the batch
-    and the ``version`` of bronze that was reached; of the batch itself that is −1.
+    Its notes are in ``folder``. What is read on behind an open batch (:mod:`spark_analytics.tail`) is noted by it and
+    the ``version`` of bronze that was reached; of the batch itself that is −1.
     """
 
     def __init__(self, folder: Path, most: int = MOST_MESSAGES) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from alerts.answer import Identities
 from alerts.aside import rule_worker
-from alerts.dependence import UNSETTLED, dependence
+from alerts.dependence import UNSETTLED, conditions, dependence
 from alerts.evaluate import Freshness, Outcome, Query, RuleMemory, evaluate
 from alerts.rules.expression import ENGINE_VIEWS, bound, checked, schema_of
 from alerts.rules.loader import load_rules
@@ -50,6 +50,13 @@ _ODD = {
     "Using": "SELECT queue, depth AS value FROM q JOIN data_freshness USING (broker) WHERE NOT stale",
     "Outer": "SELECT f.broker, 1 AS value FROM data_freshness AS f"
     " LEFT JOIN q AS h ON h.broker = f.broker AND h.depth > 2 WHERE h.queue IS NULL",
+    "Grouped": "SELECT queue, SUM(depth) AS value FROM q WHERE mode = 'backlogged' AND depth > 0 GROUP BY queue",
+    "RolledUp": "SELECT queue, SUM(depth) AS value FROM q WHERE mode = 'fast' GROUP BY ROLLUP (queue)",
+    "Left": "SELECT f.broker, 1 AS value FROM data_freshness AS f"
+    " LEFT JOIN q AS h ON h.broker = f.broker AND h.depth > 2 WHERE h.mode IS NULL AND f.sampled",
+    "Right": "SELECT h.queue, 1 AS value FROM data_freshness AS f"
+    " RIGHT JOIN q AS h ON h.broker = f.broker WHERE f.stale IS NULL AND h.depth > 0",
+    "Many": "SELECT queue, in_flight AS value FROM q WHERE consumers = 0 AND in_flight >= 0 AND status = 'OK'",
     "Clock": "SELECT queue, 1 AS value FROM q WHERE as_of > :evaluation_time - INTERVAL 3 SECONDS",
     "Fails": "SELECT queue, 1 / (depth - 2) AS value FROM q WHERE CAST(mode AS INT) > 1",
     "Twice": "SELECT mode, depth AS value FROM q",
@@ -146,8 +153,9 @@ def _anew(always: Callable[..., pa.Table], world: World, sql: str, _: str) -> pa
 
 
 def told(outcome: Outcome) -> tuple[Any, ...]:
-    """What matters of an outcome; errors by whether there is one."""
-    return outcome.evaluation.ok, dict(outcome.memory.alerts), outcome.transitions, outcome.memory.evaluated_to
+    """What matters of an outcome; errors by whether there is one. Rows have no order, nor what they make happen."""
+    moved = sorted(outcome.transitions, key=lambda transition: transition.alert.fingerprint)
+    return outcome.evaluation.ok, dict(outcome.memory.alerts), moved, outcome.memory.evaluated_to
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -198,6 +206,54 @@ def test_what_failed_is_asked_again_and_what_is_the_same_is_not() -> None:
     cache.query(clock)
     cache.query(clock)
     assert worker.asked == 5
+
+
+def test_what_one_condition_rules_out_is_not_asked_when_the_columns_of_others_change() -> None:
+    schema, worker = schema_of("queue_health_now"), Counting(rule_worker())
+
+    def view(**values: Any) -> pa.Table:
+        rows = [{"broker": "b", "queue": f"q{place}", **values} for place in range(3)]
+        return pa.Table.from_pylist(rows, schema)
+
+    held = view(consumers=3, depth=0)
+    cache = ViewCache(lambda _: held, worker, lambda _: pa.table({}))  # type: ignore[arg-type]
+    sql = "SELECT queue, depth AS value FROM queue_health_now WHERE consumers = 0 AND depth > 0"
+
+    def asked(rows: pa.Table) -> tuple[int, int]:
+        nonlocal held
+        held, before = rows, worker.asked
+        cache.outdate()
+        cache.refresh(("queue_health_now",))
+        return cache.query(sql).num_rows, worker.asked - before
+
+    asked(view(consumers=3, depth=0))
+    asked(view(consumers=3, depth=1))
+    assert asked(view(consumers=3, depth=2)) == (0, 1), "the condition, as its column has stayed for a while"
+    assert asked(view(consumers=3, depth=3)) == asked(view(consumers=3, depth=4)) == (0, 0)
+    assert asked(view(consumers=0, depth=5)) == (3, 1)
+    assert asked(view(consumers=0, depth=6)) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("SELECT queue FROM q WHERE a = 1 AND b > c", ["a", "b, c"]),
+        ("SELECT queue FROM q WHERE a = 1 OR b > c", ["a, b, c"]),
+        ("SELECT SUM(d) AS s FROM q WHERE a = 1", []),
+        ("SELECT queue, SUM(d) AS s FROM q WHERE a = 1 GROUP BY queue", ["a"]),
+        ("SELECT queue, SUM(d) AS s FROM q WHERE a = 1 GROUP BY ROLLUP (queue)", []),
+        ("SELECT queue FROM q WHERE a = 1 AND CAST(b AS INT) = 2", []),
+        ("SELECT queue FROM q WHERE a = 1 AND b = (SELECT 1)", []),
+        ("SELECT q.queue FROM q JOIN r ON q.x = r.x WHERE q.a = 1 AND r.b = 2 AND q.c = r.c", ["a", "b"]),
+        ("SELECT q.queue FROM q LEFT JOIN r ON q.x = r.x WHERE q.a = 1 AND r.b IS NULL", ["a"]),
+        ("SELECT q.queue FROM q RIGHT JOIN r ON q.x = r.x WHERE q.a IS NULL AND r.b = 2", []),
+        ("SELECT q.queue FROM q JOIN r ON q.x = r.x WHERE a = 1", []),
+        ("SELECT queue FROM (SELECT * FROM q) AS q WHERE a = 1", []),
+        ("SELECT queue FROM q WHERE a = 1 UNION ALL SELECT queue FROM r", []),
+    ],
+)
+def test_what_a_statement_asks_of_single_rows(sql: str, found: list[str]) -> None:
+    assert [", ".join(sorted(one.columns)) for one in conditions(sql)] == found
 
 
 @pytest.mark.parametrize(
