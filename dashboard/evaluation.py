@@ -17,8 +17,6 @@ from lake import alert_api
 #: It is asked so often, and for so long; a page waits for its answer no longer than for a blink.
 EVERY_SECONDS, TIMEOUT_SECONDS, PATIENCE_SECONDS = 5.0, 2.0, 0.1
 
-_SAID = {True: Evaluation.RUNS, False: Evaluation.LATE, None: Evaluation.SILENT}
-
 
 def evaluation(root: Path) -> Evaluation:
     """Of the alert process that works on the lake at ``root``, as of a few seconds ago."""
@@ -29,7 +27,7 @@ def _asked(root: Path) -> Evaluation:
     base = alert_api.told_address(root) or json.loads(os.environ.get(API_VARIABLE) or "{}").get("url")
     if base is None:
         return Evaluation.UNTOLD
-    return _SAID[alert_api.is_ready(base, TIMEOUT_SECONDS)]
+    return Evaluation.of(alert_api.is_ready(base, TIMEOUT_SECONDS))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)

@@ -30,6 +30,11 @@ class Evaluation(Enum):
     SILENT = "no alert process answers: no rule is evaluated"
     UNTOLD = ""  # nobody has told where it listens
 
+    @classmethod
+    def of(cls, ready: bool | None) -> Evaluation:
+        """What the alert process answered when it was asked whether it is ready; None: nothing."""
+        return {True: cls.RUNS, False: cls.LATE, None: cls.SILENT}[ready]
+
 
 @dataclass(frozen=True, slots=True)
 class Heartbeats:

@@ -157,8 +157,14 @@ def ask(
     hint: str = "see `sojourn actions list`",
 ) -> None:
     """A request to the API of the alert process that works on this lake, with ``body`` as JSON."""
+    section = settings_of(config).section("alert", part("alerts.settings").AlertSettings)
+    base = address(config, lake, url)
+    part("lake.alert_api").ask(base, path, token=section.token(), method=method, body=body, hint=hint)
+
+
+def address(config: Path | None, lake: Path | None, url: str | None) -> str:
+    """Where the alert process listens that works on this lake: as it is named, as it told, or as the settings say."""
     settings = settings_of(config)
     section = settings.section("alert", part("alerts.settings").AlertSettings)
     told = part("lake.alert_api").told_address(settings.lake_root(lake))
-    base = url or told or f"http://{section.host}:{section.port}"
-    part("lake.alert_api").ask(base, path, token=section.token(), method=method, body=body, hint=hint)
+    return url or told or f"http://{section.host}:{section.port}"

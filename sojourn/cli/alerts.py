@@ -1,19 +1,75 @@
-"""``sojourn alerts``: why somebody was told of an alert or was not, and who told the alert process what."""
+"""``sojourn alerts``: what fires, why somebody was told of it or was not, and who told the alert process what."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
 
 from lake.errors import UserError
 from lake.visible import visible
-from sojourn.cli.actions import UrlOption, ask
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part, settings_of
+from sojourn.cli.actions import UrlOption, address, ask
+from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json, settings_of
 
-app = typer.Typer(no_args_is_help=True, help="Why somebody was told of an alert, or was not.")
+if TYPE_CHECKING:
+    from dashboard.services.alerts import AlertLine
+
+app = typer.Typer(no_args_is_help=True, help="What fires, and why somebody was told of it, or was not.")
+
+#: For how long a resolved alert is shown, and how long it may take the alert process to answer (seconds).
+RESOLVED, PATIENCE = timedelta(days=1), 2.0
+_SIGNS = {"firing": "▲", "pending": "△", "resolved": "✓"}
+
+
+@app.command("list")
+def list_(
+    everything: Annotated[bool, typer.Option("--all", help="Those that were resolved within a day, too.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+    lake: LakeOption = None,
+    url: UrlOption = None,
+) -> None:
+    """Show the alerts that fire and those that are pending, the loudest first. Exit code 1: nobody evaluates rules."""
+    _, root = existing(config, lake)
+    service, queries = part("dashboard.services.alerts"), part("dashboard.queries")
+    now = datetime.now(UTC)
+    reader = part("lake.reader").Reader(root)
+    states, changes = (
+        reader.query(sql).to_pylist(maps_as_pydicts="lossy")
+        for sql in (queries.ALERT_STATES, queries.alert_transitions(None))
+    )
+    found = service.alert_lines(states, changes, (), now, now - RESOLVED)
+    lines = [line for line in found if everything or not line.resolved]
+    rows, began = {row["fingerprint"]: row for row in states}, part("dashboard.services.alerting").firing_since(changes)
+    for line in lines:
+        if as_json:
+            row = rows[line.fingerprint]
+            since = began.get(line.fingerprint, row["since"]) if line.card.firing else row["since"]
+            told = {name: row[name] for name in ("fingerprint", "rule_group", "rule", "value", "labels", "annotations")}
+            say_json({**told, "state": _state(line), "since": since.isoformat()})
+        else:
+            _say(line)
+    # That nothing fires is worth saying only of rules that somebody evaluates.
+    evaluation = part("dashboard.services.freshness").Evaluation
+    state = evaluation.of(part("lake.alert_api").is_ready(address(config, lake, url), PATIENCE))
+    if state is not evaluation.RUNS:
+        typer.echo(f"sojourn: {state.value}; what is shown is what was found last", err=True)
+        raise typer.Exit(1)
+    if not lines and not as_json:
+        typer.echo("nothing fires, nothing is pending")
+
+
+def _state(line: AlertLine) -> str:
+    return "resolved" if line.resolved else line.card.state
+
+
+def _say(line: AlertLine) -> None:
+    card, state = line.card, _state(line)
+    summary = card.summary or card.title
+    typer.echo(visible(f"{_SIGNS[state]} {card.severity:8}  {summary}"))
+    typer.echo(visible(f"            {card.title} {state} {card.since} · {card.about} · {line.fingerprint}"))
 
 
 @app.command()
@@ -41,7 +97,7 @@ def acknowledge(
     url: UrlOption = None,
 ) -> None:
     """Say that you look after an alert: it is not repeated until it resolves; if you forget it, it reminds you."""
-    hint = "see what fires with `amtool alert query -o json`"
+    hint = "see what fires with `sojourn alerts list`"
     if over:
         ask(config, lake, url, f"/api/v2/acknowledgement/{quote(fingerprint, safe='')}", method="DELETE", hint=hint)
         typer.echo(f"released: {visible(fingerprint)}")
