@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 MOST = 200
 #: An answer is worked out again after so many times as long as all took together that somebody looks at: however many
 #: they are, the rest of the machine is left to others.
-REST = 30
+REST = 60
 #: Somebody looks at what was asked for within so many seconds.
 LOOKED_AT_SECONDS = 30.0
 

@@ -25,6 +25,7 @@ class Renewed(Generic[T]):
         self._token: Hashable = None
         self._last: Future[T] | None = None  # that came to an end without an error
         self._timer: Timer | None = None
+        self._new_until = 0.0  # (monotonic) until when what was begun ahead is new enough, whatever came since
 
     def answer(self, token: Hashable, work: Callable[[], T], patience: float) -> T:
         """What ``work`` comes to as of ``token``; what it came to last, where that takes longer
@@ -42,20 +43,31 @@ class Renewed(Generic[T]):
         return now.result()
 
     def begin(self, token: Hashable, work: Callable[[], T]) -> tuple[Future[T], Future[T] | None]:
-        """Have it worked out as of ``token``, unless it is or was; gives back that, and the last that has ended."""
+        """Have it worked out as of ``token``, unless it is or was; gives back that, and the last that has ended.
+
+        What was begun ahead for who asks now is as good: nobody waits once more for what came since.
+        """
         with self._lock:
             now = self._work
             self._keep(now)  # it may have come to an end while nobody waited for it
-            if now is None or (now.done() and (token != self._token or now.exception() is not None)):
+            old = token != self._token and monotonic() >= self._new_until
+            if now is None or (now.done() and (old or now.exception() is not None)):
                 now = self._work = self._pool.submit(self._timed, work)
                 self._token = token
             return now, self._last
 
-    def ahead(self, seconds: float, begin: Callable[[], object]) -> None:
-        """Have ``begin`` called after ``seconds``, unless something is to be called already."""
+    def ahead(self, seconds: float, begin: Callable[[], object], new_for: float = 0.0) -> None:
+        """Have ``begin`` called after ``seconds``, unless something is to be called already; what it begins is new
+        enough for ``new_for`` seconds."""
+
+        def called() -> None:
+            begin()
+            with self._lock:
+                self._new_until = monotonic() + new_for
+
         with self._lock:
             if self._timer is None or not self._timer.is_alive():
-                self._timer = Timer(seconds, begin)
+                self._timer = Timer(seconds, called)
                 self._timer.daemon = True
                 self._timer.start()
 

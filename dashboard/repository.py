@@ -54,8 +54,9 @@ _past_limits: dict[str, Any] = {"idle_seconds": PAST_IDLE_SECONDS}
 PRESENT_SECONDS = 0.3
 #: For how long it is tried to read all that a page says of now without a commit in between.
 TRIED_SECONDS = 0.15
-#: A reading that takes long is begun so much sooner than the page that is to show it needs it.
-AHEAD_SECONDS = 0.15
+#: A reading that takes longer than this is begun ahead, by so much more than it takes, for the page that is to show it:
+#: what came in that time is on the screen with the next.
+QUICK_SECONDS, AHEAD_SECONDS = 0.1, 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Repository:
         """The same, with every answer about the present from one reading, however long the page takes to ask.
 
         Where a new reading takes longer than PRESENT_SECONDS, it is the one before: a page tells how old its rows are.
-        The next is then begun so that it is there when the page asks again, in ``again_seconds``.
+        One that takes any time is begun ahead of when the page asks again, in ``again_seconds``.
         """
         root = str(self.root)
         renewed, pace = _renewed(root), _pace(root, "present")
@@ -96,8 +97,8 @@ class Repository:
 
         told = renewed.answer(*newest(), PRESENT_SECONDS)
         wait = (again_seconds or 0.0) - renewed.took - AHEAD_SECONDS
-        if renewed.took > PRESENT_SECONDS and wait > 0:
-            renewed.ahead(wait, begin)
+        if renewed.took > QUICK_SECONDS and wait > 0:
+            renewed.ahead(wait, begin, renewed.took + 2 * AHEAD_SECONDS)
         rows: dict[str, list[Row]] = {sql: [dict(row) for row in of] for sql, of in told.rows.items()}
         return replace(self, read=rows, read_at=None if told.token == _token(root) else told.at)
 
@@ -414,7 +415,8 @@ def _paced(root: str, pace: Pace) -> dict[str, list[Row]]:
 def _present(root: str) -> dict[str, list[Row]]:
     """Every question about the present, answered between two commits where the lake rests for long enough.
 
-    What rests on a table that has not changed since it was asked last is not asked again.
+    What rests on a table that has not changed since it was asked last is not asked again, nor who is noisy where the
+    health of all queues says that nobody is.
     """
     worker, versions, begun, known = _worker(root, "present"), _versions(root), monotonic(), _known(root)
     while True:
@@ -424,7 +426,9 @@ def _present(root: str) -> dict[str, list[Row]]:
         for sql in queries.PRESENT:
             table = queries.RESTS_ON.get(sql)
             version, rows = known.get(sql, (None, []))
-            if table is None or version != at[table]:
+            if sql == queries.NOISY and not any(row["noisy_tenants"] for row in read[queries.HEALTH]):
+                rows = []
+            elif table is None or version != at[table]:
                 rows = worker.query(sql).to_pylist(maps_as_pydicts="lossy")
             if table is not None:
                 known[sql] = at[table], rows

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -33,19 +34,25 @@ _OBJECTIVES = TypeAdapter(tuple[SloEntry, ...])
 _GROUPS = TypeAdapter(tuple[Declared, ...])
 
 
+#: What the server was told when it was started is read once; a test tells another one.
+_settings = lru_cache(8)(DashboardSettings.model_validate_json)
+_objectives = lru_cache(8)(_OBJECTIVES.validate_json)
+_groups = lru_cache(8)(_GROUPS.validate_json)
+
+
 def settings() -> DashboardSettings:
     """The settings that the server was started with."""
-    return DashboardSettings.model_validate_json(os.environ.get(SETTINGS_VARIABLE) or "{}")
+    return _settings(os.environ.get(SETTINGS_VARIABLE) or "{}")
 
 
 def objectives() -> tuple[SloEntry, ...]:
     """The objectives that the alert process evaluates, as the server was told of them."""
-    return _OBJECTIVES.validate_json(os.environ.get(OBJECTIVES_VARIABLE) or "[]")
+    return _objectives(os.environ.get(OBJECTIVES_VARIABLE) or "[]")
 
 
 def groups() -> tuple[Declared, ...]:
     """The groups of tenants that entitlements declare, as the server was told of them."""
-    return _GROUPS.validate_json(os.environ.get(GROUPS_VARIABLE) or "[]")
+    return _groups(os.environ.get(GROUPS_VARIABLE) or "[]")
 
 
 def repository() -> Repository:

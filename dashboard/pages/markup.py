@@ -131,7 +131,7 @@ def queues(cards: Sequence[QueueCard], caption: str, trends: Mapping[QueueKey, T
 def _queue_row(card: QueueCard, trend: Trend | None) -> str:
     pictures = {"Backlog": spark.backlog(trend), "In → out": spark.flow(trend)}
     cells = "".join(cell(text, pictures.get(name, "")) for name, text in zip(COLUMNS, card.cells, strict=True))
-    hour = spark.strip(trend.strip, trend.said) if trend is not None and trend.strip else ""
+    hour = spark.hour(trend.strip, trend.said) if trend is not None and trend.strip else ""
     return f'<tr><th scope="row">{queue_link(card.name)}</th><td>{_verdict(card)}</td><td>{hour}</td>{cells}</tr>'
 
 

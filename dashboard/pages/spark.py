@@ -7,27 +7,47 @@ of numbers and of our own colours alone.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from urllib.parse import quote
 
 from dashboard.services.series import Curve
 from dashboard.services.trends import LEVEL_WORDS, Minute, Trend, flow_words, level_words
 from dashboard.shared import shared
-from dashboard.theme import CALM, MUTED
+from dashboard.theme import CALM, LOUD, MUTED
 
 _WIDTH, _HEIGHT = 120, 22
 #: Pictures that are kept, of each kind: a few kilobytes each.
 _KEPT = 1000
+#: Of the levels of minutes (:data:`dashboard.services.trends.LEVELS`) the height of a bar and how it is drawn.
+_BARS = (
+    (5, f"stroke='{CALM[0]}' opacity='.55'"),
+    (9, f"stroke='{CALM[0]}'"),
+    (15, "stroke='#d9a03a'"),
+    (21, f"stroke='{LOUD}' stroke-dasharray='3 .7'"),
+)
 
 
 @shared(_KEPT)
-def strip(minutes: Sequence[Minute], said: str, *, tall: bool = False) -> str:
+def strip(minutes: Sequence[Minute], said: str) -> str:
     """Minutes as bars: the higher (and the warmer) the further from the target; each tells its value on hover."""
     bars = "".join(
         f'<i class="{"none" if minute.level is None else f"l{minute.level}"}" title="{html.escape(minute.words)}"></i>'
         for minute in minutes
     )
-    return f'<div class="sj-strip{" tall" if tall else ""}" role="img" aria-label="{html.escape(said)}">{bars}</div>'
+    return f'<div class="sj-strip" role="img" aria-label="{html.escape(said)}">{bars}</div>'
+
+
+@shared(_KEPT)
+def hour(minutes: Sequence[Minute], said: str) -> str:
+    """The same for one row of many, as one picture: thousands of elements would be drawn anew with each renewal."""
+    step = _WIDTH / max(1, len(minutes))
+    bars = []
+    for level, (height, stroke) in enumerate(_BARS):
+        places = (place for place, minute in enumerate(minutes) if minute.level == level)
+        path = "".join(f"M{step * (place + 0.5):g} {_HEIGHT}v-{height}" for place in places)
+        bars.append(f"<path d='{path}' stroke-width='{step * 0.8:.1f}' {stroke}/>" if path else "")
+    return _image("".join(bars), said, "hour")
 
 
 def legend() -> str:
@@ -42,10 +62,10 @@ def legend() -> str:
 def card(trend: Trend | None) -> str:
     """A queue's last hour on its card: the strip, or the broker's own depth where events tell nothing."""
     if trend is None:
-        shown = '<div class="sj-strip tall"></div>'
+        shown = '<div class="sj-strip"></div>'
         return f'<div class="sj">{shown}<p class="dim sj-ends">reading the last hour …</p></div>'
     if trend.strip:
-        shown, said = strip(trend.strip, trend.said, tall=True), "p99 of first-attempt age, by the minute"
+        shown, said = strip(trend.strip, trend.said), "p99 of first-attempt age, by the minute"
     elif trend.depth is not None:
         said = level_words(trend.depth, "the broker's own count")
         shown = _picture([(trend.depth, CALM[1], "")], said, area=True, css="wide")
@@ -85,28 +105,38 @@ def line(curve: Curve, said: str) -> str:
 
 def _picture(lines: Sequence[tuple[Curve, str, str]], said: str, *, area: bool = False, css: str = "") -> str:
     most = max((value for curve, _, _ in lines for value in curve.values if value is not None), default=0.0)
-    drawn = "".join(_line(curve, color, dash, most or 1.0, area=area) for curve, color, dash in lines)
-    source = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
-        f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none">'
-        f'<path d="M0 {_HEIGHT - 0.5}H{_WIDTH}" stroke="{MUTED}" stroke-width=".6" opacity=".5"/>{drawn}</svg>'
-    )
+    return _image("".join(_line(curve, color, dash, most or 1.0, area=area) for curve, color, dash in lines), said, css)
+
+
+def _image(drawn: str, said: str, css: str) -> str:
+    """``drawn``, SVG with single quotes, above its ground; what an address needs of it is written as it is."""
+    ground = f"<path d='M0 {_HEIGHT - 0.5}H{_WIDTH}' stroke='{MUTED}' stroke-width='.6' opacity='.5'/>"
+    box = f"viewBox='0 0 {_WIDTH} {_HEIGHT}' preserveAspectRatio='none' fill='none'"
+    source = f"<svg xmlns='http://www.w3.org/2000/svg' {box}>{drawn}{ground}</svg>"
     words = html.escape(said)
-    return f'<img class="sj-spark {css}" src="data:image/svg+xml,{quote(source)}" alt="{words}" title="{words}">'
+    shown = quote(source, safe=" /:='.-")
+    return f'<img class="sj-spark {css}" src="data:image/svg+xml,{shown}" alt="{words}" title="{words}">'
 
 
 def _line(curve: Curve, color: str, dash: str, most: float, *, area: bool) -> str:
     step = _WIDTH / max(1, len(curve.values) - 1)
     drawn = []
     for piece in _pieces(curve):
-        points = [(place * step, 1.5 + (_HEIGHT - 3) * (1 - value / most)) for place, value in piece]
-        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        points = [(round(place * step), round(1.5 + (_HEIGHT - 3) * (1 - value / most))) for place, value in piece]
+        way = _way(points)
         if area:
-            closed = f"{path}L{points[-1][0]:.1f} {_HEIGHT}L{points[0][0]:.1f} {_HEIGHT}Z"
-            drawn.append(f'<path d="{closed}" fill="{color}" opacity=".28"/>')
-        dashed = f' stroke-dasharray="{dash}"' if dash else ""
-        drawn.append(f'<path d="{path}" fill="none" stroke="{color}" stroke-width="1.4"{dashed}/>')
+            drawn.append(
+                f"<path d='M{points[0][0]} {_HEIGHT}V{points[0][1]}{way}V{_HEIGHT}' fill='{color}' opacity='.28'/>"
+            )
+        dashed = f" stroke-dasharray='{dash}'" if dash else ""
+        drawn.append(f"<path d='M{points[0][0]} {points[0][1]}{way}' stroke='{color}' stroke-width='1.4'{dashed}/>")
     return "".join(drawn)
+
+
+def _way(points: Iterable[tuple[int, int]]) -> str:
+    """From the first of ``points`` to the others, each by its distance from the one before: of few signs."""
+    steps = ((x - before_x, y - before_y) for (before_x, before_y), (x, y) in pairwise(points))
+    return "".join(f"h{x}" if y == 0 else f"l{x}{y}" if y < 0 else f"l{x} {y}" for x, y in steps)
 
 
 def _pieces(curve: Curve) -> list[list[tuple[int, float]]]:

@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from dashboard import serve
+from dashboard.labs import LONGEST_SECONDS
 from dashboard.run import HEALTH_PATH, address, claim_port, command, environment
 from dashboard.settings import CALLBACK, DashboardSettings
 from lake.store import Lake
@@ -194,13 +195,17 @@ def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: A
     page.close()
 
 
+@pytest.mark.timeout(480)
 def test_the_lab_runs_a_scenario_from_a_link_and_draws_every_way(
     server: str, browser: Any, axe: str, tmp_path: Path
 ) -> None:
     page = opened(browser, f"{server}/lab?runs=1&scenario=noisy-neighbour", height=1400)
     page.wait_for_url("**runs=1*quick*")  # the address stays one that shows the same to others
     page.get_by_role("button", name="Run").click()
-    page.wait_for_selector("h1:has-text('quiet tenants wait')")
+    # A simulation gives way to all else on the machine, and the page says by itself when it took too long.
+    patience = 1000 * (LONGEST_SECONDS + 60)
+    page.wait_for_selector("h1:has-text('quiet tenants wait'), .sj-banner", timeout=patience)
+    assert page.locator(".sj-banner").all_inner_texts() == []
     page.wait_for_function("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 14")
     assert page.locator("table tbody tr").count() == 6
     assert page.locator("[data-testid=stException]").count() == 0
@@ -215,7 +220,7 @@ def test_on_a_phone_the_title_is_near_the_top_and_nothing_is_wider_than_the_scre
     server: str, browser: Any, tmp_path: Path
 ) -> None:
     page = opened(browser, server, width=390, height=844)
-    page.wait_for_selector("table .sj-strip i[title*=p99]")
+    page.wait_for_selector("table img.hour[alt*=p99]")
     assert page.locator("h1").first.bounding_box()["y"] < 844 / 6
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert not page.locator("[data-testid=stStatusWidget]").is_visible()
@@ -231,14 +236,14 @@ def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, axe: s
     assert re.search(r"Tenant acme-7 holds \d\d % of in flight since \d\d:\d\d; backlog 1,\d\d\d, growing", said)
     assert page.locator("[data-testid=stException]").count() == 0
     page.wait_for_selector(".js-plotly-plot .main-svg")
-    page.wait_for_selector("table .sj-strip i[title*=p99]")
+    page.wait_for_selector("table img.hour[alt*=p99]")
     drawn = page.locator(".js-plotly-plot").bounding_box()
     assert drawn["width"] > 600 and drawn["height"] > 300
     page.wait_for_function("document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 8")
-    heights = page.locator("table .sj-strip i[title*=p99]").evaluate_all("all => all.map(one => one.offsetHeight)")
+    heights = page.locator(".sj-strip i[title*=p99]").evaluate_all("all => all.map(one => one.offsetHeight)")
     assert len(set(heights)) > 1  # told by height, not by colour alone
     page.wait_for_function("[...document.querySelectorAll('img.sj-spark')].every(one => one.naturalWidth > 0)")
-    assert page.locator("img.sj-spark").count() == 9
+    assert page.locator("img.sj-spark").count() == 12
     shoot(page, "overview", tmp_path)
     assert page.outside == []
     assert page.wrong == []

@@ -17,7 +17,8 @@ from tests.dashboard.scene import _append as append_rows
 from tests.dashboard.scene import alerts_of, write_story
 from tests.dashboard.test_pages import AGES, opened
 
-WARM, RENEWALS = 12, 24
+#: Before they are counted every figure that is kept has been drawn (`dashboard.figures._KEPT`).
+WARM, RENEWALS = 36, 24
 #: Of all objects so many may be new: interpreters and libraries fill caches of their own for a while.
 GROWTH = 0.01
 
@@ -31,6 +32,11 @@ def test_renewals_of_an_open_page_hold_no_more_with_each(
     show(tmp_path, stale_after_seconds=AGES)
     monkeypatch.setattr(behind, "REST", 0)  # history is read anew with each commit, too
     monkeypatch.setattr(repository, "BELIEVED_SECONDS", 0.0)
+    monkeypatch.setattr(repository, "PRESENT_SECONDS", 60.0)  # each renewal shows the commit before it
+    monkeypatch.setattr(repository, "QUICK_SECONDS", 60.0)
+    monkeypatch.setitem(repository.SHARES, "present", 0)
+    # As many marks as a picture has at most: from here on none holds more than those before it.
+    append_rows(lake, "alert_transitions", [row for _ in range(60) for row in alerts_of(end)[-1:]])
     app = opened("overview")
     root = str(tmp_path)
 

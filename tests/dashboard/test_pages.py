@@ -216,9 +216,10 @@ def test_the_overview_draws_the_worst_queue_and_the_last_hour_of_each(story: Pat
     assert re.search(r"orders: how it came to this .* acme-7 \(noisy\) holds 6\d %", words(app))
     assert len(app.get("plotly_chart")) == 1
     html = " ".join(element.proto.body for element in app.get("html"))
-    assert html.count('<div class="sj-strip') == 3  # the card's, and the table's of both queues with events
+    assert html.count('<div class="sj-strip') == 1  # the card's
     assert re.search(r'class="l[01]" title="03:0\d UTC: p99 ', html)
-    assert html.count('<img class="sj-spark') == 5  # backlog and flow of both, and the third's depth
+    assert html.count('<img class="sj-spark hour"') == 2  # the table's, of both queues with events
+    assert html.count('<img class="sj-spark "') == 5  # backlog and flow of both, and the third's depth
     assert "reading the last hour" not in html
 
 

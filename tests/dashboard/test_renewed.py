@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from time import monotonic
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_a_reading_that_takes_long_is_begun_before_the_page_that_shows_it(
 ) -> None:
     lake = Lake(tmp_path)
     lake.create()
-    monkeypatch.setattr(repository, "PRESENT_SECONDS", 0.0)
+    monkeypatch.setattr(repository, "QUICK_SECONDS", 0.0)
     monkeypatch.setattr(repository, "AHEAD_SECONDS", 0.0)
     read: list[str] = []
     monkeypatch.setattr(repository, "_present", lambda root: read.append(root) or {})
@@ -112,3 +113,22 @@ def test_a_reading_that_takes_long_is_begun_before_the_page_that_shows_it(
     append_rows(lake, "alert_transitions", alerts_of(STORY_END))
     wait_until(lambda: len(read) == 2, "it is read though no page asks")
     assert Repository(tmp_path).at_one_instant().read_at is None
+
+
+def test_who_has_a_reading_begun_ahead_does_not_wait_for_what_came_since_unless_that_is_long_ago() -> None:
+    renewed, asked = Renewed[str](), Event()
+
+    def look(token: str) -> str:
+        return renewed.answer(token, lambda: token, 60.0)
+
+    def ahead() -> None:
+        renewed.begin("ahead", lambda: "ahead")[0].result(60)
+        asked.set()
+
+    assert look("before") == "before"
+    renewed.ahead(0.0, ahead, 60.0)
+    assert asked.wait(60)
+    wait_until(lambda: renewed._new_until > 0.0, "the timer to have ended")
+    assert look("since") == "ahead", "as of a moment ago, at once"
+    renewed._new_until = monotonic()
+    assert look("since") == "since"

@@ -183,14 +183,18 @@ def test_what_has_not_changed_is_not_asked_again(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(Worker, "query", noted)
     first = repository._present(str(tmp_path))
-    assert set(asked) == set(queries.PRESENT)
+    assert set(asked) == {*queries.PRESENT} - {queries.NOISY}, "the queues' health says that nobody is noisy"
     asked.clear()
     append_rows(lake, "alert_transitions", alerts_of(STORY_END))
     second = repository._present(str(tmp_path))
     changed = {sql for sql, table in queries.RESTS_ON.items() if table == "alert_transitions"}
-    assert set(asked) == changed | {queries.HEALTH, queries.TOTALS, queries.NOISY}
+    assert set(asked) == changed | {queries.HEALTH, queries.TOTALS}
     assert first[queries.ALERT_STATES] == [] and len(second[queries.ALERT_STATES]) == 2
     assert second[queries.LIMITS] is first[queries.LIMITS]
+
+
+def test_who_is_noisy_is_asked_where_somebody_is(story: Path) -> None:
+    assert [row["tenant"] for row in repository._present(str(story))[queries.NOISY]] == ["acme-7"]
 
 
 def test_who_was_noisy_for_a_moment_is_told_as_quiet() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from dashboard.pages import spark
 from dashboard.services.keys import QueueKey
 from dashboard.services.series import Curve
-from dashboard.services.trends import Recent, Trend, last_hour, level, trends
+from dashboard.services.trends import Minute, Recent, Trend, last_hour, level, trends
 from lake.histogram import bucket_index
 
 AS_OF = datetime(2026, 3, 1, 3, 6, 58, tzinfo=UTC)
@@ -81,7 +82,17 @@ def test_a_queue_of_which_nothing_is_known_draws_nothing() -> None:
     assert spark.backlog(trend()) == spark.flow(trend()) == "" and "<img" not in spark.card(trend())
 
 
+def test_the_minutes_of_one_row_of_many_are_one_picture_that_tells_them_by_height_and_by_colour() -> None:
+    levels = (0, 0, 1, 2, 3, None)
+    picture = spark.hour(tuple(Minute(level, "") for level in levels), "late in 2 of 5 minutes")
+    assert picture.count("<") == 1 and 'alt="late in 2 of 5 minutes"' in picture
+    drawn = [re.findall(r"M\d+ 22v-(\d+)", path) for path in picture.split("%3Cpath")[1:5]]
+    assert [len(heights) for heights in drawn] == [2, 1, 1, 1] and all(len(set(heights)) == 1 for heights in drawn)
+    assert [int(heights[0]) for heights in drawn] == sorted({int(heights[0]) for heights in drawn})
+    assert len({re.search(r"stroke='([^']+)'( opacity)?", path)[0] for path in picture.split("%3Cpath")[1:5]}) == 4  # type: ignore[index]
+
+
 def test_a_line_breaks_where_nothing_is_known_and_is_an_image_with_words() -> None:
     picture = spark.backlog(Trend(backlog=Curve("backlog", (1.0, 2.0, None, None, 3.0, 4.0))))
-    assert picture.count("M0.0") == 2 or picture.count("%20fill%3D%22none%22") == 2
+    assert picture.count("stroke='%234c8fbd'") == 2  # a line each
     assert 'alt="backlog, last hour: 1 at first, at most 4, 4 at last"' in picture
