@@ -261,17 +261,25 @@ def bars(span: Span, drawn: tuple[Line, Curve]) -> go.Figure:
     return figure
 
 
+def _step(most: float) -> int:
+    """Between some five ticks of an axis of whole things up to ``most``: 1, 2 or 5 times a power of ten."""
+    power: int = 10 ** max(0, math.floor(math.log10(max(1.0, most / 5))))
+    return next(step for step in (power, 2 * power, 5 * power, 10 * power) if step * 6 > most)
+
+
 def beside(figure: go.Figure, span: Span, drawn: tuple[Line, Curve]) -> None:
     """Add a curve of another size, with an axis of its own at the right."""
     line, curve = drawn
     figure.add_trace(_line(span, line, curve, "messages").update(yaxis="y2"))
+    most = max((value for value in curve.values if value is not None), default=0.0)
     figure.update_layout(
         yaxis2={
             "overlaying": "y",
             "side": "right",
             "rangemode": "tozero",
             "showgrid": False,
-            "nticks": 5,
+            "tick0": 0,
+            "dtick": _step(most),
             "zeroline": False,
         }
     )

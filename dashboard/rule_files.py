@@ -86,7 +86,14 @@ def _part(text: str, name: str) -> str:
 
 def _text(file: Path) -> str:
     try:
-        with file.open(encoding="utf-8", errors="replace") as opened:
-            return opened.read(MOST)
+        about = file.stat()
+        return _read(file, about.st_mtime_ns, about.st_size)
     except OSError:
         return ""
+
+
+@lru_cache(maxsize=64)
+def _read(file: Path, changed: int, size: int) -> str:
+    """The text of ``file`` as of when it was ``changed`` last."""
+    with file.open(encoding="utf-8", errors="replace") as opened:
+        return opened.read(MOST)

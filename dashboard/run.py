@@ -50,7 +50,7 @@ def environment(
     rules: Sequence[Path] = (),
 ) -> dict[str, str]:
     """The environment to run :func:`command` in: the caller's own, with the lake, the settings, the objectives
-    (:class:`alerts.rules.slo.SloEntry`) that the rules declare, the groups of tenants
+    (:class:`alerts.objectives.SloEntry`) that the rules declare, the groups of tenants
     (:class:`dashboard.services.groups.Declared`) that entitlements do, where the alert process's API is, where the
     settings file is, and where the ``rules`` stand."""
     environ = dict(os.environ if inherited is None else inherited)

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from alerts.objectives import SloEntry
 from alerts.rules.model import RuleEntry
-from alerts.rules.slo import SloEntry
 from lake.errors import UserError
 
 E = TypeVar("E", bound=BaseModel)

@@ -7,8 +7,8 @@ from datetime import timedelta
 from pydantic import BaseModel, ConfigDict, Field
 
 from alerts.durations import Duration
+from alerts.objectives import SloEntry
 from alerts.rules.model import LabelName, RuleEntry, Text
-from alerts.rules.slo import SloEntry
 
 
 class GroupEntry(BaseModel):

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from alerts.objectives import BurnWindow, SloEntry, rules_of
 from alerts.rules.changes import Changes
 from alerts.rules.expression import check_labels, checked, names_parameter, with_thresholds
 from alerts.rules.file import GroupEntry, RuleFile
 from alerts.rules.model import Rule, RuleEntry
-from alerts.rules.slo import BurnWindow, SloEntry, rules_of
 from alerts.rules.templates import compiled
 from alerts.rules.yaml_file import Document, read
 from lake.errors import UserError

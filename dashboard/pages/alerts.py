@@ -10,15 +10,13 @@ from typing import Any
 
 import streamlit as st
 
-from alerts.rules.model import RuleEntry
-from alerts.rules.slo import rules_of
 from dashboard import operations, rule_files
 from dashboard.pages import confirm, details, download, frame, markup
 from dashboard.people import present
 from dashboard.repository import Repository
 from dashboard.rule_files import RuleText
 from dashboard.services.alerts import COLUMNS, AlertLine, AlertStory, alert_cells, alert_lines, alert_story
-from dashboard.services.because import because, value_and_threshold
+from dashboard.services.because import because, sayer
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.say import duration
 from dashboard.services.series import on_the_hour
@@ -45,12 +43,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     fresh = frame.age_of_data(lake, health, now)
     names = short_names(QueueKey.of(row) for row in health)
     states, changes = lake.alert_states(), lake.alert_transitions()
-    known, rules = lake.definitions, {name: _entry(name) for name in {row["rule"] for row in states}}
-
-    def figures(row: Row) -> tuple[str, str]:
-        return value_and_threshold(row, rules[row["rule"]], known)
-
-    lines = alert_lines(states, changes, list(names), now, now - DAY, figures)
+    lines = alert_lines(states, changes, list(names), now, now - DAY, frame.figures_of(lake))
     st.html(markup.title(_headline(lines)))
     st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     if not lines:
@@ -61,12 +54,14 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if chosen is not None:
         state = next(row for row in states if row["fingerprint"] == chosen.fingerprint)
         told = lake.deliveries(on_the_hour(now, DAY))
-        why = because(state, rules[state["rule"]], known, now, changes)
-        story = alert_story(chosen, state, changes, told, now, why)
+        entry = frame.rule(state["rule"])
+        why = because(state, entry, lake.definitions, now, changes)
+        story = alert_story(chosen, state, changes, told, now, why, sayer(entry))
         rule = rule_files.of(state["rule"], rule_files.told())
         if rule.runbook:  # it stands below: the name of its file says no more
             story = replace(story, notes=tuple(note for note in story.notes if note[0] != "runbook"))
-        st.html(details.alert_story(story, names.get(chosen.card.queue) if chosen.card.queue else None))
+        queue = names.get(chosen.card.queue) if chosen.card.queue else None
+        st.html(details.alert_story(story, queue, known=bool(why.conditions)))
         if not chosen.resolved:
             _look_after(lake.root, chosen.fingerprint, state["labels"], now)
         if why.conditions or why.besides:
@@ -82,12 +77,6 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     download.csv("alerts", COLUMNS, lambda: [alert_cells(line) for line in lines], what="All of them as a file")
     if len(lines) > LINES:
         st.html(markup.note(f'{len(lines) - LINES:,} more: `sojourn sql "SELECT * FROM alert_states"` has them all.'))
-
-
-def _entry(name: str) -> RuleEntry | None:
-    """The rule ``name``: as its file has it, or as an objective makes it."""
-    made = (rule for slo in frame.objectives() for rule in rules_of(slo) if rule.alert == name)
-    return rule_files.of(name, rule_files.told()).entry or next(made, None)
 
 
 def _headline(lines: Sequence[AlertLine]) -> str:

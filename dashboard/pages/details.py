@@ -17,8 +17,11 @@ from dashboard.services.because import Because
 from dashboard.services.pipeline import Link
 from dashboard.services.why import Line
 
-#: Why a threshold is unknown.
-NO_THRESHOLD = "the rule holds its value against no single number, or is not in the rule files"
+#: Why a threshold is unknown: of a rule whose conditions are known, and of one that no file has.
+NO_THRESHOLD = {
+    True: "the rule holds its value against no single number; its conditions stand below",
+    False: "the rule is not in the rule files",
+}
 
 
 def because(found: Because) -> str:
@@ -61,8 +64,9 @@ def _alert_sign(card: AlertCard) -> str:
     return f'<span class="sj-tag {tone}">{escape(f"▲ {card.severity}" if card.firing else "pending")}</span>'
 
 
-def alert_story(story: AlertStory, queue: str | None) -> str:
-    """One alert: what it says, about whom, its figures, what else its rule notes, where its runbook is."""
+def alert_story(story: AlertStory, queue: str | None, *, known: bool) -> str:
+    """One alert: what it says, about whom, its figures, what else its rule notes, where its runbook is; ``known``:
+    whether its conditions are."""
     card = story.line.card
     state = "▽ resolved" if story.line.resolved else _alert_sign(card)
     links = []
@@ -74,7 +78,7 @@ def alert_story(story: AlertStory, queue: str | None) -> str:
     return (
         f'<div class="sj"><h2>{escape(card.title, NAME)}</h2><p>{state} '
         f'<span class="dim">{escape(f"{card.since} · {card.about}")}</span></p>'
-        f'<p class="sj-sentence">{escape(card.summary)}</p>{facts_of(story.facts, NO_THRESHOLD)}'
+        f'<p class="sj-sentence">{escape(card.summary)}</p>{facts_of(story.facts, NO_THRESHOLD[known])}'
         f"{f'<dl class=sj-notes>{notes}</dl>' if notes else ''}<p>{' · '.join(links)}</p></div>"
     )
 

@@ -6,20 +6,23 @@ import logging
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 from pydantic import TypeAdapter
 
-from alerts.rules.slo import SloEntry
+from alerts.objectives import SloEntry, rules_of
+from alerts.rules.model import RuleEntry
+from dashboard import rule_files
 from dashboard.evaluation import evaluation
 from dashboard.pages import markup
 from dashboard.people import present
 from dashboard.repository import Repository
 from dashboard.run import GROUPS_VARIABLE, LAKE_VARIABLE, OBJECTIVES_VARIABLE, SETTINGS_VARIABLE
 from dashboard.services import pipeline
+from dashboard.services.because import value_and_threshold
 from dashboard.services.freshness import Evaluation, Freshness, Level, freshness, incomplete, newest
 from dashboard.services.groups import Declared
 from dashboard.services.keys import Row
@@ -53,6 +56,18 @@ def objectives() -> tuple[SloEntry, ...]:
 def groups() -> tuple[Declared, ...]:
     """The groups of tenants that entitlements declare, as the server was told of them."""
     return _groups(os.environ.get(GROUPS_VARIABLE) or "[]")
+
+
+def rule(name: str) -> RuleEntry | None:
+    """The rule ``name``: as its file has it, or as an objective makes it."""
+    made = (one for slo in objectives() for one in rules_of(slo) if one.alert == name)
+    return rule_files.of(name, rule_files.told()).entry or next(made, None)
+
+
+def figures_of(lake: Repository) -> Callable[[Row], tuple[str, str]]:
+    """What says the value and the threshold of a row of ``alert_states``, in the unit of its rule."""
+    definitions, rules = lake.definitions, cache(rule)
+    return lambda row: value_and_threshold(row, rules(row["rule"]), definitions)
 
 
 def repository() -> Repository:

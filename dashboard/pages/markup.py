@@ -88,12 +88,14 @@ def alerts(cards: Sequence[AlertCard]) -> str:
 def _alert(card: AlertCard) -> str:
     loud = loudness(card)
     tag = f"▲ {card.severity}" if card.firing else "pending"
-    what = card.summary or card.title
+    what = escape(card.summary or card.title)
+    if card.fingerprint:
+        what = f'<a href="alerts?alert={quote(card.fingerprint, safe="")}" target="_self">{what}</a>'
     value = f"value then {card.value}" + ("" if card.threshold == UNKNOWN else f", threshold {card.threshold}")
     return (
         f'<li class="{(loud or "mild") if card.firing else "pending"}"><div class="head">'
         f'<span class="sj-tag {loud if card.firing else ""}">{escape(tag)}</span>'
-        f'<span class="what">{escape(what)}</span></div>'
+        f'<span class="what">{what}</span></div>'
         f'<p class="dim">{escape(f"{card.title} {card.since} · {card.about} · {value}")}</p></li>'
     )
 

@@ -40,7 +40,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     fresh = frame.age_of_data(lake, health, now)
     names = short_names(QueueKey.of(row) for row in health)
     transitions = lake.alert_transitions()
-    alerts = alert_cards(lake.alert_states(), transitions, list(names), now)
+    alerts = alert_cards(lake.alert_states(), transitions, list(names), now, frame.figures_of(lake))
     cards = queue_cards(health, lake.totals(), lake.noisy_tenants(), alerts, now, names)
 
     said = headline(cards, alerts, rules_ran=bool(transitions))

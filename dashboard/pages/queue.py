@@ -54,7 +54,11 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     total = next((row for row in lake.totals() if QueueKey.of(row) == chosen), None)
     noisy = [row for row in lake.noisy_tenants() if QueueKey.of(row) == chosen]
     transitions = lake.alert_transitions()
-    alerts = [card for card in alert_cards(lake.alert_states(), transitions, list(names), now) if card.queue == chosen]
+    alerts = [
+        card
+        for card in alert_cards(lake.alert_states(), transitions, list(names), now, frame.figures_of(lake))
+        if card.queue == chosen
+    ]
     (card,) = queue_cards([row], [total] if total else [], noisy, alerts, now, names)
     st.html(markup.title(card.name))
     st.html(markup.verdict(card) + markup.queue(card))

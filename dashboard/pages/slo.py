@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from alerts.rules.slo import SloEntry
+from alerts.objectives import SloEntry
 from dashboard import figures
 from dashboard.figures import Line
 from dashboard.pages import choose, download, frame, lists, markup

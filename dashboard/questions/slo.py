@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from alerts.rules.slo import SloEntry, burned, late_of, lengths_of
+from alerts.objectives import SloEntry, burned, late_of, lengths_of
 from dashboard.queries import bin_of, of_queue
 from dashboard.services.keys import QueueKey
 from dashboard.services.series import Span

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -39,6 +39,7 @@ class AlertCard:
     queue: QueueKey | None
     runbook: str = ""
     threshold: str = UNKNOWN
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,16 @@ class Happening:
 
 
 def alert_cards(
-    states: Iterable[Row], changes: Iterable[Row], keys: Sequence[QueueKey], now: datetime
+    states: Iterable[Row],
+    changes: Iterable[Row],
+    keys: Sequence[QueueKey],
+    now: datetime,
+    figures: Callable[[Row], tuple[str, str]] | None = None,
 ) -> tuple[AlertCard, ...]:
     """Every alert that is pending or firing: firing first, then the loudest, then the oldest.
 
-    ``states`` are rows of ``alert_states``; ``changes`` (``alert_transitions``) give since when it fires.
+    ``states`` are rows of ``alert_states``; ``changes`` (``alert_transitions``) give since when it fires; ``figures``
+    say a row's value and threshold, as numbers without a unit where nobody does.
     """
     began = firing_since(changes)
     ranked = []
@@ -81,6 +87,9 @@ def alert_cards(
             continue
         since = (began.get(row["fingerprint"]) if state.is_firing else None) or row["since"]
         card = alert_card(row, state, since, keys, now)
+        if figures is not None:
+            value, threshold = figures(row)
+            card = replace(card, value=value, threshold=threshold)
         ranked.append((not card.firing, severity_rank(card.severity), since, card.title, card))
     return tuple(entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1]))
 
@@ -111,6 +120,7 @@ def alert_card(row: Row, state: AlertState, since: datetime, keys: Sequence[Queu
         queue=next((key for key in keys if concerns(labels, key)), None),
         runbook=notes.get("runbook_url", ""),
         threshold=decimal(number_of(dict(row.get("inputs") or {}), "threshold")),
+        fingerprint=row["fingerprint"],
     )
 
 

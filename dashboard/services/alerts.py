@@ -105,8 +105,10 @@ def alert_story(
     deliveries: Iterable[Row],
     now: datetime,
     why: Because | None = None,
+    say: Callable[[float | None], str] = decimal,
 ) -> AlertStory:
-    """What is known of the alert ``line``, whose row of ``alert_states`` is ``state``; ``why`` it fires, if asked.
+    """What is known of the alert ``line``, whose row of ``alert_states`` is ``state``; ``why`` it fires, if asked;
+    its values as ``say`` says them.
 
     A delivery tells of a group of alerts: those whose group has this alert's labels are its own.
     """
@@ -123,7 +125,7 @@ def alert_story(
         tuple(facts),
         tuple((name, text) for name, text in sorted(notes.items()) if name not in ("summary", "runbook_url")),
         _address(notes.get("runbook_url", "")),
-        _changes(mine, now)[::-1][:STEPS],
+        _changes(mine, now, say)[::-1][:STEPS],
         tuple(_delivery(row, now) for row in deliveries if _is_told(row["group_key"], state["labels"]))[:DELIVERIES],
     )
 
@@ -137,13 +139,13 @@ def _address(text: str) -> str:
     return text if parts.scheme in ("http", "https") and parts.netloc else ""
 
 
-def _changes(rows: Sequence[Row], now: datetime) -> tuple[Step, ...]:
+def _changes(rows: Sequence[Row], now: datetime, say: Callable[[float | None], str]) -> tuple[Step, ...]:
     """``rows`` of one alert's history, the oldest first, as steps: what only came and went while it fired is one."""
     found: list[Step] = []
     for came_and_went, group in groupby(rows, key=_came_and_went):
         run = list(group)
         if not came_and_went or len(run) < MOST_APART:
-            found += (_change(row, now) for row in run)
+            found += (_change(row, now, say) for row in run)
             continue
         since = f"since {instant(run[0]['at'], now, seconds=True)}"
         what = f"kept firing, though it did not match {sum(row['to_state'] == 'keep_firing' for row in run)} times"
@@ -156,8 +158,8 @@ def _came_and_went(row: Row) -> bool:
     return AlertState(row["from_state"]).is_firing and AlertState(row["to_state"]).is_firing
 
 
-def _change(row: Row, now: datetime) -> Step:
-    value = "" if row["value"] is None else f", value {decimal(row['value'])}"
+def _change(row: Row, now: datetime, say: Callable[[float | None], str]) -> Step:
+    value = "" if row["value"] is None else f", value {say(row['value'])}"
     what = f"{row['from_state']} → {row['to_state']}{value}"
     return Step(f"{instant(row['at'], now, seconds=True)}", what.replace("_", " "), row["reason"])
 

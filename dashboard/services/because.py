@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -105,6 +105,12 @@ def value_and_threshold(state: Row, rule: RuleEntry | None, definitions: Definit
     unit = _unit(rule)
     compared = None if rule is None else _compared(rule.expr, tuple(sorted(_parameters(rule, definitions).items())))
     return said(state.get("value"), unit), said(_threshold(dict(state.get("inputs") or {}), compared)[0], unit)
+
+
+def sayer(rule: RuleEntry | None) -> Callable[[float | None], str]:
+    """How values of ``rule`` are said."""
+    unit = _unit(rule)
+    return lambda value: said(value, unit)
 
 
 def said(value: float | None, unit: str = "") -> str:

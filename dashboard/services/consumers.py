@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from alerts.laws import prefetch
 from dashboard.services.alerting import AlertCard
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.say import UNKNOWN, count, decimal, duration, listing, percent
+from lake import prefetch
 
 #: The rules that judge consumers.
 GROUP = "consumers"

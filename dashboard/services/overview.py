@@ -229,13 +229,17 @@ def _empty_by_count(row: Row) -> bool:
     return row["depth"] == 0 and not row["in_flight"]
 
 
+#: Whether the oldest message is older than the target: in words, since a fast queue may need somebody, too.
+_MODES = {"fast": "within its target", "backlogged": "beyond its target"}
+
+
 def _mode(row: Row, now: datetime) -> str:
     if row["mode"] is None:
         if row["dead_letter_for"]:
             return "a dead-letter queue"
         return "no message events seen" if row["drain_state"] is None else "mode unknown"
     since = f" since {clock(row['mode_since'], now)}" if row["mode_since"] is not None else ""
-    return f"{row['mode']}{since}"
+    return f"{_MODES.get(row['mode'], row['mode'])}{since}"
 
 
 def _facts(row: Row, total: Row) -> tuple[Fact, ...]:

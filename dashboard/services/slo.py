@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from alerts.rules.slo import SloEntry, lengths_of
+from alerts.objectives import SloEntry, lengths_of
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.say import UNKNOWN, count, decimal, duration, percent
 from dashboard.services.series import Curve, Span

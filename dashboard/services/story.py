@@ -9,7 +9,7 @@ from dashboard.services.series import OTHER, Curve, Span
 
 
 def backlog(curves: Sequence[Curve], span: Span, noisy: Collection[str]) -> str:
-    """``Now 1,240 messages, 12 at the start of the range. acme-7 (noisy) holds 79 %.``"""
+    """``Now 1,240 messages, 12 at the start of the range. acme-7 (noisy) holds 79 % of it.``"""
     if not curves:
         return "No message was waiting in this range."
     now = sum(curve.last or 0.0 for curve in curves)
@@ -19,7 +19,7 @@ def backlog(curves: Sequence[Curve], span: Span, noisy: Collection[str]) -> str:
     largest = max((curve for curve in curves if curve.name != OTHER), key=lambda curve: curve.last or 0.0, default=None)
     if now > 0 and largest is not None and largest.last:
         who = f"{largest.name} (noisy)" if largest.name in noisy else largest.name
-        said += f" {who} holds {percent(largest.last / now)}."
+        said += f" {who} holds {percent(largest.last / now)} of it."
     return said
 
 

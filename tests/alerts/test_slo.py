@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alerts.memory import Memory
+from alerts.objectives import WINDOWS, SloEntry, counted_within, rules_of
 from alerts.rules.expression import bound, schema_of
 from alerts.rules.loader import OPTIONAL, load_rules
-from alerts.rules.slo import WINDOWS, SloEntry, counted_within, rules_of
 from lake.definitions import Definitions
 from lake.errors import UserError
 from lake.histogram import RELATIVE_ERROR, bucket_index

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.laws import client_throttle, concurrency, drain, permits, prefetch
+from alerts.laws import client_throttle, concurrency, drain, permits
+from lake import prefetch
 from sojourn.client import codel, shuffle_sharding
 
 # -- CoDel -----------------------------------------------------------------------------------------------------------

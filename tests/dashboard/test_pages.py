@@ -312,7 +312,7 @@ def test_an_alert_s_value_stands_beside_its_threshold_and_each_condition_beside_
     assert "Why it fires" in said and "in_flight >= 0.9 * in_flight_limit" in said
     assert "in_flight 950; unknown, as the rule does not select it: in_flight_limit" in said
     # The scene's own rule is in no file: its threshold is unknown, and its page says why.
-    assert "Unknown: threshold – the rule holds its value against no single number" in words(opened("alerts"))
+    assert "Unknown: threshold – the rule is not in the rule files" in words(opened("alerts"))
 
 
 def test_where_no_rule_ran_the_alerts_page_says_so(tmp_path: Path, show: Callable[..., None]) -> None:

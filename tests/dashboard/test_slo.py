@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from alerts.objectives import SloEntry, lengths_of, rules_of
 from alerts.rules.loader import OPTIONAL, load_objectives
-from alerts.rules.slo import SloEntry, lengths_of, rules_of
 from dashboard.pages import frame
 from dashboard.questions.slo import over_time, ranked
 from dashboard.run import OBJECTIVES_VARIABLE, environment

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from alerts.objectives import SloEntry, rules_of
 from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.loader import load_rules
-from alerts.rules.slo import SloEntry, rules_of
 from lake.definitions import Definitions
 from lake.reader import Reader
 from lake.store import Lake
