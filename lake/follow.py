@@ -24,9 +24,20 @@ class Change:
     same_rows: bool = False
     anew: bool = False
 
+    @property
+    def replaces(self) -> bool:
+        """Whether files were replaced by others with other rows."""
+        return bool(self.removed) and not self.same_rows
+
+    @property
+    def brings(self) -> bool:
+        """Whether all that happened is that rows came."""
+        return not (self.removed or self.same_rows or self.anew)
+
 
 class Follower:
-    """Follows one table of a lake; the first look finds the whole table, or what came since ``version``."""
+    """Follows one table of a lake; the first look finds the whole table, or what came since ``version``: −1 of a
+    table that was not there yet."""
 
     def __init__(self, snapshot: Snapshot, version: int | None = None) -> None:
         self._snapshot = snapshot
@@ -54,8 +65,12 @@ class Follower:
         if version == known:
             return []
         self._version = version
-        if known is None or version < known or known < 0:
+        if version < 0:
+            return []  # there is no table yet
+        if known is None or version < known:
             return [self._whole()]
+        if known < 0:
+            return [Change(self._snapshot.files())]
         try:
             return [self._commit(number) for number in range(known + 1, version + 1)]
         except (OSError, ValueError, KeyError):

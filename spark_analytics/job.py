@@ -40,7 +40,7 @@ from spark_analytics.mirrored import MirroredLog
 from spark_analytics.pace import Pace
 from spark_analytics.runtime.options import cores_of
 from spark_analytics.settings import AnalyzeSettings
-from spark_analytics.state.keeper import StateKeeper
+from spark_analytics.state.runner import StateRunner
 from spark_analytics.tail import Tail
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Job:
         self._on_batch = on_batch
         # Post-mortems keep their seconds: only the job that runs on rolls up.
         self._maintenance = MaintenanceRunner(root, 0 if once else settings.maintain_every, settings.retention())
-        self._state = StateKeeper(root)
+        self._state = StateRunner(root)
         self._tenants = Tenants(Lake(root), settings.most_tenants)
         self._engines: list[Engine] = []
         self._stopping = threading.Event()

@@ -22,7 +22,7 @@ from lake.log import log_entry
 from lake.remote import Remote
 from lake.snapshot import read_file
 from lake.store import Lake
-from spark_analytics.state.writer import FOLDED
+from spark_analytics.state.feed import FOLDED
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 #: (number of events, unix time)

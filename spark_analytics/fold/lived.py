@@ -6,7 +6,7 @@ unnamed consumer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -188,6 +188,13 @@ def levels_of(rows: pa.Table) -> dict[str, tuple[int, int]]:
         hours = last[width >= 3600]
         found[broker] = int(last.max()), int(hours.max()) if len(hours) else -1
     return found
+
+
+def raise_levels(known: dict[str, tuple[int, int]], more: Mapping[str, tuple[int, int]]) -> None:
+    """Have ``known`` reach as far as ``more``, both as :func:`levels_of` tells them."""
+    for broker, (minutes, hours) in more.items():
+        before = known.get(broker, (-1, -1))
+        known[broker] = max(before[0], minutes), max(before[1], hours)
 
 
 def by_broker(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:

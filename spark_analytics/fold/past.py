@@ -1,8 +1,9 @@
-"""A past folded at once: files of marks and partials, a row group at a time, into folds that have nothing yet."""
+"""A past folded from its beginning: files of marks and partials, some rows at a time, into folds that are empty."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -12,37 +13,64 @@ from spark_analytics.fold import lived
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.lived import by_broker
 from spark_analytics.fold.pauses import COLUMNS as MARK_COLUMNS
-from spark_analytics.fold.pauses import Pauses, marks_of
-from spark_analytics.fold.units import row_group, units
+from spark_analytics.fold.pauses import marks_of
+from spark_analytics.fold.units import in_order
+
+if TYPE_CHECKING:
+    from spark_analytics.fold.broker import Part
+
+
+class Watcher(Protocol):
+    """Is shown what folds pass through."""
+
+    def anew(self, oldest: dict[str, int] | None) -> None:
+        """All of history is about to be folded again, by other folds.
+
+        ``oldest``: by broker the first second of which something has come that was not folded before; None: unknown.
+        """
+
+    def passed(self, broker: str, fold: Fold, second: int) -> None:
+        """``fold`` has taken in everything up to ``second``, in which something changed; maybe once more."""
+
+    def correcting(self, broker: str, fold: Fold, second: int) -> None:
+        """``fold``, of one queue alone, is about to fold its past anew: from ``second`` on it is told otherwise."""
+
+    def corrected(self, broker: str, fold: Fold) -> None:
+        """It has come to data time."""
+
+
+class Clocks(NamedTuple):
+    """When the newest event of a broker was, and its newest sample, in µs of unix time; None: there is none."""
+
+    event_us: int | None
+    sample_us: int | None
 
 
 def fold_past(
-    marks: list[Location],
-    partials: list[Location],
-    folds: Mapping[str, Fold],
-    pauses: Mapping[str, Pauses],
+    files: Mapping[str, list[Location]],
+    parts: Mapping[str, Part],
     advance: Callable[[str, Fold, int], None],
     *,
     chosen: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     seen: Callable[[Location, pa.Table], None] = lambda path, rows: None,
-) -> None:
-    """Fold what the files tell, samples being in already, up to the data time of each broker.
+) -> Iterator[None]:
+    """Fold what ``files`` of `marks` and `partials` tell, samples being in already, up to the data time of each broker;
+    yields whenever one may look at something else.
 
     ``advance`` takes a broker's fold up to a second. ``chosen`` are the rows that the folds are to have, ``seen`` is
     given all rows of partials as they are read. Raises LakeError.
     """
-    for path in marks:
-        for broker, its in marks_of(chosen(read_file(path, MARK_COLUMNS))):
-            if broker in folds:
-                folds[broker].add_pauses(pauses[broker].add(its))
-    ordered = sorted(units(partials), key=lambda unit: unit[2])
-    for place, (path, group, _) in enumerate(ordered):
-        for rows in row_group(path, group, lived.COLUMNS):
-            seen(path, rows)
-            for broker, mine in by_broker(chosen(rows)):
-                folds[broker].add(lived.read(mine))
-        if place + 1 < len(ordered):
-            for broker, fold in folds.items():
-                advance(broker, fold, min(fold.now_second, ordered[place + 1][2] - 1))
-    for broker, fold in folds.items():
-        advance(broker, fold, fold.now_second)
+    for path in files["marks"]:
+        for broker, rows in by_broker(chosen(read_file(path, MARK_COLUMNS))):
+            if broker in parts:
+                parts[broker].fold.add_pauses(parts[broker].pauses.add(marks_of(rows)))
+        yield
+    for path, rows, start in in_order(files["partials"], lived.COLUMNS):
+        seen(path, rows)
+        for broker, part in parts.items():
+            advance(broker, part.fold, min(part.fold.now_second, start - 1))
+        for broker, mine in by_broker(chosen(rows)):
+            parts[broker].fold.add(lived.read(mine))
+        yield
+    for broker, part in parts.items():
+        advance(broker, part.fold, part.fold.now_second)

@@ -5,7 +5,7 @@ A pause lasts from the failure until the message's next attempt or its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.tables import FINISHING_TYPES
-from spark_analytics.fold.lived import Name, by_broker
+from spark_analytics.fold.lived import Name
 
 #: How many seconds marks may come out of order; ended pauses are remembered for that long.
 REMEMBERED = 900
@@ -117,13 +117,12 @@ def _put(edges: Edges, pause: Mark, until: int | None, sign: int) -> None:
             edges[key] = (waiting + step, delayed) if failed else (waiting, delayed + step)
 
 
-def marks_of(rows: pa.Table) -> Iterator[tuple[str, list[Mark]]]:
-    """Marks that can begin or end a pause, by broker."""
+def marks_of(rows: pa.Table) -> list[Mark]:
+    """Those of ``rows``, marks of one broker, that can begin or end a pause."""
     rows = rows.filter(pc.invert(first_attempts(rows)))
-    for broker, mine in by_broker(rows):
-        columns: list[Any] = [mine.column(name).to_pylist() for name in COLUMNS[1:-1]]
-        seconds = (mine.column("occurred_at").cast(pa.int64()).to_numpy() // 1_000_000).tolist()
-        yield broker, [Mark(*row) for row in zip(*columns, seconds, strict=True)]
+    columns: list[Any] = [rows.column(name).to_pylist() for name in COLUMNS[1:-1]]
+    seconds = (rows.column("occurred_at").cast(pa.int64()).to_numpy() // 1_000_000).tolist()
+    return [Mark(*row) for row in zip(*columns, seconds, strict=True)]
 
 
 def first_attempts(rows: pa.Table) -> pa.ChunkedArray:

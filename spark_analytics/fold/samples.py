@@ -18,7 +18,7 @@ from lake.snapshot import read_file
 from lake.store import conform
 from lake.tables import QUEUE_SAMPLES
 from spark_analytics.fold.intake import Intake
-from spark_analytics.fold.lived import Consumers, by_broker, numbered
+from spark_analytics.fold.lived import Consumers, numbered
 from spark_analytics.fold.reading import NUMBERS, SAMPLE, WORDS, Words
 
 Array = npt.NDArray[Any]
@@ -40,14 +40,6 @@ class Samples:
         self.first_us: dict[tuple[str, str], int] = {}  # by (broker, queue)
         self._named: dict[tuple[str, str], set[str]] = {}
         self._taken_for: dict[tuple[str, str], bool] = {}
-
-    def read(self, path: Location) -> pa.Table:
-        """The samples in the file ``path``."""
-        part = read_file(path)
-        for name in part.column_names:
-            if name in _UNREAD or name not in QUEUE_SAMPLES.schema.names:
-                part = part.drop_columns([name])
-        return conform(part, pa.schema([QUEUE_SAMPLES.schema.field(name) for name in COLUMNS]))
 
     def note(self, rows: pa.Table) -> None:
         """Remember which subscribers samples name."""
@@ -92,21 +84,27 @@ class Samples:
         known = consumers.get(place[0])
         return len(self._named.get(place, ())) == 1 and known is not None and known.of(place[1]) == frozenset({""})
 
-    def of_brokers(self, rows: pa.Table, folds: Mapping[str, Intake]) -> Iterator[tuple[str, Array]]:
-        """``rows`` as SAMPLEs, broker by broker, with the numbers that ``folds`` have for what they are of."""
-        consumers = {broker: fold.consumers for broker, fold in folds.items()}
-        for broker, mine in by_broker(rows):
-            fold = folds[broker]
-            named = pa.table({name: pc.fill_null(mine.column(name), "") for name in _SERIES})
-            names = numbered(named, _SERIES)
-            who, series = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
-            for place, (queue, subscriber, source) in enumerate(names.distinct):
-                series[place] = fold.readings.series((queue, subscriber, source))
-                unnamed = self._unnamed((broker, queue), consumers)
-                who[place] = fold.state.consumer(queue, "" if unnamed else subscriber)
-            samples = _columns(mine, fold.readings.words)
-            samples["consumer"], samples["series"] = who[names.of_row], series[names.of_row]
-            yield broker, samples
+    def of_broker(self, broker: str, rows: pa.Table, fold: Intake) -> Array:
+        """``rows``, all of ``broker``, as SAMPLEs, with the numbers that ``fold`` has for what they are of."""
+        named = pa.table({name: pc.fill_null(rows.column(name), "") for name in _SERIES})
+        names = numbered(named, _SERIES)
+        who, series = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
+        for place, (queue, subscriber, source) in enumerate(names.distinct):
+            series[place] = fold.readings.series((queue, subscriber, source))
+            unnamed = self._unnamed((broker, queue), {broker: fold.consumers})
+            who[place] = fold.state.consumer(queue, "" if unnamed else subscriber)
+        samples = _columns(rows, fold.readings.words)
+        samples["consumer"], samples["series"] = who[names.of_row], series[names.of_row]
+        return samples
+
+
+def read_samples(path: Location) -> pa.Table:
+    """The samples in the file ``path``."""
+    part = read_file(path)
+    for name in part.column_names:
+        if name in _UNREAD or name not in QUEUE_SAMPLES.schema.names:
+            part = part.drop_columns([name])
+    return conform(part, pa.schema([QUEUE_SAMPLES.schema.field(name) for name in COLUMNS]))
 
 
 def _columns(rows: pa.Table, words: Words) -> Array:

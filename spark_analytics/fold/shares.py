@@ -19,14 +19,13 @@ import pyarrow.compute as pc
 from lake.definitions import Definitions
 from lake.remote import Location, Remote, store_of
 from spark_analytics.fold import lived
+from spark_analytics.fold.broker import Part
 from spark_analytics.fold.cells import Integers
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.lived import Consumers, by_broker, numbered
-from spark_analytics.fold.past import fold_past
-from spark_analytics.fold.pauses import Pauses
-from spark_analytics.fold.present import FED, Clocks, Watcher
-from spark_analytics.fold.samples import Samples
-from spark_analytics.fold.survey import surveyed
+from spark_analytics.fold.past import Clocks, Watcher, fold_past
+from spark_analytics.fold.samples import Samples, read_samples
+from spark_analytics.fold.survey import FED, surveyed
 from spark_analytics.fold.units import row_group, units
 
 #: (broker, queue)
@@ -63,13 +62,13 @@ class Past:
         that changed anything in a broker. Raises LakeError."""
         files = {name: [received(one) for one in each] for name, each in self.files.items()}
         samples = Samples()
-        sampled = [samples.read(path) for path in files["queue_samples"]]
+        sampled = [read_samples(path) for path in files["queue_samples"]]
         for rows in sampled:
             samples.note(rows)
         folds = {broker: self._begun(broker, queues) for broker, queues in share.items()}
         for rows in sampled:
-            for broker, its in samples.of_brokers(_with_dead_letters(share, rows), folds):
-                folds[broker].add_samples(its)
+            for broker, its in by_broker(_with_dead_letters(share, rows)):
+                folds[broker].add_samples(samples.of_broker(broker, its, folds[broker]))
         expected = dict.fromkeys(folds, 0)
 
         def advance(broker: str, fold: Fold, until: int) -> None:
@@ -79,8 +78,9 @@ class Past:
                 fold.expect(second)
             fold.advance(until, lambda second: watcher.passed(broker, fold, second))
 
-        pauses = {broker: Pauses() for broker in folds}
-        fold_past(files["marks"], files["partials"], folds, pauses, advance, chosen=lambda rows: _of(share, rows))
+        parts = {broker: Part(fold) for broker, fold in folds.items()}
+        for _ in fold_past(files, parts, advance, chosen=lambda rows: _of(share, rows)):
+            pass
         return folds
 
     def _begun(self, broker: str, queues: frozenset[str]) -> Fold:
@@ -95,7 +95,7 @@ class Past:
 def survey(files: Mapping[str, list[Location]], definitions: Definitions) -> tuple[Past, dict[Place, int]]:
     """The past that the ``files`` of FED tell of, and of each queue how many rows tell of it. Raises LakeError."""
     samples = Samples()
-    sampled = [samples.read(path) for path in files["queue_samples"]]
+    sampled = [read_samples(path) for path in files["queue_samples"]]
     for rows in sampled:
         samples.note(rows)
     folds = surveyed(files["partials"], sampled, definitions)

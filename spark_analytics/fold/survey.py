@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
 from lake.definitions import Definitions
-from lake.follow import Change
 from lake.remote import Location
-from lake.snapshot import read_file
 from spark_analytics.fold import lived
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.intake import RebuildRequired
-from spark_analytics.fold.lived import Consumers, levels_of
+from spark_analytics.fold.lived import Consumers, levels_of, raise_levels
 from spark_analytics.fold.units import row_group, units, unix_micros
 
 #: When the rows of each table are of.
 _TIMES = {"partials": "bucket_start", "marks": "occurred_at", "queue_samples": "sampled_at"}
+#: The tables that are folded, in this order: a batch's marks are committed before its partials.
+FED = tuple(_TIMES)
 _WHO = ("broker", "queue", "subscriber", *lived.COUNTED)
 _COLUMNS = (*lived.LEVELS, "newest_occurred_at", *_WHO[1:])
 
@@ -30,9 +30,7 @@ def surveyed(files: list[Location], samples: list[pa.Table], definitions: Defini
     seen: dict[str, Consumers] = {}
     for rows in (rows for path, group, _ in units(files) for rows in row_group(path, group, _COLUMNS)):
         _later(clocks, rows, "newest_occurred_at")
-        for broker, reached in levels_of(rows).items():
-            known = levels.get(broker, (-1, -1))
-            levels[broker] = max(known[0], reached[0]), max(known[1], reached[1])
+        raise_levels(levels, levels_of(rows))
         sums = rows.select(_WHO).group_by(["broker", "queue", "subscriber"])
         for row in sums.aggregate([(name, "sum") for name in lived.COUNTED]).to_pylist():
             consumes = any(row[f"{name}_sum"] > 0 for name in lived.COUNTED)
@@ -73,22 +71,25 @@ def reached_by(came: list[pa.Table], samples: list[pa.Table], folds: Mapping[str
     return reached
 
 
-def oldest(changes: Mapping[str, list[Change]]) -> dict[str, int]:
-    """By broker the first second of which the files of ``changes`` tell; nothing of tables that are wholly new."""
+def oldest(came: Mapping[str, Iterable[pa.Table]]) -> dict[str, int]:
+    """By broker the first second of which rows tell that ``came`` to the tables."""
     found: dict[str, int] = {}
-    for name, time in _TIMES.items():
-        for change in changes[name]:
-            for path in [] if change.anew or change.same_rows or change.removed else change.added:
-                rows = read_file(path, ("broker", time)).group_by("broker").aggregate([(time, "min")])
-                firsts = (rows.column(column).to_pylist() for column in ("broker", f"{time}_min"))
-                for broker, first in zip(*firsts, strict=True):
-                    second = unix_micros(first) // 1_000_000
-                    found[broker] = min(second, found.get(broker, second))
+    for name, tables in came.items():
+        for rows in tables:
+            for broker, micros in _extreme(rows, _TIMES[name], "min"):
+                second = micros // 1_000_000
+                found[broker] = min(second, found.get(broker, second))
     return found
 
 
 def _later(clocks: dict[str, int], rows: pa.Table, time: str) -> None:
     """Move the clock of each broker to the newest ``time`` of its ``rows``."""
-    newest = rows.group_by("broker").aggregate([(time, "max")])
-    for broker, at in zip(*(newest.column(name).to_pylist() for name in ("broker", f"{time}_max")), strict=True):
-        clocks[broker] = max(clocks.get(broker, -1), unix_micros(at))
+    for broker, micros in _extreme(rows, time, "max"):
+        clocks[broker] = max(clocks.get(broker, -1), micros)
+
+
+def _extreme(rows: pa.Table, time: str, which: str) -> Iterator[tuple[str, int]]:
+    """Of each broker the least or the most of ``time``, in µs, in its ``rows``."""
+    told = rows.group_by("broker").aggregate([(time, which)])
+    times = map(unix_micros, told.column(f"{time}_{which}").to_pylist())
+    return zip(told.column("broker").to_pylist(), times, strict=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -12,7 +14,8 @@ from lake.snapshot import read_file
 from spark_analytics.fold import lived
 
 _SUMMED = ("enqueued", *lived.COUNTED, "started", "retries", "finished_unreceived")
-_READ = ("broker", "bucket_start", "bucket_seconds", *_SUMMED)
+#: What is read of files that replace others.
+COLUMNS = ("broker", "bucket_start", "bucket_seconds", *_SUMMED)
 
 Sums = npt.NDArray[np.int64]
 
@@ -28,35 +31,25 @@ class Totals:
         before = self._of.get(path)
         self._of[path] = _sums(rows) if before is None else before + _sums(rows)
 
-    def files(self) -> list[Location]:
-        """The files that hold the table."""
-        return list(self._of)
-
     def arranged(self, change: Change) -> None:
         """Files were put together without any change of rows."""
         for path in change.removed:
             self._of.pop(path, None)
         self._of |= dict.fromkeys(change.added)
 
-    def replaced(self, change: Change) -> dict[str, tuple[int, int]] | None:
-        """Files were replaced by others with the same sums: the levels that those reach; None if the sums differ."""
+    def replaced(self, change: Change, rows: Mapping[Location, pa.Table]) -> bool:
+        """Files were replaced by others, of which these are the ``rows``; whether their sums are the same."""
         before = sum((self._sums(path) for path in change.removed), np.zeros(len(_SUMMED), np.int64))
-        levels: dict[str, tuple[int, int]] = {}
-        for path in change.added:
-            rows = read_file(path, _READ)
-            self._of[path] = _sums(rows)
-            for broker, reached in lived.levels_of(rows).items():
-                known = levels.get(broker, (-1, -1))
-                levels[broker] = max(known[0], reached[0]), max(known[1], reached[1])
         for path in change.removed:
             self._of.pop(path, None)
-        after = sum((self._sums(path) for path in change.added), np.zeros(len(_SUMMED), np.int64))
-        return levels if np.array_equal(before, after) else None
+        added = {path: _sums(rows[path]) for path in change.added}
+        self._of |= added
+        return np.array_equal(before, sum(added.values(), np.zeros(len(_SUMMED), np.int64)))
 
     def _sums(self, path: Location) -> Sums:
         known = self._of.get(path)
         if known is None:
-            known = self._of[path] = _sums(read_file(path, _READ))
+            known = self._of[path] = _sums(read_file(path, COLUMNS))
         return known
 
 

@@ -32,6 +32,14 @@ def units(files: list[Location]) -> Iterator[tuple[Location, int, int]]:
                 yield path, group, unix_micros(statistics.min) // 1_000_000 if known else -(1 << 62)
 
 
+def in_order(files: list[Location], columns: tuple[str, ...]) -> Iterator[tuple[Location, pa.Table, int]]:
+    """(file, rows, a second that none of them, nor of those that follow, is before): all rows of partials, some at a
+    time, about in the order of their time."""
+    for path, group, start in sorted(units(files), key=lambda unit: unit[2]):
+        for rows in row_group(path, group, columns):
+            yield path, rows, start
+
+
 def row_group(path: Location, group: int, columns: tuple[str, ...]) -> Iterator[pa.Table]:
     """The rows of a row group, some at a time: a compacted file holds a million in one."""
     with open_parquet(path, pre_buffer=False, read_dictionary=_REPEATING) as file:

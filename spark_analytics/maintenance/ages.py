@@ -27,11 +27,10 @@ from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE
 from spark_analytics.state.age_rows import rows_of
 from spark_analytics.state.ages_of import Keys, of_state
 from spark_analytics.state.buckets import Array, added_up, code_of, slots_of, starts_of
+from spark_analytics.state.feed import versions_folded
 
 log = logging.getLogger(__name__)
 
-#: What counts, in commits to `age_state`, the version of `partials` that they rest on.
-POSITION = "sojourn-ages:partials"
 #: The most of history that one commit rewrites, in seconds, by what it is made of: bounds memory.
 _SLICES = {MINUTE: HOUR, HOUR: DAY}
 
@@ -65,7 +64,7 @@ def _repeated(files: pa.Table) -> Iterator[Region]:
 
 def _fine(lake: Lake) -> Iterator[tuple[Region, int]]:
     """What is told more finely than partials, as the analysis has them, tell it: parts, and how long buckets become."""
-    version = lake.committed(AGE_STATE.name, POSITION)
+    version = versions_folded(lake, AGE_STATE.name).get("partials")
     if version is None:
         return
     try:

@@ -14,23 +14,21 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
-from lake.follow import Change, Follower
-from lake.remote import Location, delta_table
-from lake.snapshot import Snapshot, read_file
+from lake.remote import delta_table
+from lake.snapshot import read_file
 from lake.state.held import Held
 from lake.store import Lake, LakeError, explained
-from lake.tables import AGE_STATE, TABLES
+from lake.tables import AGE_STATE
 from spark_analytics.fold.lived import LEVELS, levels_of
-from spark_analytics.fold.units import row_group, units
+from spark_analytics.fold.units import in_order
 from spark_analytics.maintenance.receipts import APPLICATION
-from spark_analytics.maintenance.region import Region, replace
+from spark_analytics.maintenance.region import Region
 from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE
 from spark_analytics.state import truth
 from spark_analytics.state.age_rows import rows_of
@@ -55,15 +53,13 @@ from spark_analytics.state.buckets import (
     starts_of,
     together,
 )
+from spark_analytics.state.feed import Came, Feed, versions_folded
 from spark_analytics.state.newest import Newest
 from spark_analytics.state.receipts import REMEMBERED_SECONDS, Receipts, first_attempts
 from spark_analytics.state.recent import Recent
 
 log = logging.getLogger(__name__)
 
-#: What counts, in commits to `age_state`, the versions of tables that they rest on.
-POSITION = "sojourn-ages"
-FED = {"partials": PARTIAL_COLUMNS, "marks": MARK_COLUMNS}
 #: So many buckets of single seconds are held at most, of all brokers together.
 MOST_RECENT = 1_000_000
 #: How many rows of history wait at most before they are committed.
@@ -76,27 +72,24 @@ _MICROS = 1_000_000
 
 
 class Ages:
-    """The ages of the lake at ``root``; belongs to one thread. ``anew``: every bucket is told again."""
+    """The ages of ``lake``, of which ``feed`` reads what comes; belongs to one thread.
 
-    def __init__(self, root: Path, *, anew: bool = False) -> None:
-        self._lake = Lake(root)
-        self._anew = anew
-        seen = {} if anew else self._versions_told()
-        self._followers = {name: Follower(Snapshot(TABLES[name], root), seen.get(name)) for name in FED}
+    They go on from the newest epoch in gold, if its rows rest on versions that ``feed`` goes on from; else every bucket
+    is told again.
+    """
+
+    def __init__(self, lake: Lake, feed: Feed) -> None:
+        self._lake, self._feed = lake, feed
         self._clear()
-        if seen.keys() >= FED.keys():
-            held = Held(AGE_STATE.name, root)
-            held.refresh()
-            try:
-                self._take_over(held)
-            except LakeError as error:
-                log.info("every age is told again: %s", error)  # files of that version are gone
-                self._clear()
-
-    def _versions_told(self) -> dict[str, int]:
-        """The versions of the tables that rows in gold rest on."""
-        known = {name: self._lake.committed(AGE_STATE.name, f"{POSITION}:{name}") for name in FED}
-        return {name: version for name, version in known.items() if version is not None}
+        if not feed.versions or not versions_folded(lake, AGE_STATE.name):
+            return
+        held = Held(AGE_STATE.name, lake.root)
+        held.refresh()
+        try:
+            self._take_over(held)
+        except LakeError as error:
+            log.info("every age is told again: %s", error)  # files of that version are gone
+            self._clear()
 
     def _clear(self) -> None:
         self._keys, self._newest = Keys(), Newest()
@@ -108,16 +101,10 @@ class Ages:
         self._touched: list[Array] = []
         self._told: list[Buckets] = []
         self._every = True
-        self.whole = False
+        self._whole = False
 
     def __len__(self) -> int:
         return len(self._newest)
-
-    @property
-    def seen(self) -> dict[str, int]:
-        """The versions of the tables that what was taken rests on; empty before that is all there is."""
-        versions = ((name, follower.version) for name, follower in self._followers.items() if self.whole)
-        return {name: version for name, version in versions if version is not None and version >= 0}
 
     @property
     def waiting(self) -> bool:
@@ -130,38 +117,31 @@ class Ages:
 
     # -- what comes ---------------------------------------------------------------------------------------------------
 
-    def refresh(self, read: Mapping[Location, pa.Table], flush: Callable[[], None]) -> None:
-        """Take in what was committed. ``read``: files that somebody has read, with all columns of FED; ``flush`` has to
-        take and commit, where much is told. Raises LakeError."""
-        before = self._followers["marks"].version
-        changes = {name: follower.changes() for name, follower in self._followers.items()}
-        if not self.whole or any(change.anew for each in changes.values() for change in each):
+    def refresh(self, came: Came, flush: Callable[[], None]) -> None:
+        """Take in what ``came``. ``flush`` has to take and commit, where much is told. Raises LakeError."""
+        if not self._whole or came.rebuild:
             self._from_start(flush)
             return
-        tables: dict[str, list[pa.Table]] = {name: [] for name in FED}
-        for name, each in changes.items():
-            for change in each:
-                if change.same_rows or (change.removed and name == "marks"):
-                    continue  # marks go when they have told all they can
-                if change.removed:
-                    self._rolled_up(change)
-                    continue
-                columns = FED[name]
-                tables[name] += [read[path] if path in read else read_file(path, columns) for path in change.added]
-        if tables["partials"]:
-            for rows in tables["partials"]:
-                if (pc.max(rows.column("bucket_seconds")).as_py() or 0) > 1:
-                    self._note_levels(levels_of(rows))
-            self._add(together(of_partials(rows, self._keys) for rows in tables["partials"]))
-        if tables["marks"]:  # all together: of each message it is asked what was told before any of them
-            rows = pa.concat_tables([_attempts(rows) for rows in tables["marks"]], promote_options="permissive")
+        for change in came.changes["partials"]:
+            for path in change.added if change.replaces else []:
+                self._rolled_up(came.rows[path])
+        partials = list(came.of("partials"))
+        for rows in partials:
+            if (pc.max(rows.column("bucket_seconds")).as_py() or 0) > 1:
+                self._note_levels(levels_of(rows))
+        if partials:
+            self._add(together(of_partials(rows, self._keys) for rows in partials))
+        attempts = [_attempts(rows) for rows in came.of("marks")]
+        if attempts:  # all together: of each message it is asked what was told before any of them
+            rows = pa.concat_tables(attempts, promote_options="permissive")
             if rows.num_rows:
+                before = came.before.get("marks")
                 self._touched.append(self._receipts.add(rows, lambda of: self._earlier(of, before)))
 
     def _earlier(self, of: pa.Table, version: int | None) -> pa.Table:
         """What `marks` told of the messages in ``of`` at ``version``."""
         try:
-            if version is None or version < 0:
+            if version is None:
                 return of.slice(0, 0)
             return truth.attempts(self._lake, version, of=of)
         except (DeltaError, OSError, pa.ArrowException) as error:
@@ -201,14 +181,12 @@ class Ages:
         forgotten: Array = self._is_late(codes) | (firsts & older)
         return forgotten
 
-    def _rolled_up(self, change: Change) -> None:
-        """Partials have been replaced by coarser ones, or by an opening balance."""
-        for path in change.added:
-            rows = read_file(path, LEVELS)
-            opening = rows.filter(pc.greater(rows.column("bucket_seconds"), DAY))
-            for broker, (until, _) in levels_of(opening).items():
-                self._let_go(self._keys.broker_number(broker), until)
-            self._note_levels(levels_of(rows.filter(pc.less_equal(rows.column("bucket_seconds"), HOUR))))
+    def _rolled_up(self, rows: pa.Table) -> None:
+        """Partials have been replaced by these, coarser ones or an opening balance."""
+        opening = rows.filter(pc.greater(rows.column("bucket_seconds"), DAY))
+        for broker, (until, _) in levels_of(opening).items():
+            self._let_go(self._keys.broker_number(broker), until)
+        self._note_levels(_levels_of(rows))
 
     def _let_go(self, broker: int, until: int) -> None:
         """Ages up to second ``until`` are history that is kept no longer."""
@@ -358,7 +336,7 @@ class Ages:
         told = told.at(np.argsort(told.code))
         self._newest.put(told)
         fine = Region((("bucket_seconds", ">=", MINUTE),)).read(self._lake.ensure("partials"), list(LEVELS))
-        self._note_levels(levels_of(fine.filter(pc.less_equal(fine.column("bucket_seconds"), HOUR))))
+        self._note_levels(_levels_of(fine))
         self._begin_memory(told)
 
     def _begin_memory(self, told: Buckets) -> None:
@@ -369,61 +347,43 @@ class Ages:
         self._ahead = np.unique(starts[ahead])
         for number in range(len(self._keys.brokers)):
             self._recent_of(number).rise(min(int(starts[brokers == number].max(initial=-1)), latest))
-        version = self._followers["marks"].version
-        if version is not None and version >= 0:
+        if (version := self._feed.versions.get("marks")) is not None:
             since = int(starts[~ahead].max(initial=0)) - REMEMBERED_SECONDS
             try:
                 rows = truth.attempts(self._lake, version, since=datetime.fromtimestamp(max(since, 0), UTC))
             except (DeltaError, OSError, pa.ArrowException) as error:
                 raise explained(error, self._lake.path("marks")) from error
             self._receipts.load(rows, since * _MICROS)
-        self.whole = True
+        self._whole = True
 
     def _from_start(self, flush: Callable[[], None]) -> None:
         """Tell every bucket that there is, the oldest first."""
         self._clear()
-        if self._anew:
-            self.forget(Region((("revision", ">=", 0),)))
-            self._anew = False
-        for follower in self._followers.values():
-            follower.forget()
-        files = {name: [p for change in f.changes() for p in change.added] for name, f in self._followers.items()}
+        files, versions = self._feed.files(), self._feed.versions
         for path in files["partials"]:
-            rows = read_file(path, LEVELS)
-            self._note_levels(levels_of(rows.filter(pc.less_equal(rows.column("bucket_seconds"), HOUR))))
-        firsts = empty()
+            self._note_levels(_levels_of(read_file(path, LEVELS)))
+        pending, waiting = [], 0
         if files["marks"]:
-            version = self._followers["partials"].version
-            fold = delta_table(self._lake.path("partials"), version).transaction_version(APPLICATION) if version else 0
-            firsts = self._leveled(self._of_firsts(truth.firsts(self._lake, fold or 0)))
-        ordered = sorted(units(files["partials"]), key=lambda unit: unit[2])
-        pending, waiting = [firsts], 0
-        for place, (path, group, _) in enumerate(ordered):
-            for rows in row_group(path, group, PARTIAL_COLUMNS):
-                pending.append(self._leveled(of_partials(rows, self._keys)))
-            until = ordered[place + 1][2] if place + 1 < len(ordered) else None
-            if until is not None and sum(len(each.code) for each in pending[1:]) < MOST_WAITING:
-                continue
-            sums = added_up(pending)
-            done = np.ones(len(sums.code), bool) if until is None else starts_of(sums.code) + sums.width <= until
-            self._tell(sums.at(np.flatnonzero(done)))
-            pending = [sums.at(np.flatnonzero(~done))]
-            waiting += int(done.sum())
+            known = "partials" in versions
+            table = delta_table(self._lake.path("partials"), versions["partials"]) if known else None
+            fold = None if table is None else table.transaction_version(APPLICATION)
+            pending.append(self._leveled(self._of_firsts(truth.firsts(self._lake, fold or 0))))
+        for _, rows, start in in_order(files["partials"], PARTIAL_COLUMNS):
+            if sum(len(each.code) for each in pending[1:]) >= MOST_WAITING:
+                sums = added_up(pending)
+                done = starts_of(sums.code) + sums.width <= start
+                self._tell(sums.at(np.flatnonzero(done)))
+                pending = [sums.at(np.flatnonzero(~done))]
+                waiting += int(done.sum())
             if waiting > MOST_WAITING:
                 flush()
                 waiting = 0
-        if not ordered:
-            self._tell(firsts)
+            pending.append(self._leveled(of_partials(rows, self._keys)))
+        self._tell(added_up(pending))
         self._begin_memory(self._newest.buckets(self._newest.slots()))
-
-    def forget(self, region: Region) -> None:
-        """Drop what was told of ``region``, to be told again."""
-        if self._lake.ensure(AGE_STATE.name).file_uris():
-            replace(self._lake, AGE_STATE.name, region, lambda rows: rows.slice(0, 0))
 
     def again(self, broker: str, queue: str) -> None:
         """Have every bucket of ``queue`` told anew."""
-        self.forget(Region((("broker", "=", broker), ("queue", "=", queue))))
         there = self._read(self._keys.broker_number(broker), {queue}, 0, FAR, firsts=True)
         self._newest.drop(np.unique(slots_of(there.code)))
         self._tell(there)
@@ -439,6 +399,11 @@ def _with_empty(there: Buckets, codes: Array, widths: Array) -> Buckets:
     lacking, zero = codes[~known], np.zeros(int((~known).sum()), np.int64)
     none = Buckets(lacking, widths[~known], zero, zero * 0.0, zero * 0.0, zero, zero, zero[:0], zero[:0])
     return added_up([there, none])
+
+
+def _levels_of(rows: pa.Table) -> dict[str, tuple[int, int]]:
+    """As :func:`levels_of`; of the time that an opening balance is of there are no ages."""
+    return levels_of(rows.filter(pc.less_equal(rows.column("bucket_seconds"), HOUR)))
 
 
 def _attempts(rows: pa.Table) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lake.tables import QUEUE_STATE, TENANT_STATE, TIMESTAMP
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.judgements import Array
-from spark_analytics.fold.present import Clocks
+from spark_analytics.fold.past import Clocks
 from spark_analytics.state.seconds import Part
 
 _RENAMED = {

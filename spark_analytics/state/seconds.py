@@ -163,20 +163,20 @@ class Seconds:
         told = {} if since is None else self._told
         self._told = {broker: min(second, (since or {}).get(broker, second)) for broker, second in told.items()}
 
-    def anew(self, oldest: dict[str, int]) -> None:
-        """See :class:`spark_analytics.fold.present.Watcher`."""
+    def anew(self, oldest: dict[str, int] | None) -> None:
+        """See :class:`spark_analytics.fold.past.Watcher`."""
         if self._brokers:
             self._told_of = Consumers.of((each.broker, each.fold) for each in self._brokers.values())
         late = [(each.broker, second) for each in self._brokers.values() for second in each.fold.late.values()]
         self.begin()
-        self._since = dict(self._told)
-        for broker, second in (*late, *oldest.items()):
+        self._since = dict(self._told) if oldest is not None else {}
+        for broker, second in (*late, *(oldest or {}).items()):
             if broker in self._since:
                 self._since[broker] = min(second, self._since[broker])
         self._ended()
 
     def passed(self, broker: str, fold: Fold, second: int) -> None:
-        """See :class:`spark_analytics.fold.present.Watcher`."""
+        """See :class:`spark_analytics.fold.past.Watcher`."""
         if (known := self._brokers.get(fold)) is None:
             if second < self._since.get(broker, second):
                 return  # told of before
@@ -213,11 +213,11 @@ class Seconds:
         return [] if told is None else list(told.moved(Consumers.of(folds.items()), meant))
 
     def correcting(self, broker: str, fold: Fold, second: int) -> None:
-        """See :class:`spark_analytics.fold.present.Watcher`."""
+        """See :class:`spark_analytics.fold.past.Watcher`."""
         self._brokers[fold] = _Broker(broker, fold, fold.now_second, second, corrects=second, correcting=second)
 
     def corrected(self, broker: str, fold: Fold) -> None:
-        """See :class:`spark_analytics.fold.present.Watcher`."""
+        """See :class:`spark_analytics.fold.past.Watcher`."""
         known = self._brokers[fold]
         for other in [each for each in self._brokers if each.only == fold.only and each is not fold]:
             if self._brokers[other].broker == broker:  # the queue was apart before

@@ -22,20 +22,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lake.definitions import Definitions
-from lake.follow import Follower
 from lake.making import indexed
-from lake.snapshot import Snapshot
 from lake.staged import LaidDown, Staged
 from lake.store import Lake
 from lake.tables import AGE_STATE, QUEUE_STATE, TABLES, TENANT_STATE
-from spark_analytics.fold.present import FED
 from spark_analytics.fold.shares import Past, Sent, Share, received, sent, shares_of, survey
 from spark_analytics.state import raw
-from spark_analytics.state.ages import POSITION, Ages
+from spark_analytics.state.ages import Ages
 from spark_analytics.state.consumers import Consumers
+from spark_analytics.state.feed import FOLDED, Came, Feed
 from spark_analytics.state.finish import Finisher, Finishing
 from spark_analytics.state.seconds import Seconds
-from spark_analytics.state.writer import APP_ID, FOLDED, TABLES_IN_ORDER, epoch_ends, last_revision
+from spark_analytics.state.writer import APP_ID, TABLES_IN_ORDER, drop_ages, epoch_ends, last_revision
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +83,9 @@ def tell_anew(root: Path, run: Run, most: Callable[[], int]) -> int | None:
     lake, definitions = Lake(root), Definitions.load(root)
     finisher = Finisher(root, definitions)
     finisher.refresh()
-    followers = {name: Follower(Snapshot(TABLES[name], root)) for name in FED}
-    files = {name: [path for change in one.changes() for path in change.added] for name, one in followers.items()}
-    past, weights = survey(files, definitions)
+    feed = Feed(root)
+    came = feed.look()
+    past, weights = survey(feed.files(), definitions)
     surveyed = time.monotonic()
     if not weights or not finisher.complete:
         return None
@@ -100,33 +98,29 @@ def tell_anew(root: Path, run: Run, most: Callable[[], int]) -> int | None:
     pool = ThreadPoolExecutor(1, thread_name_prefix="shares")
     try:
         running = pool.submit(run, work)
-        ages = _Ages(lake, {broker: known.as_of_us for broker, known in past.brokers.items()}, epoch)
+        clocks = {broker: known.as_of_us for broker, known in past.brokers.items()}
+        ages = _Ages(Ages(lake, feed), came, lake, clocks, epoch)
         told = running.result()
     finally:
         pool.shutdown(wait=False)  # where ages fail, shares end with their session
     log.info("folded side by side: seconds=%.3f survey=%.3f", time.monotonic() - began, surveyed - began)
-    seen = {name: one.version for name, one in followers.items() if one.version is not None and one.version >= 0}
-    return _commit(lake, epoch, told, ages, {f"{FOLDED}:{name}": version for name, version in seen.items()})
+    rows = _commit(lake, epoch, told, ages, {f"{FOLDED}:{name}": version for name, version in feed.versions.items()})
+    drop_ages(lake, epoch - 1)
+    return rows
 
 
 class _Ages:
     """The ages of ``lake`` laid down for the first of two epochs; :meth:`turn` lays down the newest for the second."""
 
-    def __init__(self, lake: Lake, clocks: Mapping[str, int], epoch: int) -> None:
-        self._lake, self._clocks, self._epoch = lake, clocks, epoch
-        self._ages = Ages(lake.root, anew=True)
+    def __init__(self, ages: Ages, came: Came, lake: Lake, clocks: Mapping[str, int], epoch: int) -> None:
+        self._ages, self._lake, self._clocks, self._epoch = ages, lake, clocks, epoch
         self.rows = 0
         self.staged = lake.stage(AGE_STATE.name)
-        self._ages.refresh({}, self._lay_down)
+        ages.refresh(came, self._lay_down)
         self._lay_down()
 
     def __len__(self) -> int:
         return len(self._ages)
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """The versions of the tables that they rest on."""
-        return {f"{POSITION}:{name}": version for name, version in self._ages.seen.items()}
 
     def turn(self) -> None:
         """Begin the second epoch."""
@@ -161,9 +155,8 @@ def _commit(lake: Lake, epoch: int, told: Sequence[Told], ages: _Ages, positions
 
 def _add(lake: Lake, revision: int, told: Sequence[Told], ages: _Ages, positions: Mapping[str, int]) -> None:
     for name in TABLES_IN_ORDER:
-        of_ages = name == AGE_STATE.name
-        files = ages.staged if of_ages else _laid_down(lake, name, told)
-        lake.add(name, files, app_id=APP_ID, version=revision, positions=ages.positions if of_ages else positions)
+        files = ages.staged if name == AGE_STATE.name else _laid_down(lake, name, told)
+        lake.add(name, files, app_id=APP_ID, version=revision, positions=positions)
 
 
 def _laid_down(lake: Lake, name: str, told: Sequence[Told]) -> LaidDown:

@@ -5,10 +5,10 @@ What is written is a cache: lost or half written, the next writer begins a new e
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,20 +17,16 @@ from lake.definitions import Definitions
 from lake.errors import UserError
 from lake.store import Lake
 from lake.tables import AGE_STATE, QUEUE_STATE, TENANT_STATE
-from spark_analytics.fold.fold import Fold
-from spark_analytics.fold.present import FED, Present
+from spark_analytics.maintenance.region import Region, Value, replace
 from spark_analytics.state import raw
-from spark_analytics.state.ages import FED as AGES_FED
-from spark_analytics.state.ages import POSITION, Ages
+from spark_analytics.state.ages import Ages
 from spark_analytics.state.consumers import Consumers
+from spark_analytics.state.feed import FOLDED, Came, Feed, versions_folded
 from spark_analytics.state.finish import Finisher
+from spark_analytics.state.present import Present
 from spark_analytics.state.seconds import Seconds
 
-log = logging.getLogger(__name__)
-
 APP_ID = "sojourn-state"
-#: Under these names versions count as folded. Rows of before history was read from them were told under another.
-FOLDED = f"{APP_ID}:history"
 #: So many queues are folded apart at most; where what is late is about more, all are folded anew.
 MOST_APART = 16
 #: In this order: who has read a revision of the last one finds it in the others.
@@ -49,25 +45,27 @@ class Writer:
 
     def __init__(self, root: Path, *, anew: bool = False) -> None:
         self._lake = Lake(root)
-        self._seen = {} if anew else _versions_folded(self._lake)
-        self._ages_anew = anew
-        anew = anew or not self._seen
+        #: The versions that what is committed rests on, as far as nothing of them is missing in it.
+        self._folded = {} if anew else versions_folded(self._lake, QUEUE_STATE.name)
+        self._anew = anew
+        self._feed = Feed(root, self._folded)
         self._definitions: Definitions | None = None
         self._present: Present | None = None
-        self._finisher: Finisher | None = None
-        self._ages: Ages | None = None
+        self._finisher: Finisher
         self._revision = last_revision(self._lake)
         self.rows = 0
         self._before_gap: dict[str, int] = {}  # what was told when events began to be missing
-        told = Consumers() if anew else Consumers.written(root)
-        self._seconds = Seconds(told, flush=self._flush, ended=self._end_epoch)
+        told = Consumers.written(root) if self._folded else Consumers()
+        midway = partial(self._flush, midway=True)
+        self._seconds = Seconds(told, flush=midway, ended=self._end_epoch)
+        self._ages = Ages(self._lake, self._feed)
         self._end_epoch()
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Let go of the folds of levels."""
         if self._present is not None:
             self._present.forget()
-        self._present = self._finisher = self._ages = None
+        self._present = None
 
     @property
     def late(self) -> bool:
@@ -75,9 +73,9 @@ class Writer:
         return self._present is not None and bool(self._present.late)
 
     @property
-    def mending(self) -> bool:
+    def correcting(self) -> bool:
         """Whether a step without patience had no time to finish what it began to correct: the next one goes on."""
-        return self._present is not None and bool(self._present.mending)
+        return self._present is not None and bool(self._present.correcting)
 
     def step(self, *, patient: bool = False, within: float = math.inf) -> bool:
         """Commit what has changed since the last step; whether anything had. Raises LakeError, UserError.
@@ -85,133 +83,125 @@ class Writer:
         A step without patience corrects, for about ``within`` seconds, what is told of queues for which something came
         late by more than can be taken back.
         """
-        present, finisher = self._up_to_date()
-        turned, before = finisher.refresh(), self._revision
-        if turned and not finisher.complete:
+        present = self._up_to_date()
+        turned, before = self._finisher.refresh(), self._revision
+        if turned and not self._finisher.complete:
             self._before_gap = self._seconds.reached()
         elif turned:  # what was told since events were missing lacks its levels
             self.close()
-            present, finisher = self._up_to_date()
+            present = self._up_to_date()
             self._seconds.untold(self._before_gap)
-        came = present.refresh(patient=True, watcher=self._seconds)
-        for broker, queue in self._seconds.moved(present.folds, present.samples.meant()):
-            present.distrust(broker, queue)
-        if not came and not turned and self._epoch is not None and (patient or not present.late):
+        came = self._feed.look()
+        changed = present.refresh(came, patient=True)
+        for name, queue in self._seconds.moved(present.wholes, present.samples.meant()):
+            present.distrust(name, queue)
+        if not changed and not turned and self._epoch is not None and (patient or not present.late):
             return False
-        if not patient and len(present.late) + len(present.apart) > MOST_APART:
-            present.refresh(watcher=self._seconds)  # so many are folded together
-        assert self._ages is not None
-        self._ages.refresh(present.came, self._flush_ages)
-        self._seconds.whole(self._folds(present))
-        self._flush(with_ages=True)
+        if not patient and len(present.late) + present.apart > MOST_APART:
+            present.refresh(Came())  # so many are folded together
+        self._ages.refresh(came, self._flush_ages)
+        self._seconds.whole(present.folds)
+        self._flush()
         until = time.monotonic() + within
         while not patient and present.late:
-            (broker, queue), second = min(present.late.items(), key=lambda each: (each[0] not in present.mending, each))
-            if not self._correct(present, broker, queue, second, lambda: time.monotonic() > until):
+            place, second = min(present.late.items(), key=lambda each: (each[0] not in present.correcting, each))
+            if not self._correct(present, *place, second, lambda: time.monotonic() > until):
                 break
         if turned or self._revisions >= MOST_REVISIONS or epoch_ends(self._written, self._keys()):
             self._end_epoch()
             self._seconds.turned()
-            self._flush(with_ages=True)
+            self._flush()
+        if self._anew:
+            drop_ages(self._lake, before)
+            self._anew = False
         return self._revision != before
 
     def rebuild(self, broker: str, queue: str) -> None:
         """Tell every second of ``queue`` of ``broker`` anew. Raises LakeError, or UserError where there is none."""
         self.step()
-        present, _ = self._up_to_date()
-        whole = present.folds.get(broker)
-        if whole is None or queue not in {name for name, _ in whole.state.consumers}:
+        present, before = self._up_to_date(), self._revision
+        known = present.brokers.get(broker)
+        if known is None or queue not in {name for name, _ in known.whole.fold.state.consumers}:
             raise UserError(
                 f"nothing is known of a queue {broker}/{queue}", "name it BROKER/QUEUE, as `queue_health` has them"
             )
         self.rows = 0
-        assert self._ages is not None
         self._ages.again(broker, queue)
-        self._flush_ages()
         self._correct(present, broker, queue, 0, lambda: False)
+        drop_ages(self._lake, before, ("broker", "=", broker), ("queue", "=", queue))
 
     def _correct(self, present: Present, broker: str, queue: str, second: int, enough: Callable[[], bool]) -> bool:
-        done = present.correct(broker, queue, second, self._seconds, enough)
-        self._seconds.whole(self._folds(present))
+        done = present.correct(broker, queue, second, enough)
+        self._seconds.whole(present.folds)
         self._flush()
         return done
 
-    def _folds(self, present: Present) -> list[tuple[str, Fold]]:
-        return [*present.folds.items(), *present.apart.folds()]
-
-    def _up_to_date(self) -> tuple[Present, Finisher]:
+    def _up_to_date(self) -> Present:
         definitions = Definitions.load(self._lake.root)
-        if self._present is None or self._finisher is None or definitions != self._definitions:
+        if self._present is None or definitions != self._definitions:
             others = self._definitions not in (None, definitions)
             self.close()
             self._definitions = definitions
-            self._present = Present(self._lake.root, definitions, self._seen, AGES_FED)
+            self._present = Present(self._feed, definitions, self._seconds)
             self._finisher = Finisher(self._lake.root, definitions)
-            self._begin()
-            self._ages = Ages(self._lake.root, anew=self._ages_anew)
-            self._ages_anew = False
+            self._seconds.begin()
+            self._end_epoch()
             if others:
                 self._seconds.untold()
-        return self._present, self._finisher
-
-    def _begin(self) -> None:
-        """Have the next rows begin an epoch, with one for every key there is."""
-        self._seconds.begin()
-        self._end_epoch()
+        return self._present
 
     def _end_epoch(self) -> None:
+        """Have the next rows begin an epoch, with one for every key there is."""
         self._epoch: int | None = None
         self._numbers = raw.numbers()
-        if self._ages is not None:
-            self._ages.turned()
+        self._ages.turned()
         self._written = self._revisions = 0
 
     def _keys(self) -> int:
-        return sum(map(len, self._numbers.values())) + (0 if self._ages is None else len(self._ages))
+        return sum(map(len, self._numbers.values())) + len(self._ages)
 
-    def _flush(self, *, with_ages: bool = False) -> None:
-        """Commit what the folds have passed through since the last time."""
+    def _flush(self, *, midway: bool = False) -> None:
+        """Commit what the folds have passed through since the last time, and if it is not ``midway``, what ages have
+        come to: that rests on all that was read."""
         present = self._present
         assert present is not None
+        if not midway and self._finisher.complete and not present.late:  # who takes over has to correct what is late
+            self._folded = self._feed.versions
         tenants, queues = self._seconds.take()
-        if not queues and with_ages and self._ages is not None and self._ages.waiting:
+        if not queues and not midway and self._ages.waiting:
             self._seconds.one_again()  # of ages, too, readers show what `queue_state` has reached
             tenants, queues = self._seconds.take()
         keys, queue_keys = (self._numbers[name] for name in (TENANT_STATE.name, QUEUE_STATE.name))
-        rows = {QUEUE_STATE.name: raw.queues(queues, queue_keys, present.clocks)}
-        if rows[QUEUE_STATE.name] is None:
+        if (queue_rows := raw.queues(queues, queue_keys, present.clocks)) is None:
             return  # nothing changed
-        rows[TENANT_STATE.name] = raw.tenants(tenants, keys, queue_keys)
-        self._commit(rows, with_ages=with_ages)
+        rows = {QUEUE_STATE.name: queue_rows, TENANT_STATE.name: raw.tenants(tenants, keys, queue_keys)}
+        self._commit(rows, with_ages=not midway)
 
     def _flush_ages(self) -> None:
         """Commit ages that wait, in a revision that counts once the next one is there."""
         self._commit({}, with_ages=True)
 
-    def _commit(self, rows: dict[str, pa.Table | None], *, with_ages: bool) -> None:
-        assert self._present is not None and self._finisher is not None and self._ages is not None
+    def _commit(self, raw_rows: dict[str, pa.Table | None], *, with_ages: bool) -> None:
+        assert self._present is not None
         self._revision += 1
         self._revisions += 1
-        self._epoch = self._epoch or self._revision
+        epoch = self._epoch = self._epoch or self._revision
+        rows: dict[str, pa.Table | None] = {
+            name: self._finisher.finished(name, each, epoch, self._revision)
+            for name, each in raw_rows.items()
+            if each is not None
+        }
         if with_ages:
-            clocks = {broker: fold.as_of_us for broker, fold in self._present.folds.items()}
-            rows[AGE_STATE.name] = self._ages.take(clocks, self._epoch, self._revision)
+            clocks = {name: fold.as_of_us for name, fold in self._present.wholes.items()}
+            rows[AGE_STATE.name] = self._ages.take(clocks, epoch, self._revision)
+        positions = {f"{FOLDED}:{name}": version for name, version in self._folded.items()}
         for name in TABLES_IN_ORDER:
-            raw_rows = rows.get(name)
-            if raw_rows is None or raw_rows.num_rows == 0:
-                continue
-            ages = name == AGE_STATE.name
-            finished = raw_rows if ages else self._finisher.finished(name, raw_rows, self._epoch, self._revision)
-            staged = self._lake.stage(name)
-            staged.append(finished)
-            if self._finisher.complete and not self._present.late:  # who takes over after a crash has to correct it
-                self._seen = self._present.seen
-            positions = {f"{FOLDED}:{fed}": version for fed, version in self._seen.items()}
-            if ages:
-                positions = {f"{POSITION}:{fed}": version for fed, version in self._ages.seen.items()}
-            self._lake.add(name, staged, app_id=APP_ID, version=self._revision, positions=positions)
-            self._written += finished.num_rows
-            self.rows += finished.num_rows
+            if (finished := rows.get(name)) is not None and finished.num_rows:
+                staged = self._lake.stage(name)
+                staged.append(finished)
+                self._lake.add(name, staged, app_id=APP_ID, version=self._revision, positions=positions)
+                self._written += finished.num_rows
+                self.rows += finished.num_rows
 
 
 def last_revision(lake: Lake) -> int:
@@ -219,12 +209,12 @@ def last_revision(lake: Lake) -> int:
     return max((lake.committed(name, APP_ID) or 0 for name in TABLES_IN_ORDER), default=0)
 
 
+def drop_ages(lake: Lake, until: int, *of: tuple[str, str, Value]) -> None:
+    """Let go of ages that were told up to revision ``until``, since all that there are have been told again."""
+    if lake.ensure(AGE_STATE.name).file_uris():
+        replace(lake, AGE_STATE.name, Region((("revision", "<=", until), *of)), lambda rows: rows.slice(0, 0))
+
+
 def epoch_ends(rows: int, keys: int) -> bool:
     """Whether an epoch of so many ``rows`` about so many ``keys`` is too long for a cold reader."""
     return rows > max(LEAST_ROWS, ROWS_A_KEY * keys)
-
-
-def _versions_folded(lake: Lake) -> dict[str, int]:
-    """The versions of the tables that what is committed rests on."""
-    known = {name: lake.committed(QUEUE_STATE.name, f"{FOLDED}:{name}") for name in FED}
-    return {name: version for name, version in known.items() if version is not None}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_analytics.fold.present import Present
+from spark_analytics.state.feed import Came
+from spark_analytics.state.present import Present
 
 
 @pytest.fixture
@@ -13,9 +14,9 @@ def folded_anew(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     times: list[None] = []
     whole = Present._fold_anew
 
-    def counted(self: Present, reason: Exception) -> None:
+    def counted(self: Present, reason: Exception, came: Came) -> None:
         times.append(None)
-        whole(self, reason)
+        whole(self, reason, came)
 
     monkeypatch.setattr(Present, "_fold_anew", counted)
     return times

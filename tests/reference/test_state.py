@@ -23,8 +23,9 @@ from lake.reader import Reader
 from lake.store import Lake
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.outcome import Outcome
-from spark_analytics.fold.present import Present
 from spark_analytics.fold.rows import tenant_rows
+from spark_analytics.state.feed import Came, Feed
+from spark_analytics.state.present import Present
 from spark_analytics.state.writer import Writer
 from tests.reference.generate import Row, generate, logs
 from tests.reference.lives import without_duplicates
@@ -308,7 +309,7 @@ def test_samples_that_go_on_while_events_rest(
             writer.step()
         log.compare(reader)
         assert writer._present is not None
-        kept = [sum(map(len, fold._ahead)) for fold in writer._present.folds.values()]
+        kept = [sum(map(len, fold._ahead)) for _, fold in writer._present.folds]
         assert max(kept) <= most + size
         log.append(events[len(events) // 3 :])
         writer.step()
@@ -327,19 +328,21 @@ def test_what_is_very_late_is_counted_at_once_and_judged_when_history_is_folded_
     store.create()
     batches = list(batches_of(events, random.Random(9), 12, 400.0))
     append(store, batches[0], samples)
-    present = Present(tmp_path, Definitions())
-    present.refresh(patient=True)
+    feed = Feed(tmp_path)
+    present = Present(feed, Definitions())
+    present.refresh(feed.look(), patient=True)
     for batch in batches[1:]:
         append(store, batch, [])
-        present.refresh(patient=True)
+        present.refresh(feed.look(), patient=True)
     assert present.late and len(folded_anew) == 1
-    anew = Present(tmp_path, Definitions())
-    anew.refresh()
-    for broker, fold in anew.folds.items():
-        assert levels(present.folds[broker]) == levels(fold)
-    assert present.refresh() and not present.late
-    for broker, fold in anew.folds.items():
-        mine, whole = (tenants(broker, each) for each in (present.folds[broker], fold))
+    other = Feed(tmp_path)
+    anew = Present(other, Definitions())
+    anew.refresh(other.look())
+    for broker, fold in anew.folds:
+        assert levels(present.wholes[broker]) == levels(fold)
+    assert present.refresh(Came()) and not present.late
+    for broker, fold in anew.folds:
+        mine, whole = (tenants(broker, each) for each in (present.wholes[broker], fold))
         assert sorted(mine, key=repr) == sorted(whole, key=repr)
 
 

@@ -30,6 +30,8 @@ logging.basicConfig(level="INFO")
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
 settings = AnalyzeSettings(quick_start=True, driver_memory="1g", maintain_every=5, max_bytes_per_trigger=1 << 16)
+if "unmaintained" in sys.argv:
+    settings = settings.model_copy(update={"maintain_every": 0})
 if "newest-first" in sys.argv:
     settings = settings.model_copy(update={"newest_first_after_bytes": 1})
 try:

@@ -17,6 +17,7 @@ import pytest
 
 from lake.errors import UserError
 from lake.files import only_one
+from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import EVENT_SUMMARIES, EVENT_TYPES
 from spark_analytics import tail
@@ -24,7 +25,9 @@ from spark_analytics.catching_up.places import Checkpoint
 from spark_analytics.job import Job
 from spark_analytics.run import lock_path, rebuild, run
 from spark_analytics.settings import AnalyzeSettings
+from tests.reference.compare import differences
 from tests.reference.partials import partials_of
+from tests.reference.replaying import HISTORY, PRESENT
 from tests.spark_analytics.analysis import Analysis, analyse, analyse_once
 from tests.spark_analytics.events import START, Row, bronze, event
 from tests.support.deep import examples
@@ -36,22 +39,23 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def some_events(number: int, count: int = 40) -> list[Row]:
-    """Whole lives of ``count`` messages, some with a failure; ``number`` tells sets apart."""
+def some_events(number: int, count: int = 40, since: float = 0.0) -> list[Row]:
+    """Whole lives of ``count`` messages, from ``since`` on, some with a failure; ``number`` tells sets apart."""
     rows: list[Row] = []
     for index in range(count):
-        name: Row = {"message_id": f"{number}-{index}", "tenant": f"t{index % 5}", "enqueued": index / 10}
-        rows.append(event("enqueued", index / 10, **name))
-        rows.append(event("received", index / 10 + 0.5, attempt=1, **name))
+        at = since + index / 10
+        name: Row = {"message_id": f"{number}-{index}", "tenant": f"t{index % 5}", "enqueued": at}
+        rows.append(event("enqueued", at, **name))
+        rows.append(event("received", at + 0.5, attempt=1, **name))
         if index % 4 == 0:
-            rows.append(event("failed", index / 10 + 0.6, attempt=1, processing_seconds=0.1, **name))
+            rows.append(event("failed", at + 0.6, attempt=1, processing_seconds=0.1, **name))
         else:
-            rows.append(event("completed", index / 10 + 0.7, attempt=1, processing_seconds=0.2, **name))
+            rows.append(event("completed", at + 0.7, attempt=1, processing_seconds=0.2, **name))
     return [row | {"event_id": f"{number}-{position}"} for position, row in enumerate(rows)]
 
 
-def write(lake: Lake, number: int) -> None:
-    lake.append("message_events", bronze(some_events(number)), app_id="test", version=number)
+def write(lake: Lake, number: int, since: float = 0.0) -> None:
+    lake.append("message_events", bronze(some_events(number, since=since)), app_id="test", version=number)
 
 
 def in_bronze(lake: Lake) -> Counter[str]:
@@ -83,7 +87,7 @@ def load(lake: Lake) -> Iterator[None]:
         own = Lake(lake.root)
         number = 0
         while not done.wait(0.2):
-            write(own, number)
+            write(own, number, since=float(number))
             number += 1
 
     feeder = threading.Thread(target=feed)
@@ -108,20 +112,39 @@ def analyse_here(spark: SparkSession, lake: Lake) -> None:
     analyse(spark, lake, AnalyzeSettings().driver_bytes)
 
 
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("maintained", [True, False])
 def test_killed_at_any_instant_under_load_it_neither_loses_nor_doubles(
-    lake: Lake, spark: SparkSession, request: pytest.FixtureRequest
+    lake: Lake, spark: SparkSession, request: pytest.FixtureRequest, maintained: bool
 ) -> None:
+    """What finished state tells is what an analysis tells that nobody has interrupted; maintenance makes it coarser."""
     rng = random.Random()
     with load(lake):
-        for _ in range(request.config.getoption("crashes") or examples(2, 50)):
-            analysis = Analysis(lake)
+        for _ in range(request.config.getoption("crashes") or examples(1, 50)):
+            analysis = Analysis(lake, *([] if maintained else ["unmaintained"]))
             wait_for_more(lake, analysis, lake.version("partials"))
             time.sleep(rng.choice([0.0, rng.random() * 0.2, rng.random() * 2]))
             analysis.kill()
     analyse_here(spark, lake)
     assert in_bronze(lake).total() > 0
     assert_gold_is_bronze(lake)
+    if not maintained:
+        uninterrupted = Lake(lake.root.parent / "uninterrupted")
+        uninterrupted.create()
+        shutil.copytree(lake.root / "bronze", uninterrupted.root / "bronze", dirs_exist_ok=True)
+        analyse_here(spark, uninterrupted)
+        assert_state_is_the_same(uninterrupted, lake)
+
+
+def assert_state_is_the_same(wanted: Lake, found: Lake) -> None:
+    """Row by row, of history and of now."""
+    with Reader(wanted.root) as one, Reader(found.root) as other:
+        for view in (*PRESENT, *HISTORY, "attempt_age"):
+            rows, others = (each.query(f"SELECT * FROM {view}").to_pylist() for each in (one, other))
+            for row in rows if "attempt_age" in view else ():
+                row["histogram"] = {cell["index"]: cell["count"] for cell in row["histogram"]}
+            assert rows, view
+            assert differences(rows, others) == [], view
 
 
 @pytest.mark.timeout(1200)

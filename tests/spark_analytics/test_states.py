@@ -308,6 +308,21 @@ def test_whoever_takes_over_tells_what_was_late_and_not_corrected_yet(
         log.compare_history(reader)
 
 
+def test_files_that_went_before_the_next_writer_read_them_leave_nothing_out(tmp_path: Path) -> None:
+    events, samples = without_named_subscribers(generate(3, messages=60, seconds=60))
+    log, half = Committed(tmp_path), len(events) // 2
+    log.append(events[:half], samples)
+    finish(tmp_path)
+    log.append(events[half:])
+    log.lake.compact("partials")
+    table = log.lake.ensure("partials")
+    assert table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    finish(tmp_path)
+    with Reader(tmp_path) as reader:
+        log.compare(reader)
+        log.compare_history(reader)
+
+
 def _read(root: Path) -> dict[str, list[dict[str, Any]]]:
     with Reader(root) as reader:
         return served(reader)

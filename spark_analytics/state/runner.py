@@ -1,4 +1,4 @@
-"""Keeps finished state at what gold has come to, from a thread beside the streams."""
+"""Runs the writer that keeps finished state at what gold has come to, from a thread beside the streams."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ PACE = 0.5
 #: that took the last time; for so long at a time, that live rows go on.
 PATIENCE_SECONDS = 60.0
 PATIENCE = 50.0
-MENDING_SECONDS = 0.2
+CORRECTING_SECONDS = 0.2
 RETRY_SECONDS = 1.0
 GRACE_SECONDS = 3.0
 
 
-class StateKeeper:
+class StateRunner:
     """Finishes the state of the lake at ``root`` until closed. A failure is told, and tried again from the start."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._writer: Writer | None = None
         self._patient_until: float | None = None  # None: nothing came too late
-        self._mending_took = 0.0
+        self._correcting_took = 0.0
         self._woken, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="state", daemon=True)
 
@@ -73,14 +73,14 @@ class StateKeeper:
             writer = self._writer = self._writer or Writer(self._root)
             started = time.monotonic()
             patient = self._patient_until is None or started < self._patient_until
-            writer.step(patient=patient, within=MENDING_SECONDS)
+            writer.step(patient=patient, within=CORRECTING_SECONDS)
             ended = time.monotonic()
-            self._mending_took += 0.0 if patient else ended - started
-            if not patient and not writer.mending:
+            self._correcting_took += 0.0 if patient else ended - started
+            if not patient and not writer.correcting:
                 self._patient_until = None
             if writer.late and self._patient_until is None:
-                self._patient_until = ended + max(PATIENCE_SECONDS, PATIENCE * self._mending_took)
-                self._mending_took = 0.0
+                self._patient_until = ended + max(PATIENCE_SECONDS, PATIENCE * self._correcting_took)
+                self._correcting_took = 0.0
             return True
         except Exception as error:
             if isinstance(error, SojournError):

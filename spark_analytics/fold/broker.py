@@ -1,0 +1,155 @@
+"""The folds of one broker: one of all its queues but those of which something came too late to be told in its place.
+
+Nothing of one queue changes another, but for what its dead-letter queues hold. So what comes too late for one is no
+reason to fold the others again: its past is folded anew, a little at a time, beside the live rows, and the queue has a
+fold of its own from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.remote import Location
+from spark_analytics.fold import lived
+from spark_analytics.fold.fold import Fold
+from spark_analytics.fold.past import fold_past
+from spark_analytics.fold.pauses import Pauses, marks_of
+from spark_analytics.fold.samples import Samples, read_samples
+from spark_analytics.fold.state import BACKLOG
+
+#: Takes a fold up to a second.
+Advance = Callable[[Fold, int], None]
+
+
+@dataclass(slots=True)
+class Part:
+    """A fold, and what is remembered of the pauses of its messages."""
+
+    fold: Fold
+    pauses: Pauses = field(default_factory=Pauses)
+
+    def add(self, table: str, rows: pa.Table, broker: str, samples: Samples) -> None:
+        """Take in ``rows`` of ``table``, all of them about ``broker`` and for this fold. Raises RebuildRequired."""
+        match table:
+            case "partials":
+                self.fold.add(lived.read(rows))
+            case "marks":
+                self.fold.add_pauses(self.pauses.add(marks_of(rows)))
+            case _:
+                self.fold.add_samples(samples.of_broker(broker, rows, self.fold))
+
+    def advance(self, advance: Advance) -> None:
+        """Go on to data time."""
+        advance(self.fold, self.fold.now_second)
+        self.pauses.forget(self.fold.now_second)
+
+    def step_now(self) -> None:
+        """Have a step at data time, though it may be another queue's, as long as anything changes with time."""
+        fold, state, now = self.fold, self.fold.state, self.fold.now_second
+        moving = fold.due or state.window.any() or fold.readings.known.any() or state.queues[:, BACKLOG].any()
+        if moving and now > fold.floor and not (fold.done and fold.done[-1].second >= now):
+            fold.expect(now)
+
+
+@dataclass(slots=True)
+class Correction:
+    """A queue's past that is being folded anew by ``work``, bit by bit, and what ``came`` for it since that began."""
+
+    part: Part
+    work: Iterator[None]
+    came: list[tuple[str, pa.Table]] = field(default_factory=list)
+
+
+class Broker:
+    """Folds of broker ``name``, of which ``fold`` has all queues so far."""
+
+    def __init__(self, name: str, fold: Fold, samples: Samples) -> None:
+        self.name, self.whole = name, Part(fold)
+        self.apart: dict[str, Part] = {}
+        self.corrections: dict[str, Correction] = {}
+        self._samples = samples
+
+    @property
+    def parts(self) -> list[Part]:
+        """All of its folds, the one of most queues first."""
+        return [self.whole, *self.apart.values()]
+
+    @property
+    def folds(self) -> list[Fold]:
+        """The same without what is remembered beside them."""
+        return [part.fold for part in self.parts]
+
+    @property
+    def late(self) -> dict[str, int]:
+        """By queue the first second of which something came too late to be told where it belongs."""
+        return {queue: second for fold in self.folds for queue, second in fold.late.items()}
+
+    def add(self, table: str, rows: pa.Table) -> None:
+        """Take in ``rows`` of ``table``, all of them about this broker. Raises RebuildRequired."""
+        for queue, correction in self.corrections.items():
+            if (its := rows_about(queue, rows)).num_rows:
+                correction.came.append((table, its))
+        others = rows
+        if self.apart and table != "queue_samples":  # of which the others' fold has all, for dead-letter queues' sake
+            apart = pa.array(list(self.apart), pa.string())
+            others = rows.filter(pc.invert(pc.is_in(rows.column("queue").cast(pa.string()), apart)))
+        if others.num_rows:
+            self.whole.add(table, others, self.name, self._samples)
+        for queue, part in self.apart.items():
+            if (its := rows_about(queue, rows)).num_rows:
+                part.add(table, its, self.name, self._samples)
+
+    def advance(self, advance: Advance) -> None:
+        """Have every fold go on to data time."""
+        for part in self.parts:
+            if self.apart:
+                part.step_now()
+            part.advance(advance)
+
+    def begin_correction(
+        self, queue: str, fold: Fold, files: Mapping[str, list[Location]], advance: Advance
+    ) -> Correction:
+        """Have the past of ``queue``, which the ``files`` of tables tell of, folded anew by ``fold``, an empty one."""
+        fold.only = frozenset({queue})
+        fold.as_of_us, fold.opened_until = self.whole.fold.as_of_us, self.whole.fold.opened_until
+        part = Part(fold)
+        correction = self.corrections[queue] = Correction(part, self._past(queue, part, files, advance))
+        return correction
+
+    def _past(self, queue: str, part: Part, files: Mapping[str, list[Location]], advance: Advance) -> Iterator[None]:
+        def its(rows: pa.Table) -> pa.Table:
+            return rows_about(queue, rows.filter(pc.equal(rows.column("broker"), self.name)))
+
+        for path in files["queue_samples"]:
+            part.add("queue_samples", its(read_samples(path)), self.name, self._samples)
+            yield
+        parts = {self.name: part}
+        yield from fold_past(files, parts, lambda broker, fold, until: advance(fold, until), chosen=its)
+
+    def end_correction(self, queue: str, advance: Advance) -> Part:
+        """Take in what came meanwhile; the part that has ``queue`` from now on."""
+        correction = self.corrections.pop(queue)
+        part = correction.part
+        part.fold.patient = True
+        part.fold.reach(self.whole.fold.as_of_us)
+        for table, rows in correction.came:
+            part.add(table, rows, self.name, self._samples)
+        part.step_now()
+        part.advance(advance)
+        self.whole.pauses.leave(queue)
+        self.whole.fold.left_out.add(queue)
+        self.whole.fold.late.pop(queue, None)
+        self.apart[queue] = part
+        return part
+
+
+def rows_about(queue: str, rows: pa.Table) -> pa.Table:
+    """Those of ``rows`` that are about ``queue``, or samples of a dead-letter queue of it."""
+    about = pc.equal(rows.column("queue"), queue)
+    if "dead_letter_for" in rows.column_names:
+        about = pc.or_(about, pc.fill_null(pc.match_substring(rows.column("dead_letter_for"), queue), False))
+    return rows.filter(about)

@@ -1,0 +1,93 @@
+"""What is committed to the tables that are folded: each commit is read once, for the folds of levels and of ages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from lake.follow import Change, Follower
+from lake.remote import Location
+from lake.snapshot import FileGone, Snapshot, read_file
+from lake.store import Lake
+from lake.tables import TABLES
+from spark_analytics.fold import lived, pauses, totals
+from spark_analytics.fold.samples import read_samples
+from spark_analytics.fold.survey import FED
+from spark_analytics.state import ages_of
+
+#: In commits to finished state, what counts the versions of the tables that it rests on.
+FOLDED = "sojourn-state:history"
+_COLUMNS = {
+    "partials": tuple(dict.fromkeys((*lived.COLUMNS, *ages_of.PARTIAL_COLUMNS))),
+    "marks": tuple(dict.fromkeys((*pauses.COLUMNS, *ages_of.MARK_COLUMNS))),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What was committed between two looks.
+
+    ``rows``: the rows of each file that brought any, or replaced partials (of these the columns that roll-ups are
+    checked by); ``before``: the versions of the look before; ``rebuild``: why the rows do not tell all that changed.
+    """
+
+    changes: Mapping[str, list[Change]] = field(default_factory=lambda: {name: [] for name in FED})
+    rows: Mapping[Location, pa.Table] = field(default_factory=dict)
+    before: Mapping[str, int] = field(default_factory=dict)
+    rebuild: str = ""
+
+    def __bool__(self) -> bool:
+        return any(self.changes.values())
+
+    def of(self, name: str) -> Iterator[pa.Table]:
+        """The new rows of table ``name``, file by file."""
+        return (self.rows[path] for change in self.changes[name] if change.brings for path in change.added)
+
+
+class Feed:
+    """Follows the tables of the lake at ``root`` that are folded; the first look finds what came ``since`` these
+    versions, or that all has to be read."""
+
+    def __init__(self, root: Path, since: Mapping[str, int] | None = None) -> None:
+        first = {name: since.get(name, -1) for name in FED} if since else {}
+        self._followers = {name: Follower(Snapshot(TABLES[name], root), first.get(name)) for name in FED}
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The versions of the tables that looks have come to."""
+        known = ((name, follower.version) for name, follower in self._followers.items())
+        return {name: version for name, version in known if version is not None and version >= 0}
+
+    def files(self) -> dict[str, list[Location]]:
+        """The files that hold the tables at :attr:`versions`. Raises LakeError."""
+        return {name: follower.files() for name, follower in self._followers.items()}
+
+    def look(self) -> Came:
+        """Read what was committed since the last look. Raises LakeError."""
+        before = self.versions
+        changes = {name: follower.changes() for name, follower in self._followers.items()}
+        if any(change.anew for each in changes.values() for change in each):
+            return Came(changes, {}, before, "a table's log does not tell what changed")
+        rows: dict[Location, pa.Table] = {}
+        try:
+            for name, each in changes.items():
+                for change in each:
+                    if change.brings:
+                        rows |= {path: self._read(name, path) for path in change.added}
+                    elif change.replaces and name == "partials":
+                        rows |= {path: read_file(path, totals.COLUMNS) for path in change.added}
+        except FileGone as gone:
+            return Came(changes, {}, before, str(gone))
+        return Came(changes, rows, before)
+
+    def _read(self, name: str, path: Location) -> pa.Table:
+        return read_samples(path) if name == "queue_samples" else read_file(path, _COLUMNS[name])
+
+
+def versions_folded(lake: Lake, name: str) -> dict[str, int]:
+    """The versions of the tables that the rows of table ``name`` of finished state rest on."""
+    known = {fed: lake.committed(name, f"{FOLDED}:{fed}") for fed in FED}
+    return {fed: version for fed, version in known.items() if version is not None}
