@@ -6,11 +6,11 @@ The same seed brings the same arrivals to each way, so what is compared is the d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lab.run import Result, simulate
-from lab.scenario import Scenario, Variant
+from lab.run import Result, Run, simulate
+from lab.scenario import Scenario
 from lab.stats import NOTHING, Estimate, estimate
 
 
@@ -47,10 +47,6 @@ class Compared:
 
 #: A policy may complete this part of what is completed without it.
 LEAST_THROUGHPUT = 0.97
-
-
-#: How one variant is run with one seed.
-Run = Callable[[Scenario, int, Variant], Result]
 
 
 def compare(scenario: Scenario, seeds: Iterable[int], run: Run = simulate) -> list[Compared]:

@@ -17,6 +17,7 @@ from lab.compare import Compared, compare
 from lab.incident import Incident, Wanted, read
 from lab.loop import Loop
 from lab.queue import Queue
+from lab.run import Told, simulate, telling, tells_nobody
 from lab.scenario import Scenario, Variant
 from lab.stats import quantile
 from lab.table import aligned, said
@@ -49,11 +50,13 @@ def main(
     *,
     place: Wanted,
     seeds: int,
+    width: int | None = None,
+    told: Told = tells_nobody,
 ) -> str:
-    """The table, the best first."""
+    """The table, the best first, in lines of at most ``width`` characters."""
     incident = read(root, since, until, place)
     built = scenario(incident, Definitions.load(root), ways(policies))
-    found = compare(built, range(seeds))
+    found = compare(built, range(seeds), telling(simulate, seeds * len(built.variants), told))
     suspects = sorted(one.name for one in built.tenants if one.suspect)
     lines = [["", "", "quiet p99 s", "change", "noisy p99 s", "completed", "limited", "worse"]]
     quiet = [age for name, ages in incident.ages.items() if name not in suspects for age in ages]
@@ -77,7 +80,7 @@ def main(
     apart = f"noisy: {', '.join(suspects[:5])}{' …' if len(suspects) > 5 else ''}" if suspects else "nobody noisy"
     title = f"{built.title}, {incident.seconds:.0f} s, {len(incident.arrivals)} messages; {apart}"
     note = f"Means and 95 % intervals (bootstrap) over {seeds} runs; service times drawn anew from each tenant's own."
-    return f"{title}\n{note}\n\n{aligned(lines)}"
+    return f"{title}\n{note}\n\n{aligned(lines, width)}"
 
 
 def ways(policies: Mapping[str, PolicySettings]) -> tuple[Variant, ...]:

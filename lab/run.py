@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from lab.loop import Loop
@@ -70,6 +71,28 @@ FIGURES = {
 }
 
 
+#: Hears of each run that has ended: how many have, of how many, and of which way it was.
+Told = Callable[[int, int, str], None]
+#: One run of a variant.
+Run = Callable[[Scenario, int, Variant], Result]
+
+
+def tells_nobody(ended: int, runs: int, way: str) -> None:
+    """Nobody waits."""
+
+
+def telling(run: Run, runs: int, told: Told) -> Run:
+    """``run``, of which ``told`` hears each time that it has ended, ``runs`` times in all."""
+    ended = count(1)
+
+    def heard(scenario: Scenario, seed: int, variant: Variant) -> Result:
+        found = run(scenario, seed, variant)
+        told(next(ended), runs, variant.name)
+        return found
+
+    return heard
+
+
 def simulate(scenario: Scenario, seed: int, variant: Variant | None = None) -> Result:
     """One run of ``variant`` (default: the scenario's last). The same seed brings the same messages to each variant."""
     return result(*watched(scenario, seed, variant))
@@ -89,28 +112,29 @@ def watched(scenario: Scenario, seed: int, variant: Variant | None = None) -> tu
     return scenario, queue, loop
 
 
-def run(name_or_path: str | Path, seeds: Iterable[int]) -> list[Row]:
+def run(name_or_path: str | Path, seeds: Iterable[int], told: Told = tells_nobody) -> list[Row]:
     """Every variant of a scenario, as means with 95 % intervals over ``seeds``. Raises UserError."""
     scenario, seeds = load(name_or_path), list(seeds)
     if not seeds:
         raise UserError("a simulation needs at least one seed", "give --seeds 5")
     rows = []
+    one = telling(simulate, len(seeds) * len(scenario.variants), told)
     for variant in scenario.variants:
-        results = [simulate(scenario, seed, variant) for seed in seeds]
+        results = [one(scenario, seed, variant) for seed in seeds]
         rows.append(Row(variant.name, {name: _estimate([getattr(r, name) for r in results]) for name in FIGURES}))
     return rows
 
 
-def main(scenario: str, *, seeds: int) -> str:
-    """The table of :func:`run` over seeds 0 … ``seeds`` − 1, as text."""
-    rows = run(scenario, range(seeds))
+def main(scenario: str, *, seeds: int, width: int | None = None, told: Told = tells_nobody) -> str:
+    """The table of :func:`run` over seeds 0 … ``seeds`` − 1, as text of at most ``width`` characters a line."""
+    rows = run(scenario, range(seeds), told)
     shown = [name for name in FIGURES if any(not math.isnan(row.figures[name].mean) for row in rows)]
     shown = [name for name in shown if name not in ("shed", "innocents") or any(row.figures[name].mean for row in rows)]
     lines = [["", *(FIGURES[name] for name in shown)]]
     lines += [[row.variant, *(str(row.figures[name]) for name in shown)] for row in rows]
     over = f"{seeds} seed{'s' if seeds != 1 else ''}"
     note = f"{load(scenario).title}\nMeans and their 95 % intervals (bootstrap) over {over}.\n\n"
-    return note + aligned(lines)
+    return note + aligned(lines, width)
 
 
 def result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:

@@ -7,7 +7,7 @@ and the backlog.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from lab.incident import Incident, Wanted, read
 from lab.loop import Loop
 from lab.replay import ranked, ways
 from lab.replay import scenario as of_incident
-from lab.run import Result, result, watched
+from lab.run import Result, Told, result, telling, watched
 from lab.scenario import Scenario, Variant, load, names
 from lab.stats import Estimate, quantile
 from lake.definitions import Definitions
@@ -26,8 +26,6 @@ from lake.errors import UserError
 
 #: The points that a course has at most.
 POINTS = 240
-#: Hears of each run that has ended: how many have, of how many, and of which way it was.
-Told = Callable[[int, int, str], None]
 
 
 def listed() -> list[dict[str, str]]:
@@ -78,18 +76,13 @@ def _happened(incident: Incident, built: Scenario, found: Mapping[str, Any]) -> 
 
 def _shown(built: Scenario, seeds: int, told: Told) -> dict[str, Any]:
     courses: dict[str, dict[str, list[float]]] = {}
-    runs = len(built.variants) * seeds
-    ended = 0
 
     def run(scenario: Scenario, seed: int, variant: Variant) -> Result:
-        nonlocal ended
         played, queue, loop = watched(scenario, seed, variant)
         courses.setdefault(variant.name, course(loop))
-        ended += 1
-        told(ended, runs, variant.name)
         return result(played, queue, loop)
 
-    found = compare(built, range(seeds), run)
+    found = compare(built, range(seeds), telling(run, seeds * len(built.variants), told))
     tolerance = built.service_mean
     return {
         "seeds": seeds,

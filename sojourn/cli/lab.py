@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from typing import Annotated, Any
 
@@ -39,7 +40,8 @@ def lab(
     shown = part("lab.shown")
     if list_too:
         found = shown.listed()
-        typer.echo(_json(found) if json_too else "\n".join(f"{one['name']}  {one['title']}" for one in found))
+        widest = max(len(one["name"]) for one in found)
+        typer.echo(_json(found) if json_too else "\n".join(f"{one['name']:<{widest}}  {one['title']}" for one in found))
         return
     if (scenario is None) == (from_lake is None):
         raise UserError("what is to be simulated is not clear", "name a scenario, or --from-lake T1..T2")
@@ -47,7 +49,7 @@ def lab(
         if json_too:
             typer.echo(_json(shown.of_scenario(scenario, seeds=seeds, told=_told)))
         else:
-            typer.echo(part("lab.run").main(scenario, seeds=seeds))
+            typer.echo(part("lab.run").main(scenario, seeds=seeds, width=_width(), told=_progress))
         return
     since, between, until = (from_lake or "").partition("..")
     broker, slash, name = (queue or "").partition("/")
@@ -66,7 +68,22 @@ def lab(
         told = shown.of_lake(root, *span, policies, place=place, seeds=seeds, most=most, told=_told)
         typer.echo(_json(told))
     else:
-        typer.echo(part("lab.replay").main(root, *span, policies, place=place, seeds=seeds))
+        typer.echo(
+            part("lab.replay").main(root, *span, policies, place=place, seeds=seeds, width=_width(), told=_progress)
+        )
+
+
+def _width() -> int | None:
+    """Characters of a line at the terminal; None where the output is a file."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _progress(ended: int, runs: int, way: str) -> None:
+    """At a terminal, one line that is written anew for each run, and goes with the last."""
+    if sys.stderr.isatty():
+        print(
+            "\r\x1b[K" + (f"{ended} of {runs} runs, {way}" if ended < runs else ""), end="", file=sys.stderr, flush=True
+        )
 
 
 def _told(ended: int, runs: int, way: str) -> None:
