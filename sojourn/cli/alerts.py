@@ -137,5 +137,6 @@ def journal(
     """Show who silenced, acknowledged or sent what."""
     settings, root = existing(config, lake)
     store = settings.section("alert", part("alerts.settings").AlertSettings).store_of(root)
-    for line in part("alerts.explain").journal(store, last):
+    lines = part("alerts.explain").journal(store, last)
+    for line in lines or ["nobody has silenced, acknowledged or sent anything"]:
         typer.echo(visible(line))

@@ -84,7 +84,10 @@ def cancel(
 def list_(as_json: JsonOption = False, config: ConfigOption = None, lake: LakeOption = None) -> None:
     """Show every redrive: how far it is, and why it ended."""
     _, root = existing(config, lake)
-    for one in _book(root).all():
+    there = _book(root).all()
+    if not there and not as_json:
+        typer.echo("nothing was ever redriven")
+    for one in there:
         if as_json:
             newest = None if one.plan.newer_than == float("inf") else one.plan.newer_than  # JSON has no infinity
             say_json(asdict(one) | {"plan": asdict(one.plan) | {"newer_than": newest}})

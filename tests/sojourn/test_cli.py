@@ -186,3 +186,17 @@ def test_doctor_finds_what_is_wrong_and_says_how_to_mend_it(tmp_path: Path) -> N
     (broker,) = [line for line in run.stdout.splitlines() if "broker orders" in line]
     assert "fail" in broker
     assert "start it, or fix its url" in broker
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("redrive", "list"), "nothing was ever redriven"),
+        (("actions", "held"), "nothing is held"),
+        (("limits",), "nothing is limited"),
+    ],
+)
+def test_that_there_is_nothing_is_said(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    (tmp_path / "lake").mkdir()
+    run = sojourn(*arguments, "--lake", "lake", cwd=tmp_path)
+    assert (run.returncode, run.stdout, run.stderr) == (0, said + "\n", "")
