@@ -161,7 +161,9 @@ def _cells(rows: pa.Table) -> list[tuple[str | None, ...]]:
 
 def _views() -> None:
     st.html(markup.section("What there is", "The views; each of history has a twin …_now with its newest rows."))
-    for view in VIEWS.values():
+    for view in sorted(
+        VIEWS.values(), key=lambda view: f"{view.name}_now" not in VIEWS
+    ):  # what is asked for most, first
         if view.public and not view.name.endswith("_now"):
             twin = f" · {view.name}_now" if f"{view.name}_now" in VIEWS else ""
             with st.expander(markup.plain(f"{view.name}{twin}")):

@@ -88,7 +88,8 @@ def shoot(page: Any, name: str, tmp_path: Path) -> None:
 
 
 def settled(page: Any) -> None:
-    """Wait until nothing lies upon anything else: what has just been drawn anew still moves."""
+    """Wait until all is there and nothing lies upon anything else: what has just been drawn anew still moves."""
+    page.wait_for_function("!document.querySelector('[data-testid=stMain] [data-testid=stSkeleton]')")
     deadline = time.monotonic() + 10 * PATIENCE
     while (found := page.evaluate(_OVERLAPS)) and time.monotonic() < deadline:
         page.wait_for_timeout(100)
