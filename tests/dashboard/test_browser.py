@@ -334,8 +334,10 @@ def test_nobodys_name_becomes_a_link_a_picture_or_markup(hostile: str, browser: 
     assert QUEUE in page.inner_text("h1")
     links = page.get_by_role("link")
     led = links.filter(has_text="evil.example").evaluate_all("all => all.map(one => one.href)")
-    assert len(led) == 3 and all(one.startswith(f"{hostile}/queue?queue=") for one in led)  # card, table, dead letters
-    links.filter(has_text="evil.example").first.click()
+    [alert, *queues] = led  # the alert about it by a name of our own; then its card, the table, its dead letters
+    assert re.fullmatch(re.escape(hostile) + r"/alerts\?alert=[0-9a-f]+", alert)
+    assert len(queues) == 3 and all(one.startswith(f"{hostile}/queue?queue=") for one in queues)
+    links.filter(has_text="evil.example").nth(1).click()
     page.wait_for_url("**/queue?queue=*")
     page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 4")
     page.wait_for_selector("table:has(caption) tbody th")
