@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from actuators.base import Actuator, Demand, Refused, Unverified
-from actuators.ledger import Held, Ledger
+from actuators.undo_log import Held, UndoLog
 from lake.errors import SojournError
 
 
@@ -34,8 +34,8 @@ class Outcome:
 class Leased:
     """The settings that one actuator holds."""
 
-    def __init__(self, name: str, actuator: Actuator, ledger: Ledger, broker: str | None = None) -> None:
-        self.name, self._actuator, self._ledger, self._broker = name, actuator, ledger, broker
+    def __init__(self, name: str, actuator: Actuator, undo_log: UndoLog, broker: str | None = None) -> None:
+        self.name, self._actuator, self._undo_log, self._broker = name, actuator, undo_log, broker
 
     def validate(self, demand: Demand) -> tuple[str, str]:
         """Its place and value there. Refused where it cannot hold; asks the server nothing."""
@@ -51,14 +51,14 @@ class Leased:
         have been written then is overdue, and :meth:`reap` puts it back.
         """
         place, value = self.validate(demand)
-        with self._ledger.alone(self.name):
-            until_now = self._ledger.get(self.name, place)
+        with self._undo_log.alone(self.name):
+            until_now = self._undo_log.get(self.name, place)
             there = self._actuator.read(place)
             before = self._before(until_now, place, there)
             self._actuator.check(before, value)
             previous = until_now.after if until_now is not None and until_now.after != value else None
-            held = Held(self.name, place, before, value, previous, True, self._ledger.now() + seconds, demand)
-            self._ledger.put(held)
+            held = Held(self.name, place, before, value, previous, True, self._undo_log.now() + seconds, demand)
+            self._undo_log.put(held)
             try:
                 if there != value or self._actuator.ends_by_itself:
                     self._actuator.write(place, value, seconds)
@@ -67,12 +67,12 @@ class Leased:
                     raise Unverified(f"{self.name} wrote {_short(value)} to {place} and reads {_short(read)}")
             except Refused:
                 # Nothing was changed: what held until now holds on, to the end of its lease.
-                self._ledger.drop(held) if until_now is None else self._ledger.put(until_now)
+                self._undo_log.drop(held) if until_now is None else self._undo_log.put(until_now)
                 raise
             except SojournError:
-                self._ledger.put(replace(held, deadline=0.0))
+                self._undo_log.put(replace(held, deadline=0.0))
                 raise
-            self._ledger.put(replace(held, previous=None, pending=False))
+            self._undo_log.put(replace(held, previous=None, pending=False))
         return Outcome("applied", place, before, value, "read back as it was written")
 
     def _before(self, held: Held | None, place: str, there: str | None) -> str | None:
@@ -82,20 +82,20 @@ class Leased:
         lost = there is None and self._actuator.ends_by_itself  # a server without memory started again
         if there in (held.after, held.previous) or lost or (held.pending and there == held.before):
             return held.before
-        self._ledger.drop(held)
+        self._undo_log.drop(held)
         raise Refused(f"somebody else has set {place} to {_short(there)}: it is left as it is")
 
     def renew(self, place: str, seconds: float) -> None:
         """What is held there lasts ``seconds`` from now; whoever asks has just seen it stand. Writes nothing."""
-        with self._ledger.alone(self.name):
-            held = self._ledger.get(self.name, place)
+        with self._undo_log.alone(self.name):
+            held = self._undo_log.get(self.name, place)
             if held is not None:
-                self._ledger.put(replace(held, deadline=self._ledger.now() + seconds))
+                self._undo_log.put(replace(held, deadline=self._undo_log.now() + seconds))
 
     def end(self, place: str) -> Outcome | None:
         """Put back what was there before; None where nothing is held. SojournError where the server fails."""
-        with self._ledger.alone(self.name):
-            held = self._ledger.get(self.name, place)
+        with self._undo_log.alone(self.name):
+            held = self._undo_log.get(self.name, place)
             return None if held is None else self._ended(held)
 
     def _ended(self, held: Held) -> Outcome:
@@ -112,39 +112,39 @@ class Leased:
             kind, said = "expired", "its server had ended it"
         else:
             kind, said = "yielded", f"somebody else has set it to {_short(there)} meanwhile: it is left as it is"
-        self._ledger.drop(held)
+        self._undo_log.drop(held)
         return Outcome(kind, held.place, held.after, there if kind == "yielded" else held.before, said)
 
     def look(self) -> None:
         """Give up, and leave news of, what somebody else has changed; SojournError where the server fails."""
-        for held in self._ledger.held(self.name):
-            with self._ledger.alone(self.name):
-                now = self._ledger.get(self.name, held.place)
+        for held in self._undo_log.held(self.name):
+            with self._undo_log.alone(self.name):
+                now = self._undo_log.get(self.name, held.place)
                 if now is None or now.pending:
                     continue
                 there = self._actuator.read(held.place)
                 if there not in (now.after, now.previous) and not (there is None and self._actuator.ends_by_itself):
-                    self._ledger.drop(now)
+                    self._undo_log.drop(now)
                     said = f"somebody else has set {held.place} to {_short(there)}: it is left as it is"
-                    self._ledger.tell(now, "yielded", said)
+                    self._undo_log.tell(now, "yielded", said)
 
     def overdue(self) -> list[Held]:
         """What is held beyond its lease."""
-        now = self._ledger.now()
-        return [held for held in self._ledger.held(self.name) if held.deadline <= now]
+        now = self._undo_log.now()
+        return [held for held in self._undo_log.held(self.name) if held.deadline <= now]
 
     def reap(self) -> tuple[list[Outcome], list[str]]:
         """End what its lease outlived, and leave news of it; what was ended, and what could not be (tried again)."""
         outcomes, failed = [], []
         for held in self.overdue():
             try:
-                with self._ledger.alone(self.name):
-                    now = self._ledger.get(self.name, held.place)
-                    if now is None or now.deadline > self._ledger.now():
+                with self._undo_log.alone(self.name):
+                    now = self._undo_log.get(self.name, held.place)
+                    if now is None or now.deadline > self._undo_log.now():
                         continue  # it was renewed, or ended, meanwhile
                     outcome = self._ended(now)
                     outcomes.append(outcome)
-                    self._ledger.tell(now, outcome.kind, outcome.said)
+                    self._undo_log.tell(now, outcome.kind, outcome.said)
             except SojournError as error:
                 failed.append(f"{self.name}: {held.place} cannot be put back: {error}")
         return outcomes, failed

@@ -15,8 +15,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from actuators.leased import Leased
-from actuators.ledger import Ledger, is_locked
 from actuators.registry import make
+from actuators.undo_log import UndoLog, is_locked
 from lake.errors import SojournError, UserError
 from lake.files import only_one
 
@@ -27,17 +27,17 @@ EVERY = 0.5
 log = logging.getLogger(__name__)
 
 
-def reap(ledger: Ledger) -> list[str]:
+def reap(undo_log: UndoLog) -> list[str]:
     """End what is overdue of every actuator; what failed, in words."""
     failed: list[str] = []
-    overdue = {held.actuator for held in ledger.held() if held.deadline <= ledger.now()}
-    known = ledger.settings() if overdue else {}
+    overdue = {held.actuator for held in undo_log.held() if held.deadline <= undo_log.now()}
+    known = undo_log.settings() if overdue else {}
     for name in sorted(overdue):
         if name not in known:
             failed.append(f"{name}: nobody knows any more how to reach it")
             continue
         try:
-            leased = Leased(name, make(known[name]), ledger)
+            leased = Leased(name, make(known[name]), undo_log)
             outcomes, troubles = leased.reap()
         except SojournError as error:
             failed.append(f"{name}: {error}")
@@ -68,24 +68,24 @@ def main(folder: Path, parent: int) -> None:
     while True:
         try:
             with only_one(folder / LOCK, "the reaper"):
-                ledger = Ledger(folder)
-                _watch(ledger, parent)
-                ledger.close()
+                undo_log = UndoLog(folder)
+                _watch(undo_log, parent)
+                undo_log.close()
         except UserError:
             return  # another one runs
-        with_some = Ledger(folder)
+        with_some = UndoLog(folder)
         left = with_some.held()
         with_some.close()
         if not left:  # else somebody put it down while we let go of the lock
             return
 
 
-def _watch(ledger: Ledger, parent: int) -> None:
+def _watch(undo_log: UndoLog, parent: int) -> None:
     last: list[str] = []
     while True:
         try:
-            failed = reap(ledger)
-            done = not ledger.held() and os.getppid() != parent
+            failed = reap(undo_log)
+            done = not undo_log.held() and os.getppid() != parent
         except SojournError as error:
             failed, done = [str(error)], False
         if failed != last:

@@ -19,7 +19,7 @@ from pydantic import Field
 from actuators import reaper
 from actuators.base import ActuatorSettings, Demand, Refused, refuse_other
 from actuators.leased import Leased
-from actuators.ledger import Ledger
+from actuators.undo_log import UndoLog
 from brokers.sqs.link import Declined, Link
 from brokers.sqs.settings import SqsAccount
 
@@ -121,10 +121,10 @@ class SqsTask:
     too."""
 
     def __init__(self, settings: SqsTaskSettings, folder: Path, broker: str, source: str) -> None:
-        self._ledger = Ledger(folder)
-        self._ledger.remember(settings)
+        self._undo_log = UndoLog(folder)
+        self._undo_log.remember(settings)
         self._actuator = SqsMoveTask(settings)
-        self._leased = Leased(settings.name, self._actuator, self._ledger)
+        self._leased = Leased(settings.name, self._actuator, self._undo_log)
         self._broker, self._source, self._id = broker, source, settings.name
         self._moved = 0
 
@@ -133,7 +133,7 @@ class SqsTask:
         until = datetime.now(UTC) + timedelta(seconds=LEASE_SECONDS)
         demand = Demand(self._broker, self._source, "", rate, 0.0, until, "redrive", self._id)
         self._moved = 0
-        reaper.ensure(self._ledger.folder)  # before: killed between the two, nobody would end the task
+        reaper.ensure(self._undo_log.folder)  # before: killed between the two, nobody would end the task
         self._leased.apply(demand, LEASE_SECONDS)
 
     def look(self) -> Far:
@@ -153,6 +153,6 @@ class SqsTask:
         """Cancel it, and forget it."""
         try:
             self.end()
-            self._ledger.forget(self._id)
+            self._undo_log.forget(self._id)
         finally:
-            self._ledger.close()
+            self._undo_log.close()

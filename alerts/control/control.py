@@ -10,7 +10,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from actuators import reaper
-from actuators.ledger import Ledger
+from actuators.undo_log import UndoLog
 from alerts.control.actuators import LIMITS_API, Enforcer
 from alerts.control.actuators.limits_api import LimitsApi
 from alerts.control.actuators.remote import Remote
@@ -42,7 +42,7 @@ class Control:
     token: str | None
     board: Board
     state: State
-    ledger: Ledger
+    undo_log: UndoLog
     remotes: Sequence[Remote | Spillover]
     lookers: Sequence[Looker] = ()
 
@@ -58,7 +58,7 @@ class Control:
         for remote in self.remotes:
             remote.close()
         self.state.close()
-        self.ledger.close()
+        self.undo_log.close()
 
 
 def build(
@@ -78,12 +78,12 @@ def build(
     state = State(state_dir)
     board = Board(settings.max_waiters)
     clock = clock or Clock()
-    ledger = Ledger(state_dir)
-    remotes: list[Remote | Spillover] = [Remote(one, ledger, clock) for one in settings.actuators]
+    undo_log = UndoLog(state_dir)
+    remotes: list[Remote | Spillover] = [Remote(one, undo_log, clock) for one in settings.actuators]
     remotes += [Spillover(one) for one in settings.spillovers]
     actuators: dict[str, Enforcer] = {LIMITS_API: LimitsApi(board)}
     actuators |= {one.name: one for one in remotes}
-    if ledger.held():
+    if undo_log.held():
         reaper.ensure(state_dir)
     definitions = Definitions.load(lake_root)
     journal = Journal(state, lake_root)
@@ -99,7 +99,7 @@ def build(
         looker.start()
     advisor = Advisor(settings.capacity, window)
     app = make_app(board, controller, clock, advisor)
-    return Control(controller, entitler, advisor, groups, app, token, board, state, ledger, remotes, lookers)
+    return Control(controller, entitler, advisor, groups, app, token, board, state, undo_log, remotes, lookers)
 
 
 def _token(settings: ControlSettings) -> str | None:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from actuators.ledger import News
+from actuators.undo_log import News
 from alerts.control.board import Congestion
 from alerts.control.candidates import Candidate, Unusable
 from alerts.control.settings import PolicySettings

@@ -81,6 +81,7 @@ def observe(
                 observation,
                 cost=own,
                 others_cost=others,
+                cost_rests_on=flow.work.get(target.tenant, (0.0, 0.0))[1],
                 recent_seconds=recent_seconds,
                 own_backlog=backlog,
                 in_hand=flow.in_hand(recent_seconds),

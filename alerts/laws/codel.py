@@ -72,10 +72,10 @@ class CoDel:
         """What may come while so many of the tenant's messages as are due by now are not let in."""
         sends = state.sends if state.codel.dropping else max(rate, seen.arrival_rate)
         left, count = math.ceil(seen.ready or 0.0), 0
-        decision = step(self._terms, state.codel, seen.quiet_age_seconds, left, now)
+        decision = step(self._terms, state.codel, seen.quiet_wait, left, now)
         while decision.drop and count < MOST_DROPS:
             count += 1
-            decision = step(self._terms, decision.state, seen.quiet_age_seconds, left, now)
+            decision = step(self._terms, decision.state, seen.quiet_wait, left, now)
         after_look = Paced(decision.state, sends, now)
         if not decision.state.dropping:
             return after_look, Wish(max(sends, agreed.bounds.ceiling), decision.reason)

@@ -18,7 +18,7 @@ class Observation:
     in them. ``quiet_age_seconds`` is 0 where no quiet tenant waits. ``usual_rate`` and ``others_usual`` are the same
     arrivals over the metrics' window, which is longer: what they were a while ago. ``ready`` of the backlog wait for a
     consumer. ``cost`` is the work for a message of the tenant beside that for the queue's mean one, ``others_cost``
-    that for one of all others; 1 where nobody tells. The last seconds are
+    that for one of all others; 1 where nobody tells; it rests on ``cost_rests_on`` messages. The last seconds are
     ``recent_seconds``; 0: unknown. ``own_backlog`` is the tenant's part of the backlog. ``in_hand`` messages of the
     backlog were in consumers' hands on average, by the work that ended in the last seconds. ``rivals`` are what each of
     the others that an alert names, or a limit holds, sends of ``others_rate``, in messages of the queue's mean cost.
@@ -47,6 +47,7 @@ class Observation:
     ready: float | None = None
     cost: float = 1.0
     others_cost: float = 1.0
+    cost_rests_on: float = 0.0
     recent_seconds: float = 0.0
     own_backlog: float | None = None
     in_hand: float | None = None
@@ -82,13 +83,12 @@ class Observation:
         """How long they will wait (seconds), by Little's law; infinite while nothing is finished."""
         return self.waiting / self.throughput if self.throughput > 0 else math.inf if self.waiting else 0.0
 
-    def waits_longer(self, target_seconds: float) -> bool:
-        """Whether quiet tenants wait longer than ``target_seconds``.
-
-        Their oldest age says so by more than it may be too long, or what waits in the queue confirms it.
-        """
-        beyond = self.quiet_age_seconds - target_seconds
-        return beyond > AGE_RESOLUTION or (beyond > 0 and self.expected_wait > target_seconds)
+    @property
+    def quiet_wait(self) -> float:
+        """How long quiet tenants wait (seconds), by as much of their oldest age as is beyond doubt: all of it but what
+        it may be too long by, or as far as what waits in the queue confirms it."""
+        age = self.quiet_age_seconds
+        return max(age - AGE_RESOLUTION, min(age, self.expected_wait), 0.0)
 
     @property
     def max_min_share(self) -> float | None:

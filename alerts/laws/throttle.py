@@ -3,14 +3,15 @@
 The first limit needs harm, seen twice: quiet tenants that wait longer than the target, while consumers work as fast as
 they did. Large is no offence. A tenant is entitled to its max-min share: what the others leave of the queue's
 throughput, at least an equal part of it (Bertsekas, Gallager, "Data Networks", 6.5.2). Within it, it is limited only
-where the backlog does not shrink by itself, which a tenant of costly messages brings about. Who sends what it always
-did, while others rose by what the queue cannot take, is not to blame. Once nobody suffers, a limit that is used up
-rises: no server is to idle while messages are held.
+where the backlog does not shrink by itself, which a tenant brings about whose messages cost more than is known. Who
+sends what it always did, while others rose by what the queue cannot take, is not to blame. Once nobody suffers, a limit
+that is used up rises: no server is to idle while messages are held.
 
 What drives a limit that is in force is chosen so that the limit's own doing cannot drive it further:
 
-* *Congestion* is the oldest age of the **quiet** tenants, the throttled ones left out, above the target. A message
-  that a limit holds back has not been enqueued, so it is in no age and in no backlog.
+* *Congestion* is that the **quiet** tenants, the throttled ones left out, wait longer than the target, by as much of
+  their oldest age as is beyond doubt. A message that a limit holds back has not been enqueued, so it is in no age and
+  in no backlog.
 * *Not relieved* is the queue's **backlog** failing to shrink fast enough, twice in a row, after the limit has had a
   cooldown to act. Ages would mislead: in a first-in-first-out queue the oldest age goes on rising until the last
   message from before the limit is served, whatever the limit; the backlog turns at once.
@@ -25,7 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from alerts.laws import aimd, inverse_backlog
+from alerts.laws import aimd, costs, inverse_backlog
 from alerts.laws.blame import by_chance, sends_as_always
 from alerts.laws.bounds import Step
 from alerts.laws.limits import (
@@ -103,7 +104,7 @@ def relief_rate(terms: Terms, seen: Observation, base: float) -> float:
 def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Verdict:
     """The first limit, if somebody suffers and the tenant is why; each doubt is a reason to leave it alone."""
     if not _suffers(terms, seen):
-        reason = f"nobody suffers: quiet tenants wait {seen.quiet_age_seconds:.3g} s of {terms.target_seconds:g} s"
+        reason = f"nobody suffers: quiet tenants wait {seen.quiet_wait:.3g} s of {terms.target_seconds:g} s"
         return Verdict(Kind.SKIP, None, "no_harm", reason, harm and replace(harm, since=math.inf))
     base = base_rate(terms, seen)
     if base is None or seen.finish_rate <= 0:
@@ -130,7 +131,10 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
         by_chance(seen) if terms.rate is None else 0.0
     )
     if within_share and (
-        terms.law != "aimd" or now - harm.since < terms.cooldown_seconds or seen.backlog < harm.backlog
+        terms.law != "aimd"
+        or seen.cost_rests_on >= costs.PRIOR  # the share is one of consumers' time, and what it takes of that is known
+        or now - harm.since < terms.cooldown_seconds
+        or seen.backlog < harm.backlog
     ):
         reason = f"{waits}, but {seen.arrival_rate:g}/s is within the share of {base:.3g}/s, and the backlog is watched"
         return Verdict(Kind.SKIP, None, "within_share", reason, harm)
@@ -279,7 +283,7 @@ def _base_now(terms: Terms, seen: Observation, current: Limit) -> float:
 
 
 def _suffers(terms: Terms, seen: Observation) -> bool:
-    return seen.waits_longer(terms.target_seconds)
+    return seen.quiet_wait > terms.target_seconds
 
 
 def _is_used_up(seen: Observation, current: Limit) -> bool:
@@ -288,4 +292,4 @@ def _is_used_up(seen: Observation, current: Limit) -> bool:
 
 
 def _inverse(terms: Terms, seen: Observation, base: float) -> Step:
-    return inverse_backlog.limit(base, backlog=seen.quiet_age_seconds, target=terms.target_seconds, bounds=terms.bounds)
+    return inverse_backlog.limit(base, backlog=seen.quiet_wait, target=terms.target_seconds, bounds=terms.bounds)

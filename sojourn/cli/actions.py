@@ -72,15 +72,15 @@ def held(as_json: JsonOption = False, config: ConfigOption = None, lake: LakeOpt
     """What actuators hold at other servers now: the setting, what stood there before, what stands there, how long."""
     _, root = existing(config, lake)
     folder = root / "state" / "control"
-    if not (folder / part("actuators.ledger").FILE_NAME).exists():
+    if not (folder / part("actuators.undo_log").FILE_NAME).exists():
         if not as_json:
             typer.echo("nothing is held")
         return
-    ledger = part("actuators.ledger").Ledger(folder)
+    undo_log = part("actuators.undo_log").UndoLog(folder)
     try:
-        there = ledger.held()
+        there = undo_log.held()
         for one in there:
-            left = one.deadline - ledger.now()
+            left = one.deadline - undo_log.now()
             if as_json:
                 say_json(asdict(one) | {"seconds_left": left})
                 continue
@@ -89,7 +89,7 @@ def held(as_json: JsonOption = False, config: ConfigOption = None, lake: LakeOpt
         if not there and not as_json:
             typer.echo("nothing is held")
     finally:
-        ledger.close()
+        undo_log.close()
 
 
 @app.command()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 from actuators.base import Demand
 from tests.collectors.support import api, connect
@@ -292,3 +295,15 @@ PLACES: dict[str, Callable[[Path, Demand], Place]] = {
     "kafka_topic": kafka_topic_place,
     "webhook": webhook_place,
 }
+
+
+@contextmanager
+def serving(kind: str, folder: Path, other: Demand) -> Iterator[Place]:
+    """The server of one kind, and the password that its settings name; it goes again unless others have it, too."""
+    with patch.dict(os.environ, {PASSWORD: RabbitServer.password}):
+        found = PLACES[kind](folder / "server", other)
+        try:
+            yield found
+        finally:
+            if found.server is not None and not found.shared:
+                found.server.stop()

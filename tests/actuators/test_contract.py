@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,10 +17,10 @@ import pytest
 
 from actuators.base import Actuator, Demand, Refused
 from actuators.leased import Leased
-from actuators.ledger import Ledger
 from actuators.registry import KINDS, make
+from actuators.undo_log import UndoLog
 from lake.errors import SojournError
-from tests.actuators.places import PASSWORD, PLACES, Place, end_shared
+from tests.actuators.places import PASSWORD, PLACES, Place, end_shared, serving
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import wait_until
 
@@ -44,11 +43,8 @@ def _servers() -> Iterator[None]:
 @pytest.fixture(scope="module", params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """One kind's server for all of its tests."""
-    os.environ[PASSWORD] = RabbitServer.password
-    found = PLACES[request.param](tmp_path_factory.mktemp(request.param) / "server", OTHER)
-    yield found
-    if found.server is not None and not found.shared:
-        found.server.stop()
+    with serving(request.param, tmp_path_factory.mktemp(request.param), OTHER) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)
@@ -58,11 +54,11 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclasses.dataclass
 class Applied:
-    """An actuator with a ledger whose clock the test sets."""
+    """An actuator with a undo_log whose clock the test sets."""
 
     actuator: Actuator
     leased: Leased
-    ledger: Ledger
+    undo_log: UndoLog
     clock: list[float]
     where: str
 
@@ -75,17 +71,17 @@ def start(place: Place, tmp_path: Path) -> Iterator[Callable[..., Applied]]:
     def begin(**changes: Any) -> Applied:
         settings = KINDS.chosen({"name": "one", **place.settings, **changes})
         clock = [1000.0]
-        ledger = Ledger(tmp_path / "state", lambda: clock[0])
+        undo_log = UndoLog(tmp_path / "state", lambda: clock[0])
         actuator = make(settings)
-        ledger.remember(settings)
-        started.append(Applied(actuator, Leased("one", actuator, ledger), ledger, clock, actuator.place(DEMAND)))
+        undo_log.remember(settings)
+        started.append(Applied(actuator, Leased("one", actuator, undo_log), undo_log, clock, actuator.place(DEMAND)))
         return started[-1]
 
     yield begin
     for one in started:
-        for held in one.ledger.held():
+        for held in one.undo_log.held():
             one.leased.end(held.place)
-        one.ledger.close()
+        one.undo_log.close()
 
 
 def test_what_is_applied_stands_there_and_goes_again_with_what_was_before(place: Place, start: Any) -> None:
@@ -96,7 +92,7 @@ def test_what_is_applied_stands_there_and_goes_again_with_what_was_before(place:
     assert one.actuator.read(one.where) == one.actuator.value(DEMAND) == outcome.after
     assert one.leased.end(one.where).kind == "reverted"
     assert one.actuator.read(one.where) == place.before
-    assert one.ledger.held() == [] and one.leased.end(one.where) is None
+    assert one.undo_log.held() == [] and one.leased.end(one.where) is None
 
 
 def test_what_is_renewed_or_changed_keeps_what_was_before_it(place: Place, start: Any) -> None:
@@ -114,7 +110,7 @@ def test_a_limit_of_nothing_or_less_is_refused_and_changes_nothing(place: Place,
     one = start()
     with pytest.raises(Refused, match="is none"):
         one.leased.apply(dataclasses.replace(DEMAND, rate=rate), LONG)
-    assert one.actuator.read(one.where) == place.before and one.ledger.held() == []
+    assert one.actuator.read(one.where) == place.before and one.undo_log.held() == []
 
 
 def test_a_change_that_is_refused_says_why_and_leaves_nothing_behind(place: Place, start: Any) -> None:
@@ -123,7 +119,7 @@ def test_a_change_that_is_refused_says_why_and_leaves_nothing_behind(place: Plac
         one.leased.apply(DEMAND, LONG)
     assert str(raised.value)
     assert one.leased.reap() == ([], [])
-    assert one.ledger.held() == []
+    assert one.undo_log.held() == []
 
 
 def test_what_somebody_else_sets_meanwhile_is_not_overwritten(place: Place, start: Any) -> None:
@@ -145,7 +141,7 @@ def test_a_limit_is_not_renewed_over_what_somebody_else_has_set(place: Place, st
     his = one.actuator.read(one.where)
     with pytest.raises(Refused, match="somebody else"):
         one.leased.apply(dataclasses.replace(DEMAND, rate=5.0, valid_until=UNTIL - timedelta(minutes=9)), LONG)
-    assert one.actuator.read(one.where) == his and one.ledger.held() == []
+    assert one.actuator.read(one.where) == his and one.undo_log.held() == []
     one.actuator.write(one.where, place.before, 0.0)
 
 
@@ -158,18 +154,18 @@ def test_a_lease_that_is_over_is_ended_after_a_restart(place: Place, start: Any)
     (outcome,), failed = again.leased.reap()
     assert failed == [] and outcome.kind == "reverted"
     assert again.actuator.read(again.where) == place.before
-    (told,) = again.ledger.news("one")
+    (told,) = again.undo_log.news("one")
     assert (told.place, told.demand, told.kind) == (again.where, DEMAND, "reverted")
-    assert again.ledger.news("one") == [], "told once"
+    assert again.undo_log.news("one") == [], "told once"
 
 
 def test_after_a_start_of_the_machine_nothing_of_the_time_before_holds(place: Place, start: Any) -> None:
     one = start()
     one.leased.apply(DEMAND, LONG)
-    ledger = Ledger(one.ledger.folder, lambda: 3.0, lambda: "another start")
-    (outcome,), _ = Leased("one", one.actuator, ledger).reap()
+    undo_log = UndoLog(one.undo_log.folder, lambda: 3.0, lambda: "another start")
+    (outcome,), _ = Leased("one", one.actuator, undo_log).reap()
     assert outcome.kind == "reverted" and one.actuator.read(one.where) == place.before
-    ledger.close()
+    undo_log.close()
 
 
 _CHILD = """
@@ -178,13 +174,13 @@ from pathlib import Path
 from actuators import reaper
 from actuators.base import Demand
 from actuators.leased import Leased
-from actuators.ledger import Ledger
+from actuators.undo_log import UndoLog
 from actuators.registry import make, parsed
 
 folder, settings, demand = Path(sys.argv[1]), parsed(sys.argv[2]), Demand.of(sys.argv[3])
-ledger = Ledger(folder)
-ledger.remember(settings)
-Leased(settings.name, make(settings), ledger).apply(demand, float(sys.argv[4]))
+undo_log = UndoLog(folder)
+undo_log.remember(settings)
+Leased(settings.name, make(settings), undo_log).apply(demand, float(sys.argv[4]))
 reaper.ensure(folder)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -194,15 +190,14 @@ def test_the_reaper_ends_what_its_lease_outlived_though_whoever_applied_it_was_k
     place: Place, tmp_path: Path
 ) -> None:
     settings = KINDS.chosen({"name": "one", **place.settings})
-    demand = dataclasses.replace(DEMAND, valid_until=datetime.now(UTC) + timedelta(seconds=3))
-    arguments = [str(tmp_path / "state"), settings.model_dump_json(), demand.document(), "1"]
+    arguments = [str(tmp_path / "state"), settings.model_dump_json(), DEMAND.document(), "1"]
     child = subprocess.run([sys.executable, "-c", _CHILD, *arguments], capture_output=True, text=True, timeout=120)
     assert child.returncode == -signal.SIGKILL, child.stderr
-    ledger, actuator = Ledger(tmp_path / "state"), make(settings)
-    where = actuator.place(demand)
-    wait_until(lambda: not ledger.held(), "the reaper to end it", seconds=30)
+    undo_log, actuator = UndoLog(tmp_path / "state"), make(settings)
+    where = actuator.place(DEMAND)
+    wait_until(lambda: not undo_log.held(), "the reaper to end it", seconds=30)
     assert actuator.read(where) == place.before
-    ledger.close()
+    undo_log.close()
 
 
 def test_a_server_that_is_away_is_said_so_and_what_is_overdue_is_ended_once_it_is_back(
@@ -219,11 +214,11 @@ def test_a_server_that_is_away_is_said_so_and_what_is_overdue_is_ended_once_it_i
         assert outcomes == [] and one.where in failed
         with pytest.raises(SojournError):
             one.leased.apply(DEMAND, 5.0)
-        assert len(one.ledger.held()) == 1
+        assert len(one.undo_log.held()) == 1
     finally:
         server.start()
     one.clock[0] += 10
-    wait_until(lambda: one.leased.reap() and not one.ledger.held(), "it to be ended", seconds=60)
+    wait_until(lambda: one.leased.reap() and not one.undo_log.held(), "it to be ended", seconds=60)
     assert one.actuator.read(one.where) == place.before
 
 
@@ -287,8 +282,8 @@ def test_what_a_shovel_carried_aside_is_back_though_whoever_put_it_there_was_kil
     arguments = [str(tmp_path / "state"), settings.model_dump_json(), DEMAND.document(), "2"]
     child = subprocess.run([sys.executable, "-c", _CHILD, *arguments], capture_output=True, text=True, timeout=120)
     assert child.returncode == -signal.SIGKILL, child.stderr
-    ledger = Ledger(tmp_path / "state")
-    wait_until(lambda: not ledger.held(), "the reaper to end it", seconds=60)
-    ledger.close()
+    undo_log = UndoLog(tmp_path / "state")
+    wait_until(lambda: not undo_log.held(), "the reaper to end it", seconds=60)
+    undo_log.close()
     wait_until(lambda: _lengths(shovels) == (20, 0), "all to be back", seconds=60)
     assert sorted(body for body, _ in _taken(shovels)) == list(range(20))

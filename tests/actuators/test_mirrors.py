@@ -18,8 +18,8 @@ import pytest
 import sojourn
 from actuators.base import Demand
 from actuators.leased import Leased
-from actuators.ledger import Ledger
 from actuators.registry import KINDS, make
+from actuators.undo_log import UndoLog
 from sojourn.client import limits as polling
 from sojourn.client.mirrors.file import FileMirror
 from sojourn.client.mirrors.nats import _seconds
@@ -47,13 +47,13 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def leased(place: Place, tmp_path: Path) -> Iterator[Leased]:
     """Sojourn's side."""
     settings = KINDS.chosen({"name": "one", **place.settings})
-    ledger = Ledger(tmp_path / "state")
-    ledger.remember(settings)
-    one = Leased("one", make(settings), ledger)
+    undo_log = UndoLog(tmp_path / "state")
+    undo_log.remember(settings)
+    one = Leased("one", make(settings), undo_log)
     yield one
-    for held in ledger.held():
+    for held in undo_log.held():
         one.end(held.place)
-    ledger.close()
+    undo_log.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from alerts.control.settings import ControlSettings
 from lake.clock import Clock
 from lake.store import Lake
 from sojourn.client import limits as polling
-from tests.actuators.places import PASSWORD, PLACES, Place, end_shared
+from tests.actuators.places import PASSWORD, PLACES, Place, end_shared, serving
 from tests.actuators.test_bad_servers import NONSENSE, bad_server
 from tests.client.places import NOWHERE
 from tests.control.conftest import POLICY, Loop, World
@@ -46,11 +45,8 @@ def _servers() -> Iterator[None]:
 @pytest.fixture(scope="module", params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """One kind's server for all of its tests."""
-    os.environ[PASSWORD] = RabbitServer.password
-    found = PLACES[request.param](tmp_path_factory.mktemp(request.param) / "server", OTHER)
-    yield found
-    if found.server is not None and not found.shared:
-        found.server.stop()
+    with serving(request.param, tmp_path_factory.mktemp(request.param), OTHER) as found:
+        yield found
 
 
 @pytest.fixture
@@ -90,7 +86,7 @@ def test_of_two_policies_on_one_scope_the_server_has_the_stricter_and_then_the_o
     loop = through({"name": "lax", "rate": 50, **fixed}, {"name": "strict", "rate": 20, "lease_seconds": 15, **fixed})
 
     def held() -> float:
-        (one,) = loop.control.ledger.held()
+        (one,) = loop.control.undo_log.held()
         assert there(place) == one.after != place.before
         return one.demand.rate
 
@@ -103,7 +99,7 @@ def test_of_two_policies_on_one_scope_the_server_has_the_stricter_and_then_the_o
     loop.control.controller.step(loop.world.now, [], loop.world.query)
     assert held() == 50.0
     loop.control.controller.pause(loop.world.now)
-    assert there(place) == place.before and loop.control.ledger.held() == []
+    assert there(place) == place.before and loop.control.undo_log.held() == []
 
 
 def test_a_signal_that_comes_and_goes_changes_the_setting_no_faster_than_the_cooldown(

@@ -215,6 +215,8 @@ def test_a_tenant_within_its_share_is_limited_where_the_backlog_grows_all_the_sa
     assert verdict.limit is not None and verdict.limit.rate == pytest.approx(8 * 0.6)
     early = decide(TERMS, costly, None, Alert.ACTIVE, 94.0, HARM)
     assert early.code == "within_share"
+    known = replace(costly, cost_rests_on=40.0)
+    assert decide(TERMS, known, None, Alert.ACTIVE, 100.0, HARM).code == "within_share", "its share is of work"
 
 
 def test_a_tenant_beyond_its_share_by_no_more_than_chance_is_left_alone() -> None:
@@ -379,7 +381,7 @@ def test_a_queue_that_others_keep_busy_does_not_hold_a_tenant_for_ever() -> None
 
 def test_the_inverse_policy_follows_the_quiet_tenants_age_both_ways() -> None:
     terms = replace(TERMS, law="inverse_backlog")
-    worse = decide(terms, replace(NOISY, arrival_rate=10, quiet_age_seconds=20), IN_FORCE, Alert.ACTIVE, 106.0)
+    worse = decide(terms, replace(NOISY, arrival_rate=10, quiet_age_seconds=21), IN_FORCE, Alert.ACTIVE, 106.0)
     assert worse.kind is Kind.THROTTLE and worse.limit is not None and worse.limit.rate == 5
     better = decide(terms, replace(NOISY, arrival_rate=5, quiet_age_seconds=5), worse.limit, Alert.ACTIVE, 112.0)
     assert better.kind is Kind.RELAX and better.limit is not None and better.limit.rate == 7.5

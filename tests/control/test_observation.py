@@ -23,15 +23,15 @@ def test_an_age_that_is_told_too_long_makes_nobody_suffer_in_a_queue_served_in_o
     seen = replace(NOISY, quiet_age_seconds=wait + late, backlog=backlog, ready=backlog, finish_rate=rate)
     seen = replace(seen, completion_rate=rate)
     if wait < 0.999 * target:
-        assert not seen.waits_longer(target)
+        assert seen.quiet_wait < target
     elif wait > 1.001 * target:
-        assert seen.waits_longer(target)
+        assert seen.quiet_wait > target
 
 
 def test_where_others_are_served_first_the_age_alone_is_believed_a_second_later() -> None:
     overtaken = replace(NOISY, quiet_age_seconds=3.9, backlog=10, ready=10, completion_rate=80, finish_rate=80)
-    assert not overtaken.waits_longer(3.0)
-    assert replace(overtaken, quiet_age_seconds=4.1).waits_longer(3.0)
+    assert overtaken.quiet_wait < 3.0
+    assert replace(overtaken, quiet_age_seconds=4.1).quiet_wait > 3.0
 
 
 def test_what_was_worked_on_does_not_wait_though_nobody_saw_it_in_hand() -> None:
@@ -82,3 +82,10 @@ def test_one_that_is_large_is_entitled_to_as_much_as_one_that_floods_may_keep() 
     assert replace(seen, others_rate=140.0, rivals=()).max_min_share == 20.0
     flood = replace(seen, arrival_rate=120.0, others_rate=60.0, rivals=(40.0,))
     assert flood.max_min_share == 60.0
+
+
+@pytest.mark.parametrize("law", ["aimd", "inverse_backlog"])
+def test_no_law_lowers_a_limit_for_what_an_age_is_told_too_long_by(law: str) -> None:
+    seen = replace(CALM, quiet_age_seconds=1.2, arrival_rate=9.0)
+    verdict = throttle.decide(replace(TERMS, law=law, target_seconds=0.5), seen, IN_FORCE, Alert.ACTIVE, 106.0)
+    assert verdict.limit is not None and verdict.limit.rate >= IN_FORCE.rate

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from actuators.ledger import Ledger
+from actuators.undo_log import UndoLog
 from alerts.control.settings import ControlSettings
 from sojourn.cli import main
 from tests.support.redis import RedisServer
@@ -153,9 +153,9 @@ def test_what_an_actuator_held_that_the_settings_name_no_more_is_ended(
     assert json.loads((tmp_path / "limits.json").read_text())["limits"][0]["tenant"] == "t0"
     loop.control.close()
     start()
-    ledger = Ledger(tmp_path / "state")
-    wait_until(lambda: not ledger.held(), "the reaper to end it")
-    ledger.close()
+    undo_log = UndoLog(tmp_path / "state")
+    wait_until(lambda: not undo_log.held(), "the reaper to end it")
+    undo_log.close()
     assert json.loads((tmp_path / "limits.json").read_text()) == {"limits": []}
 
 

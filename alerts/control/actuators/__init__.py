@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from actuators.ledger import News
+from actuators.undo_log import News
 from alerts.control.standing import Place, Standing, Target
 
 #: The actuator that is there without being named in the settings: what `sojourn.Limits` asks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from actuators.ledger import News
+from actuators.undo_log import News
 from alerts.control.actuators import Told
 from alerts.control.board import Board, ServedLimit
 from alerts.control.standing import Standing, Target, strictest

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from actuators import reaper
 from actuators.base import ActuatorSettings, Demand, Refused
 from actuators.leased import Leased
-from actuators.ledger import Ledger, News
 from actuators.registry import make
+from actuators.undo_log import News, UndoLog
 from alerts.control.actuators import Told
 from alerts.control.standing import Standing, Target, strictest
 from lake.clock import Clock
@@ -33,7 +33,7 @@ class Remote:
     def __init__(
         self,
         settings: ActuatorSettings,
-        ledger: Ledger,
+        undo_log: UndoLog,
         clock: Clock,
         *,
         patience: float = PATIENCE,
@@ -42,9 +42,9 @@ class Remote:
     ) -> None:
         self.name = settings.name
         actuator = make(settings)
-        ledger.remember(settings)
-        self._ledger, self._clock = ledger, clock
-        self._leased = Leased(settings.name, actuator, ledger, settings.broker)
+        undo_log.remember(settings)
+        self._undo_log, self._clock = undo_log, clock
+        self._leased = Leased(settings.name, actuator, undo_log, settings.broker)
         self._lasts = not actuator.ends_by_itself
         self._patience, self._rest, self._tick = patience, rest, tick
         self._changed = threading.Condition()
@@ -55,7 +55,7 @@ class Remote:
         self._closed = False
         self._thread: threading.Thread | None = None
         self._looked = time.monotonic()
-        if ledger.held(self.name):
+        if undo_log.held(self.name):
             self._start()
 
     def enforce(self, standings: Sequence[Standing]) -> Mapping[Target, Told]:
@@ -81,7 +81,7 @@ class Remote:
 
     def news(self) -> Sequence[News]:
         """What the reaper ended, and what somebody else has changed."""
-        return self._ledger.news(self.name)
+        return self._undo_log.news(self.name)
 
     def close(self) -> None:
         """Stop. What holds goes on to hold until its lease is over."""
@@ -120,7 +120,7 @@ class Remote:
     def _round(self, wanted: Mapping[Target, Standing], applied: dict[Target, Standing]) -> dict[Target, Told]:
         """End what is not wanted, apply what came or changed; look now and then at what is held."""
         told: dict[Target, Told] = {}
-        for held in self._ledger.held(self.name):
+        for held in self._undo_log.held(self.name):
             target = Target(held.demand.broker, held.demand.queue, held.demand.tenant)
             if target in wanted:
                 continue
@@ -158,7 +158,7 @@ class Remote:
             item.in_hand,
         )
         if self._lasts:
-            reaper.ensure(self._ledger.folder)
+            reaper.ensure(self._undo_log.folder)
         try:
             return Told(None, self._leased.apply(demand, left).facts)
         except Refused as error:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import Field, model_validator
 
-from actuators.ledger import News
 from actuators.movers.base import Message, Mover
 from actuators.movers.registry import KINDS, AnyMover
+from actuators.undo_log import News
 from alerts.control.actuators import Told
 from alerts.control.standing import Standing, Target, strictest
 from brokers.settings import Settings

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from actuators.base import Refused
-from actuators.ledger import Ledger
 from actuators.movers.redrive import Book, Plan, Progress, World, mover_of, run, task_of
+from actuators.undo_log import UndoLog
 from collectors.settings import CollectSettings
 from lake.errors import UserError
 from lake.store import Lake
@@ -102,9 +102,9 @@ def test_after_the_canary_sqs_itself_brings_all_back(case: Case, queues: Queues)
     assert (ended.state, ended.moved, ended.died) == ("done", 40, 0), ended
     assert (queues.count(queues.home), queues.count(queues.dead), queues.tasks()) == (40, 0, [])
     assert [one.state for one in case.told] == ["canary", "running", "done"]
-    ledger = Ledger(case.folder / "control")
-    assert (ledger.held(), ledger.settings()) == ([], {}), "nothing is left to be ended"
-    ledger.close()
+    undo_log = UndoLog(case.folder / "control")
+    assert (undo_log.held(), undo_log.settings()) == ([], {}), "nothing is left to be ended"
+    undo_log.close()
 
 
 def test_it_is_cancelled_when_what_came_back_dies_again(case: Case, queues: Queues) -> None:

@@ -64,8 +64,8 @@ class News:
     said: str
 
 
-class Ledger:
-    """The store in ``folder``. Safe to share between threads and processes."""
+class UndoLog:
+    """Keeps in ``folder`` what was there before each change of ours. Safe to share between threads and processes."""
 
     def __init__(
         self, folder: Path, now: Callable[[], float] = boot.seconds, booted: Callable[[], str] = boot.identity
