@@ -31,6 +31,7 @@ from lake.state import State
 from lake.tables import QUEUE_STATE, TABLES
 from lake.views import VIEWS, below, render
 from lake.views.catalogue import HISTORY, NEWEST, bucket_value_sql
+from lake.views.depend import parsed
 from lake.views.model import View
 from lake.watchdog import WATCHDOG
 
@@ -249,7 +250,7 @@ def _may_ask_for_all(statement: Any) -> bool:
 @cache
 def to_duckdb(sql: str) -> str:
     """A view's own ``sql``, in Spark's dialect, in DuckDB's: what others ask goes through :mod:`lake.select`."""
-    return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+    return str(parsed(sql).sql("duckdb"))
 
 
 @cache

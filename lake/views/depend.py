@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import sqlglot
@@ -37,7 +37,8 @@ def _below(names: frozenset[str], given: frozenset[str]) -> tuple[tuple[str, ...
 
 def columns_read(name: str) -> frozenset[str] | None:
     """The columns, and maybe more, that views read of the table or view ``name``; None: all."""
-    readers = [_parsed(view) for view in VIEWS.values() if name in _reads(view)]
+    # Whoever reads it names it: the others need not be parsed, which is a fifth of what a cold reader does.
+    readers = [_parsed(view) for view in VIEWS.values() if name in view.sql and name in _reads(view)]
     if any(reader.find(exp.Star) for reader in readers):
         return None
     return frozenset(column.name for reader in readers for column in reader.find_all(exp.Column))
@@ -48,6 +49,11 @@ def _reads(view: View) -> frozenset[str]:
     return frozenset(tables_of(_parsed(view)))
 
 
-@cache
 def _parsed(view: View) -> Any:
-    return sqlglot.parse_one(render(view, Definitions()), read="spark")
+    return parsed(render(view, Definitions()))
+
+
+@lru_cache(maxsize=256)
+def parsed(sql: str) -> Any:
+    """The tree of a view's own ``sql``, in Spark's dialect; not to be changed."""
+    return sqlglot.parse_one(sql, read="spark")

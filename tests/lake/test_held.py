@@ -109,6 +109,27 @@ def test_of_two_seconds_that_end_at_one_data_time_the_later_one_is_held(tmp_path
     assert held.rows.column("backlog").to_pylist() == [8]
 
 
+def test_what_many_rows_went_through_is_given_back_and_what_a_few_did_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[int] = []
+
+    class Pool:
+        def release_unused(self) -> None:
+            given_back.append(1)
+
+    monkeypatch.setattr("lake.state.held.MANY", 10)
+    monkeypatch.setattr("lake.state.held.pa.default_memory_pool", Pool)
+    chance, lake = random.Random(9), Lake(tmp_path)
+    lake.create()
+    held = Held("tenant_state", tmp_path)
+    for count, expected in ((20, 1), (3, 1), (4, 1), (11, 2)):
+        rows = [_row(chance, 1, count) for _ in range(count)]
+        lake.append("tenant_state", pa.Table.from_pylist(rows, TENANT_STATE.schema))
+        held.refresh()
+        assert len(given_back) == expected
+
+
 def _row(chance: random.Random, epoch: int, revision: int) -> dict[str, Any]:
     key = chance.randrange(30)
     names = {"broker": f"broker-{key % 2}", "queue": f"queue-{key % 5}", "subscriber": None, "tenant": f"tenant-{key}"}
