@@ -32,7 +32,7 @@ POLICIES = {"shipped": SHIPPED, "demo": demo_policy(), "quick": QUICK}
 
 SITUATIONS = ("innocent-large", "slow-dependency")
 CASES = [(name, policy) for policy in POLICIES for name in SITUATIONS]
-if CHOSEN.deep:  # a target of half a second takes the hills of `diurnal` for floods: its owner chose it
+if CHOSEN.deep:  # a target of half a second takes the hills of `diurnal`, and chance at 95 %, for floods
     CASES += [(name, policy) for policy in ("shipped", "demo") for name in names() if name not in SITUATIONS]
 
 
