@@ -8,16 +8,18 @@ import types
 import typing
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-import pytest
+from tests.support.servers import require_server
 
 _SDK = "grafana_foundation_sdk"
 
 
 def faults(board: dict[str, Any]) -> list[str]:
     """Where ``board`` has what the models do not know, or not of that kind, each by its place."""
-    pytest.importorskip(_SDK, reason="the models of Grafana's dashboards are not installed: make setup")
+    if find_spec(_SDK) is None:
+        require_server("the models of Grafana's dashboards are not installed: make setup")
     import_module(f"{_SDK}.cog.plugins").register_default_plugins()
     read = import_module(f"{_SDK}.models.dashboard").Dashboard.from_json(board)
     written = json.loads(import_module(f"{_SDK}.cog.encoder").JSONEncoder().encode(read))
