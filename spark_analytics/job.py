@@ -56,6 +56,9 @@ _PRUNED = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
 _MISSED = re.compile(r"DELTA_MISSING_FILES_UNEXPECTED_VERSION.*?from version (\d+)", re.DOTALL)
 _BROKEN = re.compile(r"DELTA_VERSIONS_NOT_CONTIGUOUS.*?\(([\d, ]+)\)", re.DOTALL)
 
+#: So often in a row a query is begun again because of that.
+OVERLOOKED = 5
+
 #: Told, after each batch, the rows of bronze in it.
 OnBatch = Callable[[int], None]
 
@@ -174,7 +177,18 @@ class Job:
         self._state.close()
 
     def _start(self, flow: Flow) -> StreamingQuery:
-        """Start reading ``flow``, where its checkpoint says.
+        """Start reading ``flow``, where its checkpoint says."""
+        for _ in range(OVERLOOKED):
+            try:
+                return self._begun(flow)
+            except Exception as error:
+                if not self._overlooked(flow, error):
+                    raise
+                log.info("flow=%s is begun again: a commit was overlooked while others were written", flow.name)
+        return self._begun(flow)
+
+    def _begun(self, flow: Flow) -> StreamingQuery:
+        """Start reading ``flow``.
 
         Where batches are computed here, from the files that Spark says are in them (:func:`files_of`), Spark is asked
         for none of their rows: before a batch is handed over it would run a query to choose among its files, and lay

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from lake.log import log_entry
 from lake.store import Lake
 from lake.tables import MARKS
-from spark_analytics.batches.flows import EVENTS
+from spark_analytics.batches.flows import EVENTS, Flow
 from spark_analytics.catching_up.filling import Filling
 from spark_analytics.catching_up.gaps import Gaps, told_open
 from spark_analytics.job import Job
@@ -30,6 +31,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -160,6 +162,32 @@ def test_a_commit_that_spark_overlooks_in_a_long_log_is_read_all_the_same(
         wait_until(lambda: not query.isActive, "the query to stumble over the first of them")
     running.until_all_is_read(3 * 120)
     assert "a commit was overlooked" in caplog.text
+    assert_gold_is_bronze(lake)
+
+
+def test_a_commit_that_spark_overlooks_when_it_begins_is_read_all_the_same(
+    spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    for number in range(4):
+        write(lake, number)
+    begin, entry = Job._begun, log_entry(lake.path(NAME), 3)
+    looks = 0
+
+    def begin_while_others_write(job: Job, flow: Flow) -> StreamingQuery:
+        nonlocal looks
+        looks += 1
+        if looks > 1:
+            return begin(job, flow)
+        entry.rename(aside := lake.root / "aside")  # as a look at a folder may tell that takes its time
+        try:
+            return begin(job, flow)
+        finally:
+            aside.rename(entry)
+
+    monkeypatch.setattr(Job, "_begun", begin_while_others_write)
+    Running(spark, lake, once=True).until(lambda: False)
+    assert looks == 2 and "is begun again: a commit was overlooked" in caplog.text
     assert_gold_is_bronze(lake)
 
 
