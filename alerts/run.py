@@ -158,7 +158,7 @@ def _run(
         controller = control.controller
         facts = Facts(
             views.held,
-            lambda: controller.standings.values(),
+            lambda: controller.active_limits.values(),
             lambda: controller.paused,
             lambda: Definitions.load(lake.root).window_seconds,
         )

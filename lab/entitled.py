@@ -6,11 +6,11 @@ within :data:`TOLD_SECONDS`.
 
 from __future__ import annotations
 
+from alerts.control.active_limit import Entry
 from alerts.control.board import Board, Congestion, Entitlement
 from alerts.control.depth.cadence import Cadence
 from alerts.control.entitler import Entitler, Query
 from alerts.control.settings import EntitlementSettings
-from alerts.control.standing import Entry
 from alerts.laws.entitlement import LOOK_SECONDS
 from lab.metrics import BROKER, QUEUE, Metrics, instant, second
 from lab.queue import Queue

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alerts.answer import Identities
+from alerts.control.active_limit import ActiveLimit, Entry, Key
 from alerts.control.actuators import LIMITS_API
 from alerts.control.actuators.limits_api import LimitsApi
 from alerts.control.board import Board, ServedLimit
 from alerts.control.controller import Controller
 from alerts.control.journal import Journal
 from alerts.control.settings import ControlSettings
-from alerts.control.standing import Entry, Key, Standing
 from alerts.control.state import State
 from alerts.evaluate import Freshness, RuleMemory, evaluate
 from alerts.models import RuleEvaluation
@@ -135,7 +135,7 @@ class Forgetful(State):
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def standings(self) -> dict[Key, Standing]:
+    def active_limits(self) -> dict[Key, ActiveLimit]:
         """None: each run begins anew."""
         return {}
 
@@ -149,7 +149,7 @@ class Forgetful(State):
 
     def commit(
         self,
-        changes: Mapping[Key, Standing | None],
+        changes: Mapping[Key, ActiveLimit | None],
         entries: Iterable[Entry],
         blocks: Mapping[Key, float] | None = None,
         *,

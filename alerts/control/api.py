@@ -19,12 +19,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from alerts.control.active_limit import ActiveLimit, Entry
 from alerts.control.advisor import Advisor
 from alerts.control.answers import Answers, Selector
 from alerts.control.board import Board
 from alerts.control.capacity_page import CONTENT_TYPE, as_json, exposition
 from alerts.control.controller import OPERATOR, Controller
-from alerts.control.standing import Entry, Standing
 from lake.clock import Clock
 from lake.errors import SojournError
 from lake.visible import visible
@@ -87,10 +87,10 @@ def make_app(
     async def actions(request: Request) -> Response:
         count = int(_number(request.query_params.get("limit"), 100, MAX_LISTED))
         entries = await run_in_threadpool(controller.recent, count)
-        there = sorted(controller.standings.values(), key=lambda one: one.key)
-        standing = [_standing(one, clock.ahead) for one in there]
+        there = sorted(controller.active_limits.values(), key=lambda one: one.key)
+        active = [_active_limit(one, clock.ahead) for one in there]
         return JSONResponse(
-            {"paused": controller.paused, "standing": standing, "actions": [_entry(entry) for entry in entries]}
+            {"paused": controller.paused, "standing": active, "actions": [_entry(entry) for entry in entries]}
         )
 
     async def approve(request: Request) -> Response:
@@ -168,7 +168,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return dataclasses.asdict(entry) | {"at": entry.at.isoformat(), "valid_until": until}
 
 
-def _standing(one: Standing, ahead: timedelta) -> dict[str, Any]:
+def _active_limit(one: ActiveLimit, ahead: timedelta) -> dict[str, Any]:
     """``state``: whether it is ``in_force``, ``proposed`` or a ``shadow``, with what it would have done so far."""
     state = "in_force" if not one.dry_run else "proposed" if one.proposed else "shadow"
     return {

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from alerts.control.standing import Key, RuleKey, Target
+from alerts.control.active_limit import Key, RuleKey, Target
 from alerts.laws.limits import Alert
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
 
@@ -48,13 +48,13 @@ class Evaluations:
 
     def candidates(
         self,
-        standings: Mapping[Key, RuleKey],
+        active_limits: Mapping[Key, RuleKey],
         policies: Collection[str],
         now: datetime,
         early: Collection[str] = (),
     ) -> tuple[list[Candidate], list[Unusable]]:
         """All that a decision is due on: firing alerts with actions, pending ones of policies that are ``early``, and
-        ``standings`` (key → rule that asked for it).
+        ``active_limits`` (key → rule that asked for it).
 
         An alert counts as gone only where its rule was evaluated well; a rule that failed, went stale or fell silent
         leaves it unknown.
@@ -78,7 +78,7 @@ class Evaluations:
                     alert = Alert.ACTIVE if trusted else Alert.UNKNOWN
                     if key not in found or alert is Alert.ACTIVE:
                         found[key] = Candidate(key, alert, _key_of(evaluation), instance)
-        for key, rule in standings.items():
+        for key, rule in active_limits.items():
             if key not in found:
                 last = self._newest.get(rule)
                 alert = Alert.GONE if last is not None and self._trusted(last, now) else Alert.UNKNOWN

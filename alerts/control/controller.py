@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from alerts.control import entries as rows
+from alerts.control.active_limit import ActiveLimit, Entry, Key, Place, Target
 from alerts.control.actuators import Enforced, Enforcer, Told
 from alerts.control.candidates import Candidate, Evaluations, Unusable
 from alerts.control.groups import Groups, together
@@ -24,7 +25,6 @@ from alerts.control.observe import Query, observe
 from alerts.control.settings import ControlSettings
 from alerts.control.signals import signals_of
 from alerts.control.spans import recent_seconds, usual_seconds
-from alerts.control.standing import Entry, Key, Place, Standing, Target
 from alerts.control.state import State
 from alerts.control.translate import moved
 from alerts.laws import shadow as shadows
@@ -75,22 +75,22 @@ class Controller:
         #: The code for which each was refused last: the same again is no news.
         self._refused: dict[Key, str] = {}
         self._minds = Minds()
-        #: What limits that are not in force would have done; a standing keeps it from its last change.
+        #: What limits that are not in force would have done; an active limit keeps it from its last change.
         self._shadows: dict[Key, Shadow] = {}
         #: Why each could not be put in force when it was tried last.
         self._failing: dict[Key, str] = {}
         self._clock = clock
         self._ahead = ZERO  # of the clock, as the state knows it
-        self._standings, self._blocked = self._restored(state)
-        self._shadows = {key: item.shadow for key, item in self._standings.items() if item.shadow is not None}
+        self._active_limits, self._blocked = self._restored(state)
+        self._shadows = {key: item.shadow for key, item in self._active_limits.items() if item.shadow is not None}
         self._drop(self._outdated(), "revoke", "the policy's settings changed", clock.now())
-        self._enforce(self._standings)
+        self._enforce(self._active_limits)
 
     @property
-    def standings(self) -> dict[Key, Standing]:
+    def active_limits(self) -> dict[Key, ActiveLimit]:
         """What is in force, proposed or on trial, now."""
         with self._lock:
-            return {key: self._with_shadow(item) for key, item in self._standings.items()}
+            return {key: self._with_shadow(item) for key, item in self._active_limits.items()}
 
     @property
     def paused(self) -> bool:
@@ -103,7 +103,7 @@ class Controller:
         self._evaluations.add(evaluations)
         self._expire(now)
         if self.paused:
-            self._drop(self._standings, "revoke", "paused by the operator", now)
+            self._drop(self._active_limits, "revoke", "paused by the operator", now)
         elif self._journal.full():
             log.warning("the journal cannot be written: no action is taken")
         else:
@@ -121,13 +121,13 @@ class Controller:
         with self._lock:
             if self.paused:
                 raise UserError("actions are paused", "resume them first")
-            found = [item for item in self._standings.values() if item.action_id == action_id]
+            found = [item for item in self._active_limits.values() if item.action_id == action_id]
             if not found or not found[0].proposed:
                 return False
-            standing = self._with_shadow(found[0])
-            key = standing.key
-            after, entry = rows.approved(self._policies[key.policy], standing, now, by)
-            before = self._standings
+            active = self._with_shadow(found[0])
+            key = active.key
+            after, entry = rows.approved(self._policies[key.policy], active, now, by)
+            before = self._active_limits
             changed = _merged(before, {key: after})
             enforced = self._enforce(changed)
             told = [rows.with_facts(entry, enforced.facts(key.target, after.actuator))]
@@ -141,7 +141,7 @@ class Controller:
             except SojournError:
                 self._enforce(before)  # what cannot be remembered must not hold
                 raise
-            self._standings = changed
+            self._active_limits = changed
             self._shadows.pop(key, None)
             return True
 
@@ -149,8 +149,8 @@ class Controller:
         """Lift the limit of ``action_id`` at once, and those that other policies have put on the same tenant of the
         same queue, and keep these policies off it; False if it is not in force."""
         with self._lock:
-            targets = {key.target for key, standing in self._standings.items() if standing.action_id == action_id}
-            found = {key: standing for key, standing in self._standings.items() if key.target in targets}
+            targets = {key.target for key, active in self._active_limits.items() if active.action_id == action_id}
+            found = {key: active for key, active in self._active_limits.items() if key.target in targets}
             until = {key: now.timestamp() + self._policies[key.policy].revoke_seconds for key in found}
             self._drop(found, "revoke", f"revoked by {by}", now, until)
             self._blocked |= until
@@ -161,7 +161,7 @@ class Controller:
         """Lift all limits and decide nothing until :meth:`resume`; outlives a restart."""
         self._flag.touch()
         with self._lock:
-            self._drop(self._standings, "revoke", f"paused by {by}", now)
+            self._drop(self._active_limits, "revoke", f"paused by {by}", now)
 
     def resume(self, by: str = OPERATOR) -> None:
         """Decide again."""
@@ -177,19 +177,19 @@ class Controller:
         """The newest journal rows, newest first."""
         return self._state.recent(limit)
 
-    def _restored(self, state: State) -> tuple[dict[Key, Standing], dict[Key, float]]:
+    def _restored(self, state: State) -> tuple[dict[Key, ActiveLimit], dict[Key, float]]:
         """What an earlier process left, on this one's clock, on which it is written back at once."""
         by, now = state.shift(self._clock.epoch).total_seconds(), self._clock.now().timestamp()
         policies = self._policies
-        standings, blocked = state.standings(), state.blocked()
-        for key, item in standings.items():
+        active_limits, blocked = state.active_limits(), state.blocked()
+        for key, item in active_limits.items():
             if key.policy in policies:
-                standings[key] = moved(item, by, now, policies[key.policy].lease_seconds)
+                active_limits[key] = moved(item, by, now, policies[key.policy].lease_seconds)
         for key, until in blocked.items():
             if key.policy in policies:
                 blocked[key] = min(until + by, now + policies[key.policy].revoke_seconds)
-        state.commit(standings, (), blocked, ahead=ZERO, epoch=self._clock.epoch)
-        return standings, blocked
+        state.commit(active_limits, (), blocked, ahead=ZERO, epoch=self._clock.epoch)
+        return active_limits, blocked
 
     def _note_clock(self) -> None:
         """Once somebody has set the wall clock, whoever comes next must know what our instants mean."""
@@ -204,12 +204,12 @@ class Controller:
 
     def _decide_all(self, now: datetime, query: Query) -> None:
         with self._lock:
-            before = dict(self._standings)
-        asked_by = {key: standing.rule for key, standing in before.items()}
+            before = dict(self._active_limits)
+        asked_by = {key: active.rule for key, active in before.items()}
         candidates, unusable = self._evaluations.candidates(asked_by, self._policies, now, self._early)
         candidates, surplus = self._admitted(candidates, before, now)
         entries = self._unusable_entries([*unusable, *surplus], candidates, now)
-        changes: dict[Key, Standing | None] = {}
+        changes: dict[Key, ActiveLimit | None] = {}
         if candidates and self._due(candidates, now):
             targets = [candidate.key.target for candidate in candidates]
             members, spans = self._groups.members, (self._signals, self._usual)
@@ -219,14 +219,14 @@ class Controller:
         self._commit(changes, entries, before)
 
     def _admitted(
-        self, candidates: Sequence[Candidate], standings: Mapping[Key, Standing], now: datetime
+        self, candidates: Sequence[Candidate], active_limits: Mapping[Key, ActiveLimit], now: datetime
     ) -> tuple[list[Candidate], list[Unusable]]:
         """Without what an operator revoked, and never more than ``max_limits`` a policy, however many alerts fire."""
         with self._lock:
             self._blocked = {key: until for key, until in self._blocked.items() if until > now.timestamp()}
             blocked = set(self._blocked)
         room = {name: policy.max_limits for name, policy in self._policies.items()}
-        for key in standings:
+        for key in active_limits:
             room[key.policy] -= 1
         admitted: list[Candidate] = []
         surplus: dict[Key, Unusable] = {}
@@ -234,7 +234,7 @@ class Controller:
             policy = candidate.key.policy
             if candidate.key in blocked:
                 continue
-            if candidate.key not in standings:
+            if candidate.key not in active_limits:
                 second = self._policies[policy].confirm
                 if second and not self._evaluations.confirms(second, candidate.key.target, now):
                     reason = f"no second signal: none of {', '.join(second)} fires for the queue"
@@ -251,7 +251,7 @@ class Controller:
         return admitted, list(surplus.values())
 
     def _due(self, candidates: Sequence[Candidate], now: datetime) -> bool:
-        new = any(item.key not in self._standings and item.key not in self._refused for item in candidates)
+        new = any(item.key not in self._active_limits and item.key not in self._refused for item in candidates)
         if not new and 0 <= now.timestamp() - self._observed_at < OBSERVE_EVERY:
             return False
         self._observed_at = now.timestamp()
@@ -261,34 +261,34 @@ class Controller:
         self,
         candidate: Candidate,
         seen: Observation | None,
-        before: Mapping[Key, Standing],
-        changes: dict[Key, Standing | None],
+        before: Mapping[Key, ActiveLimit],
+        changes: dict[Key, ActiveLimit | None],
         entries: list[Entry],
         now: datetime,
     ) -> None:
-        key, standing = candidate.key, before.get(candidate.key)
-        policy, limit = self._policies[key.policy], standing.limit if standing else None
+        key, active = candidate.key, before.get(candidate.key)
+        policy, limit = self._policies[key.policy], active.limit if active else None
         verdict = self._minds.decide(key, self._terms[key.policy], seen, limit, candidate.alert, now.timestamp())
-        acts = rows.in_force(policy, standing)
+        acts = rows.in_force(policy, active)
         shadow = None if acts else self._shadow(key, limit, seen, now)
         again = verdict.kind is Kind.SKIP and self._refused.get(key) == verdict.code
         if verdict.kind is not Kind.SKIP:
             self._refused.pop(key, None)
         if (again or verdict.kind is Kind.WAIT) and verdict.limit == limit:
             return  # as most looks: nothing to be said, nothing to be remembered
-        entry = rows.decided(policy, candidate, seen, standing, verdict, now)
+        entry = rows.decided(policy, candidate, seen, active, verdict, now)
         if verdict.kind is Kind.SKIP:
             entries += self._newly_refused(key, verdict.code, entry)
         elif verdict.kind is not Kind.WAIT:
             entries.append(entry if verdict.limit is not None else rows.with_shadow(entry, shadow))
         if verdict.limit is None:
-            if standing is not None:
+            if active is not None:
                 changes[key] = None
             return
         if acts and _lost_effect(limit, verdict.limit):
             entries.append(rows.without_effect(entry, verdict.limit, seen))
         if verdict.limit != limit:
-            changes[key] = rows.standing_of(policy, candidate, entry, verdict.limit, standing, shadow)
+            changes[key] = rows.active_limit_of(policy, candidate, entry, verdict.limit, active, shadow)
 
     def _shadow(self, key: Key, limit: Limit | None, seen: Observation | None, now: datetime) -> Shadow | None:
         """What the limit of ``key`` that is not in force would have done by ``now``."""
@@ -299,59 +299,59 @@ class Controller:
         self._shadows[key] = shadow = shadows.look(before, rate, limit.rate, age, now.timestamp())
         return shadow
 
-    def _with_shadow(self, item: Standing) -> Standing:
+    def _with_shadow(self, item: ActiveLimit) -> ActiveLimit:
         shadow = self._shadows.get(item.key)
         return dataclasses.replace(item, shadow=shadow) if item.dry_run and shadow is not None else item
 
     def _commit(
-        self, changes: Mapping[Key, Standing | None], entries: Sequence[Entry], before: Mapping[Key, Standing]
+        self, changes: Mapping[Key, ActiveLimit | None], entries: Sequence[Entry], before: Mapping[Key, ActiveLimit]
     ) -> None:
         with self._lock:
             # An operator may have revoked or paused while the metrics were read: the operator wins.
-            overruled = {key for key in changes if self.paused or self._standings.get(key) is not before.get(key)}
+            overruled = {key for key in changes if self.paused or self._active_limits.get(key) is not before.get(key)}
             changes = {key: change for key, change in changes.items() if key not in overruled}
             entries = [entry for entry in entries if rows.key_of(entry) not in overruled]
-            enforced = self._enforce(_merged(self._standings, changes))
+            enforced = self._enforce(_merged(self._active_limits, changes))
             changes = {
                 key: change
                 for key, change in changes.items()
                 if enforced.failure(key.target, self._policies[key.policy].actuator) is None
             }
             entries = self._told_of([*entries, *self._news()], enforced)
-            after = _merged(self._standings, changes)
-            entries = rows.told_what_counts(entries, self._standings.values(), after.values())
+            after = _merged(self._active_limits, changes)
+            entries = rows.told_what_counts(entries, self._active_limits.values(), after.values())
             if changes or entries:
                 try:
                     self._state.commit(changes, self._shown(entries))
                 except SojournError:
-                    self._enforce(self._standings)  # what cannot be remembered must not hold
+                    self._enforce(self._active_limits)  # what cannot be remembered must not hold
                     raise
-            self._standings = after
+            self._active_limits = after
             self._shadows = {key: shadow for key, shadow in self._shadows.items() if key in after}
         for entry in entries:
             log.info("%s %s/%s/%s: %s", entry.decision, entry.broker, entry.queue, entry.tenant, entry.reason)
 
     def _expire(self, now: datetime) -> None:
         with self._lock:
-            over = {key: item for key, item in self._standings.items() if item.limit.valid_until <= now.timestamp()}
+            over = {key: item for key, item in self._active_limits.items() if item.limit.valid_until <= now.timestamp()}
             self._drop(over, "expire", "the lease ended and nobody renewed it", now)
 
     def _drop(
         self,
-        standings: Mapping[Key, Standing],
+        active_limits: Mapping[Key, ActiveLimit],
         decision: str,
         reason: str,
         now: datetime,
         blocks: Mapping[Key, float] | None = None,
     ) -> None:
-        """Lift ``standings`` whatever the metrics say; whether or not an actuator succeeds, nothing renews them."""
+        """Lift ``active_limits`` whatever the metrics say; whether or not an actuator succeeds, nothing renews them."""
         with self._lock:
-            there = {key: item for key, item in standings.items() if key in self._standings}
+            there = {key: item for key, item in active_limits.items() if key in self._active_limits}
             if not there:
                 return
-            gone: dict[Key, Standing | None] = dict.fromkeys(there)
-            before, self._standings = self._standings, _merged(self._standings, gone)
-            enforced = self._enforce(self._standings)
+            gone: dict[Key, ActiveLimit | None] = dict.fromkeys(there)
+            before, self._active_limits = self._active_limits, _merged(self._active_limits, gone)
+            enforced = self._enforce(self._active_limits)
             dropped = [
                 rows.dropped(
                     self._with_shadow(item),
@@ -366,16 +366,16 @@ class Controller:
             dropped = [rows.with_facts(row, enforced.facts(rows.key_of(row).target, row.actuator)) for row in dropped]
             for key in there:
                 self._shadows.pop(key, None)
-            dropped = rows.told_what_counts(dropped, before.values(), self._standings.values())
+            dropped = rows.told_what_counts(dropped, before.values(), self._active_limits.values())
             self._state.commit(gone, self._shown(dropped), blocks)
 
-    def _enforce(self, standings: Mapping[Key, Standing]) -> Enforced:
+    def _enforce(self, active_limits: Mapping[Key, ActiveLimit]) -> Enforced:
         """Tell each actuator all that shall hold; what became of it."""
         failed: dict[str, str] = {}
         told: dict[Place, Told] = {}
         for name, actuator in self._actuators.items():
             try:
-                mine = [item for item in standings.values() if item.actuator == name and not item.dry_run]
+                mine = [item for item in active_limits.values() if item.actuator == name and not item.dry_run]
                 parts = {item.key: self._groups.parts(item) for item in mine}
                 answers = actuator.enforce([part for item in mine for part in parts[item.key]])
                 told |= {(target, name): one for target, one in answers.items()}
@@ -406,12 +406,12 @@ class Controller:
         now = self._clock.now()
         return [rows.of_news(one, now) for actuator in self._actuators.values() for one in actuator.news()]
 
-    def _outdated(self) -> dict[Key, Standing]:
+    def _outdated(self) -> dict[Key, ActiveLimit]:
         """Limits of policies that are no more, that came to be tried dry, or ceased to be."""
         policies = self._policies
         return {
             key: item
-            for key, item in self._standings.items()
+            for key, item in self._active_limits.items()
             if key.policy not in policies
             or policies[key.policy].mode == ("dry_run", "auto")[item.dry_run]
             or (item.dry_run and item.proposed != (policies[key.policy].mode == "approve"))
@@ -437,8 +437,10 @@ class Controller:
         return entries
 
 
-def _merged(standings: Mapping[Key, Standing], changes: Mapping[Key, Standing | None]) -> dict[Key, Standing]:
-    return {key: item for key, item in {**standings, **changes}.items() if item is not None}
+def _merged(
+    active_limits: Mapping[Key, ActiveLimit], changes: Mapping[Key, ActiveLimit | None]
+) -> dict[Key, ActiveLimit]:
+    return {key: item for key, item in {**active_limits, **changes}.items() if item is not None}
 
 
 def _lost_effect(before: Limit | None, after: Limit) -> bool:

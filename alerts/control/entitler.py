@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from alerts.control import entries
+from alerts.control.active_limit import Entry
 from alerts.control.board import Board, Congestion, Entitlement
 from alerts.control.observe import literal, of_queues, since_second
 from alerts.control.settings import EntitlementSettings
-from alerts.control.standing import Entry
 from alerts.laws.entitled_queue import EntitledQueue, Look
 from alerts.laws.entitlement import LOOK_SECONDS
 from lake.clock import TOLERANCE, ZERO, age

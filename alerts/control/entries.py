@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from actuators.undo_log import News
+from alerts.control.active_limit import ActiveLimit, Entry, Key, Place, Target, strictest
 from alerts.control.board import Congestion
 from alerts.control.candidates import Candidate, Unusable
 from alerts.control.settings import PolicySettings
 from alerts.control.signals import SIGNALS
-from alerts.control.standing import Entry, Key, Place, Standing, Target, strictest
 from alerts.laws.limits import Kind, Limit, Verdict
 from alerts.laws.observation import Observation
 from alerts.laws.shadow import Shadow
@@ -23,16 +23,16 @@ def decided(
     policy: PolicySettings,
     candidate: Candidate,
     seen: Observation | None,
-    standing: Standing | None,
+    active: ActiveLimit | None,
     verdict: Verdict,
     now: datetime,
 ) -> Entry:
     """The row of one verdict, as if its actuator will succeed."""
     after = verdict.limit.rate if verdict.limit else None
     until = datetime.fromtimestamp(verdict.limit.valid_until, UTC) if verdict.limit else None
-    action_id = standing.action_id if standing else fresh_id()
+    action_id = active.action_id if active else fresh_id()
     refused = verdict.kind is Kind.SKIP
-    acts = in_force(policy, standing)
+    acts = in_force(policy, active)
     return Entry(
         at=now,
         action_id=action_id,
@@ -45,7 +45,7 @@ def decided(
         tenant=candidate.key.target.tenant,
         decision=verdict.kind.value,
         dry_run=not acts,
-        before=standing.limit.rate if standing else None,
+        before=active.limit.rate if active else None,
         after=after,
         valid_until=until,
         inputs=_inputs(candidate, seen, verdict),
@@ -54,9 +54,9 @@ def decided(
     )
 
 
-def in_force(policy: PolicySettings, standing: Standing | None) -> bool:
-    """Whether what ``policy`` decides is put in force: always, never, or once an operator approved ``standing``."""
-    return policy.mode == "auto" or (policy.mode == "approve" and standing is not None and not standing.dry_run)
+def in_force(policy: PolicySettings, active: ActiveLimit | None) -> bool:
+    """Whether what ``policy`` decides is put in force: always, never, or once an operator approved ``active``."""
+    return policy.mode == "auto" or (policy.mode == "approve" and active is not None and not active.dry_run)
 
 
 def outcome(policy: PolicySettings | None, *, acts: bool) -> str:
@@ -66,30 +66,30 @@ def outcome(policy: PolicySettings | None, *, acts: bool) -> str:
     return "proposed" if policy is not None and policy.mode == "approve" else "dry_run"
 
 
-def approved(policy: PolicySettings, standing: Standing, now: datetime, by: str) -> tuple[Standing, Entry]:
-    """The proposal ``standing`` in force, with a lease and a cooldown of its own from ``now`` on, and its row."""
+def approved(policy: PolicySettings, active: ActiveLimit, now: datetime, by: str) -> tuple[ActiveLimit, Entry]:
+    """The proposal ``active`` in force, with a lease and a cooldown of its own from ``now`` on, and its row."""
     at = now.timestamp()
     limit = dataclasses.replace(
-        standing.limit, changed_at=at, valid_until=at + policy.lease_seconds, watch=None, obeyed=None
+        active.limit, changed_at=at, valid_until=at + policy.lease_seconds, watch=None, obeyed=None
     )
-    after = dataclasses.replace(standing, dry_run=False, limit=limit, shadow=None, proposed=False)
-    inputs = {"group": standing.rule.group} | _shadow_inputs(standing.shadow)
+    after = dataclasses.replace(active, dry_run=False, limit=limit, shadow=None, proposed=False)
+    inputs = {"group": active.rule.group} | _shadow_inputs(active.shadow)
     entry = _ending(after, "approve", f"approved by {by}", now, inputs, None)
     entry = dataclasses.replace(entry, before=None, after=limit.rate, valid_until=after.valid_until, outcome="applied")
     return after, entry
 
 
-def standing_of(
+def active_limit_of(
     policy: PolicySettings,
     candidate: Candidate,
     entry: Entry,
     limit: Limit,
-    before: Standing | None,
+    before: ActiveLimit | None,
     shadow: Shadow | None = None,
-) -> Standing:
+) -> ActiveLimit:
     """What is in force once ``entry`` is applied; its reason stays that of the last change of the rate."""
     changed = before is None or before.limit.rate != limit.rate
-    return Standing(
+    return ActiveLimit(
         key=candidate.key,
         action_id=entry.action_id,
         rule=candidate.rule,
@@ -105,12 +105,12 @@ def standing_of(
 
 
 def dropped(
-    standing: Standing, policy: PolicySettings | None, decision: str, reason: str, now: datetime, failure: str | None
+    active: ActiveLimit, policy: PolicySettings | None, decision: str, reason: str, now: datetime, failure: str | None
 ) -> Entry:
     """The row of a limit that ends whatever the metrics say: revoked, or expired."""
-    inputs = {"group": standing.rule.group} | _shadow_inputs(standing.shadow)
-    entry = _ending(standing, decision, reason, now, inputs, failure)
-    return dataclasses.replace(entry, outcome="failed" if failure else outcome(policy, acts=not standing.dry_run))
+    inputs = {"group": active.rule.group} | _shadow_inputs(active.shadow)
+    entry = _ending(active, decision, reason, now, inputs, failure)
+    return dataclasses.replace(entry, outcome="failed" if failure else outcome(policy, acts=not active.dry_run))
 
 
 def with_shadow(entry: Entry, shadow: Shadow | None) -> Entry:
@@ -123,24 +123,24 @@ def with_shadow(entry: Entry, shadow: Shadow | None) -> Entry:
 
 
 def _ending(
-    standing: Standing, decision: str, reason: str, now: datetime, inputs: dict[str, str], failure: str | None
+    active: ActiveLimit, decision: str, reason: str, now: datetime, inputs: dict[str, str], failure: str | None
 ) -> Entry:
-    target = standing.key.target
-    if standing.shadow is not None:
-        reason = f"{reason}; {standing.shadow}"
+    target = active.key.target
+    if active.shadow is not None:
+        reason = f"{reason}; {active.shadow}"
     return Entry(
         at=now,
-        action_id=standing.action_id,
-        idempotency_key=_idempotency_key(standing.key, standing.action_id, decision, None, standing.valid_until),
-        rule=standing.rule.name,
-        policy=standing.key.policy,
-        actuator=standing.actuator,
+        action_id=active.action_id,
+        idempotency_key=_idempotency_key(active.key, active.action_id, decision, None, active.valid_until),
+        rule=active.rule.name,
+        policy=active.key.policy,
+        actuator=active.actuator,
         broker=target.broker,
         queue=target.queue,
         tenant=target.tenant,
         decision=decision,
-        dry_run=standing.dry_run,
-        before=standing.limit.rate,
+        dry_run=active.dry_run,
+        before=active.limit.rate,
         after=None,
         valid_until=None,
         inputs=inputs,
@@ -240,7 +240,9 @@ def of_news(news: News, now: datetime) -> Entry:
     )
 
 
-def told_what_counts(entries: Iterable[Entry], before: Iterable[Standing], after: Iterable[Standing]) -> list[Entry]:
+def told_what_counts(
+    entries: Iterable[Entry], before: Iterable[ActiveLimit], after: Iterable[ActiveLimit]
+) -> list[Entry]:
     """``entries`` that say which limit counts, where several policies limit their tenant, or did until now."""
     limits_before, limits_after = _by_place(before), _by_place(after)
     counting = strictest(item for items in limits_after.values() for item in items)
@@ -259,9 +261,9 @@ def told_what_counts(entries: Iterable[Entry], before: Iterable[Standing], after
     return told
 
 
-def _by_place(standings: Iterable[Standing]) -> dict[Place, list[Standing]]:
-    found: dict[Place, list[Standing]] = {}
-    for item in standings:
+def _by_place(active_limits: Iterable[ActiveLimit]) -> dict[Place, list[ActiveLimit]]:
+    found: dict[Place, list[ActiveLimit]] = {}
+    for item in active_limits:
         if not item.dry_run:
             found.setdefault((item.key.target, item.actuator), []).append(item)
     return found

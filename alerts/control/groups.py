@@ -10,10 +10,10 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from alerts.control.active_limit import ActiveLimit, Target
 from alerts.control.actuators import LIMITS_API, Told
 from alerts.control.observe import of_queues
 from alerts.control.settings import GroupSettings
-from alerts.control.standing import Standing, Target
 from alerts.rules.expression import ENGINE_VIEWS
 from sojourn.client.groups import Onsets, Patterns
 
@@ -64,7 +64,7 @@ class Groups:
         self.members = MappingProxyType({target: frozenset(names) for target, names in found.items()})
         return pa.Table.from_pylist(told, schema=schema)
 
-    def parts(self, item: Standing) -> list[Standing]:
+    def parts(self, item: ActiveLimit) -> list[ActiveLimit]:
         """What puts ``item`` in force: itself; of a group, one limit for all where its pattern can be told, or an equal
         part for each member – what one leaves, another has no way to know."""
         target = item.key.target
@@ -87,7 +87,7 @@ class Groups:
         return patterns is not None and patterns.of(target.tenant) == target.tenant
 
 
-def together(parts: Sequence[Standing], told: Mapping[Target, Told]) -> Told:
+def together(parts: Sequence[ActiveLimit], told: Mapping[Target, Told]) -> Told:
     """What became of a limit that was put in force by ``parts``: the first failure, and of how many it was made."""
     each = [told.get(part.key.target, Told()) for part in parts]
     failure = next((one.error for one in each if one.error is not None), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from alerts.control.standing import Entry
+from alerts.control.active_limit import Entry
 from alerts.control.state import State
 from lake.errors import SojournError
 from lake.store import Lake

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from alerts.control.standing import Key
+from alerts.control.active_limit import Key
 from alerts.laws import signalled, throttle
 from alerts.laws.limits import Alert, Harm, Limit, Terms, Verdict
 from alerts.laws.observation import Observation

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from alerts.control.active_limit import Target
 from alerts.control.signals import PROBE, PROBE_STALE, with_deliveries, with_publishing, with_work
-from alerts.control.standing import Target
 from alerts.laws.costs import relative
 from alerts.laws.observation import Observation
 from lake.clock import ZERO, age

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from alerts.control.standing import Entry
+from alerts.control.active_limit import Entry
 from lake.clock import Clock
 from lake.errors import SojournError
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from alerts.control.standing import Target
+from alerts.control.active_limit import Target
 from alerts.laws.limits import Terms
 from alerts.laws.observation import Observation
 

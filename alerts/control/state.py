@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from alerts.control.standing import Entry, Key, RuleKey, Standing, Target
+from alerts.control.active_limit import ActiveLimit, Entry, Key, RuleKey, Target
 from alerts.laws.limits import Limit, Watch
 from alerts.laws.shadow import Shadow
 from lake.clock import Epoch, apart
@@ -70,23 +70,23 @@ class State:
                 "move the file away: limits in force end with their leases, the journal stays in the lake",
             ) from error
 
-    def standings(self) -> dict[Key, Standing]:
+    def active_limits(self) -> dict[Key, ActiveLimit]:
         """All limits in force or on trial."""
         with self._reading() as db:
             rows = db.execute("SELECT document FROM standings").fetchall()
-        found: dict[Key, Standing] = {}
+        found: dict[Key, ActiveLimit] = {}
         for (document,) in rows:
             try:
-                standing = _standing(json.loads(document))
+                active = _active_limit(json.loads(document))
             except (TypeError, KeyError, ValueError) as error:
                 log.warning("a limit that another version of Sojourn left is not taken over: %s", error)
             else:
-                found[standing.key] = standing
+                found[active.key] = active
         return found
 
     def commit(
         self,
-        changes: Mapping[Key, Standing | None],
+        changes: Mapping[Key, ActiveLimit | None],
         entries: Iterable[Entry],
         blocks: Mapping[Key, float] | None = None,
         *,
@@ -102,14 +102,14 @@ class State:
             clock |= {"clock_boot": epoch.boot, "clock_epoch": epoch.at.isoformat()}
         with self._writing() as db:
             db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", clock.items())
-            for key, standing in changes.items():
-                if standing is None:
+            for key, active in changes.items():
+                if active is None:
                     db.execute(
                         "DELETE FROM standings WHERE policy = ? AND broker = ? AND queue = ? AND tenant = ?",
                         _columns(key),
                     )
                 else:
-                    document = json.dumps(dataclasses.asdict(standing))
+                    document = json.dumps(dataclasses.asdict(active))
                     db.execute("INSERT OR REPLACE INTO standings VALUES (?, ?, ?, ?, ?)", (*_columns(key), document))
             for entry in entries:
                 document = json.dumps(dataclasses.asdict(entry), default=datetime.isoformat)
@@ -191,13 +191,13 @@ def _columns(key: Key) -> tuple[str, str, str, str]:
     return key.policy, key.target.broker, key.target.queue, key.target.tenant
 
 
-def _standing(document: dict[str, Any]) -> Standing:
+def _active_limit(document: dict[str, Any]) -> ActiveLimit:
     key, limit, rule = document["key"], document["limit"], document["rule"]
     if isinstance(rule, str):  # written before groups counted: its lease runs out unless the alert fires on
         rule = {"group": "", "name": rule}
     watch = Watch(**limit["watch"]) if limit["watch"] else None
     shadow = document.get("shadow")  # earlier versions had none
-    return Standing(
+    return ActiveLimit(
         **document
         | {
             "key": Key(key["policy"], Target(**key["target"])),

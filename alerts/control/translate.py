@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from alerts.control.standing import Standing
+from alerts.control.active_limit import ActiveLimit
 
 
-def moved(standing: Standing, by: float, now: float, lease_seconds: float) -> Standing:
-    """``standing`` with its instants moved ``by`` seconds; none lies ahead of ``now``, its lease ends in time.
+def moved(active: ActiveLimit, by: float, now: float, lease_seconds: float) -> ActiveLimit:
+    """``active`` with its instants moved ``by`` seconds; none lies ahead of ``now``, its lease ends in time.
 
     So a clock that was set back while nobody ran lengthens no lease: it ends after ``lease_seconds`` at the latest.
     """
-    limit = standing.limit
+    limit = active.limit
     watch = None if limit.watch is None else replace(limit.watch, at=min(limit.watch.at + by, now))
     return replace(
-        standing,
+        active,
         limit=replace(
             limit,
             valid_until=min(limit.valid_until + by, now + lease_seconds),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alerts.control.standing import Standing
+from alerts.control.active_limit import ActiveLimit
 from alerts.laws.drain import drain_interval
 from alerts.rules.templates import humanize, humanize_duration
 
@@ -23,16 +23,17 @@ Rows = list[dict[str, Any]]
 
 
 class Facts:
-    """Answers from views held in memory. Belongs to one thread; ``held`` and ``standings`` may be asked from any."""
+    """Answers from views held in memory. Belongs to one thread; ``held`` and ``active_limits`` may be
+    asked from any."""
 
     def __init__(
         self,
         held: Callable[[str], pa.Table | None],
-        standings: Callable[[], Iterable[Standing]],
+        active_limits: Callable[[], Iterable[ActiveLimit]],
         paused: Callable[[], bool],
         window_seconds: Callable[[], int],
     ) -> None:
-        self._held, self._standings, self._paused, self._window = held, standings, paused, window_seconds
+        self._held, self._active_limits, self._paused, self._window = held, active_limits, paused, window_seconds
         self._indexed: dict[str, tuple[float, pa.Table, dict[tuple[str, ...], list[int]]]] = {}
 
     def of(self, labels: Mapping[str, str], ahead: timedelta) -> dict[str, str]:
@@ -79,7 +80,7 @@ class Facts:
         tenant = labels.get("tenant")
         mine = [
             one
-            for one in self._standings()
+            for one in self._active_limits()
             if (one.key.target.broker, one.key.target.queue) == (labels.get("broker", ""), labels["queue"])
             and tenant in (None, one.key.target.tenant)
         ]
@@ -123,7 +124,7 @@ def drain(tenants: Rows, window_seconds: int) -> str:
     return f"in {humanize_duration(round(middle))} at this rate ({humanize_duration(math.floor(low))} to {latest})"
 
 
-def _action(one: Standing, ahead: timedelta) -> str:
+def _action(one: ActiveLimit, ahead: timedelta) -> str:
     until = (one.valid_until + ahead).astimezone(UTC)
     whom = one.key.target.tenant or "the queue"
     rate = f"{one.limit.rate:.4g}/s by {one.key.policy}"

@@ -6,7 +6,7 @@ from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from alerts.control.standing import Entry
+from alerts.control.active_limit import Entry
 from alerts.models import AlertInstance, AlertState, fingerprint
 from alerts.notify.payload import alertmanager, encoded
 from alerts.notify.plan import Decision, Notice, Reason

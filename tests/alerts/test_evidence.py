@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from alerts.control.standing import Key, RuleKey, Standing, Target
+from alerts.control.active_limit import ActiveLimit, Key, RuleKey, Target
 from alerts.engine import Snapshot
 from alerts.evidence import exemplars as module
 from alerts.evidence import newest
@@ -163,16 +163,16 @@ TENANTS = [
 ]
 
 
-def facts(standings: tuple[Standing, ...] = (), paused: bool = False, **changed: Any) -> Facts:
+def facts(active_limits: tuple[ActiveLimit, ...] = (), paused: bool = False, **changed: Any) -> Facts:
     rows = [
         {"broker": "nats", "queue": "orders", "subscriber": None, **row, "oldest_age_seconds": row["age"], **changed}
         for row in TENANTS
     ]
     table = pa.Table.from_pylist(rows)
-    return Facts({"tenant_backlog_now": table}.get, lambda: standings, lambda: paused, lambda: 60)
+    return Facts({"tenant_backlog_now": table}.get, lambda: active_limits, lambda: paused, lambda: 60)
 
 
-def standing(dry_run: bool = False, queue: str = "orders") -> Standing:
+def active_limit(dry_run: bool = False, queue: str = "orders") -> ActiveLimit:
     limit = Limit(
         rate=12.5,
         base=50.0,
@@ -181,24 +181,24 @@ def standing(dry_run: bool = False, queue: str = "orders") -> Standing:
         arrival_before=50.0,
     )
     target = Target("nats", queue, "acme")
-    return Standing(Key("throttle-noisy", target), "a", RuleKey("g", "r"), "limits_api", dry_run, 1.0, limit, "why")
+    return ActiveLimit(Key("throttle-noisy", target), "a", RuleKey("g", "r"), "limits_api", dry_run, 1.0, limit, "why")
 
 
 def test_a_page_says_who_waits_until_when_and_what_is_being_done() -> None:
-    assert facts((standing(), standing(queue="mails"))).of(LABELS, ZERO) == {
+    assert facts((active_limit(), active_limit(queue="mails"))).of(LABELS, ZERO) == {
         "who": "acme: 500 (83%), oldest 1m 3s, noisy; umbrella: 100 (17%), oldest 2s",
         "drain": "in 1m at this rate (53s to 1m 8s)",
         "being_done": "acme is limited to 12.5/s by throttle-noisy, until 08:31:00 UTC unless renewed",
     }
-    assert facts((standing(dry_run=True),)).of(LABELS, ZERO)["being_done"] == (
+    assert facts((active_limit(dry_run=True),)).of(LABELS, ZERO)["being_done"] == (
         "acme would be limited to 12.5/s by throttle-noisy (dry run)"
     )
-    assert facts((replace(standing(dry_run=True), proposed=True),)).of(LABELS, ZERO)["being_done"] == (
+    assert facts((replace(active_limit(dry_run=True), proposed=True),)).of(LABELS, ZERO)["being_done"] == (
         "acme would be limited to 12.5/s by throttle-noisy (proposed: sojourn actions approve a)"
     )
     assert facts().of(LABELS, ZERO)["being_done"] == "nothing: no action is in force"
     assert facts(paused=True).of(LABELS, ZERO)["being_done"] == "nothing: actions are paused by an operator"
-    one = facts((standing(),)).of({**LABELS, "tenant": "umbrella"}, ZERO)
+    one = facts((active_limit(),)).of({**LABELS, "tenant": "umbrella"}, ZERO)
     assert (one["who"], one["being_done"]) == ("umbrella: 100, oldest 2s", "nothing: no action is in force")
 
 

@@ -51,7 +51,7 @@ def test_a_lease_is_served_for_as_long_as_it_was_granted(tmp_path: Path, step: t
         machine.world.advance(1.5)
         assert httpx.get(f"{url}/v1/limits").json()["limits"] == []
     loop.control.controller.step(machine.world.now, [], machine.world.query)
-    assert (loop.served(), loop.control.controller.standings) == ({}, {})
+    assert (loop.served(), loop.control.controller.active_limits) == ({}, {})
     assert machine.world.now + step in [row["at"] for row in loop.journal()], "the journal is for people"
 
 
@@ -81,8 +81,8 @@ def test_a_lease_is_as_long_for_the_next_process(tmp_path: Path, step: timedelta
     loop.step("t0", ok=False)
     loop.control.close()
     again, clock = machine.start()
-    (standing,) = again.control.controller.standings.values()
-    assert standing.valid_until - clock.now() == timedelta(seconds=50)
+    (active,) = again.control.controller.active_limits.values()
+    assert active.valid_until - clock.now() == timedelta(seconds=50)
 
 
 @STEPS
@@ -94,8 +94,8 @@ def test_a_lease_is_as_long_where_the_clock_was_set_while_nobody_ran(tmp_path: P
     machine.set_by = step
     machine.world.advance(10)
     again, clock = machine.start()
-    (standing,) = again.control.controller.standings.values()
-    assert standing.valid_until - clock.now() == timedelta(seconds=50)
+    (active,) = again.control.controller.active_limits.values()
+    assert active.valid_until - clock.now() == timedelta(seconds=50)
 
 
 def test_a_clock_set_back_between_two_boots_lengthens_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +106,6 @@ def test_a_clock_set_back_between_two_boots_lengthens_no_lease(tmp_path: Path, m
     machine.set_by = -HOUR
     monkeypatch.setattr("lake.clock._boot", lambda: "another")
     again, clock = machine.start()
-    (standing,) = again.control.controller.standings.values()
-    assert standing.valid_until - clock.now() <= timedelta(seconds=60)
+    (active,) = again.control.controller.active_limits.values()
+    assert active.valid_until - clock.now() <= timedelta(seconds=60)
     assert clock.now() < START

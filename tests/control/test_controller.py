@@ -293,14 +293,14 @@ def test_an_actuator_that_fails_is_journaled_as_failed_and_tried_again(
     loop = start()
     enforce = LimitsApi.enforce
 
-    def failing(self: LimitsApi, standings: Any) -> None:
+    def failing(self: LimitsApi, active_limits: Any) -> None:
         raise SojournError("unreachable")
 
     monkeypatch.setattr(LimitsApi, "enforce", failing)
     loop.throttle("t0")
     (row,) = loop.journal()
     assert row["outcome"] == "failed" and "unreachable" in row["reason"]
-    assert loop.control.controller.standings == {}
+    assert loop.control.controller.active_limits == {}
     monkeypatch.setattr(LimitsApi, "enforce", enforce)
     loop.run(2, "t0")
     assert loop.served() == {"t0": 10.0}

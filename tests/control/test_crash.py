@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from alerts.control import build
 from alerts.control.settings import ControlSettings, PolicySettings
-from alerts.control.standing import Key, RuleKey, Standing, Target
+from alerts.control.active_limit import Key, RuleKey, ActiveLimit, Target
 from alerts.laws.limits import Limit
 
 folder = Path(sys.argv[1])
@@ -36,8 +36,8 @@ control = build(settings, folder / "lake", folder / "state")
 key = Key("fair-share", Target("nats", "orders", "t0"))
 now = datetime.now(UTC).timestamp()
 limit = Limit(10.0, 10.0, now, now + 600, 120.0)
-standing = Standing(key, "a1", RuleKey("tenants", "NoisyTenant"), "limits_api", False, 10.0, limit, "why")
-control.controller._commit({key: standing}, [], {})
+active = ActiveLimit(key, "a1", RuleKey("tenants", "NoisyTenant"), "limits_api", False, 10.0, limit, "why")
+control.controller._commit({key: active}, [], {})
 print(limit.valid_until, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -102,7 +102,7 @@ def test_what_cannot_be_remembered_is_not_put_in_force(start: Start, caplog: pyt
     with sqlite3.connect(loop.control.state.path) as other:
         other.execute("CREATE TRIGGER full BEFORE INSERT ON standings BEGIN SELECT RAISE(FAIL, 'disk is full'); END")
     loop.throttle("t0")
-    assert (loop.served(), loop.control.controller.standings, loop.journal()) == ({}, {}, [])
+    assert (loop.served(), loop.control.controller.active_limits, loop.journal()) == ({}, {}, [])
     assert "disk is full" in caplog.text
     with sqlite3.connect(loop.control.state.path) as other:
         other.execute("DROP TRIGGER full")
@@ -122,7 +122,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from alerts.control import build
 from alerts.control.settings import ControlSettings
-from alerts.control.standing import Key, RuleKey, Standing, Target
+from alerts.control.active_limit import Key, RuleKey, ActiveLimit, Target
 from alerts.laws.limits import Limit
 
 folder = Path(sys.argv[1])
@@ -134,8 +134,8 @@ control = build(settings, folder / "lake", folder / "state")
 key = Key("fair-share", Target("nats", "orders", "t0"))
 now = datetime.now(UTC).timestamp()
 limit = Limit(10.0, 10.0, now, now + 3, 120.0)
-standing = Standing(key, "a1", RuleKey("tenants", "NoisyTenant"), "paper", False, 10.0, limit, "why")
-control.controller._commit({key: standing}, [], {})
+active = ActiveLimit(key, "a1", RuleKey("tenants", "NoisyTenant"), "paper", False, 10.0, limit, "why")
+control.controller._commit({key: active}, [], {})
 print((folder / "limits.json").read_text(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -12,9 +12,9 @@ import pytest
 from pydantic import ValidationError
 
 from alerts.aside import rule_worker
+from alerts.control.active_limit import Target
 from alerts.control.groups import Groups
 from alerts.control.settings import ControlSettings, GroupSettings
-from alerts.control.standing import Target
 from alerts.rules.expression import bound, schema_of
 from alerts.rules.loader import load_rules
 from alerts.run import _rules

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from alerts.control.active_limit import Key, Target
 from alerts.control.minds import Minds
 from alerts.control.settings import PolicySettings
 from alerts.control.signals import SIGNALS
-from alerts.control.standing import Key, Target
 from alerts.laws import registry
 from alerts.laws.limits import Alert, Kind, Limit, Verdict
 from alerts.laws.observation import Observation

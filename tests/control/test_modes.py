@@ -43,8 +43,8 @@ def propose(start: Start) -> Callable[..., Any]:
     return make
 
 
-def standing(loop: Any) -> dict[str, Any]:
-    (found,) = loop.control.controller.standings.values()
+def active(loop: Any) -> dict[str, Any]:
+    (found,) = loop.control.controller.active_limits.values()
     return {"id": found.action_id, "in_force": not found.dry_run, "shadow": found.shadow}
 
 
@@ -68,32 +68,32 @@ def test_a_proposal_is_journaled_and_limits_nobody_until_it_is_approved(propose:
 
 def test_what_is_approved_goes_on_by_itself_and_survives_a_restart(propose: Callable[..., Any], start: Start) -> None:
     loop = propose(max_step=0.5)
-    assert loop.control.controller.approve(standing(loop)["id"], loop.world.now)
+    assert loop.control.controller.approve(active(loop)["id"], loop.world.now)
     first = loop.served()["t0"]
     loop.run(7, "t0")
     assert loop.served()["t0"] < first
     loop.control.close()
     again = start(**APPROVE | {"lease_seconds": 600, "max_step": 0.5})
     assert again.served() == {"t0": loop.trace[-1]}
-    assert standing(again)["in_force"]
+    assert active(again)["in_force"]
 
 
 def test_nothing_else_is_approved(propose: Callable[..., Any], start: Start) -> None:
     loop = propose()
     controller, now = loop.control.controller, loop.world.now
     assert not controller.approve("no such action", now)
-    assert controller.approve(standing(loop)["id"], now)
-    assert not controller.approve(standing(loop)["id"], now), "twice"
+    assert controller.approve(active(loop)["id"], now)
+    assert not controller.approve(active(loop)["id"], now), "twice"
     loop.control.close()
     dry = start(lease_seconds=600, dry_run=True)
     dry.throttle("t0")
-    (there,) = dry.control.controller.standings.values()
+    (there,) = dry.control.controller.active_limits.values()
     assert not dry.control.controller.approve(there.action_id, dry.world.now), "a dry run stays one"
 
 
 def test_while_paused_nothing_is_approved(propose: Callable[..., Any]) -> None:
     loop = propose()
-    (found,) = loop.control.controller.standings.values()
+    (found,) = loop.control.controller.active_limits.values()
     loop.control.controller._flag.touch()  # by hand
     with pytest.raises(SojournError, match="paused"):
         loop.control.controller.approve(found.action_id, loop.world.now)
@@ -106,16 +106,16 @@ def test_an_approval_that_the_actuator_refuses_puts_nothing_in_force(
     loop = propose()
     enforce = LimitsApi.enforce
 
-    def refuse(self: LimitsApi, standings: Any) -> Any:
-        if standings:
+    def refuse(self: LimitsApi, active_limits: Any) -> Any:
+        if active_limits:
             raise SojournError("the board is full")
-        return enforce(self, standings)
+        return enforce(self, active_limits)
 
     monkeypatch.setattr(LimitsApi, "enforce", refuse)
     with pytest.raises(SojournError, match="board is full"):
-        loop.control.controller.approve(standing(loop)["id"], loop.world.now)
+        loop.control.controller.approve(active(loop)["id"], loop.world.now)
     monkeypatch.undo()
-    assert not standing(loop)["in_force"] and loop.served() == {}
+    assert not active(loop)["in_force"] and loop.served() == {}
     loop.run(1, "t0")
     assert sorted(row["outcome"] for row in loop.journal()) == ["failed", "proposed"]
 
@@ -126,7 +126,7 @@ def test_a_policy_that_came_to_act_by_itself_revokes_what_was_only_proposed(
     loop = propose()
     loop.control.close()
     acting = start(lease_seconds=600)
-    assert not acting.control.controller.standings
+    assert not acting.control.controller.active_limits
     acting.throttle("t0")
     assert acting.served() == {"t0": 10.0}
 
@@ -136,9 +136,9 @@ def test_what_was_tried_dry_is_no_proposal_once_the_policy_proposes(start: Start
     dry.throttle("t0")
     dry.control.close()
     proposing = start(**APPROVE)
-    assert not proposing.control.controller.standings
+    assert not proposing.control.controller.active_limits
     proposing.throttle("t0")
-    (found,) = proposing.control.controller.standings.values()
+    (found,) = proposing.control.controller.active_limits.values()
     assert found.proposed and proposing.control.controller.approve(found.action_id, proposing.world.now)
 
 
@@ -147,7 +147,7 @@ def test_what_a_limit_would_have_done_is_told_at_its_end(start: Start, mode: str
     loop = start(dry_run=None, mode=mode)
     loop.throttle("t0")
     loop.run(10, "t0")
-    shadow = standing(loop)["shadow"]
+    shadow = active(loop)["shadow"]
     assert shadow.arrived == pytest.approx(10 * 120) and shadow.held == pytest.approx(10 * 110)
     assert shadow.longest == pytest.approx(110), "at 10/s what is held by then is gone so late"
     assert shadow.quiet_age == 12.0
@@ -165,7 +165,7 @@ def test_a_shadow_outlives_a_restart_from_its_last_change_on(start: Start) -> No
     loop.run(9, "t0")  # renewed meanwhile
     loop.control.close()
     again = start(dry_run=True)
-    assert standing(again)["shadow"].arrived > 500
+    assert active(again)["shadow"].arrived > 500
 
 
 def test_a_first_limit_waits_for_the_second_signal_and_says_so(start: Start) -> None:

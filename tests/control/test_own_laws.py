@@ -15,9 +15,9 @@ import sojourn
 from actuators.base import Demand
 from actuators.nats_consumer import NatsInFlight, NatsInFlightSettings
 from alerts.control import build, observe
+from alerts.control.active_limit import Target
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.control.signals import PROBE
-from alerts.control.standing import Target
 from collectors.rabbitmq.names import OURS
 from lake.select import check
 from lake.store import Lake
@@ -114,7 +114,7 @@ def test_a_law_of_its_own_is_tried_and_approved_as_others_are(start: Start, mode
     loop.throttle("t0")
     loop.run(3, "t0")
     assert loop.served() == {}
-    (found,) = loop.control.controller.standings.values()
+    (found,) = loop.control.controller.active_limits.values()
     assert found.shadow is not None and found.shadow.delayed > 0
     if mode == "approve":
         assert loop.control.controller.approve(found.action_id, loop.world.now)
@@ -248,7 +248,7 @@ def test_advice_for_consumers_that_nobody_can_bound_is_in_the_journal(start: Sta
     (row,) = loop.journal()
     assert (row["outcome"], row["after"]) == ("dry_run", 4.0)
     assert "0.14 s round trip ÷ 0.04 s = 4; the buffer holds messages back by 1.88 s" in row["reason"]
-    (found,) = loop.control.controller.standings.values()
+    (found,) = loop.control.controller.active_limits.values()
     assert found.in_hand and found.shadow is None
     with pytest.raises(ValidationError, match="bounds messages in hand"):
         ControlSettings(policies=(PolicySettings(name="p", mode="auto", **HELD_BACK),))

@@ -11,9 +11,9 @@ import pytest
 
 from alerts.control import advisor, entitler
 from alerts.control import observe as observing
+from alerts.control.active_limit import Target
 from alerts.control.observe import observe
 from alerts.control.settings import CapacitySettings
-from alerts.control.standing import Target
 from lake.definitions import Definitions
 from lake.select import check
 from lake.store import Lake

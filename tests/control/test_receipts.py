@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from alerts.control.active_limit import Entry
 from alerts.control.receipts import Receipts, due
-from alerts.control.standing import Entry
 from alerts.notify.receipt import labels_of, tell_receipt
 from alerts.settings import AlertSettings
 from alerts.store.database import connect

@@ -80,7 +80,7 @@ def test_a_dry_run_touches_no_server(start: Start, redis_server: RedisServer, cl
 def test_a_limit_that_is_approved_is_put_in_force_there(start: Start, redis_server: RedisServer, client: Any) -> None:
     loop = start(**in_redis(redis_server), dry_run=None, mode="approve")
     loop.throttle("t0")
-    (found,) = loop.control.controller.standings.values()
+    (found,) = loop.control.controller.active_limits.values()
     assert client.keys() == []
     assert loop.control.controller.approve(found.action_id, loop.world.now)
     assert client.get(KEY) is not None
@@ -96,7 +96,7 @@ def test_what_a_server_refuses_is_journaled_once_and_nothing_is_in_force(
     loop.run(3, "t0")
     (row,) = loop.journal()
     assert row["outcome"] == "failed" and "NOPERM" in row["reason"]
-    assert loop.control.controller.standings == {}
+    assert loop.control.controller.active_limits == {}
 
 
 def test_what_somebody_else_sets_meanwhile_stays_and_the_journal_says_so(
@@ -193,7 +193,7 @@ def test_a_server_that_hangs_or_answers_nonsense_is_a_failure_and_holds_up_no_ev
         loop.throttle("t0")
         (row,) = loop.journal()
         assert row["outcome"] == "failed" and said in row["reason"]
-        assert loop.control.controller.standings == {}
+        assert loop.control.controller.active_limits == {}
         loop.run(20, "t0")
         assert len(loop.journal()) <= 2, "the same failure is no news"
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from alerts.control.active_limit import ActiveLimit, Key, RuleKey, Target
 from alerts.control.actuators.spillover import Spillover, SpilloverSettings
 from alerts.control.settings import ControlSettings, PolicySettings
-from alerts.control.standing import Key, RuleKey, Standing, Target
 from alerts.laws.limits import Limit
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
 
 Start = Callable[..., Any]
 LIMIT = Limit(3.0, 3.0, 0.0, 2e9, 120.0)
-T0 = Standing(
+T0 = ActiveLimit(
     Key("p", Target("mq", "orders", "t0")), "a1", RuleKey("tenants", "NoisyTenant"), "aside", False, 3.0, LIMIT, "why"
 )
 
@@ -61,8 +61,8 @@ def numbers(client: Any, key: str, tenant: str = "t0") -> list[int]:
     return [int(fields["number"]) for _, fields in client.xrange(key) if fields["Tenant"] == tenant]
 
 
-def limit(one: Spillover, *standings: Standing) -> None:
-    one._wanted = {item.key.target: item for item in standings}
+def limit(one: Spillover, *active_limits: ActiveLimit) -> None:
+    one._wanted = {item.key.target: item for item in active_limits}
     one.round()
 
 

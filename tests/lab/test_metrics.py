@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
+from alerts.control.active_limit import Target
 from alerts.control.entitler import look
 from alerts.control.observe import observe
 from alerts.control.spans import RECENT_RANGE
-from alerts.control.standing import Target
 from alerts.laws.entitled_queue import Look
 from alerts.laws.observation import Observation
 from lab.loop import Loop

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from actuators.undo_log import News
-from alerts.control.standing import Place, Standing, Target
+from alerts.control.active_limit import ActiveLimit, Place, Target
 
 #: The actuator that is there without being named in the settings: what `sojourn.Limits` asks.
 LIMITS_API = "limits_api"
@@ -27,8 +27,8 @@ class Told:
 class Enforcer(Protocol):
     """What puts limits in force somewhere."""
 
-    def enforce(self, standings: Sequence[Standing]) -> Mapping[Target, Told]:
-        """Make exactly ``standings`` hold, and nothing else of ours. SojournError if that failed for all."""
+    def enforce(self, active_limits: Sequence[ActiveLimit]) -> Mapping[Target, Told]:
+        """Make exactly ``active_limits`` hold, and nothing else of ours. SojournError if that failed for all."""
         ...
 
     def news(self) -> Sequence[News]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from actuators.undo_log import News
+from alerts.control.active_limit import ActiveLimit, Target, strictest
 from alerts.control.actuators import Told
 from alerts.control.board import Board, ServedLimit
-from alerts.control.standing import Standing, Target, strictest
 
 
 class LimitsApi:
@@ -16,9 +16,9 @@ class LimitsApi:
     def __init__(self, board: Board) -> None:
         self._board = board
 
-    def enforce(self, standings: Sequence[Standing]) -> Mapping[Target, Told]:
-        """Publish ``standings``; where several policies limit one tenant, the lowest rate counts."""
-        self._board.publish(tuple(_served(standing) for standing in strictest(standings).values()))
+    def enforce(self, active_limits: Sequence[ActiveLimit]) -> Mapping[Target, Told]:
+        """Publish ``active_limits``; where several policies limit one tenant, the lowest rate counts."""
+        self._board.publish(tuple(_served(active) for active in strictest(active_limits).values()))
         return {}
 
     def news(self) -> Sequence[News]:
@@ -26,15 +26,15 @@ class LimitsApi:
         return ()
 
 
-def _served(standing: Standing) -> ServedLimit:
-    target = standing.key.target
+def _served(active: ActiveLimit) -> ServedLimit:
+    target = active.key.target
     return ServedLimit(
         target.broker,
         target.queue,
         target.tenant,
-        standing.limit.rate,
-        standing.burst,
-        standing.valid_until,
-        standing.reason,
-        standing.action_id,
+        active.limit.rate,
+        active.burst,
+        active.valid_until,
+        active.reason,
+        active.action_id,
     )

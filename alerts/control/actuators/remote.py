@@ -12,8 +12,8 @@ from actuators.base import ActuatorSettings, Demand, Refused
 from actuators.leased import Leased
 from actuators.registry import make
 from actuators.undo_log import News, UndoLog
+from alerts.control.active_limit import ActiveLimit, Target, strictest
 from alerts.control.actuators import Told
-from alerts.control.standing import Standing, Target, strictest
 from lake.clock import Clock
 from lake.errors import SojournError
 
@@ -48,7 +48,7 @@ class Remote:
         self._lasts = not actuator.ends_by_itself
         self._patience, self._rest, self._tick = patience, rest, tick
         self._changed = threading.Condition()
-        self._wanted: dict[Target, Standing] = {}
+        self._wanted: dict[Target, ActiveLimit] = {}
         self._asked = self._done = 0  # versions of what is wanted
         self._told: dict[Target, Told] = {}
         self._failed: dict[Target, tuple[float, Told]] = {}
@@ -58,9 +58,9 @@ class Remote:
         if undo_log.held(self.name):
             self._start()
 
-    def enforce(self, standings: Sequence[Standing]) -> Mapping[Target, Told]:
+    def enforce(self, active_limits: Sequence[ActiveLimit]) -> Mapping[Target, Told]:
         """Make exactly these hold; what became of each, and of what held until now."""
-        wanted = {target: item for (target, _), item in strictest(standings).items()}
+        wanted = {target: item for (target, _), item in strictest(active_limits).items()}
         with self._changed:
             rested = time.monotonic() - self._rest
             self._failed = {target: one for target, one in self._failed.items() if one[0] > rested}
@@ -97,7 +97,7 @@ class Remote:
             self._thread.start()
 
     def _work(self) -> None:
-        applied: dict[Target, Standing] = {}
+        applied: dict[Target, ActiveLimit] = {}
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or self._done < self._asked, self._tick)
@@ -117,7 +117,7 @@ class Remote:
                 self._done = max(self._done, version)
                 self._changed.notify_all()
 
-    def _round(self, wanted: Mapping[Target, Standing], applied: dict[Target, Standing]) -> dict[Target, Told]:
+    def _round(self, wanted: Mapping[Target, ActiveLimit], applied: dict[Target, ActiveLimit]) -> dict[Target, Told]:
         """End what is not wanted, apply what came or changed; look now and then at what is held."""
         told: dict[Target, Told] = {}
         for held in self._undo_log.held(self.name):
@@ -141,7 +141,7 @@ class Remote:
             self._leased.look()
         return told
 
-    def _apply(self, item: Standing) -> Told:
+    def _apply(self, item: ActiveLimit) -> Told:
         target, left = item.key.target, item.limit.valid_until - self._clock.now().timestamp()
         if left <= 0:
             return Told("its lease is over")

@@ -19,8 +19,8 @@ from pydantic import Field, model_validator
 from actuators.movers.base import Message, Mover
 from actuators.movers.registry import KINDS, AnyMover
 from actuators.undo_log import News
+from alerts.control.active_limit import ActiveLimit, Target, strictest
 from alerts.control.actuators import Told
-from alerts.control.standing import Standing, Target, strictest
 from brokers.settings import Settings
 from lake.errors import SojournError
 
@@ -67,7 +67,7 @@ class Spillover:
         self._settings, self._now = settings, now
         self._mover = mover or KINDS.make(settings.mover)
         self._changed = threading.Condition()
-        self._wanted: dict[Target, Standing] = {}
+        self._wanted: dict[Target, ActiveLimit] = {}
         self._asked = self._done = 0
         self._errors: dict[str, str] = {}  # by queue
         self._aside: Counter[Target] = Counter()
@@ -82,9 +82,9 @@ class Spillover:
             self._thread = threading.Thread(target=self._work, name=f"spillover-{self.name}", daemon=True)
             self._thread.start()
 
-    def enforce(self, standings: Sequence[Standing]) -> Mapping[Target, Told]:
+    def enforce(self, active_limits: Sequence[ActiveLimit]) -> Mapping[Target, Told]:
         """Put aside what is too much of these tenants; let all others' come back."""
-        wanted = {target: item for (target, _), item in strictest(standings).items()}
+        wanted = {target: item for (target, _), item in strictest(active_limits).items()}
         told = {target: self._refused(target) for target in wanted}
         wanted = {target: item for target, item in wanted.items() if told[target].error is None}
         with self._changed:
@@ -156,7 +156,7 @@ class Spillover:
             return Told(f"refused: {self.name} does not serve the queue {target.queue!r}")
         return Told()
 
-    def _put_aside(self, target: Target, item: Standing) -> None:
+    def _put_aside(self, target: Target, item: ActiveLimit) -> None:
         """All of a tenant's but what his rate may have; with something aside, all that is new goes behind it."""
         old, now, home, aside = self._settings.old_seconds, self._now(), target.queue, self._place(target.queue)
 

@@ -39,7 +39,7 @@ class RuleKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ActiveLimit:
     """A limit in force, or one that would be: in a ``dry_run``, or until an operator approves it.
 
     ``action_id`` names the whole intervention, from its throttle to its release: what an operator approves or revokes.
@@ -65,10 +65,10 @@ class Standing:
         return datetime.fromtimestamp(self.limit.valid_until, UTC)
 
 
-def strictest(standings: Iterable[Standing]) -> dict[Place, Standing]:
+def strictest(active_limits: Iterable[ActiveLimit]) -> dict[Place, ActiveLimit]:
     """Which limit counts where several policies limit one tenant by one actuator: the lowest rate, then burst."""
-    found: dict[Place, Standing] = {}
-    for item in sorted(standings, key=lambda item: item.key):
+    found: dict[Place, ActiveLimit] = {}
+    for item in sorted(active_limits, key=lambda item: item.key):
         place = (item.key.target, item.actuator)
         other = found.get(place)
         if other is None or (item.limit.rate, item.burst) < (other.limit.rate, other.burst):
