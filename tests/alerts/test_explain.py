@@ -28,7 +28,7 @@ ROUTED = AlertSettings.model_validate(
 
 def test_every_decision_is_explained_with_its_reason(gold: GoldLake) -> None:
     told = Told(gold)
-    id = told.api_state.silence(silence("tenant=acme", ends=10 * MINUTE), OPS, NOW, NOW)
+    id = told.state.silence(silence("tenant=acme", ends=10 * MINUTE), OPS, NOW, NOW)
     told.at(MINUTE, dead_lettered=1)
     (alert,) = told.world.engine.snapshot.firing()
     store = gold.lake.state_path("alerts.sqlite")

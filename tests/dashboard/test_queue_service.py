@@ -73,7 +73,7 @@ def test_levels_that_are_unknown_are_no_zeros() -> None:
 def test_the_backlogs_story_says_now_then_and_who() -> None:
     curves = [Curve("acme-7", (None, 10.0, 80.0)), Curve("elm", (None, 10.0, 20.0))]
     said = story.backlog(curves, SPAN, ["acme-7"])
-    assert said == "Now 100; 20 at 00:17, at most 100. acme-7 (noisy) holds 80 %."
+    assert said == "Now 100; 20 at 00:17, at most 100. acme-7 (noisy) holds 80 % of it."
     assert story.backlog([], SPAN, []) == "No message was waiting in this range."
 
 
