@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from lake.errors import UserError
 from lake.visible import visible
 from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json, settings_of
 from sojourn.cli.sql import Format
+
+if TYPE_CHECKING:
+    from sojourn.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="What was decided and why; approve it, take it back, or stop deciding.")
 
@@ -157,14 +160,14 @@ def ask(
     hint: str = "see `sojourn actions list`",
 ) -> None:
     """A request to the API of the alert process that works on this lake, with ``body`` as JSON."""
-    section = settings_of(config).section("alert", part("alerts.settings").AlertSettings)
-    base = address(config, lake, url)
+    settings = settings_of(config)
+    section = settings.section("alert", part("alerts.settings").AlertSettings)
+    base = address(settings, settings.lake_root(lake), url)
     part("lake.alert_api").ask(base, path, token=section.token(), method=method, body=body, hint=hint)
 
 
-def address(config: Path | None, lake: Path | None, url: str | None) -> str:
-    """Where the alert process listens that works on this lake: as it is named, as it told, or as the settings say."""
-    settings = settings_of(config)
+def address(settings: Settings, root: Path, url: str | None) -> str:
+    """Where the alert process on the lake at ``root`` listens: as it is named, as it told, or by the settings."""
     section = settings.section("alert", part("alerts.settings").AlertSettings)
-    told = part("lake.alert_api").told_address(settings.lake_root(lake))
+    told = part("lake.alert_api").told_address(root)
     return url or told or f"http://{section.host}:{section.port}"

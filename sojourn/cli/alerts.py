@@ -32,7 +32,7 @@ def list_(
     url: UrlOption = None,
 ) -> None:
     """Show the alerts that fire and those that are pending, the loudest first. Exit code 1: nobody evaluates rules."""
-    _, root = existing(config, lake)
+    settings, root = existing(config, lake)
     service, queries = part("dashboard.services.alerts"), part("dashboard.queries")
     now = datetime.now(UTC)
     reader = part("lake.reader").Reader(root)
@@ -53,7 +53,7 @@ def list_(
             _say(line)
     # That nothing fires is worth saying only of rules that somebody evaluates.
     evaluation = part("dashboard.services.freshness").Evaluation
-    state = evaluation.of(part("lake.alert_api").is_ready(address(config, lake, url), PATIENCE))
+    state = evaluation.of(part("lake.alert_api").is_ready(address(settings, root, url), PATIENCE))
     if state is not evaluation.RUNS:
         typer.echo(f"sojourn: {state.value}; what is shown is what was found last", err=True)
         raise typer.Exit(1)
