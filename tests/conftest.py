@@ -16,6 +16,7 @@ from lake.store import Lake
 from tests.support.deep import CHOSEN
 from tests.support.kafka import KafkaServer
 from tests.support.nats import NatsServer
+from tests.support.processor import Processor
 from tests.support.servers import require_server
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """For what is decided where tests are declared."""
     CHOSEN.deep = config.getoption("--deep")
+    config.pluginmanager.register(Processor())
 
 
 #: Whose tests take minutes, the longest first: begun last, one of them would be what all of a run waits for.
@@ -59,6 +61,13 @@ _LONG = (
     "tests/apps/",
     "tests/collectors/rabbitmq/",
     "tests/spark_runtime/",
+    "tests/sojourn/test_sql.py",
+    "tests/dashboard/",
+    "tests/lab/",
+    "tests/actuators/",
+    "tests/control/",
+    "tests/sojourn/",
+    "tests/collectors/test_contract.py",
 )
 
 
