@@ -2,8 +2,8 @@
 
 ``sojourn up`` runs without its dashboard over the demo's broker, whose consumers and producers are the demo's own, all
 calm. A minute is measured after a minute of warming up: processor seconds a second of each of Sojourn's processes,
-their sum ``idle_cores``, and how old the newest event in gold was meanwhile. The yardstick is a plain Python loop in
-the same run, because machines differ, and so does what else runs on them.
+their sum ``idle_cores``, and how old the newest event in gold and in finished state was meanwhile. The yardstick is a
+plain Python loop in the same run, because machines differ, and so does what else runs on them.
 
 Prints one JSON object a line: {"figure", "value", "unit", "baseline"}. Run it by `make bench-rest`; ARGS="--threads"
 tells the threads of each process as well, ARGS="--hold 300" keeps everything running afterwards, for a profiler.
@@ -43,7 +43,7 @@ from sojourn.supervise.supervisor import TICK_SECONDS, Supervisor
 RATE = 100.0
 #: Metrics must have come by then, on the slowest of machines.
 PATIENCE_SECONDS = 600.0
-WATCHED = ("message_events", "queue_samples", "partials")
+WATCHED = ("message_events", "queue_samples", "partials", "queue_state")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,9 @@ def _measured(folder: Path, chosen: argparse.Namespace) -> Iterator[Figure]:
         write_atomically(layout.settings, settings_text(layout, broker, ports, quick_start=False))
         Definitions(window_seconds=WINDOW_SECONDS, target_seconds=TARGET_SECONDS).save(layout.lake)
         freshness = Freshness(Lake(layout.lake).path("partials"))
+        finished = Freshness(Lake(layout.lake).path("queue_state"), "as_of")
         freshness.start()
+        finished.start()
         started = time.monotonic()
         with _sojourn(layout) as process:
             _wait(supervisor, PATIENCE_SECONDS, lambda: freshness.first_metrics)
@@ -93,9 +95,10 @@ def _measured(folder: Path, chosen: argparse.Namespace) -> Iterator[Figure]:
             _wait(supervisor, chosen.seconds, lambda: False)
             after = _reading(process.pid, layout.lake)
             yield from _figures(before, after)
-            lags = freshness.between(began, began + chosen.seconds)
-            yield Figure("rest_freshness_p50_seconds", quantile(lags, 0.5) or 0.0, "s")
-            yield Figure("rest_freshness_p95_seconds", quantile(lags, 0.95) or 0.0, "s")
+            for name, sampled in (("rest_freshness", freshness), ("rest_freshness_finished", finished)):
+                lags = sampled.between(began, began + chosen.seconds)
+                yield Figure(f"{name}_p50_seconds", quantile(lags, 0.5) or 0.0, "s")
+                yield Figure(f"{name}_p95_seconds", quantile(lags, 0.95) or 0.0, "s")
             if chosen.threads:
                 yield from _by_thread(before, after)
             if chosen.hold:
@@ -103,6 +106,7 @@ def _measured(folder: Path, chosen: argparse.Namespace) -> Iterator[Figure]:
                     print(pid, _part(words(pid)), file=sys.stderr, flush=True)
                 _wait(supervisor, chosen.hold, lambda: False)
         freshness.stop()
+        finished.stop()
 
 
 def _figures(before: Reading, after: Reading) -> Iterator[Figure]:

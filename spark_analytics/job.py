@@ -306,7 +306,7 @@ class Job:
 
     def _done(self, count: int | None) -> None:
         self._maintenance.count_batch()
-        self._state.wake()
+        self._state.wake(count)
         if count:
             self._on_batch(count)
 

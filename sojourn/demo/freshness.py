@@ -1,8 +1,9 @@
 """How far what can be read in gold lags behind the wall clock, sampled at regular instants while the demo runs.
 
-At each sample: now − the newest ``occurred_at`` that the table ``partials`` holds. Between two commits the value grows
-with the clock, so the samples are what somebody sees who looks at a random moment, not the best case right after a
-commit. The demo's broker hears of well over 50 messages a second, so its newest event is only milliseconds old itself.
+At each sample: now − the newest instant that a table tells of, of ``partials`` the newest ``occurred_at``. Between two
+commits the value grows with the clock, so the samples are what somebody sees who looks at a random moment, not the best
+case right after a commit. The demo's broker hears of well over 50 messages a second, so its newest event is only
+milliseconds old itself.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ MOST_SAMPLES = 360_000
 class Freshness(threading.Thread):
     """Samples in the background; it reads the transaction log's statistics alone, never the data."""
 
-    def __init__(self, partials: Path) -> None:
+    def __init__(self, table: Path, column: str = "newest_occurred_at") -> None:
         super().__init__(name="freshness", daemon=True)
-        self._log = partials / "_delta_log"
+        self._log = table / "_delta_log"
+        self._column = column
         self._done = threading.Event()
         self._version = newest_version(self._log)
         self._newest: float | None = None
@@ -39,7 +41,7 @@ class Freshness(threading.Thread):
         while not self._done.wait(LOOK_SECONDS):
             while (entry := log_entry(self._log.parent, self._version + 1)).exists():
                 self._version += 1
-                if (newest := newest_event(entry)) is not None:
+                if (newest := newest_event(entry, self._column)) is not None:
                     self._newest = max(newest, self._newest or 0.0)
             now = time.time()
             if self._newest is not None and now >= due:
@@ -67,15 +69,15 @@ def newest_version(log: Path) -> int:
     return max((int(entry.stem) for entry in log.glob("*.json") if entry.stem.isdigit()), default=-1)
 
 
-def newest_event(entry: Path) -> float | None:
-    """The newest ``newest_occurred_at`` (unix seconds) among the files that a commit added with new data."""
+def newest_event(entry: Path, column: str = "newest_occurred_at") -> float | None:
+    """The newest instant (unix seconds) in ``column`` of the files that a commit added with new data."""
     newest: float | None = None
     with contextlib.suppress(OSError, ValueError, KeyError):
         for line in entry.read_text(encoding="utf-8").splitlines():
             added = json.loads(line).get("add")
             if not added or not added.get("dataChange") or not added.get("stats"):
                 continue
-            text = json.loads(added["stats"]).get("maxValues", {}).get("newest_occurred_at")
+            text = json.loads(added["stats"]).get("maxValues", {}).get(column)
             if text is not None:
                 at = datetime.fromisoformat(text.replace("Z", "+00:00"))
                 at = at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -13,7 +13,8 @@ from lake.views.catalogue import FORMULAS
 
 Array = npt.NDArray[Any]
 
-_NUMBERS = {"": 1, "fast": 2, "backlogged": 3}
+BACKLOGGED = "backlogged"
+_NUMBERS = {"": 1, "fast": 2, BACKLOGGED: 3}
 #: By number; none is an empty text.
 MODE_NAMES = {number: name for name, number in _NUMBERS.items()}
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lake.tables import QUEUE_STATE, TENANT_STATE, TIMESTAMP
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.judgements import Array
+from spark_analytics.fold.modes import BACKLOGGED
 from spark_analytics.fold.past import Clocks
 from spark_analytics.state.seconds import Part
 
@@ -92,6 +94,12 @@ def queues(parts: list[Part], keys: Numbers, clocks: Mapping[str, Clocks]) -> pa
         since = table.column("mode_since_us").cast(pa.timestamp("us")).cast(TIMESTAMP)
         numbered.append(table.append_column("mode_since", since))
     return _together(numbered, _RENAMED)
+
+
+def troubled(rows: pa.Table) -> bool:
+    """Whether any of ``rows`` of queues is of a backlogged one, or of one with a noisy tenant."""
+    backlogged = pc.any(pc.equal(rows.column("mode"), BACKLOGGED)).as_py()
+    return bool(backlogged) or bool(pc.max(rows.column("noisy_tenants")).as_py())
 
 
 def _together(tables: list[pa.Table], renamed: dict[str, str]) -> pa.Table | None:

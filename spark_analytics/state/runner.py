@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from pathlib import Path
 
 from lake.errors import SojournError
+from spark_analytics.state.calm import Calm, waits
 from spark_analytics.state.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -35,14 +37,17 @@ class StateRunner:
         self._patient_until: float | None = None  # None: nothing came too late
         self._correcting_took = 0.0
         self._woken, self._ending = threading.Event(), threading.Event()
+        self._usual, self._pressing = Calm(), False
         self._thread = threading.Thread(target=self._run, name="state", daemon=True)
 
     def start(self) -> None:
         """Begin; returns at once."""
         self._thread.start()
 
-    def wake(self) -> None:
-        """There is something new in gold."""
+    def wake(self, records: int | None) -> None:
+        """There is something new in gold: a batch of so many ``records``, None where nobody counted them."""
+        if records is None or not self._usual.brought(records):
+            self._pressing = True
         self._woken.set()
 
     def close(self) -> None:
@@ -58,15 +63,25 @@ class StateRunner:
             self._writer.close()
 
     def _run(self) -> None:
-        woken = False
+        woken, started = False, -math.inf
         while not self._ending.is_set():
             woken = self._woken.wait(NEXT_BATCH_SECONDS if woken else LOOK_SECONDS)
+            while woken and (seconds := waits(time.monotonic() - started, calm=self._is_calm)) > 0:
+                self._woken.clear()
+                if not self._woken.wait(seconds):
+                    break
+            self._pressing = False
             self._woken.clear()
             started = time.monotonic()
             if not self._step():
                 self._ending.wait(RETRY_SECONDS)
             else:
                 self._ending.wait(PACE * (time.monotonic() - started))
+
+    @property
+    def _is_calm(self) -> bool:
+        """Whether what has come can wait for what comes next."""
+        return not (self._pressing or self._ending.is_set() or self._writer is None or self._writer.pressing)
 
     def _step(self) -> bool:
         try:

@@ -53,6 +53,7 @@ class Writer:
         self._present: Present | None = None
         self._finisher: Finisher
         self._revision = last_revision(self._lake)
+        self._pressing = True
         self.rows = 0
         self._before_gap: dict[str, int] = {}  # what was told when events began to be missing
         told = Consumers.written(root) if self._folded else Consumers()
@@ -76,6 +77,12 @@ class Writer:
     def correcting(self) -> bool:
         """Whether a step without patience had no time to finish what it began to correct: the next one goes on."""
         return self._present is not None and bool(self._present.correcting)
+
+    @property
+    def pressing(self) -> bool:
+        """Whether what was told last is trouble, or half of the truth: a backlogged queue, a noisy tenant, what is
+        late or missing. What comes then must not wait."""
+        return self._pressing or self.late or not self._finisher.complete
 
     def step(self, *, patient: bool = False, within: float = math.inf) -> bool:
         """Commit what has changed since the last step; whether anything had. Raises LakeError, UserError.
@@ -174,6 +181,7 @@ class Writer:
         keys, queue_keys = (self._numbers[name] for name in (TENANT_STATE.name, QUEUE_STATE.name))
         if (queue_rows := raw.queues(queues, queue_keys, present.clocks)) is None:
             return  # nothing changed
+        self._pressing = raw.troubled(queue_rows)
         rows = {QUEUE_STATE.name: queue_rows, TENANT_STATE.name: raw.tenants(tenants, keys, queue_keys)}
         self._commit(rows, with_ages=not midway)
 
