@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar, cast
 
@@ -21,12 +20,14 @@ import streamlit as st
 from dashboard import queries
 from dashboard.behind import Behind
 from dashboard.heartbeats import heartbeats
+from dashboard.pace import Pace
 from dashboard.questions import recent as recently
 from dashboard.renewed import Renewed
 from dashboard.services.freshness import Heartbeats
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.series import Span
 from dashboard.services.trends import Recent
+from dashboard.shared import Once
 from lake.definitions import Definitions
 from lake.errors import SojournError
 from lake.foretell import Foretold, foretell
@@ -52,6 +53,8 @@ PAST_IDLE_SECONDS = 300.0
 _past_limits: dict[str, Any] = {"idle_seconds": PAST_IDLE_SECONDS}
 #: For how long a page waits for what is newer than what it has.
 PRESENT_SECONDS = 0.3
+#: Things that pages have made of one reading: those of a second or two, for whoever looks then.
+MOST_MADE = 100
 #: For how long it is tried to read all that a page says of now without a commit in between.
 TRIED_SECONDS = 0.15
 #: A reading that takes longer than this is begun ahead, by so much more than it takes, for the page that is to show it:
@@ -61,11 +64,13 @@ QUICK_SECONDS, AHEAD_SECONDS = 0.1, 0.15
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What the lake says of now: of which versions of its tables, when that was read, and the rows by their SQL."""
+    """What the lake says of now: of which versions of its tables, when that was read, the rows by their SQL, and what
+    pages have made of them."""
 
     token: tuple[Any, ...]
     at: datetime
     rows: Mapping[str, list[Row]]
+    made: Once = field(default_factory=lambda: Once(MOST_MADE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class Repository:
     root: Path
     read: Mapping[str, list[Row]] = field(default_factory=dict)  # what one page has read at one instant, by its SQL
     read_at: datetime | None = None  # when that was, in UTC
+    made: Once | None = None  # what pages have made of that reading
     aside: bool = False  # asked behind the pages, where nobody waits
     kept: dict[str, list[Row]] | None = None  # where what is read of history is put down, for who shows it
 
@@ -100,7 +106,14 @@ class Repository:
         if renewed.took > QUICK_SECONDS and wait > 0:
             renewed.ahead(wait, begin, renewed.took + 2 * AHEAD_SECONDS)
         rows: dict[str, list[Row]] = {sql: [dict(row) for row in of] for sql, of in told.rows.items()}
-        return replace(self, read=rows, read_at=None if told.token == _token(root) else told.at)
+        return replace(self, read=rows, read_at=None if told.token == _token(root) else told.at, made=told.made)
+
+    def once(self, name: Hashable, now: datetime, make: Callable[[], T]) -> T:
+        """What ``make`` makes of this reading, once for all who look at it in the same second and time zone, and not
+        once for each; nobody may change it. ``now`` is the viewer's."""
+        if self.made is None:
+            return make()
+        return self.made.of((name, int(now.timestamp()), now.utcoffset(), now.tzname()), make)
 
     def health(self) -> list[Row]:
         """``queue_health_now``."""
@@ -322,33 +335,6 @@ class Repository:
         rows = cast("list[Row]", _rows(root, (tense, *token), sql, scope, hold))
         pace.spent(monotonic() - begun)
         return rows
-
-
-class Pace:
-    """When the lake may be asked anew: at most one part in ``share`` of the time goes into asking.
-
-    A lake too large to be read as often as pages renew themselves is shown a little later, with its age, and leaves
-    the machine to others.
-    """
-
-    def __init__(self, share: int) -> None:
-        self._share = share
-        self._lock = Lock()
-        self._token: tuple[Any, ...] | None = None
-        self._begun = 0.0
-        self._spent = 0.0
-
-    def token(self, newest: tuple[Any, ...], now: float) -> tuple[Any, ...]:
-        """``newest`` if history may be renewed at ``now`` (monotonic seconds), else the token it was last asked at."""
-        with self._lock:
-            if self._token is None or (newest != self._token and now - self._begun >= self._share * self._spent):
-                self._token, self._begun, self._spent = newest, now, 0.0
-            return self._token
-
-    def spent(self, seconds: float) -> None:
-        """Remember what this round of questions has cost."""
-        with self._lock:
-            self._spent += seconds
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)

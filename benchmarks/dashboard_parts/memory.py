@@ -13,6 +13,7 @@ from benchmarks.dashboard_parts.lake import lake_of, written
 from benchmarks.dashboard_parts.server import serving
 from benchmarks.dashboard_parts.viewers import looked
 from benchmarks.figures import Figure
+from benchmarks.processor import memory_mb
 
 HOURS, EVERY = 8, 2.0
 VIEWERS, ROUNDS = 4, 8
@@ -21,16 +22,23 @@ BROWSER_SECONDS, BROWSER_EVERY = 120.0, 0.5
 
 
 def measure(scale: float) -> Iterator[Figure]:
-    """Resident megabytes of the server with its worker after each hour, beside those after the first; the browser's."""
+    """Resident megabytes after each hour, beside those after the first, of the server alone and with what reads for it;
+    the browser's.
+
+    The process that reads history takes what its bound lets it take, and ends when nobody asks it for five minutes.
+    """
     lake, renewals = lake_of(scale), round(HOURS * 3600 / EVERY * scale)
     with serving(lake) as server, written(lake):
-        held = []
+        held, alone = [], []
         for _ in range(ROUNDS):
             looked(server.url, VIEWERS, 0.0, "--renewals", str(max(1, renewals // ROUNDS // VIEWERS)))
             held.append(server.memory())
-        for hour, megabytes in enumerate(held, 1):
-            yield Figure(f"memory_mb_after_hour_{hour}", megabytes, "MB", held[0])
+            alone.append(memory_mb(server.process.pid))
+        for hour, (all_of_them, one) in enumerate(zip(held, alone, strict=True), 1):
+            yield Figure(f"memory_mb_after_hour_{hour}", all_of_them, "MB", held[0])
+            yield Figure(f"server_memory_mb_after_hour_{hour}", one, "MB", alone[0])
         yield Figure("memory_growth_mb_an_hour", (held[-1] - held[1]) / (ROUNDS - 2), "MB")
+        yield Figure("server_memory_growth_mb_an_hour", (alone[-1] - alone[1]) / (ROUNDS - 2), "MB")
     with (
         chromium() as browser,
         serving(lake, refresh_seconds=BROWSER_EVERY) as server,
@@ -43,5 +51,6 @@ def measure(scale: float) -> Iterator[Figure]:
             page.wait_for_timeout(BROWSER_SECONDS * scale / 4 * 1000)
             session.send("HeapProfiler.collectGarbage")
             heap.append(session.send("Runtime.getHeapUsage")["usedSize"] / 1e6)
-        yield Figure("browser_heap_mb", heap[-1], "MB", heap[0])
+        for quarter, megabytes in enumerate(heap, 1):
+            yield Figure(f"browser_heap_mb_after_quarter_{quarter}", megabytes, "MB", heap[0])
         yield Figure("browser_renewals", len(seen(page)["renewals"]), "renewals")

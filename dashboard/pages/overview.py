@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -14,7 +15,7 @@ from dashboard import repository
 from dashboard.pages import download, frame, markup, queue, spark, story
 from dashboard.repository import Repository
 from dashboard.services import forecast
-from dashboard.services.alerting import alert_cards, happenings, in_short, limit_cards
+from dashboard.services.alerting import AlertCard, alert_cards, happenings, in_short, limit_cards
 from dashboard.services.freshness import Level
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.overview import COLUMNS, QueueCard, headline, queue_cards
@@ -40,8 +41,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     fresh = frame.age_of_data(lake, health, now)
     names = short_names(QueueKey.of(row) for row in health)
     transitions = lake.alert_transitions()
-    alerts = alert_cards(lake.alert_states(), transitions, list(names), now, frame.figures_of(lake))
-    cards = queue_cards(health, lake.totals(), lake.noisy_tenants(), alerts, now, names)
+    glance = lake.once("overview", now, lambda: _glance(lake, health, names, now))
+    alerts, cards = glance.alerts, glance.cards
 
     said = headline(cards, alerts, rules_ran=bool(transitions))
     if fresh is not None and fresh.level is Level.STALE:
@@ -51,28 +52,39 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     main, side = st.columns([2.3, 1], gap="large")
     with main:
         if alerts:
-            st.html(markup.section("Alerts") + markup.alerts(alerts))
+            st.html(glance.warned)
         picture = st.container(key="picture")
         troubled, st.session_state["places"] = steady(cards, st.session_state.get("places"), CARDS, monotonic())
-        hours = _trouble(troubled)
+        opened = "pictured" not in st.session_state  # the picture is asked for before anything else of history
+        ahead = {} if opened else _foretell(lake, troubled[:CARDS], health, now, 0.0)
+        found = None if opened else _recent(lake, cards[:LINES], health, 0.0)
+        places = _trouble(lake, troubled, found, ahead, now)
     with side:
-        _acting(lake, now)
-        _happened(lake, transitions, now)
-    table = _all(cards)
-    # What is said is on the screen by now; history may take its time.
+        st.html(glance.acting)
+        st.html(glance.happened)
+    table = _all(lake, cards, found, now)
+    # What is said is on the screen by now; history that was never read may take its time.
     with picture:
         chosen = pictured(troubled or cards, st.session_state.get("picture"), monotonic())
         st.session_state["picture"] = chosen
         drawn = next(card for card in cards if card.key == chosen.key)
         former = next((card for card in cards if card.key == st.session_state.get("pictured")), None)
         st.session_state["pictured"] = story.show(lake, drawn, former, transitions, now)
-    before = st.session_state.get("trends")
-    if (found := _recent(lake, cards[:LINES], health)) is not before:
-        _fill(cards, troubled, hours, table, found)
-    _foretell(lake, troubled, hours, health, now)
+    if late := found is None:
+        found = _recent(lake, cards[:LINES], health)
+        if found is not None:
+            table.html(_table(lake, cards, found, now))
+    missing = [card for card in troubled[:CARDS] if card.key not in ahead]
+    ahead |= (told := _foretell(lake, missing, health, now, repository.HEADING_SECONDS))
+    for place, card in zip(places, troubled, strict=False):
+        if late or card.key in told:
+            place.html(_card(lake, card, found, ahead, now))
 
 
-def _recent(lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row]) -> dict[QueueKey, Trend]:
+def _recent(
+    lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row], first_seconds: float | None = None
+) -> Mapping[QueueKey, Trend] | None:
+    """The last hour of each queue; None where nobody has read it yet."""
     shown = {card.key for card in cards}
     as_of = {key: row["as_of"] for row in health if (key := QueueKey.of(row)) in shown}
     span, target = last_hour(max(as_of.values())), lake.definitions.target_seconds
@@ -81,16 +93,43 @@ def _recent(lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row])
         return trends(span, past.recent(list(as_of), span), as_of, target)
 
     try:
-        found = lake.behind("trends", read) or {}
+        return lake.behind("trends", read, first_seconds)
     except SojournError as error:
         log.warning("the last hour could not be read: %s", visible(str(error)))
-        found = dict.fromkeys(as_of, Trend())
-    st.session_state["trends"] = found
-    return found
+        return dict.fromkeys(as_of, Trend())
 
 
-def _trouble(troubled: Sequence[QueueCard]) -> list[tuple[Any, Any]]:
-    """The cards of queues in trouble; gives back the places for their last hour, and for what comes of them."""
+@dataclass(frozen=True, slots=True)
+class _Glance:
+    """What the page says of one reading to whoever looks: ``warned``, ``acting`` and ``happened`` are HTML."""
+
+    alerts: tuple[AlertCard, ...]
+    cards: tuple[QueueCard, ...]
+    warned: str
+    acting: str
+    happened: str
+
+
+def _glance(lake: Repository, health: list[Row], names: Mapping[QueueKey, str], now: datetime) -> _Glance:
+    transitions = lake.alert_transitions()
+    alerts = alert_cards(lake.alert_states(), transitions, list(names), now, frame.figures_of(lake))
+    return _Glance(
+        alerts,
+        queue_cards(health, lake.totals(), lake.noisy_tenants(), alerts, now, names),
+        markup.section("Alerts") + markup.alerts(alerts),
+        _acting(lake, now),
+        _happened(lake, transitions, now),
+    )
+
+
+def _trouble(
+    lake: Repository,
+    troubled: Sequence[QueueCard],
+    found: Mapping[QueueKey, Trend] | None,
+    ahead: Mapping[QueueKey, str],
+    now: datetime,
+) -> list[Any]:
+    """The cards of queues in trouble; gives back the places of what stands in them, below their names."""
     if not troubled:
         return []
     st.html(markup.section("Queues that need attention"))
@@ -100,20 +139,28 @@ def _trouble(troubled: Sequence[QueueCard]) -> list[tuple[Any, Any]]:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _link(card)
                 st.html(markup.verdict(card), width="content")
-            st.html(markup.queue(card))
-            places.append((st.empty(), st.empty()))
-            places[-1][0].html(spark.card(_known(card)))
-            places[-1][1].html(markup.aside(st.session_state.get("ahead", {}).get(card.key, "")))
+            places.append(st.html(_card(lake, card, found, ahead, now)))
     if len(troubled) > CARDS:
         st.html(markup.note(f"{len(troubled) - CARDS:,} more stand in the table below."))
     return places
 
 
-def _all(cards: Sequence[QueueCard]) -> Any:
+def _card(
+    lake: Repository,
+    card: QueueCard,
+    found: Mapping[QueueKey, Trend] | None,
+    ahead: Mapping[QueueKey, str],
+    now: datetime,
+) -> str:
+    """What a queue's card says, with its last hour and what comes of it."""
+    said = lake.once(("card", card.key), now, lambda: markup.queue(card))
+    return said + spark.card((found or {}).get(card.key)) + markup.aside(ahead.get(card.key, ""))
+
+
+def _all(lake: Repository, cards: Sequence[QueueCard], found: Mapping[QueueKey, Trend] | None, now: datetime) -> Any:
     """The table of all queues; gives back its place."""
     st.html(markup.section("All queues") + spark.legend())
-    place = st.empty()
-    place.html(markup.queues(cards[:LINES], _caption(cards), st.session_state.get("trends")))
+    place = st.html(_table(lake, cards, found, now))
     download.csv(
         "queues",
         ("Queue", "State", *COLUMNS),
@@ -121,6 +168,13 @@ def _all(cards: Sequence[QueueCard]) -> Any:
         what="All queues as a file, as they stand here",
     )
     return place
+
+
+def _table(lake: Repository, cards: Sequence[QueueCard], found: Mapping[QueueKey, Trend] | None, now: datetime) -> str:
+    """The most urgent queues, with their last hour as it was ``found``."""
+    # What was found stays with what was made of it: nothing else can have its identity as long as that is kept.
+    made = lake.once(("table", id(found)), now, lambda: (markup.queues(cards[:LINES], _caption(cards), found), found))
+    return made[0]
 
 
 def _caption(cards: Sequence[QueueCard]) -> str:
@@ -131,36 +185,14 @@ def _caption(cards: Sequence[QueueCard]) -> str:
     )
 
 
-def _known(card: QueueCard) -> Trend | None:
-    """The last hour as this session has it already: it stays on the screen until a newer one is read."""
-    found: Trend | None = st.session_state.get("trends", {}).get(card.key)
-    return found
-
-
-def _fill(
-    cards: Sequence[QueueCard],
-    troubled: Sequence[QueueCard],
-    hours: Sequence[tuple[Any, Any]],
-    table: Any,
-    found: Mapping[QueueKey, Trend],
-) -> None:
-    for (place, _), card in zip(hours, troubled, strict=False):
-        place.html(spark.card(found.get(card.key)))
-    table.html(markup.queues(cards[:LINES], _caption(cards), found))
-
-
 def _foretell(
-    lake: Repository,
-    troubled: Sequence[QueueCard],
-    hours: Sequence[tuple[Any, Any]],
-    health: Sequence[Row],
-    now: datetime,
-) -> None:
-    """Say on each card when it is drained, late, or overtaken by its retention."""
+    lake: Repository, troubled: Sequence[QueueCard], health: Sequence[Row], now: datetime, first_seconds: float
+) -> dict[QueueKey, str]:
+    """What is said on each card of when it is drained, late, or overtaken by its retention, as far as it is known."""
     rows = {QueueKey.of(row): row for row in health}
     target = lake.definitions.target_seconds
     said = {}
-    for (_, place), card in zip(hours, troubled, strict=False):
+    for card in troubled:
         if card.flows:
             continue
 
@@ -168,14 +200,13 @@ def _foretell(
             return past.foretell(row, ready)
 
         try:
-            told = lake.behind(("ahead", card.key), work, repository.HEADING_SECONDS)
+            told = lake.behind(("ahead", card.key), work, first_seconds)
         except SojournError as error:  # one that no statement can name, and history that could not be read
             log.warning("nothing can be foretold of a queue: %s", visible(str(error)))
             continue
         if told is not None:
             said[card.key] = forecast.in_short(told, now, target)
-            place.html(markup.aside(said[card.key]))
-    st.session_state["ahead"] = said
+    return said
 
 
 def _link(card: QueueCard) -> None:
@@ -189,14 +220,13 @@ def _link(card: QueueCard) -> None:
     )
 
 
-def _acting(lake: Repository, now: datetime) -> None:
+def _acting(lake: Repository, now: datetime) -> str:
     cards = limit_cards(lake.limits(), now)
-    st.html(markup.section("Acting now", "" if cards else "No limit is in force."))
-    if cards:
-        st.html(markup.limits(cards))
+    head = markup.section("Acting now", "" if cards else "No limit is in force.")
+    return head + (markup.limits(cards) if cards else "")
 
 
-def _happened(lake: Repository, transitions: list[Row], now: datetime) -> None:
+def _happened(lake: Repository, transitions: list[Row], now: datetime) -> str:
     since = on_the_hour(now, timedelta(days=1))
     changed, done = ([row for row in rows if row["at"] >= since] for rows in (transitions, lake.actions()))
     recent = happenings(changed, done, now, limit=60)
@@ -207,5 +237,4 @@ def _happened(lake: Repository, transitions: list[Row], now: datetime) -> None:
         if transitions
         else ("No alert rule has been evaluated on this lake yet: is `sojourn alert` running?")
     )
-    st.html(markup.section("What happened"))
-    st.html(markup.timeline(in_short(recent)) if recent else markup.note(quiet))
+    return markup.section("What happened") + (markup.timeline(in_short(recent)) if recent else markup.note(quiet))

@@ -66,10 +66,17 @@ def counted(wanted: Wanted) -> str:
 
 
 def ranked(wanted: Wanted, order: str, rows: int, page: int) -> str:
-    """The ``page``-th (from 1) ``rows`` tenants in ``order``."""
+    """The ``page``-th (from 1) ``rows`` tenants in ``order``, each with what all of its queue have in flight
+    (queue_in_flight)."""
     by = ORDERS.get(order, ORDERS["harm"])
-    return f"""{_told(wanted)}
-    SELECT * FROM told ORDER BY {by}, tenant, broker, queue, subscriber
+    of = "TRUE" if wanted.queue is None else of_queue(wanted.queue)
+    return f"""{_told(wanted)},
+    held AS (SELECT {KEY}, SUM(in_flight) AS queue_in_flight FROM tenant_backlog_now WHERE {of} GROUP BY {KEY})
+    SELECT t.*, CAST(h.queue_in_flight AS BIGINT) AS queue_in_flight
+    FROM told AS t
+    LEFT JOIN held AS h ON h.broker = t.broker AND h.queue = t.queue
+      AND h.subscriber IS NOT DISTINCT FROM t.subscriber
+    ORDER BY {by}, t.tenant, t.broker, t.queue, t.subscriber
     LIMIT {int(rows)} OFFSET {int(rows) * (max(1, int(page)) - 1)}"""
 
 

@@ -27,11 +27,12 @@ _OUTCOMES = {"delivered": "delivered", "retry": "failed, tried again", "failed":
 
 @dataclass(frozen=True, slots=True)
 class AlertLine:
-    """One alert in the table: pending, firing, or resolved within the day."""
+    """One alert in the table: pending, firing, or resolved within the day; ``since`` then."""
 
     fingerprint: str
     card: AlertCard
     resolved: bool
+    since: datetime
     value: str = UNKNOWN
     threshold: str = UNKNOWN
 
@@ -92,7 +93,7 @@ def alert_lines(
         at: datetime = row["since"]
         if state.is_firing:
             at = began.get(row["fingerprint"], at)
-        line = AlertLine(row["fingerprint"], alert_card(row, state, at, keys, now), over, *figures(row))
+        line = AlertLine(row["fingerprint"], alert_card(row, state, at, keys, now), over, at, *figures(row))
         newest = -at.timestamp() if over else at.timestamp()
         ranked.append((over, not line.card.firing, severity_rank(line.card.severity), newest, line.card.title, line))
     return tuple(entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1]))

@@ -16,6 +16,7 @@ from lake.histogram import bucket_value
 PARTS = (("▲", "act", "noisy"), ("◆", "watch", "victim"), ("◆", "watch", "late"), ("✓", "fine", "in time"))
 COLUMNS = (
     "Backlog",
+    "In flight",
     "Oldest",
     "First attempt, p99",
     "In the system, p50 · p99",
@@ -54,6 +55,7 @@ def _row(
 ) -> TenantRow:
     key, tenant = QueueKey.of(row), row["tenant"]
     first, whole = (ages.get((key, tenant, kind)) for kind in ("first_attempt", "completion"))
+    held_by_all = row["queue_in_flight"]
     held = limits.get((key.broker, key.queue, tenant)) or limits.get((key.broker, key.queue, None))
     return TenantRow(
         key=key,
@@ -61,7 +63,8 @@ def _row(
         part=row["place"],
         share=row["share"],
         cells=(
-            count(row["backlog"]),
+            _of_all(row["backlog"], row["share"]),
+            _of_all(row["in_flight"], row["in_flight"] / held_by_all if row["in_flight"] and held_by_all else None),
             UNKNOWN if row["backlog"] is None else age(row["oldest_age_seconds"]),
             duration(first["p99_seconds"]) if first else "–",
             f"{duration(whole['p50_seconds'])} · {duration(whole['p99_seconds'])}" if whole else "–",
@@ -71,6 +74,11 @@ def _row(
             rate(held["rate"]) if held else "–",
         ),
     )
+
+
+def _of_all(messages: int | None, share: float | None) -> str:
+    """So many messages, and what part that is of all in the queue, where it is any."""
+    return f"{count(messages)} · {percent(share)}" if messages and share is not None else count(messages)
 
 
 def headline(total: Row, queue: str | None) -> str:

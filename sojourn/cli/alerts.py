@@ -42,13 +42,12 @@ def list_(
     )
     found = service.alert_lines(states, changes, (), now, now - RESOLVED)
     lines = [line for line in found if everything or not line.resolved]
-    rows, began = {row["fingerprint"]: row for row in states}, part("dashboard.services.alerting").firing_since(changes)
+    rows = {row["fingerprint"]: row for row in states}
     for line in lines:
         if as_json:
             row = rows[line.fingerprint]
-            since = began.get(line.fingerprint, row["since"]) if line.card.firing else row["since"]
             told = {name: row[name] for name in ("fingerprint", "rule_group", "rule", "value", "labels", "annotations")}
-            say_json({**told, "state": _state(line), "since": since.isoformat()})
+            say_json({**told, "state": _state(line), "since": line.since.isoformat()})
         else:
             _say(line)
     # That nothing fires is worth saying only of rules that somebody evaluates.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 from lake.errors import UserError
 from lake.visible import visible_json
 from sojourn.cli.instants import instant
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part, terminal_width
 
 
 def lab(
@@ -49,7 +48,7 @@ def lab(
         if json_too:
             typer.echo(_json(shown.of_scenario(scenario, seeds=seeds, told=_told)))
         else:
-            typer.echo(part("lab.run").main(scenario, seeds=seeds, width=_width(), told=_progress))
+            typer.echo(part("lab.run").main(scenario, seeds=seeds, width=terminal_width(), told=_progress))
         return
     since, between, until = (from_lake or "").partition("..")
     broker, slash, name = (queue or "").partition("/")
@@ -69,13 +68,10 @@ def lab(
         typer.echo(_json(told))
     else:
         typer.echo(
-            part("lab.replay").main(root, *span, policies, place=place, seeds=seeds, width=_width(), told=_progress)
+            part("lab.replay").main(
+                root, *span, policies, place=place, seeds=seeds, width=terminal_width(), told=_progress
+            )
         )
-
-
-def _width() -> int | None:
-    """Characters of a line at the terminal; None where the output is a file."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _progress(ended: int, runs: int, way: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -73,6 +75,11 @@ def say_json(value: Mapping[str, Any]) -> None:
     from lake.visible import visible_json
 
     typer.echo(visible_json(json.dumps(value, ensure_ascii=False, default=str)))
+
+
+def terminal_width() -> int | None:
+    """Characters of a line at the terminal; None where the output is a file or another program."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def settings_of(config: Path | None) -> Settings:

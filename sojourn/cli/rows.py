@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
@@ -12,6 +10,7 @@ import pyarrow as pa
 
 from lake.texts import as_csv, as_json, csv_text, flat, json_text, values_of
 from lake.visible import visible, visible_lines
+from sojourn.cli.options import terminal_width
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -40,7 +39,7 @@ def table_text(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator
         number += 1
         if number <= TABLE_ROWS:
             rows.append([_cell(value) for value in values])
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    width = terminal_width() or 10_000
     text = io.StringIO()
     console = Console(file=text, width=width, no_color=True)
     table = _side_by_side(schema, names, rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ import typer
 
 from lake.errors import UserError
 from lake.visible import visible, visible_json, visible_lines
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part, terminal_width
 
 if TYPE_CHECKING:
     from dashboard.services.keys import QueueKey
@@ -132,7 +131,7 @@ def _print(key: QueueKey, told: Told) -> None:
     for line in words.lines(told):
         table.add_row(Text(line.cause), Text(line.words), Text(visible(line.because, 400)))
     text = io.StringIO()
-    Console(file=text, width=shutil.get_terminal_size().columns, no_color=True).print(table)
+    Console(file=text, width=terminal_width() or 80, no_color=True).print(table)
     print("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
     for note in words.notes(told):
         print(visible(note))

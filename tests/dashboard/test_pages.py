@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -16,7 +15,6 @@ from streamlit.testing.v1 import AppTest
 
 from alerts.rules.loader import BUILTIN, rule_files
 from collectors.receive.sampled import reported
-from dashboard.repository import BELIEVED_SECONDS
 from dashboard.run import RULES_VARIABLE
 from lake.store import Lake
 from lake.tables import ACTIONS, ALERT_TRANSITIONS, DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
@@ -111,8 +109,7 @@ def test_while_earlier_events_are_read_levels_are_unknown_and_the_page_says_why(
         assert "none waiting" not in said
     assert "Backlog by tenant Unknown until the events of before are read." in page
     lake.append("gaps", pa.Table.from_pylist([{**row, "open": False}], GAPS.schema))
-    time.sleep(BELIEVED_SECONDS)
-    assert "earlier events" not in words(overview())
+    wait_until(lambda: "earlier events" not in words(overview()), "the overview once they are read")
 
 
 def test_what_acts_now_is_shown_with_its_expiry_and_reason(tmp_path: Path, show: Callable[..., None]) -> None:

@@ -12,8 +12,9 @@ import pytest
 import sqlglot
 
 from dashboard import queries, repository
+from dashboard.pace import Pace
 from dashboard.questions import recent as recently
-from dashboard.repository import Pace, Repository
+from dashboard.repository import Repository
 from dashboard.services import series, trends
 from dashboard.services.keys import QueueKey
 from dashboard.services.series import OTHER, Span

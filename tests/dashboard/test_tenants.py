@@ -27,7 +27,11 @@ def test_the_page_names_who_is_noisy_and_what_it_takes(story: Path, show: Callab
     said = words(app)
     assert heading(app) == "acme-7 is noisy"
     assert re.search(r"11 tenants on 2 queues, backlog 1,3\d\d, .* the noisy take [56]\d % of the work", said)
-    assert re.search(r"acme-7 ▲ noisy orders 8\d\d 30 s", said) and "birch ✓ in time emails" in said
+    # The parts of the verdict: its share of the backlog and of what is in flight, and how long it waits.
+    assert (
+        re.search(r"acme-7 ▲ noisy orders 8\d\d · 6\d % \d\d · [56]\d % 30 s", said)
+        and "birch ✓ in time emails" in said
+    )
     assert "Who waited when" in said and len(app.get("plotly_chart")) == 1
     one = opened("tenants", queue="emails", find="ED", heat="backlog")
     said = words(one)
