@@ -7,7 +7,9 @@ has waiting, another's message waits for about one message of each tenant that i
 
 The credit is of what a tenant left of its share a moment ago: messages come by chance, and a few at once are no excess.
 Linux' scheduler places sleepers so (I. Molnár, CFS, 2007: ``place_entity``); without it (0) the law is as published.
-Who was never seen has none.
+Who was never seen has none. Messages that start before the virtual time, within their tenants' credit, go before all
+others, and among them in order of arrival: they ask for no more than is theirs, and of all orders that one keeps the
+longest waits shortest (J. F. C. Kingman, "The effect of queue discipline on waiting time variance", 1962).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class _Tenant(Generic[Item]):
     __slots__ = ("cost", "finish", "items", "pending", "start", "weight")
 
     def __init__(self, weight: float, cost: float, finish: float) -> None:
-        self.items: deque[Item] = deque()
+        self.items: deque[tuple[int, Item]] = deque()  # each with the number of its arrival
         self.weight = weight
         self.cost = cost  # the mean cost of its messages, as far as it is known
         self.start = 0.0  # of the message at the head
@@ -58,8 +60,11 @@ class FairOrder(Generic[Item]):
             raise ValueError(f"credit {credit} must be a number of messages, 0 or more")
         self._credit = credit
         self._tenants: dict[str, _Tenant[Item]] = {}
-        self._heads: list[tuple[float, int, str]] = []  # start, order of entry, tenant; some are out of date
+        #: Whether it starts beyond its tenant's credit; the number of its arrival, or else its start; the order of
+        #: entry; its tenant and its start. Some are out of date.
+        self._heads: list[tuple[bool, float, int, str, float]] = []
         self._entries = 0
+        self._arrivals = 0
         self._waiting = 0
         self._working = 0
         self._virtual = 0.0
@@ -86,7 +91,8 @@ class FairOrder(Generic[Item]):
             known = self._tenants[tenant] = _Tenant(self._weights.get(tenant, 1.0), self._mean_cost, self._virtual)
             if len(self._tenants) > self._look_at:
                 self._forget_who_is_level()
-        known.items.append(item)
+        self._arrivals += 1
+        known.items.append((self._arrivals, item))
         self._waiting += 1
         if len(known.items) == 1:
             self._queue_head(tenant, known)
@@ -97,10 +103,10 @@ class FairOrder(Generic[Item]):
             head = heapq.heappop(self._heads)
             if self._is_current(head):
                 break
-        start, _, tenant = head
+        *_, tenant, start = head
         known = self._tenants[tenant]
         self._virtual = max(self._virtual, start)
-        item = known.items.popleft()
+        _, item = known.items.popleft()
         self._waiting -= 1
         known.pending += 1
         self._working += 1
@@ -114,7 +120,7 @@ class FairOrder(Generic[Item]):
         known = self._tenants.get(tenant)
         if known is None:
             return []
-        items = list(known.items)
+        items = [item for _, item in known.items]
         known.items.clear()
         self._waiting -= len(items)
         return items
@@ -137,9 +143,11 @@ class FairOrder(Generic[Item]):
             self._heads.clear()
 
     def _queue_head(self, tenant: str, known: _Tenant[Item]) -> None:
-        known.start = max(self._earliest, known.finish)
+        start = known.start = max(self._earliest, known.finish)
         self._entries += 1
-        heapq.heappush(self._heads, (known.start, self._entries, tenant))
+        beyond = start >= self._virtual
+        turn = start if beyond else float(known.items[0][0])
+        heapq.heappush(self._heads, (beyond, turn, self._entries, tenant, start))
         if len(self._heads) > 4 * len(self._tenants) + _SLACK:
             self._heads = [head for head in self._heads if self._is_current(head)]
             heapq.heapify(self._heads)
@@ -149,9 +157,9 @@ class FairOrder(Generic[Item]):
         """Before it no message starts: who took less than its share catches up so far, and no further."""
         return self._virtual - self._credit * self._mean_cost
 
-    def _is_current(self, head: tuple[float, int, str]) -> bool:
-        known = self._tenants.get(head[2])
-        return known is not None and bool(known.items) and known.start == head[0]
+    def _is_current(self, head: tuple[bool, float, int, str, float]) -> bool:
+        known = self._tenants.get(head[3])
+        return known is not None and bool(known.items) and known.start == head[4]
 
     def _forget_who_is_level(self) -> None:
         """A tenant that has nothing here, and all the credit that there is, is as one that comes back.
