@@ -98,8 +98,8 @@ QUEUE_SAMPLES = TableSpec(
         ("subscriber", pa.string()),
         *((metric.name, metric.type) for metric in SAMPLE_METRICS),
         ("unavailable", LABELS),
-        # Set on the receiver's reports of events that sampled traces stood for, which tell no more: how many they were.
-        ("estimated", pa.int64()),
+        # Set on the receiver's reports, which tell no more: of events that sampled traces stood for, and of publishes.
+        *((name, pa.int64()) for name in ("estimated", "publishes", "publish_errors")),
         # Null where no tenant is asked for, or not every message was looked into: `unavailable` then says so.
         ("tenants", TENANT_SHARES),
         ("source", pa.string(), REQUIRED),

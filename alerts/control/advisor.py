@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from alerts.control.observe import literal, of_queues
 from alerts.control.settings import CapacitySettings
+from alerts.control.statements import literal, of_queues
 from alerts.laws.capacity import Advice, Seen, State, step
 from lake.clock import TOLERANCE, ZERO, age
 from lake.errors import SojournError

@@ -16,8 +16,8 @@ import pyarrow as pa
 from alerts.control import entries
 from alerts.control.active_limit import Entry
 from alerts.control.board import Board, Congestion, Entitlement
-from alerts.control.observe import literal, of_queues, since_second
 from alerts.control.settings import EntitlementSettings
+from alerts.control.statements import literal, of_queues, since_second
 from alerts.laws.entitled_queue import EntitledQueue, Look
 from alerts.laws.entitlement import LOOK_SECONDS
 from lake.clock import TOLERANCE, ZERO, age

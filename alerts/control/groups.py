@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from alerts.control.active_limit import ActiveLimit, Target
 from alerts.control.actuators import LIMITS_API, Told
-from alerts.control.observe import of_queues
 from alerts.control.settings import GroupSettings
+from alerts.control.statements import of_queues
 from alerts.rules.expression import ENGINE_VIEWS
 from sojourn.client.groups import Onsets, Patterns
 

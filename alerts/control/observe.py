@@ -1,37 +1,29 @@
 """What the metrics say about the queues and tenants that may be acted on: three SELECTs for all of them together.
 
-However many tenants there are, the statements stay as short: names go into them as one literal. Where they are too many
-for that, or hold what no statement may, each tenant's row comes back.
+What laws of their own are judged by (:mod:`alerts.control.signals`) is asked beside them, where one is chosen.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from sqlglot import exp
 
+from alerts.control import statements
 from alerts.control.active_limit import Target
-from alerts.control.signals import PROBE, PROBE_STALE, with_deliveries, with_publishing, with_work
+from alerts.control.signals import with_deliveries, with_publishing, with_work
 from alerts.laws.costs import relative
 from alerts.laws.observation import Observation
 from lake.clock import ZERO, age
-from lake.errors import UserError
-from lake.sql.lexical import scan
 
 Query = Callable[[str], pa.Table]
 _Row = dict[str, Any]
 _Queue = tuple[str, str]  # broker, queue
-_MICROS = 1_000_000
-#: Characters of names that one statement holds; the lake's gate takes 64 KiB of SQL, and twice what is quoted.
-MOST_NAMED = 16_000
 
 
 def observe(
@@ -54,15 +46,15 @@ def observe(
     ``signals`` of :data:`~alerts.control.signals.SIGNALS` are measured, too, each over so many seconds.
     The wall clock is ``ahead`` of ``now``: what comes from the future by both has a negative age.
     """
-    wanted = frozenset(target for target in targets if literal(target.broker) is not None)
+    wanted = frozenset(target for target in targets if statements.literal(target.broker) is not None)
     if not wanted:
         return {}
     units = _Units(wanted, members)
-    scope = _Scope.of(wanted, frozenset(units.names))
-    tenants = _subscriptions(query(_tenants_sql(scope)).to_pylist(), units)
-    health = _by_queue(query(_health_sql(scope)).to_pylist())
+    scope = statements.Scope.of(wanted, frozenset(units.names))
+    tenants = _subscriptions(query(statements.tenants(scope)).to_pylist(), units)
+    health = _by_queue(query(statements.health(scope)).to_pylist())
     as_of = {queue[0]: max(item.as_of for item in found) for queue, found in tenants.items() if found}
-    sql = _flows_sql(scope, as_of, recent_seconds, usual_seconds) if as_of else None
+    sql = statements.flows(scope, as_of, recent_seconds, usual_seconds) if as_of else None
     flows = {} if sql is None else _flows(query(sql).to_pylist(), units)
     observations = {}
     for target in sorted(wanted):
@@ -94,15 +86,15 @@ def observe(
                     observations[target], usual_rate=usually, others_usual=others, completion_rate=finished
                 )
     if observations and "deliveries" in signals:
-        sql = _deliveries_sql(scope, as_of, signals["deliveries"], recent_seconds)
+        sql = statements.deliveries(scope, as_of, signals["deliveries"], recent_seconds)
         observations = with_deliveries(observations, query(sql).to_pylist(), units.of, recent_seconds)
     if observations and "work" in signals:
-        work, bounds = (query(sql.format(scope=scope)).to_pylist() for sql in (_WORK_SQL, _PREFETCH_SQL))
+        work, bounds = (query(sql(scope)).to_pylist() for sql in (statements.work, statements.prefetch))
         observations = with_work(observations, work, bounds, units.of)
     if observations and "publishing" in signals:
-        sql = _publishing_sql({target.broker for target in observations}, now + ahead, signals["publishing"])
-        rows = query(sql).to_pylist()
-        observations = with_publishing(observations, rows, now + ahead, signals["publishing"])
+        brokers, wall = {target.broker for target in observations}, now + ahead
+        rows = query(statements.publishing(scope, brokers, wall, signals["publishing"])).to_pylist()
+        observations = with_publishing(observations, rows, wall, signals["publishing"])
     return observations
 
 
@@ -257,15 +249,6 @@ def _flows(rows: Iterable[_Row], units: _Units) -> dict[_Queue, _Flow]:
     return found
 
 
-_WORK_SQL = """
-    SELECT broker, queue, {scope.tenant} AS target, CAST(MAX(mean_processing_seconds) AS DOUBLE) AS seconds,
-      CAST(MAX(concurrency_limit) AS DOUBLE) AS bound, CAST(SUM(in_flight) AS DOUBLE) AS in_work
-    FROM concurrency_now {scope.only} {scope.named} GROUP BY broker, queue, {scope.tenant}"""
-_PREFETCH_SQL = """
-    SELECT broker, queue, CAST(MAX(prefetch) AS DOUBLE) AS prefetch
-    FROM queue_health_now {scope.only} GROUP BY broker, queue"""
-
-
 def _observation(
     tenants: list[_Subscription],
     health: list[_Row],
@@ -318,132 +301,3 @@ def _by_queue(rows: Iterable[_Row]) -> dict[_Queue, list[_Row]]:
     for row in rows:
         found.setdefault((row["broker"], row["queue"]), []).append(row)
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """What the statements say of whom they are about.
-
-    ``only`` joins the queues that are wanted, by name. ``named`` joins the tenants that are, so that ``tenant`` is the
-    name of one of them, or null; where a statement cannot hold their names, ``tenant`` is each tenant's own.
-    """
-
-    only: str
-    named: str
-    tenant: str
-
-    @classmethod
-    @lru_cache(16)  # mostly the same ones look after look
-    def of(cls, targets: frozenset[Target], names: frozenset[str]) -> _Scope:
-        named = names_table(names, "wanted_tenant")
-        return cls(
-            of_queues({target.queue for target in targets}),
-            f"LEFT JOIN {named} ON tenant = wanted_tenant" if named else "",
-            "wanted_tenant" if named else "tenant",
-        )
-
-
-def of_queues(names: AbstractSet[str]) -> str:
-    """The join that leaves rows of these queues alone; nothing, so that all rows come, where no statement holds it."""
-    table = names_table(names, "wanted_queue")
-    return f"JOIN {table} ON queue = wanted_queue" if table else ""
-
-
-def names_table(names: AbstractSet[str], column: str) -> str | None:
-    """``names`` as a table of one ``column``, written as a single literal; None where a statement cannot hold it."""
-    together = "".join(names)
-    # Names come from messages and may hold anything; among so many characters one is in none of them.
-    separator = next((chr(code) for code in range(0xE000, 0xF900) if chr(code) not in together), None)
-    if separator is None or len(together) + len(names) > MOST_NAMED:
-        return None
-    packed = literal(separator.join(sorted(names)))
-    return packed and f"(SELECT explode(split({packed}, '{separator}')) AS {column})"
-
-
-def _tenants_sql(scope: _Scope) -> str:
-    return f"""
-        SELECT broker, queue, subscriber, {scope.tenant} AS target, MAX(as_of) AS as_of,
-          CAST(SUM(backlog) AS BIGINT) AS backlog, CAST(SUM(ready) AS BIGINT) AS ready,
-          CAST(SUM(completion_rate) AS DOUBLE) AS completion_rate,
-          CAST(SUM(arrival_rate) AS DOUBLE) AS arrival_rate,
-          CAST(SUM(CASE WHEN backlog > 0 OR arrival_rate > 0 THEN 1 ELSE 0 END) AS BIGINT) AS active_tenants,
-          MAX(CASE WHEN NOT noisy THEN oldest_age_seconds END) AS quiet_age
-        FROM tenant_backlog_now {scope.only} {scope.named} GROUP BY broker, queue, subscriber, {scope.tenant}"""
-
-
-def _health_sql(scope: _Scope) -> str:
-    return f"""
-        SELECT broker, queue, depth, coverage, staleness_seconds, mode
-        FROM queue_health_now {scope.only}"""
-
-
-def _flows_sql(scope: _Scope, as_of: dict[str, datetime], recent_seconds: int, usual_seconds: int) -> str:
-    finished = "completed + dead_lettered + expired + sidelined"
-    lately = recent(as_of, recent_seconds)
-    columns = {"enqueued": "enqueued", "finished": finished, "work": "processing_sum"}
-    usual = ""
-    if usual_seconds:
-        usual = f""",
-          CAST(SUM(enqueued) AS DOUBLE) AS usually_enqueued, CAST(SUM({finished}) AS DOUBLE) AS usually_finished,
-          MIN(bucket_start) AS since"""
-        columns = {name: f"CASE WHEN {lately} THEN {what} ELSE 0 END" for name, what in columns.items()}
-    sums = ", ".join(f"CAST(SUM({what}) AS DOUBLE) AS {name}" for name, what in columns.items())
-    return f"""
-        SELECT broker, queue, subscriber, {scope.tenant} AS target, {sums}{usual}
-        FROM partials {scope.only} {scope.named}
-        WHERE {recent(as_of, usual_seconds) if usual_seconds else lately}
-        GROUP BY broker, queue, subscriber, {scope.tenant}"""
-
-
-def _deliveries_sql(scope: _Scope, as_of: dict[str, datetime], seconds: float, recent_seconds: int) -> str:
-    ended = "completed + GREATEST(failed, dead_lettered)"
-    return f"""
-        SELECT broker, queue, subscriber, {scope.tenant} AS target,
-          CAST(SUM(completed) AS DOUBLE) AS completed, CAST(SUM(failed) AS DOUBLE) AS failed,
-          CAST(SUM(dead_lettered) AS DOUBLE) AS dead_lettered,
-          CAST(SUM(CASE WHEN {recent(as_of, recent_seconds)} THEN {ended} ELSE 0 END) AS DOUBLE) AS recent
-        FROM partials {scope.only} {scope.named}
-        WHERE {recent(as_of, math.ceil(seconds))} GROUP BY broker, queue, subscriber, {scope.tenant}"""
-
-
-def _publishing_sql(brokers: set[str], now: datetime, seconds: float) -> str:
-    since = int((now.timestamp() - seconds - PROBE_STALE) * _MICROS)
-    names = ", ".join(name for name in map(literal, sorted(brokers)) if name is not None)
-    return f"""
-        SELECT broker, sampled_at, publish_latency_seconds AS latency, state FROM queue_samples
-        WHERE queue = {literal(PROBE)} AND broker IN ({names}) AND sampled_at >= timestamp_micros({since})"""
-
-
-def recent(as_of: dict[str, datetime], recent_seconds: int) -> str:
-    """The whole seconds before the newest one of each broker, which is still filling."""
-    spans = []
-    for broker, newest in sorted(as_of.items()):
-        end = int(newest.timestamp())
-        spans.append(
-            f"(broker = {literal(broker)} AND bucket_start >= timestamp_micros({(end - recent_seconds) * _MICROS})"
-            f" AND bucket_start < timestamp_micros({end * _MICROS}))"
-        )
-    return " OR ".join(spans)
-
-
-def since_second(as_of: dict[str, datetime], seconds: int) -> str:
-    """The newest second of each broker, which is still filling, and so many whole ones before it."""
-    spans = []
-    for broker, newest in sorted(as_of.items()):
-        start = (int(newest.timestamp()) - seconds) * _MICROS
-        spans.append(f"(broker = {literal(broker)} AND bucket_start >= timestamp_micros({start}))")
-    return " OR ".join(spans)
-
-
-@lru_cache(1_000)
-def literal(text: str) -> str | None:
-    """``text`` as a literal of Spark's dialect; None where the gate before the lake would refuse it.
-
-    Names come from messages, and may hold anything: one of them must not stop what is decided about the others.
-    """
-    literal = exp.Literal.string(text).sql(dialect="spark")
-    try:
-        scan(f"SELECT {literal}")
-    except UserError:
-        return None
-    return str(literal)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
 from typing import Any
@@ -19,12 +19,13 @@ Whose = Callable[[Row], tuple[str, ...]]
 SIGNALS = {
     "deliveries": ("attempts", "failures", "attempt_rate"),
     "work": ("processing_seconds", "prefetch", "in_work"),
-    "publishing": ("publishes", "publish_seconds", "publish_errors"),
+    "publishing": ("publishes", "publish_seconds", "publish_errors", "publishes_probed"),
 }
 #: The queue under which RabbitMQ's probe is sampled (:mod:`collectors.rabbitmq.probe`).
 PROBE = "sojourn.probe"
-#: The probe's newest sample is no older than this (seconds), or nothing is known of publishing.
-PROBE_STALE = 15.0
+#: The probe's newest sample, and the newest report of an application, is no older than this (seconds), or nothing is
+#: known of publishing.
+PROBE_STALE, REPORT_STALE = 15.0, 5.0
 
 
 def signals_of(terms: Iterable[Terms]) -> dict[str, float]:
@@ -87,20 +88,64 @@ def _most(one: float | None, other: float | None) -> float | None:
 def with_publishing(
     observations: Mapping[Target, Observation], rows: Sequence[Row], now: datetime, seconds: float
 ) -> dict[Target, Observation]:
-    """What each broker's probe told in the last ``seconds``; where it told nothing lately, nothing is known."""
+    """What applications told in the last ``seconds`` of their publishes to each target's queue; where they tell none,
+    what the broker's probe did; where neither told anything lately, nothing is known."""
+    by_queue: dict[tuple[str, str], list[Row]] = {}
+    by_broker: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["publishes"] is not None:
+            by_queue.setdefault((row["broker"], row["queue"]), []).append(row)
+        elif row["state"] is not None:
+            by_broker.setdefault(row["broker"], []).append(row)
+    told = {place: _told(mine) for place, own in by_queue.items() if (mine := _lately(own, now, seconds, REPORT_STALE))}
+    probes = {broker: _lately(own, now, seconds, PROBE_STALE) for broker, own in by_broker.items()}
+    probed = {broker: _probed(mine) for broker, mine in probes.items() if mine}
     found = dict(observations)
     for target, seen in observations.items():
-        mine = [row for row in rows if row["broker"] == target.broker and row["state"] is not None]
-        newest = max((row["sampled_at"] for row in mine), default=None)
-        if newest is None or not -PROBE_STALE <= (now - newest).total_seconds() <= PROBE_STALE:
-            continue
-        mine = [row for row in mine if (newest - row["sampled_at"]).total_seconds() < seconds]
-        took = [row["latency"] for row in mine if row["latency"] is not None]
-        failed = sum(row["state"] in ("blocked", "unconfirmed") for row in mine)
-        found[target] = replace(
-            seen,
-            publishes=float(len(mine)),
-            publish_seconds=median(took) if took else None,
-            publish_errors=failed / len(mine),
-        )
+        known = told.get((target.broker, target.queue)) or probed.get(target.broker)
+        if known is not None:
+            found[target] = replace(
+                seen,
+                publishes=known.count,
+                publish_seconds=known.seconds,
+                publish_errors=known.errors,
+                publishes_probed=known.probed,
+            )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """So many publishes, their median (seconds; None: none was confirmed) and the part of them that failed."""
+
+    count: float
+    seconds: float | None
+    errors: float
+    probed: bool
+
+
+def _lately(rows: Sequence[Row], now: datetime, seconds: float, stale: float) -> list[Row]:
+    """Those of the ``seconds`` before the newest; none where that is of no use any more, or from the future."""
+    newest = max(row["sampled_at"] for row in rows)
+    if not -stale <= (now - newest).total_seconds() <= stale:
+        return []
+    return [row for row in rows if (newest - row["sampled_at"]).total_seconds() < seconds]
+
+
+def _told(rows: Sequence[Row]) -> _Published:
+    """What applications' reports come to: the median is that of their medians, each as often as it had publishes."""
+    publishes, errors = (float(sum(row[name] for row in rows)) for name in ("publishes", "errors"))
+    took = sorted((row["latency"], row["publishes"] - row["errors"]) for row in rows if row["latency"] is not None)
+    half, seen, middle = sum(weight for _, weight in took) / 2, 0.0, None
+    for latency, weight in took:
+        middle, seen = latency, seen + weight
+        if seen >= half:
+            break
+    return _Published(publishes, middle, errors / publishes if publishes else 0.0, False)
+
+
+def _probed(rows: Sequence[Row]) -> _Published:
+    """What a probe's samples come to, each of them one publish."""
+    took = [row["latency"] for row in rows if row["latency"] is not None]
+    failed = sum(row["state"] in ("blocked", "unconfirmed") for row in rows)
+    return _Published(float(len(rows)), median(took) if took else None, failed / len(rows), True)

@@ -43,7 +43,7 @@ _OWN = """
 What they are judged by is not who waits, but what is said there; the first limit needs two looks at which the law asks
 for less than is sent. None of them is a default, and where the lab found one to be worse than doing nothing, that is
 told with it, here and by `sojourn rules check` where such a policy may act. If the measurement is missing – a broker
-without a probe, say – they change nothing, and the journal says `no_signal`.
+of whose publishes nobody tells, say – they change nothing, and the journal says `no_signal`.
 """
 
 

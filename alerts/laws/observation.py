@@ -25,9 +25,10 @@ class Observation:
 
     What laws of their own are judged by (:mod:`alerts.laws.registry`) is measured only where one is chosen: of the
     tenant's ``attempts`` that ended over the law's window ``failures`` failed, and of late ``attempt_rate`` a second
-    ended; the broker confirmed a publish of ours after ``publish_seconds`` (median of the window), and the part
-    ``publish_errors`` of the ``publishes`` looked at it refused, or did not confirm; work on a message of the tenant
-    takes ``processing_seconds``, its consumer has ``in_work`` of them in hand, and may have ``prefetch`` at once.
+    ended; the broker confirmed a publish after ``publish_seconds`` (median of the window), and the part
+    ``publish_errors`` of the ``publishes`` looked at it refused, or did not confirm: a probe's, where they are
+    ``publishes_probed``, else the applications' own to this queue; work on a message of the tenant takes
+    ``processing_seconds``, its consumer has ``in_work`` of them in hand, and may have ``prefetch`` at once.
     """
 
     data_age_seconds: float | None
@@ -58,6 +59,7 @@ class Observation:
     publishes: float | None = None
     publish_seconds: float | None = None
     publish_errors: float | None = None
+    publishes_probed: bool | None = None
     processing_seconds: float | None = None
     prefetch: float | None = None
     in_work: float | None = None

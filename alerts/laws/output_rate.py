@@ -52,12 +52,13 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How fast is sent in the normal mode, in which mode, when was judged last, and by what."""
+    """How fast is sent in the normal mode, in which mode, when was judged last, by what, and whether it was slowed."""
 
     rate: float
     mode: Mode = Mode.NORMAL
     judged_at: float = float("-inf")
     judgement: str = ""
+    slowed: bool = False
 
     @property
     def limit(self) -> float:
@@ -135,8 +136,9 @@ class OutputRate:
         if math.isinf(state.judged_at):
             return state, Wish(None, reason)
         if state.judged_at != before:
-            state = replace(state, judgement=reason)
-        return state, Wish(state.limit, state.judgement)
+            state = replace(state, judgement=reason, slowed=state.limit < bounds.within(rate))
+        # Nobody is slowed down who was found well, and is but sent more by now.
+        return state, Wish(state.limit if state.slowed else max(state.limit, rate), state.judgement)
 
     def sent(self, seen: Observation) -> float:
         """Attempts: who delivers is to obey."""

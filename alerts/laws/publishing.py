@@ -57,11 +57,16 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The rate at which it may publish (messages/s), since when, and why."""
+    """The rate at which it may publish (messages/s), since when, why, and whether that is less than it was before."""
 
     rate: float
     changed_at: float = float("-inf")
     reason: str = ""
+    slowed: bool = False
+
+    def wish(self, rate: float) -> Wish:
+        """What it asks for where ``rate`` is in force, or sent: nobody is slowed down who but sends more by now."""
+        return Wish(self.rate if self.slowed else max(self.rate, rate), self.reason)
 
 
 def step(terms: Terms, state: State, statistics: Statistics, now: float) -> tuple[State, str]:
@@ -85,15 +90,19 @@ def adapted(terms: Terms, rate: float, middle: float | None, failed: float) -> t
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """The law as policies choose it: each tenant alone, by how long the broker takes to confirm a publish of ours.
+    """The law as policies choose it: each tenant alone, by how long the broker takes to confirm a publish.
 
-    What tells that is the probe of RabbitMQ (``amqp_url``): each sample of it counts as one publish, failed where the
-    broker blocked publishers or confirmed nothing.
+    What tells that, with any broker, are the applications that count their publishes to the queue (docs/client.md,
+    "Publishes"); where none does, the probe of RabbitMQ (``amqp_url``): each sample of it counts as one publish, failed
+    where the broker blocked publishers or confirmed nothing.
     """
 
     says: ClassVar[str] = "a tenant's own rate of publishing, by the broker's confirmations and the tenant's priority"
     source: ClassVar[str] = "Zalando 2024"
-    fed_by: ClassVar[str] = "`publish_latency_seconds` and `state` of RabbitMQ's probe in `queue_samples`"
+    fed_by: ClassVar[str] = (
+        "`publishes`, `publish_errors` and `publish_latency_seconds` of applications in `queue_samples`,"
+        " else `publish_latency_seconds` and `state` of RabbitMQ's probe there"
+    )
     worse: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     counts: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ("publishes", "publish_errors")
@@ -102,11 +111,14 @@ class Publishing:
     most_seconds: float = option("median of a publish above which the broker is congested", 0.1, unit="seconds")
     most_errors: float = option("part of publishes that fail above which it is", 0.05)
     over_seconds: float = option("over which that is measured, and the least between two changes", 5.0, unit="seconds")
-    least: float = option("samples of the probe without which nothing is said", 3.0)
+    least: float = option("publishes of applications without which nothing is said", 20.0)
+    least_probed: float = option("samples of the probe without which nothing is said", 3.0)
 
     def __post_init__(self) -> None:
-        if not (self.most_seconds > 0 and 0 <= self.most_errors < 1 and self.over_seconds > 0 and self.least >= 1):
-            raise ValueError("most_seconds and over_seconds must be above 0, most_errors in [0, 1), least at least 1")
+        if not (self.most_seconds > 0 and 0 <= self.most_errors < 1 and self.over_seconds > 0):
+            raise ValueError("most_seconds and over_seconds must be above 0, most_errors in [0, 1)")
+        if not (self.least >= 1 and self.least_probed >= 1):
+            raise ValueError("least and least_probed must be at least 1")
 
     @property
     def window_seconds(self) -> float:
@@ -119,13 +131,14 @@ class Publishing:
 
     def look(self, agreed: Agreed, state: State, seen: Observation, rate: float, now: float) -> tuple[State, Wish]:
         """One step of :func:`alerts.laws.aimd.adapt` a window; between two, what the last one said."""
-        if (seen.publishes or 0.0) < self.least:
+        if (seen.publishes or 0.0) < (self.least_probed if seen.publishes_probed else self.least):
             return state, Wish(None, f"{seen.publishes or 0:.0f} publishes were looked at: too few to say anything")
         if now - state.changed_at < self.over_seconds:
-            return state, Wish(state.rate, state.reason)
+            return state, state.wish(rate)
         terms = Terms(agreed.priority, agreed.bounds, self.most_seconds, self.most_errors, self.over_seconds)
         wanted, reason = adapted(terms, rate, seen.publish_seconds, seen.publish_errors or 0.0)
-        return State(wanted, now, reason), Wish(wanted, reason)
+        state = State(wanted, now, reason, slowed=wanted < agreed.bounds.within(rate))
+        return state, state.wish(rate)
 
     def sent(self, seen: Observation) -> float:
         """Arrivals: who publishes is to obey."""

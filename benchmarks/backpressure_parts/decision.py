@@ -1,4 +1,4 @@
-"""What ``Limits.try_acquire`` costs its caller: without a limit, with one, and held to an entitlement.
+"""What ``Limits.try_acquire`` costs its caller – without a limit, with one, held to an entitlement –, and one publish.
 
 In the caller's own processor time, which others on the machine do not lengthen.
 """
@@ -11,6 +11,7 @@ from statistics import median
 
 import sojourn
 from benchmarks.figures import Figure
+from sojourn.client.publishes import Publishes
 from sojourn.client.wire import Update, WireCongestion, WireEntitlement, WireLimit
 
 ROUNDS, CALLS = 30, 5_000
@@ -42,6 +43,8 @@ def measure(scale: float) -> Iterator[Figure]:
         entitled = _microseconds(lambda: limits.try_acquire("orders", "a"), calls)
         yield Figure("client_decision_us_entitled", entitled, "us", baseline)
         yield Figure("client_decision_us", limited, "us", baseline)
+    publishes, key = Publishes(), ("nats", "orders")
+    yield Figure("client_publish_us", _microseconds(lambda: publishes.add(key, 0.01), calls), "us", baseline)
 
 
 def _microseconds(call: Callable[[], object], calls: int) -> float:

@@ -50,9 +50,11 @@ class Seen:
         """When the last message was completed."""
         return max(self.completions)
 
-    def p99(self, prefix: str = "quiet") -> float:
-        """Of the ages of tenants called so whose first attempt was while it was sent to, by nearest rank."""
-        ages = sorted(age for at, name, age in self.first_attempts if name.startswith(prefix) and at < self.seconds)
+    def p99(self, prefix: str = "quiet", since: float = 0.0) -> float:
+        """Of the ages of tenants called so whose first attempt was while it was sent to, by nearest rank; ``since``
+        then (seconds)."""
+        told = ((at, age) for at, name, age in self.first_attempts if name.startswith(prefix))
+        ages = sorted(age for at, age in told if since <= at < self.seconds)
         return ages[math.ceil(0.99 * len(ages)) - 1]
 
     def fresh_since(self, target: float) -> float:

@@ -26,6 +26,8 @@ from tests.support.nats import NatsServer
 CALM_SECONDS = 15.0
 #: Of what comes with the backlog, and when it counts as fresh (seconds).
 AFTERWARDS, FRESH_SECONDS = 0.4, 3.0
+#: From this part of a flood on, what its first moments left behind is gone.
+SETTLED = 0.5
 
 
 def measured(name: str, control: str, scale: float) -> Iterator[Figure]:
@@ -45,8 +47,9 @@ async def _measured(name: str, url: str, folder: Path, control: str, seconds: fl
             await load.run(2.0, ALONE, limits=limits)
         await load.run(CALM_SECONDS, ALONE, limits=limits)
         alone = await load.run(seconds, ALONE, limits=limits)
-        began = time.time()
+        began, reacted = time.time(), asyncio.create_task(_reaction(limits))
         served = await load.run(seconds, FLOOD, limits=limits)
+        reacted.cancel()
         fresh = quantile(lags.between(began, time.time()), 0.5) or 0.0
         await load.run(CALM_SECONDS, ALONE, limits=limits)
         lone = await load.run(LONE_PART * seconds, LONE, limits=limits, to_the_end=True)
@@ -62,7 +65,17 @@ async def _measured(name: str, url: str, folder: Path, control: str, seconds: fl
         Figure(f"lone_makespan_ratio_{name}", lone.makespan / lone_free.makespan, "ratio", 1.0),
         Figure(f"fresh_recovery_ratio_{name}", recovery, "ratio", 1.0),
         Figure(f"freshness_p50_seconds_{name}", fresh, "s"),
+        Figure(f"reaction_seconds_{name}", seconds if reacted.cancelled() else reacted.result(), "s"),
+        Figure(f"quiet_p99_seconds_{name}_settled", served.p99(since=SETTLED * seconds), "s", free.p99()),
     ]
+
+
+async def _reaction(limits: sojourn.Limits) -> float:
+    """After how many seconds the producers' client knows of the first limit, or that the queue is congested."""
+    began = time.monotonic()
+    while not (limits.in_force() or limits.congested()):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    return time.monotonic() - began
 
 
 async def _recovery(load: Load, limits: sojourn.Limits, seconds: float) -> float:

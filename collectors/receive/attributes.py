@@ -113,13 +113,14 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "summaries", "text", ("sojourn.summaries",), "rows of `event_summaries`, as our client's OTLP export has them"
     ),
     Attribute("polls", "text", ("sojourn.polls",), "polls, in the same way"),
+    Attribute("publishes", "text", ("sojourn.publishes",), "publishes, in the same way"),
     Attribute("conflated", "integer", ("sojourn.conflated",), "how many events those summaries stand for"),
 )
 
 #: Facts that differ from message to message: not worth remembering.
-_SINGLE = frozenset({"message_id", "offset", "enqueued_ns", "due", "summaries", "polls"})
 #: Facts that are whole lists, as long as a request may be.
-REPORTED = frozenset({"summaries", "polls"})
+REPORTED = frozenset({"summaries", "polls", "publishes"})
+_SINGLE = frozenset({"message_id", "offset", "enqueued_ns", "due"}) | REPORTED
 #: Attribute name → (the fact; its place among the fact's names; whether it is a number; whether it differs from message
 #: to message). The names of an operation are facts of their own: the first that is *known* counts.
 FACTS: dict[str, tuple[str, int, bool, bool]] = {

@@ -23,6 +23,7 @@ from collectors.receive.horizon import Horizon
 from collectors.receive.identity import NOTHING, Keys, made
 from collectors.receive.inbox import Answer, Request
 from collectors.receive.polls import PollCount
+from collectors.receive.publishes import PublishCount
 from collectors.receive.rows import COLUMNS, Row, client_table, shown, skewed, span_table, split
 from collectors.receive.spans import SpanReader
 from collectors.receive.status import Code
@@ -49,7 +50,8 @@ class Batch:
     keys: list[Keys] = field(default_factory=list)
     numbered: list[events.Sent] = field(default_factory=list)
     polls: list[PollCount] = field(default_factory=list)
-    poll_keys: list[Keys] = field(default_factory=list)
+    publishes: list[PublishCount] = field(default_factory=list)
+    count_keys: list[Keys] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
     estimates: list[dict[str, Any]] = field(default_factory=list)
     summary_keys: list[Keys] = field(default_factory=list)
@@ -73,7 +75,7 @@ class Batch:
     def commit(self, bronze: Bronze, bronze_writer: BronzeWriter) -> None:
         """Write everything durably but what is held, the same again doing no harm; on the lake's thread."""
         refused = bronze_writer.summaries(bronze, self.numbered, self.summaries, self.estimates, self.summary_keys)
-        refused += bronze_writer.polls(bronze, self.numbered, self.polls, self.poll_keys)
+        refused += bronze_writer.counts(bronze, self.numbered, self.polls, self.publishes, self.count_keys)
         if self.rows:
             refused += bronze_writer.events(bronze, pa.concat_tables(self.tables), self.keys)
         self.unwritten += refused
@@ -207,7 +209,7 @@ class BatchReader:
         count = len(polls)
         _, _, keys = made([poll.context for poll in polls], [_POLLED] * count, [NOTHING] * count)
         fresh = self._horizon.new(keys)
-        batch.poll_keys.append(keys[fresh])
+        batch.count_keys.append(keys[fresh])
         for index in np.flatnonzero(fresh):
             poll = polls[int(index)]
             empty = None if poll.empty is None else int(poll.empty)
@@ -217,7 +219,7 @@ class BatchReader:
         if not reports:
             return
         contexts = [context for context, _ in reports]
-        for letter, known in ((_SUMMARISED, batch.summary_keys), (_POLLED, batch.poll_keys)):
+        for letter, known in ((_SUMMARISED, batch.summary_keys), (_POLLED, batch.count_keys)):
             _, _, keys = made(contexts, [letter] * len(reports), [NOTHING] * len(reports))
             fresh = self._horizon.new(keys)
             known.append(keys[fresh])
@@ -225,6 +227,7 @@ class BatchReader:
                 sent = reports[int(index)][1]
                 if letter == _POLLED:
                     batch.polls += sent.polls
+                    batch.publishes += sent.publishes
                     continue
                 for row in sent.summaries:
                     refused = summaries.ahead(row, latest)

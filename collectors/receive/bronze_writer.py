@@ -1,8 +1,8 @@
 """What the receiver wrote to each bronze table, and what it must remember to write nothing twice.
 
-Events are told apart by their ids (:class:`collectors.receive.horizon.Horizon`). Summaries and polls have none: their
-request's sequence is committed with them as the Delta transaction version of its sender, in each table of its own, so
-that a crash between two tables leaves each either with them or without.
+Events are told apart by their ids (:class:`collectors.receive.horizon.Horizon`). Summaries, polls and publishes have
+none: their request's sequence is committed with them as the Delta transaction version of its sender, in each table of
+its own, so that a crash between two tables leaves each either with them or without.
 
 An append may fail after it was written: the disk was full for what follows a commit, Kafka's answer did not come. Each
 therefore has a number of our own, too, by which :meth:`BronzeWriter.settle` finds out before anything is read again.
@@ -25,9 +25,11 @@ from collectors.receive.events import Sent
 from collectors.receive.horizon import Horizon
 from collectors.receive.identity import Keys
 from collectors.receive.polls import PollCount, PollTotals, totals_table
+from collectors.receive.publishes import PublishCount, publishes_table
 from collectors.receive.sampled import ESTIMATED, reported
 from collectors.receive.summaries import summaries_table
 from collectors.records import Rejected, now_us
+from lake.store import conform
 from lake.tables import QUEUE_SAMPLES
 
 log = logging.getLogger(__name__)
@@ -166,27 +168,37 @@ class BronzeWriter:
             self._finished(bronze).append(name, rows, {self._app_id: self._version, **positions})
             keep()
 
-    def polls(
-        self, bronze: Bronze, requests: Sequence[Sent], single: Sequence[PollCount], keys: Iterable[Keys]
+    def counts(
+        self,
+        bronze: Bronze,
+        requests: Sequence[Sent],
+        polled: Sequence[PollCount],
+        published: Sequence[PublishCount],
+        keys: Iterable[Keys],
     ) -> list[Rejected]:
-        """Append the new totals of queues that were polled, as single spans and requests not committed before tell.
+        """Append the new totals of queues that were polled, and what became of publishes, as spans and requests not
+        committed before tell: both with one commit, for both are known again by their request's sequence.
 
         Returns the records of those of which no row can be made.
         """
-        fresh, positions = self._fresh(bronze, "queue_samples", [sent for sent in requests if sent.polls])
-        changed = self.totals.with_added([*single, *(count for sent in fresh for count in sent.polls)])
+        counting = [sent for sent in requests if sent.polls or sent.publishes]
+        fresh, positions = self._fresh(bronze, "queue_samples", counting)
+        changed = self.totals.with_added([*polled, *(count for sent in fresh for count in sent.polls)])
+        published = [*published, *(count for sent in fresh for count in sent.publishes)]
 
         def keep() -> None:
             self.totals.keep(changed)
             self._keep("queue_samples", positions)
             self._know(keys)
 
-        good, bad = _buildable(list(changed.values()), lambda some: totals_table(some, now_us(), self._source))
-        if changed:
-            empty = QUEUE_SAMPLES.schema.empty_table()
-            rows = totals_table(good, now_us(), self._source) if good else empty
+        now, schema = now_us(), QUEUE_SAMPLES.schema
+        good, bad = _buildable(list(changed.values()), lambda some: totals_table(some, now, self._source))
+        fair, unfair = _buildable(published, lambda some: publishes_table(some, now, self._source))
+        if changed or published:
+            totals = conform(totals_table(good, now, self._source), schema) if good else schema.empty_table()
+            rows = pa.concat_tables([totals, publishes_table(fair, now, self._source)])
             self._write(bronze, "queue_samples", rows, positions, keep)
-        return bad
+        return bad + unfair
 
     def rejected(self, bronze: Bronze, records: Sequence[Rejected]) -> None:
         """Append records that could not be read. They come last: those of a request that comes again are told again."""

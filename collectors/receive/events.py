@@ -1,4 +1,4 @@
-"""What our own client sends to ``POST /v1/events``: events, summaries and polls, judged one by one.
+"""What our own client sends to ``POST /v1/events``: events, summaries, polls and publishes, judged one by one.
 
 The wire format stands in docs/otlp.md. Whole requests are refused (Malformed) only where nothing can be made of them.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 from collectors.receive.identity import key_of
 from collectors.receive.polls import PollCount
+from collectors.receive.publishes import PublishCount, publishes
 from collectors.receive.rows import Row
 from collectors.receive.summaries import summary
 from collectors.receive.values import Bad, count, happened, text, whole, within
@@ -19,6 +20,8 @@ from collectors.texts import loads
 from lake.tables import EVENT_TYPES
 
 VERSION = 1
+#: What a request holds, by name.
+LISTS = ("events", "summaries", "polls", "publishes")
 _TYPES = frozenset(EVENT_TYPES)
 _END = 253_402_214_400_000_000  # 9999-12-31, microseconds
 _INT32 = 2**31
@@ -42,13 +45,14 @@ class Sent:
     rows: list[Row] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
     polls: list[PollCount] = field(default_factory=list)
+    publishes: list[PublishCount] = field(default_factory=list)
     conflated: int = 0
     rejected: list[tuple[str, int, str]] = field(default_factory=list)
 
     @property
     def numbered(self) -> bool:
         """Whether it holds what has no id of its own, so that its sequence must tell a repetition."""
-        return bool(self.summaries or self.polls)
+        return bool(self.summaries or self.polls or self.publishes)
 
 
 def read(body: bytes, most: int, latest: int = _END) -> Sent:
@@ -57,11 +61,11 @@ def read(body: bytes, most: int, latest: int = _END) -> Sent:
         request = loads(body)
         if not isinstance(request, dict) or request.get("version") != VERSION:
             raise Malformed(f"a request is an object with version {VERSION}")
-        lists = [request.get(name) or [] for name in ("events", "summaries", "polls")]
+        lists = [request.get(name) or [] for name in LISTS]
         if not all(isinstance(one, list) for one in lists):
-            raise Malformed("events, summaries and polls are lists")
+            raise Malformed("events, summaries, polls and publishes are lists")
         if sum(map(len, lists)) > most:
-            raise TooMany(f"too many events: a request holds at most {most}, with summaries and polls")
+            raise TooMany(f"too many events: a request holds at most {most}, with summaries, polls and publishes")
         sent = Sent(
             text(request.get("sender"), "sender"),
             whole(request.get("sequence"), "sequence", 0, 2**62),
@@ -74,20 +78,22 @@ def read(body: bytes, most: int, latest: int = _END) -> Sent:
     _each(sent, "events", lists[0], lambda one: sent.rows.append(_event(one, latest)))
     _each(sent, "summaries", lists[1], lambda one: sent.summaries.append(summary(one, latest)))
     _each(sent, "polls", lists[2], lambda one: sent.polls.append(_polls(one)))
+    _each(sent, "publishes", lists[3], lambda one: sent.publishes.append(publishes(one)))
     return sent
 
 
-def report(summaries: str, polls: str, conflated: int, most: int) -> Sent:
+def report(summaries: str, polls: str, published: str, conflated: int, most: int) -> Sent:
     """What the client's span ``sojourn.report`` holds, JSON in its attributes; Malformed."""
     try:
-        lists = [loads(text) if text else [] for text in (summaries, polls)]
+        lists = [loads(text) if text else [] for text in (summaries, polls, published)]
     except (ValueError, RecursionError):
-        raise Malformed("sojourn.summaries and sojourn.polls are JSON") from None
+        raise Malformed("sojourn.summaries, sojourn.polls and sojourn.publishes are JSON") from None
     if not all(isinstance(one, list) for one in lists) or sum(map(len, lists)) > most or conflated < 0:
-        raise Malformed(f"sojourn.summaries and sojourn.polls are lists of at most {most} in all")
+        raise Malformed(f"sojourn.summaries, sojourn.polls and sojourn.publishes are lists of at most {most} in all")
     sent = Sent("", 0, conflated=conflated)
     _each(sent, "summaries", lists[0], lambda one: sent.summaries.append(summary(one)))
     _each(sent, "polls", lists[1], lambda one: sent.polls.append(_polls(one)))
+    _each(sent, "publishes", lists[2], lambda one: sent.publishes.append(publishes(one)))
     return sent
 
 

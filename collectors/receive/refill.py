@@ -44,7 +44,8 @@ def recall_polls(bronze: Bronze, totals: PollTotals, source: str, last: int, sec
     newest: dict[Where, tuple[datetime, PollCount]] = {}
     columns = ["broker", "queue", "subscriber", "polls_total", "empty_polls_total", "source", "ingested_at"]
     for rows in bronze.scan("queue_samples", columns, _before(last, seconds)):
-        for row in rows.filter(pc.equal(rows.column("source"), source)).to_pylist():
+        ours = pc.and_(pc.equal(rows.column("source"), source), pc.is_valid(rows.column("polls_total")))
+        for row in rows.filter(ours).to_pylist():
             where = (row["broker"], row["queue"], row["subscriber"])
             if where not in newest or newest[where][0] < row["ingested_at"]:
                 newest[where] = row["ingested_at"], PollCount(where, row["polls_total"], row["empty_polls_total"])

@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from collectors.receive import events, facts, sampled
-from collectors.receive.attributes import OFFSET_IDS
+from collectors.receive.attributes import OFFSET_IDS, REPORTED
 from collectors.receive.facts import LATEST, Refused
 from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, NOTHING, RECEIVED
 from collectors.receive.joins import Joins
@@ -104,7 +104,7 @@ class SpanReader:
         route = self._routes.of(found, raw.kind)
         role = route.role
         if not role:
-            if "summaries" in found or "polls" in found:
+            if not REPORTED.isdisjoint(found):
                 told.reports.append((raw.trace_id + raw.span_id, self._report(raw, found)))
             else:
                 told.ignored += 1
@@ -146,9 +146,8 @@ class SpanReader:
         if len(raw.trace_id) != 16 or len(raw.span_id) != 8:
             raise Refused("a span has a trace id of 16 bytes and a span id of 8")
         try:
-            return events.report(
-                found.get("summaries", ""), found.get("polls", ""), found.get("conflated", 0), self._most
-            )
+            summaries, polls, publishes = (found.get(name, "") for name in ("summaries", "polls", "publishes"))
+            return events.report(summaries, polls, publishes, found.get("conflated", 0), self._most)
         except events.Malformed as malformed:
             raise Refused(str(malformed)) from None
 

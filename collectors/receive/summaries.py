@@ -9,12 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from collectors.ahead import TIMES, reason
-from collectors.receive.values import MOST, Bad, count, text, whole, within
+from collectors.receive.values import MOST, Bad, count, pairs, text, whole, within
 from collectors.records import stamp
 from lake.tables import BACKLOG_CELLS, EVENT_SUMMARIES, HISTOGRAM, TIMESTAMP
 
 _END = 253_402_214_400_000_000  # 9999-12-31, microseconds
-_MOST_CELLS = 100_000
 _OURS = ("source", "ingested_at", "ingest_date")
 _COLUMNS = [field for field in EVENT_SUMMARIES.schema if field.name not in _OURS]
 _NAMES = frozenset(field.name for field in _COLUMNS)
@@ -60,7 +59,7 @@ def _value(value: Any, field: pa.Field) -> Any:
     if kind == HISTOGRAM:
         return [
             {"index": whole(index, name, -(2**31), 2**31), "count": count(number, name)}
-            for index, number in _pairs(value, name)
+            for index, number in pairs(value, name)
         ]
     if kind == BACKLOG_CELLS:
         return [
@@ -68,19 +67,11 @@ def _value(value: Any, field: pa.Field) -> Any:
                 "second": None if second is None else whole(second, name, 0, _END // 1_000_000),
                 "net": whole(net, name, -MOST, MOST),
             }
-            for second, net in _pairs(value, name)
+            for second, net in pairs(value, name)
         ]
     if type(value) not in (int, float) or not math.isfinite(within(value, name)):
         raise Bad(f"{name}: a number is expected")
     return float(value)
-
-
-def _pairs(value: Any, name: str) -> list[Any]:
-    if not isinstance(value, list) or len(value) > _MOST_CELLS:
-        raise Bad(f"{name}: a list of pairs is expected")
-    if not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
-        raise Bad(f"{name}: a list of pairs is expected")
-    return value
 
 
 def summaries_table(rows: Sequence[dict[str, Any]], source: str) -> pa.Table:

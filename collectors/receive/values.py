@@ -51,6 +51,19 @@ def count(value: Any, name: str) -> int:
     return whole(value, name, 0, MOST)
 
 
+#: The most pairs that one entry may hold.
+MOST_PAIRS = 100_000
+
+
+def pairs(value: Any, name: str) -> list[Any]:
+    """A list of pairs."""
+    if not isinstance(value, list) or len(value) > MOST_PAIRS:
+        raise Bad(f"{name}: a list of pairs is expected")
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        raise Bad(f"{name}: a list of pairs is expected")
+    return value
+
+
 def within(value: int | float, name: str) -> float:
     """A number that is not too large for a float."""
     try:

@@ -21,6 +21,7 @@ from sojourn.client.fair import FairOrder
 from sojourn.client.fair_consumer import FairConsumer, FairStats
 from sojourn.client.limits import Limits
 from sojourn.client.polls import Poll
+from sojourn.client.publishes import Publishing
 from sojourn.client.recorder import Recorder, Stats
 from sojourn.client.shuffle_sharding import ShuffleShards
 
@@ -34,6 +35,7 @@ __all__ = [
     "FairStats",
     "Limits",
     "Poll",
+    "Publishing",
     "Recorder",
     "ShuffleShards",
     "Stats",

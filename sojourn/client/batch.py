@@ -1,4 +1,4 @@
-"""One request's worth of events, summaries and polls: encoded once, and sent unchanged until it is accepted."""
+"""One request's worth of events, summaries and counts: encoded once, and sent unchanged until it is accepted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sojourn.client.events import Event
+from sojourn.client.publishes import PublishCount
+
+#: What a batch holds, by name.
+LISTS = ("events", "summaries", "polls", "publishes")
 
 
 @dataclass(slots=True)
@@ -19,11 +23,12 @@ class Batch:
     events: list[str] = field(default_factory=list)
     summaries: list[str] = field(default_factory=list)
     polls: list[str] = field(default_factory=list)
+    publishes: list[str] = field(default_factory=list)
     conflated: int = 0
     held: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.events or self.summaries or self.polls)
+        return any(getattr(self, name) for name in LISTS)
 
     @property
     def stands_for(self) -> int:
@@ -35,10 +40,10 @@ class Batch:
 
         The first keeps the number, for nothing of the whole was accepted; the second's is the sender's to give.
         """
-        if len(self.events) + len(self.summaries) + len(self.polls) < 2:
+        if sum(len(getattr(self, name)) for name in LISTS) < 2:
             return None
         first, second = Batch(self.sequence, held=self.held), Batch(-1)
-        for name in ("events", "summaries", "polls"):
+        for name in LISTS:
             things = getattr(self, name)
             # What is single goes to the half that has less.
             middle = (len(things) + (not first)) // 2
@@ -64,6 +69,9 @@ class Format(Protocol):
 
     def poll(self, broker: str, queue: str, subscriber: str | None, polls: int, empty: int) -> str:
         """What one consumer polled since it was last told, encoded."""
+
+    def publishes(self, broker: str, queue: str, until: int, count: PublishCount) -> str:
+        """What became of publishes to one queue since they were last told, ``until`` then (microseconds), encoded."""
 
     def body(self, batch: Batch, sender: str) -> bytes:
         """The body of one request."""

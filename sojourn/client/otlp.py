@@ -3,7 +3,8 @@
 A send span says enqueued. A process span says received, at its start, and how the attempt ended, at its end: a span can
 only be told when it has ended, so that a ``received`` waits here for its end. An ending whose beginning is not known is
 a settle span. ``sojourn.outcome`` names each ending. Spans cannot carry summaries: where the buffer overflows, or polls
-were counted, a span ``sojourn.report`` holds their rows as JSON in ``sojourn.summaries`` and ``sojourn.polls``.
+or publishes were counted, a span ``sojourn.report`` holds their rows as JSON in ``sojourn.summaries``,
+``sojourn.polls`` and ``sojourn.publishes``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from sojourn.client.batch import Batch
 from sojourn.client.events import Event
+from sojourn.client.publishes import PublishCount
 
 PATH = "/v1/traces"
 _INTERNAL, _PRODUCER, _CONSUMER = 1, 4, 5
@@ -96,10 +98,14 @@ class OtlpFormat:
         """What one consumer polled since it was last told."""
         return _json({"broker": broker, "queue": queue, "subscriber": subscriber, "polls": polls, "empty_polls": empty})
 
+    def publishes(self, broker: str, queue: str, until: int, count: PublishCount) -> str:
+        """What became of publishes to one queue, ``until`` then."""
+        return _json(count.row(broker, queue, until))
+
     def body(self, batch: Batch, sender: str) -> bytes:
         """An ExportTraceServiceRequest."""
         spans = list(batch.events)
-        if batch.summaries or batch.polls:
+        if batch.summaries or batch.polls or batch.publishes:
             spans.append(self._report(batch, sender))
         return (self._head + '"spans":[' + ",".join(spans) + "]}]}]}").encode()
 
@@ -127,6 +133,7 @@ class OtlpFormat:
                 "attributes": [
                     _attribute("sojourn.summaries", f"[{','.join(batch.summaries)}]"),
                     _attribute("sojourn.polls", f"[{','.join(batch.polls)}]"),
+                    _attribute("sojourn.publishes", f"[{','.join(batch.publishes)}]"),
                     _attribute("sojourn.conflated", batch.conflated),
                 ],
             }

@@ -19,6 +19,7 @@ from sojourn.client.events import Instant
 from sojourn.client.otlp import OtlpFormat
 from sojourn.client.polls import Poll, Polls
 from sojourn.client.post import Post
+from sojourn.client.publishes import KEPT_SECONDS, Publishes, Publishing
 from sojourn.client.record import Record, recorder_of
 from sojourn.client.sender import Sender
 from sojourn.client.wire_events import EventsFormat
@@ -107,11 +108,13 @@ class Recorder:
         self.broker = broker
         wire: Format = EventsFormat(worker) if export == "events" else OtlpFormat(worker)
         self._buffer, self._polls = Buffer(capacity, broker), Polls()
+        self._publishes = Publishes(max(KEPT_SECONDS, 2 * flush_interval))
         for kind in ("enqueued", "received", "completed", "failed", "dead_lettered", "expired", "sidelined", "delayed"):
             record = recorder_of(kind, self._buffer)
             record.recorder = self  # type: ignore[attr-defined]  # who keeps the call keeps the recorder
             setattr(self, kind, record)
-        self._sender = Sender(self._buffer, self._polls, wire, Post(url, wire.path, token), flush_interval)
+        post = Post(url, wire.path, token)
+        self._sender = Sender(self._buffer, self._polls, self._publishes, wire, post, flush_interval)
         self._closed = False
         _LIVING.add(self)
         weakref.finalize(self, self._sender.end).atexit = False
@@ -153,6 +156,15 @@ class Recorder:
     def poll(self, queue: str, *, subscriber: str | None = None, broker: str | None = None) -> Poll:
         """Time one poll: ``with recorder.poll("orders") as poll: … poll.messages = len(batch)``."""
         return Poll(self._polls, (broker or self.broker, queue, subscriber))
+
+    def published(self, queue: str, *, seconds: float, failed: bool = False, broker: str | None = None) -> None:
+        """Count one publish that the broker confirmed after ``seconds``, or that ``failed``, for the law
+        ``publishing``: see :mod:`sojourn.client.publishes`. It tells of no message: ``enqueued`` does."""
+        self._publishes.add((broker or self.broker, queue), seconds, failed=failed)
+
+    def publishing(self, queue: str, *, broker: str | None = None) -> Publishing:
+        """Time one publish: ``with recorder.publishing("orders"): …``. One that raises failed."""
+        return Publishing(self._publishes, (broker or self.broker, queue))
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Send at once, and wait at most ``timeout`` seconds; whether all is accepted, what others record meanwhile
@@ -201,6 +213,7 @@ class Recorder:
         """Threads, locks and connections do not survive a fork; what waited is the parent's to send."""
         self._buffer.renew()
         self._polls.renew()
+        self._publishes.renew()
         self._sender.renew()
 
 

@@ -16,6 +16,7 @@ from sojourn.client.buffer import Buffer
 from sojourn.client.events import Event, text
 from sojourn.client.polls import Polls
 from sojourn.client.post import Answer, Post, Unreachable, Verdict
+from sojourn.client.publishes import Publishes
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,11 @@ class Books:
 class Sender:
     """Sends what a buffer holds. ``wire`` writes the batches, ``post`` carries them."""
 
-    def __init__(self, buffer: Buffer, polls: Polls, wire: Format, post: Post, flush_interval: float) -> None:
-        self._buffer, self._polls, self._wire, self._post = buffer, polls, wire, post
+    def __init__(
+        self, buffer: Buffer, polls: Polls, publishes: Publishes, wire: Format, post: Post, flush_interval: float
+    ) -> None:
+        self._buffer, self._polls, self._publishes = buffer, polls, publishes
+        self._wire, self._post = wire, post
         self._interval = flush_interval
         self.closing = False
         self.renew()
@@ -77,8 +81,8 @@ class Sender:
 
     @property
     def idle(self) -> bool:
-        """Whether all that was recorded, polls included, is accepted."""
-        return not self.pending and not self._outbox and not len(self._polls)
+        """Whether all that was recorded, polls and publishes included, is accepted."""
+        return not self.pending and not self._outbox and not len(self._polls) and not len(self._publishes)
 
     def books(self) -> Books:
         """The counts as they are, none of them in between."""
@@ -162,6 +166,11 @@ class Sender:
             batch.polls = [
                 wire.poll(text(broker) or "unknown", text(queue) or "unknown", text(subscriber), *counts)
                 for (broker, queue, subscriber), counts in self._polls.take().items()
+            ]
+            now = time.time_ns() // 1000
+            batch.publishes = [
+                wire.publishes(text(broker) or "unknown", text(queue) or "unknown", now, count)
+                for (broker, queue), count in self._publishes.take().items()
             ]
             if not batch:
                 self._books.sent += batch.held

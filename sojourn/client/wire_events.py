@@ -10,6 +10,7 @@ from typing import Any
 
 from sojourn.client.batch import Batch
 from sojourn.client.events import Event
+from sojourn.client.publishes import PublishCount
 
 PATH = "/v1/events"
 #: The beginnings of events that are remembered, one for each (kind, broker, queue, subscriber, tenant).
@@ -63,6 +64,10 @@ class EventsFormat:
         row = {"broker": broker, "queue": queue, "subscriber": subscriber, "polls": polls, "empty_polls": empty}
         return json.dumps({name: value for name, value in row.items() if value is not None}, separators=(",", ":"))
 
+    def publishes(self, broker: str, queue: str, until: int, count: PublishCount) -> str:
+        """What became of publishes to one queue, ``until`` then."""
+        return json.dumps(count.row(broker, queue, until), separators=(",", ":"))
+
     def body(self, batch: Batch, sender: str) -> bytes:
         """The body of one request."""
         return (
@@ -72,6 +77,8 @@ class EventsFormat:
             + ",".join(batch.summaries)
             + '],"polls":['
             + ",".join(batch.polls)
+            + '],"publishes":['
+            + ",".join(batch.publishes)
             + "]}"
         ).encode()
 

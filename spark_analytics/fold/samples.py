@@ -99,8 +99,10 @@ class Samples:
 
 
 def read_samples(path: Location) -> pa.Table:
-    """The samples in the file ``path``."""
+    """The samples in the file ``path``; what applications publish is none, and only laws look at it."""
     part = read_file(path)
+    if "publishes" in part.column_names:
+        part = part.filter(pc.is_null(part.column("publishes")))
     for name in part.column_names:
         if name in _UNREAD or name not in QUEUE_SAMPLES.schema.names:
             part = part.drop_columns([name])

@@ -54,6 +54,10 @@ class Collector:
     def polls(self) -> list[dict[str, Any]]:
         return [row for body in list(self.taken.values()) for row in body["polls"]]
 
+    @property
+    def publishes(self) -> list[dict[str, Any]]:
+        return [row for body in list(self.taken.values()) for row in body["publishes"]]
+
     def counts(self) -> Counter[str]:
         """How many events of each type were told of, single or summarised."""
         counts = Counter(event["event_type"] for event in self.events)

@@ -58,6 +58,13 @@ def polled(collector: Collector, queue: str, subscriber: str | None = None) -> t
     return sum(row["polls"] for row in rows), sum(row["empty_polls"] for row in rows)
 
 
+def published(collector: Collector, queue: str) -> tuple[int, int, int]:
+    """Publishes to a queue, those that failed, and those of which a duration is told."""
+    rows = [row for row in collector.publishes if row["queue"] == queue]
+    took = sum(count for row in rows for _, count in row["seconds_histogram"])
+    return sum(row["publishes"] for row in rows), sum(row["errors"] for row in rows), took
+
+
 def close_to(event: dict[str, Any], before: float) -> bool:
     """Whether the event's enqueue time lies between ``before`` and now, give or take a second of rounding."""
     return before - 1 <= event["enqueued_at"] / 1e6 <= time.time() + 1
@@ -106,6 +113,7 @@ class TestRedis:
         told = [event for event in collector.events if event["queue"] == stream]
         assert all(event["broker"] == "redis" and close_to(event, before) for event in told)
         assert len({event["message_id"] for event in told}) == 3
+        assert published(collector, stream) == (3, 0, 3)
         polls, empty = polled(collector, stream, "billing")
         assert 45 <= empty < polls
 
@@ -162,6 +170,7 @@ class TestSqs:
         tenants = {entry[2] for entry in returned} | {entry[2] for entries in by_id.values() for entry in entries}
         assert tenants == {"acme", None}
         assert all(close_to(event, before) for event in collector.events if event["event_type"] == "received")
+        assert published(collector, "orders") == (3, 0, 3)
         polls, empty = polled(collector, "orders")
         assert 900 <= empty < polls
 
@@ -262,6 +271,7 @@ class TestRabbitMq:
         assert len({event["message_id"] for event in told}) == 1
         assert len({event["enqueued_at"] for event in told}) == 1
         assert close_to(told[0], before)
+        assert published(collector, queue_type) == (1, 0, 1)
 
     def test_getting_rejecting_and_acknowledging_many_at_once(
         self, channel: RecordingChannel, collector: Collector, life: Callable[[str], Life]
@@ -361,6 +371,7 @@ class TestKafka:
         assert tenants == {"orders.0.0": {"acme"}, "orders.1.0": {"zeta"}, "orders.0.1": {None}}
         assert {entry[3] for entry in told} == {None, "billing"}
         assert polled(collector, "orders", "billing")[0] > 0
+        assert published(collector, "orders") == (3, 0, 3)
 
     def test_with_automatic_commits_the_next_poll_completes(
         self, kafka_server: KafkaServer, recorder: sojourn.Recorder, life: Callable[[str], Life]
@@ -389,6 +400,7 @@ class TestKafka:
         assert reports[0][0] is not None
         assert recorder.flush()
         assert collector.events == []
+        assert published(collector, "orders") == (1, 1, 0)
 
 
 def test_a_child_forked_while_a_delivery_is_told_tells_its_own(recorder: sojourn.Recorder) -> None:

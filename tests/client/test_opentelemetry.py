@@ -130,6 +130,10 @@ def test_with_a_recorder_spans_become_events_and_polls(tracer: Make, collector: 
     assert [event.get("subscriber") for event in told] == [None] + ["billing"] * 5
     (polls,) = collector.polls
     assert (polls["polls"], polls["empty_polls"]) == (4000, 4000)
+    assert {(one["queue"], one["publishes"], one["errors"]) for one in collector.publishes} == {
+        ("orders", 1, 0),
+        ("q2", 1, 0),
+    }
     others = [event for event in collector.events if event["queue"] == "q2"]
     assert {event["broker"] for event in others} == {"sqs"}
     assert len({event["message_id"] for event in others}) == 1

@@ -25,7 +25,12 @@ from tests.support.waiting import wait_until
 MEASURES = [
     field.name
     for field in QUEUE_SAMPLES.schema
-    if field.nullable and field.name not in ("subscriber", "dead_letter_for", "unavailable", "estimated", "tenants")
+    if field.nullable
+    and field.name
+    not in (
+        *("subscriber", "dead_letter_for", "unavailable", "estimated", "tenants"),
+        *("publishes", "publish_errors"),
+    )
 ]
 
 

@@ -76,6 +76,8 @@ _SAMPLES = pa.schema(
         ("queue", pa.string()),
         ("publish_latency_seconds", pa.float64()),
         ("state", pa.string()),
+        ("publishes", pa.int64()),
+        ("publish_errors", pa.int64()),
     ]
 )
 _PARTIAL_COLUMNS = (

@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
 
 DELIVERED = replace(BUSY, attempts=1000.0, failures=2.0, attempt_rate=100.0)
-PUBLISHED = replace(BUSY, publishes=5.0, publish_seconds=0.01, publish_errors=0.0)
+PUBLISHED = replace(BUSY, publishes=50.0, publish_seconds=0.01, publish_errors=0.0)
 CASES = {
     **{name: Case({}, CALM, BUSY) for name in registry.SHARES},
     "output_rate": Case({}, DELIVERED, replace(DELIVERED, failures=200.0)),
@@ -134,6 +134,17 @@ def test_a_law_limits_where_it_must_at_the_second_look_and_lets_go_when_all_is_w
     assert life.limit is None, life.verdicts[-1]
 
 
+@pytest.mark.parametrize("law", ["output_rate", "client_throttle", "publishing"])
+def test_who_sends_ever_more_while_nothing_fails_is_not_limited(law: str) -> None:
+    well, life = CASES[law].well, Life(law)
+    for number in range(60):
+        more = 1 + number / 3
+        attempts, rate = (None if value is None else value * more for value in (well.attempts, well.attempt_rate))
+        seen = replace(well, arrival_rate=well.arrival_rate * more, attempts=attempts, attempt_rate=rate)
+        verdict = life.look(seen)
+        assert life.limit is None, verdict.reason
+
+
 @pytest.mark.parametrize("law", LAWS)
 def test_a_law_leaves_alone_who_is_well(law: str) -> None:
     life = Life(law).looks(CASES[law].well, 60)
@@ -159,7 +170,8 @@ seen_at_random = st.builds(
     attempts=numbers,
     failures=numbers,
     attempt_rate=numbers,
-    publishes=st.floats(0, 10),
+    publishes=st.floats(0, 40),
+    publishes_probed=st.booleans(),
     publish_seconds=st.one_of(st.none(), st.floats(0, 3)),
     publish_errors=st.floats(0, 1),
 )

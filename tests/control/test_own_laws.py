@@ -300,6 +300,19 @@ def test_the_signals_are_what_is_in_the_lake(tmp_path: Path) -> None:
     assert t0.publish_errors == pytest.approx(1 / 3)
     late = observe.observe(query, targets, now + timedelta(seconds=20), 5, signals={"publishing": 5.0})
     assert late[targets[0]].publishes is None
+    assert t0.publishes_probed
+    # What applications tell of their publishes to a queue says more of it than a probe of the whole broker.
+    told = [(0, 30, 3, 0.02), (1, 10, 0, 0.9), (2, 5, 5, None), (30, 900, 900, None)]
+    samples = [
+        {"sampled_at": newest - timedelta(seconds=back), "broker": "nats", "queue": "orders"}
+        | {"publishes": count, "publish_errors": errors, "publish_latency_seconds": seconds}
+        | common
+        for back, count, errors, seconds in told
+    ]
+    lake.append("queue_samples", pa.Table.from_pylist(samples, schema=QUEUE_SAMPLES.schema))
+    found = observe.observe(query, targets, now, 5, signals={"publishing": 5.0})[targets[0]]
+    assert (found.publishes, found.publishes_probed, found.publish_seconds) == (45, False, pytest.approx(0.02))
+    assert found.publish_errors == pytest.approx(8 / 45)
     assert PROBE == OURS
 
 

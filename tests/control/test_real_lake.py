@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from alerts.control import advisor, entitler
-from alerts.control import observe as observing
+from alerts.control import advisor, entitler, statements
 from alerts.control.active_limit import Target
 from alerts.control.observe import observe
 from alerts.control.settings import CapacitySettings
@@ -136,12 +135,12 @@ def test_what_the_entitler_sees_is_what_is_in_the_lake(tmp_path: Path, queue: st
 
 @pytest.mark.parametrize(
     ("most_named", "odd"),
-    [(observing.MOST_NAMED, "'\\,|\n"), (10, ""), (observing.MOST_NAMED, "\x1f"), (9**9, "${HOME}")],
+    [(statements.MOST_NAMED, "'\\,|\n"), (10, ""), (statements.MOST_NAMED, "\x1f"), (9**9, "${HOME}")],
 )
 def test_hundreds_of_tenants_are_observed_by_three_statements_whatever_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_named: int, odd: str
 ) -> None:
-    monkeypatch.setattr(observing, "MOST_NAMED", most_named)
+    monkeypatch.setattr(statements, "MOST_NAMED", most_named)
     lake = Lake(tmp_path)
     lake.create()
     Definitions(window_seconds=10, target_seconds=5).save(tmp_path)

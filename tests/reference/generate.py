@@ -184,8 +184,9 @@ def _life(rng: random.Random) -> Life:
 
 
 def samples(rng: random.Random, seconds: int) -> list[Row]:
-    """Samples of every consumer's queue and of a dead-letter queue, with gaps, restarts and unknown values."""
-    rows = []
+    """Samples of every consumer's queue and of a dead-letter queue, with gaps, restarts and unknown values, and reports
+    of publishes, which are none."""
+    rows, chance = [], random.Random(seconds)
     places: list[tuple[str, str, str | None, str | None]] = [
         (kind.broker, kind.name, consumer, None) for kind in QUEUES for consumer in kind.consumers
     ]
@@ -229,6 +230,10 @@ def samples(rng: random.Random, seconds: int) -> list[Row]:
                 place = {name: rows[-1][name] for name in ("broker", "queue", "subscriber")}
                 when = moment(at + rng.randrange(2 * SECOND))
                 rows.append({"sampled_at": when, **place, "source": "otlp:estimated", "estimated": rng.randrange(1, 9)})
+            if chance.random() < 0.2:
+                place = {"broker": broker, "queue": queue, "subscriber": None, "source": "receiver:r"}
+                told = {"publishes": chance.randrange(1, 9), "publish_errors": 1, "publish_latency_seconds": 0.1}
+                rows.append({"sampled_at": moment(at + chance.randrange(2 * SECOND)), **place, **told})
             at += rng.randint(SECOND, 20 * SECOND)
     return rows
 

@@ -58,6 +58,7 @@ class Reference(Sampled):
         target_seconds: float = 30.0,
         rolled: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
+        samples = [sample for sample in samples if sample.get("publishes") is None]  # no view tells of those
         self.rolled = rolled or {}
         self.window = window_seconds
         self.target = target_seconds

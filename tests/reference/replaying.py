@@ -111,6 +111,8 @@ def newest_of(events: list[Row], samples: list[Row]) -> dict[str, Row]:
         for row in rows:
             blank = {"broker": row["broker"], "as_of": None, "sampled_at": None}
             mine = told.setdefault(row["broker"], blank)
+            if row.get("publishes") is not None:
+                continue
             if row.get("estimated") is None:
                 mine[name] = max(row[time], mine[name] or row[time])
     return told

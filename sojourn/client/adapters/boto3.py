@@ -28,15 +28,24 @@ class RecordingSqs(Wrapped):
         self._deliveries = Deliveries(recorder)
 
     def send_message(self, **request: Any) -> Any:
-        """As boto3's; tells enqueued."""
-        response = self._inner.send_message(**request)
+        """As boto3's; tells enqueued, and counts how long it took."""
+        with self._recorder.publishing(queue_name(request["QueueUrl"]), broker=BROKER):
+            response = self._inner.send_message(**request)
         self._sent(request["QueueUrl"], request, response.get("MessageId"))
         return response
 
     def send_message_batch(self, **request: Any) -> Any:
         """As boto3's; tells enqueued of those that the queue took."""
-        response = self._inner.send_message_batch(**request)
         entries = {entry["Id"]: entry for entry in request["Entries"]}
+        queue, started = queue_name(request["QueueUrl"]), time.monotonic()
+        taken = 0
+        try:
+            response = self._inner.send_message_batch(**request)
+            taken = len(response.get("Successful", ()))
+        finally:
+            seconds = time.monotonic() - started
+            for number in range(len(entries)):
+                self._recorder.published(queue, seconds=seconds, failed=number >= taken, broker=BROKER)
         for sent in response.get("Successful", ()):
             self._sent(request["QueueUrl"], entries[sent["Id"]], sent.get("MessageId"))
         return response

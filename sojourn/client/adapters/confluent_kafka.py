@@ -20,7 +20,8 @@ _CALLBACK_POSITION = 3
 
 
 class RecordingProducer(Wrapped):
-    """A confluent-kafka Producer that tells enqueued of what the broker has acknowledged."""
+    """A confluent-kafka Producer that tells enqueued of what the broker has acknowledged, and counts how long that
+    took: from ``produce`` to the delivery report, which the application's own polling hands on."""
 
     def __init__(self, producer: Any, recorder: Recorder, *, tenant_header: str = TENANT) -> None:
         super().__init__(producer, recorder)
@@ -34,8 +35,11 @@ class RecordingProducer(Wrapped):
             callback, positional[_CALLBACK_POSITION] = positional[_CALLBACK_POSITION], None
         headers = positional[5] if len(positional) > 5 else kwargs.get("headers")
         tenant = header(headers, self._tenant_header)
+        started = time.monotonic()
 
         def delivered(error: Any, message: Any) -> None:
+            seconds = time.monotonic() - started
+            self._recorder.published(topic, seconds=seconds, failed=error is not None, broker=BROKER)
             if error is None:
                 self._recorder.enqueued(
                     topic, message_id(message), broker=BROKER, tenant=tenant, enqueued_at=timestamp(message)
@@ -47,7 +51,11 @@ class RecordingProducer(Wrapped):
             positional[_CALLBACK_POSITION] = delivered
         else:
             kwargs["on_delivery"] = delivered
-        self._inner.produce(topic, *positional, **kwargs)
+        try:
+            self._inner.produce(topic, *positional, **kwargs)
+        except BufferError:  # the broker takes less than is produced: no report will come of this one
+            self._recorder.published(topic, seconds=0.0, failed=True, broker=BROKER)
+            raise
 
     def __len__(self) -> int:
         return len(self._inner)

@@ -113,7 +113,10 @@ def _record(recorder: Recorder, span: Any, found: Mapping[str, Any], where: dict
         "trace_id": f"{context.trace_id:032x}",
     }
     if sends:
-        if span.status.status_code is not StatusCode.ERROR:
+        failed = span.status.status_code is StatusCode.ERROR
+        if operation != "create":  # a message that is made is not sent yet
+            recorder.published(seconds=max(0, span.end_time - span.start_time) / 1e9, failed=failed, **where)
+        if not failed:
             recorder.enqueued(occurred_at=span.start_time, **details)
         return
     if span.kind is not SpanKind.CONSUMER and operation not in ("process", "deliver", *_SETTLES):

@@ -28,8 +28,9 @@ class RecordingRedis(Wrapped):
         self._deliveries = Deliveries(recorder)
 
     def xadd(self, name: Any, fields: Mapping[Any, Any], *args: Any, **kwargs: Any) -> Any:
-        """As redis-py's; tells enqueued."""
-        entry = self._inner.xadd(name, fields, *args, **kwargs)
+        """As redis-py's; tells enqueued, and counts how long it took."""
+        with self._recorder.publishing(as_text(name) or "", broker=BROKER):
+            entry = self._inner.xadd(name, fields, *args, **kwargs)
         if entry is not None:  # None: NOMKSTREAM, and there was no stream
             entry_id = as_text(entry) or ""
             self._recorder.enqueued(

@@ -100,7 +100,7 @@ def test_all_clients_of_a_receiver_have_one_way_into_kafka(kafka_server: KafkaSe
         one = bronze(chosen, lake)
         bronze_writer = BronzeWriter("receiver:r", "receiver:r", Horizon(1000, 60), 1000)
         bronze_writer.begun(one)
-        bronze_writer.polls(one, requests, [], [])
+        bronze_writer.counts(one, requests, [], [], [])
         assert list(one._outlets) == ["receiver:r"]
     assert [row["polls_total"] for row in sent(chosen, "queue_samples")] == [6]
 
