@@ -32,6 +32,12 @@ def summed(codes: Integers, amounts: Integers) -> tuple[Integers, Integers]:
     return codes[starts], np.add.reduceat(amounts, starts)
 
 
+def entries_of(firsts: Integers, lengths: Integers) -> tuple[Integers, Integers]:
+    """Runs of entries, one after the other, each from its first on: of each entry the number of its run and its place."""
+    run = np.repeat(np.arange(len(lengths)), lengths)
+    return run, np.arange(len(run)) + (firsts - np.cumsum(lengths) + lengths)[run]
+
+
 def code_of(keys: Any, seconds: Any) -> Integers:
     """One sortable number for a key (below MOST_KEYS) and an enqueue second."""
     coded: Integers = (np.asarray(keys, np.int64) << _SHIFT) + (np.asarray(seconds, np.int64) - UNKNOWN)
@@ -96,14 +102,11 @@ class OpenCells(Cells):
         return found
 
     def _behind_unknown(self, starts: Integers, low: Integers, high: Integers) -> Integers:
-        lengths = high - low
-        segment = np.repeat(np.arange(len(low)), lengths)
-        offsets = np.concatenate(([0], np.cumsum(lengths)[:-1]))
-        index = np.arange(len(segment)) - offsets[segment] + low[segment]
+        segment, index = entries_of(low, high - low)
         known = self._codes[index] != starts[segment]
         amounts = np.where(known, np.maximum(self._open[index], 0), 0)
         totals = np.cumsum(amounts)
-        before = (totals - amounts)[offsets]
+        before = (totals - amounts)[run_starts(segment)]
         unknown = np.zeros(len(low), np.int64)
         unknown[segment[~known]] = -self._open[index[~known]]
         there = np.flatnonzero(known & (self._open[index] > 0) & (totals - before[segment] > unknown[segment]))

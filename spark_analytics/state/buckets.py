@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lake.tables import HISTOGRAM
-from spark_analytics.fold.cells import run_starts, summed
+from spark_analytics.fold.cells import entries_of, run_starts, summed
 
 Array = npt.NDArray[Any]
 
@@ -58,11 +58,7 @@ class Buckets(NamedTuple):
     def at(self, places: Array) -> Buckets:
         """Those at ``places``, in that order."""
         cells = self.cells[places]
-        ends = np.cumsum(self.cells)
-        firsts = (ends - self.cells)[places]
-        owner = np.repeat(np.arange(len(places)), cells)
-        within = np.arange(len(owner)) - (np.cumsum(cells) - cells)[owner]
-        entries = firsts[owner] + within
+        _, entries = entries_of((np.cumsum(self.cells) - self.cells)[places], cells)
         code, width, n, total, most, skewed = (column[places] for column in self[:6])
         return Buckets(code, width, n, total, most, skewed, cells, self.indices[entries], self.counts[entries])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from spark_analytics.fold.cells import entries_of
 from spark_analytics.fold.judgements import padded
 from spark_analytics.state.buckets import Array, Buckets, code_of, slots_of, starts_of
 
@@ -83,11 +84,7 @@ class Newest:
 
     def _places(self, slots: Array) -> Array:
         """Where the cells of ``slots`` stand, one slot's after the other's."""
-        cells = self._of["cells"][slots]
-        owner = np.repeat(np.arange(len(slots)), cells)
-        within = np.arange(len(owner)) - (np.cumsum(cells) - cells)[owner]
-        places: Array = within + self._of["at"][slots][owner]
-        return places
+        return entries_of(self._of["at"][slots], self._of["cells"][slots])[1]
 
     def _reserve_slots(self, slots: Array) -> None:
         if (most := int(slots.max(initial=-1))) >= len(self._of["n"]):
