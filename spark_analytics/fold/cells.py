@@ -33,7 +33,7 @@ def summed(codes: Integers, amounts: Integers) -> tuple[Integers, Integers]:
 
 
 def entries_of(firsts: Integers, lengths: Integers) -> tuple[Integers, Integers]:
-    """Runs of entries, one after the other, each from its first on: of each entry the number of its run and its place."""
+    """Runs of entries, each from its first on, one after the other: of each entry its run's number and its place."""
     run = np.repeat(np.arange(len(lengths)), lengths)
     return run, np.arange(len(run)) + (firsts - np.cumsum(lengths) + lengths)[run]
 

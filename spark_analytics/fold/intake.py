@@ -98,7 +98,7 @@ class Intake(ABC):
         """The key of each of ``lived.names``; −1 where nobody of that name consumes."""
         names, places = lived.names, lived.places
         lives = np.array([subscriber in self.consumers.of(queue) for queue, subscriber in places.distinct], bool)
-        place = places.of_row[names.first]
+        place = places.of_row[names.row_of]
         living = np.flatnonzero(lives[place])
         keys = np.full(len(names), -1, np.int64)
         numbers = self.state.keys(places.distinct, place[living], names.column(2).take(pa.array(living)))

@@ -20,6 +20,8 @@ from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
 from spark_analytics.fold.cells import UNKNOWN, Integers
 from spark_analytics.fold.step import MEASURES
+from spark_analytics.transforms.groups import encoded, numbered
+from spark_analytics.transforms.lists import entries
 
 Array = npt.NDArray[Any]
 #: (queue, subscriber, tenant)
@@ -67,38 +69,31 @@ class Consumers:
 
 
 class Distinct:
-    """The distinct values of some text columns of rows together: ``of_row`` tells for each row which of them it has,
-    ``first`` for each of them a row that has it."""
+    """The distinct values of some text columns of rows together; ``of_row`` tells for each row which of them it has."""
 
-    def __init__(self, columns: list[pa.DictionaryArray], first: Integers, of_row: Integers) -> None:
-        self._columns = columns
-        self.first = first
-        self.of_row = of_row
+    def __init__(self, rows: pa.Table, columns: tuple[str, ...]) -> None:
+        codes, self._texts = zip(*(encoded(rows.column(name), "") for name in columns), strict=True)
+        self._groups = numbered(codes)
+        self.of_row = self._groups.of_row
 
     def __len__(self) -> int:
-        return len(self.first)
+        return len(self._groups)
 
     def column(self, place: int) -> pa.Array:
         """One of the columns, a value for each distinct one."""
-        column = self._columns[place]
-        return column.dictionary.take(column.indices.take(pa.array(self.first)))
+        return self._texts[place].take(pa.array(self._groups.keys[place]))
 
     @cached_property
     def distinct(self) -> list[Any]:
         """The values, as tuples."""
-        return list(zip(*(self.column(place).to_pylist() for place in range(len(self._columns))), strict=True))
+        return list(zip(*(self.column(place).to_pylist() for place in range(len(self._texts))), strict=True))
 
-
-def numbered(rows: pa.Table, columns: tuple[str, ...]) -> Distinct:
-    """The distinct values of the text ``columns`` of ``rows`` together."""
-    code = np.zeros(rows.num_rows, np.int64)
-    encoded = []
-    for name in columns:
-        column = rows.column(name).combine_chunks().dictionary_encode()
-        code = code * max(1, len(column.dictionary)) + column.indices.to_numpy(zero_copy_only=False)
-        encoded.append(column)
-    _, first, of_row = np.unique(code, return_index=True, return_inverse=True)
-    return Distinct(encoded, first, of_row)
+    @cached_property
+    def row_of(self) -> Integers:
+        """Of each distinct value a row that has it."""
+        found = np.empty(len(self), np.int64)
+        found[self.of_row] = np.arange(len(self.of_row))
+        return found
 
 
 @dataclass(slots=True)
@@ -135,11 +130,11 @@ def read(rows: pa.Table) -> Lived:
             counts[:, place] = columns[name]
     width = rows.column("bucket_seconds").to_numpy().astype(np.int64)
     starts = rows.column("bucket_start").cast(pa.int64()).to_numpy() // 1_000_000
-    cell_row, second, net = _lists(rows.column("backlog_cells"))
-    buckets = _lists(rows.column("processing_histogram"))
+    cell_row, second, net = entries(rows.column("backlog_cells"), UNKNOWN)
+    buckets = entries(rows.column("processing_histogram"))
     return Lived(
-        names=numbered(rows, ("queue", "subscriber", "tenant")),
-        places=numbered(rows, ("queue", "subscriber")),
+        names=Distinct(rows, ("queue", "subscriber", "tenant")),
+        places=Distinct(rows, ("queue", "subscriber")),
         second=starts + width - 1,
         width=width,
         counts=counts,
@@ -156,21 +151,6 @@ def read(rows: pa.Table) -> Lived:
 
 def _known(rows: pa.Table, name: str, otherwise: Any) -> Array:
     return np.asarray(pc.fill_null(rows.column(name), otherwise).to_numpy())
-
-
-def _lists(column: pa.ChunkedArray) -> tuple[Integers, Integers, Integers]:
-    """Of a column of lists of (label, amount): rows, labels (UNKNOWN where null), amounts."""
-    lists = column.combine_chunks()
-    if isinstance(lists, pa.ChunkedArray):
-        lists = lists.chunk(0) if lists.num_chunks else pa.array([], column.type)
-    entries = pc.list_flatten(lists)
-    labels, amounts = (pc.struct_field(entries, [place]).cast(pa.int64()) for place in (0, 1))
-    rows = pc.list_parent_indices(lists).cast(pa.int64())
-    return (
-        rows.to_numpy(zero_copy_only=False),
-        pc.fill_null(labels, UNKNOWN).to_numpy(zero_copy_only=False),
-        amounts.to_numpy(zero_copy_only=False),
-    )
 
 
 def first_seconds(last: Integers, width: Integers) -> Integers:

@@ -18,7 +18,7 @@ from lake.snapshot import read_file
 from lake.store import conform
 from lake.tables import QUEUE_SAMPLES
 from spark_analytics.fold.intake import Intake
-from spark_analytics.fold.lived import Consumers, numbered
+from spark_analytics.fold.lived import Consumers, Distinct
 from spark_analytics.fold.reading import NUMBERS, SAMPLE, WORDS, Words
 
 Array = npt.NDArray[Any]
@@ -87,7 +87,7 @@ class Samples:
     def of_broker(self, broker: str, rows: pa.Table, fold: Intake) -> Array:
         """``rows``, all of ``broker``, as SAMPLEs, with the numbers that ``fold`` has for what they are of."""
         named = pa.table({name: pc.fill_null(rows.column(name), "") for name in _SERIES})
-        names = numbered(named, _SERIES)
+        names = Distinct(named, _SERIES)
         who, series = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
         for place, (queue, subscriber, source) in enumerate(names.distinct):
             series[place] = fold.readings.series((queue, subscriber, source))

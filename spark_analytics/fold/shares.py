@@ -22,7 +22,7 @@ from spark_analytics.fold import lived
 from spark_analytics.fold.broker import Part
 from spark_analytics.fold.cells import Integers
 from spark_analytics.fold.fold import Fold
-from spark_analytics.fold.lived import Consumers, by_broker, numbered
+from spark_analytics.fold.lived import Consumers, Distinct, by_broker
 from spark_analytics.fold.past import Clocks, Watcher, fold_past
 from spark_analytics.fold.samples import Samples, read_samples
 from spark_analytics.fold.survey import FED, surveyed
@@ -142,7 +142,7 @@ def shares_of(weights: Mapping[Place, int], most: int) -> list[Share]:
 
 def _seconds(rows: pa.Table, consumers: Consumers) -> Integers:
     """The seconds of those ``rows`` of partials of a broker that any consumer lives."""
-    places = numbered(rows, ("queue", "subscriber"))
+    places = Distinct(rows, ("queue", "subscriber"))
     lives, arrives = (np.zeros(len(places), bool) for _ in range(2))
     for number, (queue, subscriber) in enumerate(places.distinct):
         consuming = consumers.of(queue)

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from lake.tables import AGE_KINDS, FOLDED_KIND
 from spark_analytics.fold.judgements import padded
-from spark_analytics.fold.lived import numbered
+from spark_analytics.fold.lived import Distinct
 from spark_analytics.fold.names import KeyNumbers
 from spark_analytics.state.buckets import Array, Buckets, code_of, empty, together
+from spark_analytics.transforms.lists import entries
 
 NAMES = ("broker", "queue", "subscriber", "tenant")
 KINDS = (*AGE_KINDS, FOLDED_KIND)
@@ -65,7 +66,7 @@ class Keys:
 
     def of(self, rows: pa.Table) -> Array:
         """The number of each row's key, new or known."""
-        names, places = numbered(rows, NAMES), numbered(rows, NAMES[:-1])
+        names, places = Distinct(rows, NAMES), Distinct(rows, NAMES[:-1])
         for place in places.distinct:
             if place not in self._place_numbers:
                 broker, queue, subscriber = map(intern, place)
@@ -73,7 +74,7 @@ class Keys:
                 self._broker_of = padded(self._broker_of, max(64, 2 * number) if number >= len(self._broker_of) else 0)
                 self._broker_of[number] = self.broker_number(place[0])
         place_numbers = np.array([self._place_numbers[place] for place in places.distinct], np.int64)
-        tenants, of_name = names.column(3), place_numbers[places.of_row[names.first]]
+        tenants, of_name = names.column(3), place_numbers[places.of_row[names.row_of]]
 
         def new(at: Array) -> list[int]:
             known, self._count = self._count, self._count + len(at)
@@ -129,7 +130,7 @@ def of_partials(rows: pa.Table, keys: Keys) -> Buckets:
         n, total, most, skewed = (
             np.asarray(pc.fill_null(chosen.column(f"{kind}_age_{value}"), 0).to_numpy()) for value in _VALUES[:-1]
         )
-        cells, index, count = _entries(chosen.column(f"{kind}_age_histogram"))
+        cells, index, count = _histograms(chosen.column(f"{kind}_age_histogram"))
         slots = of_key * len(KINDS) + number
         part = Buckets(code_of(starts[told], slots), widths[told], n, total, most, skewed, cells, index, count)
         parts.append(part)
@@ -140,14 +141,10 @@ def of_partials(rows: pa.Table, keys: Keys) -> Buckets:
     return together(parts)
 
 
-def _entries(column: pa.ChunkedArray) -> tuple[Array, Array, Array]:
+def _histograms(column: pa.ChunkedArray) -> tuple[Array, Array, Array]:
     """Of a column of histograms: how many entries each has, and their indices and counts."""
-    lists = column.combine_chunks()
-    lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
-    entries = pc.list_flatten(lists)
-    index, count = (pc.struct_field(entries, [place]).to_numpy(zero_copy_only=False) for place in (0, 1))
-    cells = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    return cells.astype(np.int64), index.astype(np.int64), count.astype(np.int64)
+    rows, indices, counts = entries(column)
+    return np.bincount(rows, minlength=len(column)), indices, counts
 
 
 def of_state(rows: pa.Table, keys: Keys) -> Buckets:
@@ -160,7 +157,7 @@ def of_state(rows: pa.Table, keys: Keys) -> Buckets:
     named = rows.set_column(place, "subscriber", pc.fill_null(rows.column("subscriber").cast(pa.string()), ""))
     slots = keys.of(named) * len(KINDS) + number
     starts = rows.column("bucket_start").cast(pa.int64()).to_numpy() // 1_000_000
-    cells, index, count = _entries(rows.column("histogram"))
+    cells, index, count = _histograms(rows.column("histogram"))
     n, total, most, skewed = (
         np.asarray(pc.fill_null(rows.column(name), 0).to_numpy())
         for name in ("count", "total_seconds", "max_seconds", "skewed")

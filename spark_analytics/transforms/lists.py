@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Integers = npt.NDArray[np.int64]
 
@@ -17,6 +18,16 @@ _LARGEST = 1 << 62
 def one_chunk(column: pa.ChunkedArray) -> Any:
     """The column as one array."""
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def entries(column: pa.ChunkedArray, unknown: int = 0) -> tuple[Integers, Integers, Integers]:
+    """Of lists of (label, amount): of each entry its row, its label (``unknown`` where it is null) and its amount."""
+    lists = one_chunk(column)
+    flat = pc.list_flatten(lists)
+    labels, amounts = (pc.struct_field(flat, [place]).cast(pa.int64()) for place in (0, 1))
+    found = pc.list_parent_indices(lists).cast(pa.int64()), pc.fill_null(labels, unknown), amounts
+    rows, labels, amounts = (each.to_numpy(zero_copy_only=False) for each in found)
+    return rows, labels, amounts
 
 
 def sums(owners: Integers, values: Integers, weights: Integers) -> tuple[Integers, Integers, Integers]:

@@ -6,15 +6,14 @@ histograms and the backlog's enqueue seconds stay exact.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.store import conform
 from lake.tables import FOLDED_KIND, PARTIALS, TIMESTAMP
-from spark_analytics.transforms.lists import Integers, lists_of, one_chunk, sums
+from spark_analytics.transforms.groups import Codes, Groups, encoded, numbered
+from spark_analytics.transforms.lists import entries, lists_of, sums
 from spark_analytics.transforms.partials import UNKNOWN_SECOND
 
 KEY = ("broker", "queue", "subscriber", "tenant", "bucket_start")
@@ -66,8 +65,8 @@ def _in_buckets(rows: pa.Table, seconds: int) -> pa.Table:
 
 def _merged(rows: pa.Table) -> pa.Table:
     """One row for each KEY: numbers added, maxima kept, lists added entry by entry."""
-    groups, count = _numbered(rows)
-    rows = rows.append_column(_GROUP, pa.array(groups))
+    groups = _groups(rows)
+    rows = rows.append_column(_GROUP, pa.array(groups.of_row))
     plain = [field.name for field in PARTIALS.schema if not pa.types.is_list(field.type)]
     merged = (
         rows.select([*plain, _GROUP])
@@ -79,7 +78,7 @@ def _merged(rows: pa.Table) -> pa.Table:
     merged = merged.rename_columns([name.rpartition("_")[0] for name in merged.column_names])
     for field in PARTIALS.schema:
         if pa.types.is_list(field.type):
-            merged = merged.append_column(field.name, _added(rows.column(field.name), groups, count, field.type))
+            merged = merged.append_column(field.name, _added(rows.column(field.name), groups, field.type))
     return conform(merged, PARTIALS.schema)
 
 
@@ -90,26 +89,21 @@ def _way(name: str) -> str:
     return "sum"
 
 
-def _numbered(rows: pa.Table) -> tuple[Integers, int]:
-    """The number of the group, by KEY, that each row belongs to, and how many groups there are."""
-    code = np.zeros(rows.num_rows, np.int64)
-    for name in KEY:
-        values = one_chunk(rows.column(name).dictionary_encode())
-        code = np.unique(code * len(values.dictionary) + values.indices.to_numpy(), return_inverse=True)[1]
-    return code.astype(np.int64), int(code.max()) + 1
+def _groups(rows: pa.Table) -> Groups:
+    """The groups of ``rows``, of which there is one at least, by KEY."""
+    starts = rows.column("bucket_start").cast(pa.int64()).to_numpy() // _MICROS
+    since = starts - starts.min()
+    names = (encoded(rows.column(name), "")[0] for name in KEY[:-1])
+    return numbered((*names, Codes(since, int(since.max()) + 1)))
 
 
-def _added(column: pa.ChunkedArray, groups: Integers, count: int, kind: pa.ListType) -> pa.Array:
+def _added(column: pa.ChunkedArray, groups: Groups, kind: pa.ListType) -> pa.Array:
     """Lists of (label, amount) added up in each group; labels whose amounts cancel are left out."""
-    lists: Any = one_chunk(column)
-    owners = groups[pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)]
-    entries = pc.list_flatten(lists)
-    labels, amounts = (pc.struct_field(entries, [position]) for position in (0, 1))
-    known = pc.fill_null(labels.cast(pa.int64()), UNKNOWN_SECOND).to_numpy(zero_copy_only=False)
-    owners, known, totals = sums(owners, known, amounts.to_numpy(zero_copy_only=False).astype(np.int64))
+    of_row, known, amounts = entries(column, UNKNOWN_SECOND)
+    owners, known, totals = sums(groups.of_row[of_row], known, amounts)
     there = totals != 0
     owners, known, totals = owners[there], known[there], totals[there]
     label_type = kind.value_type.field(0).type
     labels = pa.array(known, mask=known == UNKNOWN_SECOND).cast(label_type)
     values = pa.StructArray.from_arrays([labels, pa.array(totals)], fields=list(kind.value_type))
-    return lists_of(owners, values, count)
+    return lists_of(owners, values, len(groups))
