@@ -14,13 +14,15 @@ from lake.snapshot import Snapshot
 
 @dataclass(slots=True)
 class Change:
-    """Files that came and went in one commit. ``same_rows``: the commit says that it only arranged rows anew.
+    """Files that came, of ``size`` bytes in all, and went in one commit. ``same_rows``: the commit says that it only
+    arranged rows anew.
 
     ``anew``: the files are the whole table, and nothing from before counts.
     """
 
     added: list[Location] = field(default_factory=list)
     removed: list[Location] = field(default_factory=list)
+    size: int = 0
     same_rows: bool = False
     anew: bool = False
 
@@ -70,7 +72,7 @@ class Follower:
         if known is None or version < known:
             return [self._whole()]
         if known < 0:
-            return [Change(self._snapshot.files())]
+            return [Change(self._snapshot.files(), size=self._snapshot.size)]
         try:
             return [self._commit(number) for number in range(known + 1, version + 1)]
         except (OSError, ValueError, KeyError):
@@ -105,5 +107,6 @@ class Follower:
                 if kind in action:
                     files.append(self._snapshot.path / unquote(action[kind]["path"]))
                     data_changes.append(action[kind].get("dataChange", True))
+            change.size += action.get("add", {}).get("size", 0)
         change.same_rows = bool(data_changes) and not any(data_changes)
         return change

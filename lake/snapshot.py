@@ -69,6 +69,11 @@ class Snapshot:
         """The files that hold the table, as of the last :meth:`version`."""
         return [] if self._table is None else self._located(self._table)
 
+    @property
+    def size(self) -> int:
+        """The bytes of those files."""
+        return 0 if self._table is None else _bytes(self._table)
+
     def _located(self, table: DeltaTable) -> list[Location]:
         return [located(self.path, uri) for uri in table.file_uris()]
 

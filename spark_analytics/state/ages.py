@@ -18,12 +18,11 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
 
 from lake.remote import delta_table
-from lake.snapshot import read_file
+from lake.snapshot import FileGone, read_file
 from lake.state.held import Held
-from lake.store import Lake, LakeError, explained
+from lake.store import Lake, LakeError
 from lake.tables import AGE_STATE
 from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.fold.units import in_order
@@ -122,15 +121,25 @@ class Ages:
         if not self._whole or came.rebuild:
             self._from_start(flush)
             return
-        for change in came.changes["partials"]:
-            for path in change.added if change.replaces else []:
-                self._rolled_up(came.rows[path])
-        partials = list(came.of("partials"))
-        for rows in partials:
+        try:
+            self._take_in(came, flush)
+        except FileGone:  # while so much was read file by file
+            self._from_start(flush)
+
+    def _take_in(self, came: Came, flush: Callable[[], None]) -> None:
+        for rows in came.rolled_up():
+            self._rolled_up(rows)
+        held: list[Buckets] = []
+        for rows in came.of("partials"):
             if (pc.max(rows.column("bucket_seconds")).as_py() or 0) > 1:
                 self._note_levels(levels_of(rows))
-        if partials:
-            self._add(together(of_partials(rows, self._keys) for rows in partials))
+            held.append(of_partials(rows, self._keys))
+            if sum(len(each.code) for each in held) > MOST_WAITING:
+                self._add(together(held))
+                held.clear()
+                flush()
+        if held:
+            self._add(together(held))
         attempts = [_attempts(rows) for rows in came.of("marks")]
         if attempts:  # all together: of each message it is asked what was told before any of them
             rows = pa.concat_tables(attempts, promote_options="permissive")
@@ -140,12 +149,7 @@ class Ages:
 
     def _earlier(self, of: pa.Table, version: int | None) -> pa.Table:
         """What `marks` told of the messages in ``of`` at ``version``."""
-        try:
-            if version is None:
-                return of.slice(0, 0)
-            return truth.attempts(self._lake, version, of=of)
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise explained(error, self._lake.path("marks")) from error
+        return of.slice(0, 0) if version is None else truth.attempts_at(self._lake, version, of)
 
     def _add(self, came: Buckets) -> None:
         late = self._is_late(came.code) | (came.width > 1)
@@ -281,18 +285,14 @@ class Ages:
         """What tables tell of ``queues`` from second ``first`` until before ``end``, whole hours; ``firsts``: of first
         attempts of named subscribers as well."""
         name = self._keys.brokers[broker]
-        try:
-            rows, fold = truth.partials(self._lake, name, queues, first, end)
-            self._note_levels(levels_of(rows))
-            parts = [of_partials(rows, self._keys)]
-            if firsts:
-                receipts = truth.firsts(self._lake, fold, name, queues)
-                second = receipts.column("at_second")
-                parts.append(self._of_firsts(
-                    receipts.filter(pc.and_(pc.greater_equal(second, first), pc.less(second, end)))
-                ))  # fmt: skip
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise explained(error, self._lake.path("partials")) from error
+        rows, fold = truth.partials(self._lake, name, queues, first, end)
+        self._note_levels(levels_of(rows))
+        parts = [of_partials(rows, self._keys)]
+        if firsts:
+            receipts = truth.firsts(self._lake, fold, name, queues)
+            second = receipts.column("at_second")
+            mine = receipts.filter(pc.and_(pc.greater_equal(second, first), pc.less(second, end)))
+            parts.append(self._of_firsts(mine))
         return self._leveled(together(parts))
 
     def _of_firsts(self, rows: pa.Table) -> Buckets:
@@ -349,10 +349,7 @@ class Ages:
             self._recent_of(number).rise(min(int(starts[brokers == number].max(initial=-1)), latest))
         if (version := self._feed.versions.get("marks")) is not None:
             since = int(starts[~ahead].max(initial=0)) - REMEMBERED_SECONDS
-            try:
-                rows = truth.attempts(self._lake, version, since=datetime.fromtimestamp(max(since, 0), UTC))
-            except (DeltaError, OSError, pa.ArrowException) as error:
-                raise explained(error, self._lake.path("marks")) from error
+            rows = truth.attempts_since(self._lake, version, datetime.fromtimestamp(max(since, 0), UTC))
             self._receipts.load(rows, since * _MICROS)
         self._whole = True
 

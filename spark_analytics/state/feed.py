@@ -20,6 +20,8 @@ from spark_analytics.state import ages_of
 
 #: In commits to finished state, what counts the versions of the tables that it rests on.
 FOLDED = "sojourn-state:history"
+#: Commits that bring more bytes of files at one look, as after a long downtime, are read file by file.
+MOST_BYTES = 64 << 20
 _COLUMNS = {
     "partials": tuple(dict.fromkeys((*lived.COLUMNS, *ages_of.PARTIAL_COLUMNS))),
     "marks": tuple(dict.fromkeys((*pauses.COLUMNS, *ages_of.MARK_COLUMNS))),
@@ -31,20 +33,28 @@ class Came:
     """What was committed between two looks.
 
     ``rows``: the rows of each file that brought any, or replaced partials (of these the columns that roll-ups are
-    checked by); ``before``: the versions of the look before; ``rebuild``: why the rows do not tell all that changed.
+    checked by), unless they are too ``much`` to be held at once; ``before``: the versions of the look before;
+    ``rebuild``: why the rows do not tell all that changed.
     """
 
     changes: Mapping[str, list[Change]] = field(default_factory=lambda: {name: [] for name in FED})
     rows: Mapping[Location, pa.Table] = field(default_factory=dict)
     before: Mapping[str, int] = field(default_factory=dict)
     rebuild: str = ""
+    much: bool = False
 
     def __bool__(self) -> bool:
         return any(self.changes.values())
 
     def of(self, name: str) -> Iterator[pa.Table]:
-        """The new rows of table ``name``, file by file."""
-        return (self.rows[path] for change in self.changes[name] if change.brings for path in change.added)
+        """The new rows of table ``name``, file by file. Raises LakeError, where they are ``much`` FileGone too."""
+        paths = (path for change in self.changes[name] if change.brings for path in change.added)
+        return (_read(name, path) if self.much else self.rows[path] for path in paths)
+
+    def rolled_up(self) -> Iterator[pa.Table]:
+        """Rows that replaced partials, file by file. Raises as :meth:`of`."""
+        paths = (path for change in self.changes["partials"] if change.replaces for path in change.added)
+        return (read_file(path, totals.COLUMNS) if self.much else self.rows[path] for path in paths)
 
 
 class Feed:
@@ -71,20 +81,23 @@ class Feed:
         changes = {name: follower.changes() for name, follower in self._followers.items()}
         if any(change.anew for each in changes.values() for change in each):
             return Came(changes, {}, before, "a table's log does not tell what changed")
+        if sum(change.size for each in changes.values() for change in each if not change.same_rows) > MOST_BYTES:
+            return Came(changes, {}, before, much=True)
         rows: dict[Location, pa.Table] = {}
         try:
             for name, each in changes.items():
                 for change in each:
                     if change.brings:
-                        rows |= {path: self._read(name, path) for path in change.added}
+                        rows |= {path: _read(name, path) for path in change.added}
                     elif change.replaces and name == "partials":
                         rows |= {path: read_file(path, totals.COLUMNS) for path in change.added}
         except FileGone as gone:
             return Came(changes, {}, before, str(gone))
         return Came(changes, rows, before)
 
-    def _read(self, name: str, path: Location) -> pa.Table:
-        return read_samples(path) if name == "queue_samples" else read_file(path, _COLUMNS[name])
+
+def _read(name: str, path: Location) -> pa.Table:
+    return read_samples(path) if name == "queue_samples" else read_file(path, _COLUMNS[name])
 
 
 def versions_folded(lake: Lake, name: str) -> dict[str, int]:

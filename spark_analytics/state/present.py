@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.definitions import Definitions
+from lake.snapshot import FileGone
 from spark_analytics.fold.broker import Broker
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.intake import RebuildRequired
@@ -98,8 +99,8 @@ class Present:
                 raise RebuildRequired("nothing was folded yet")
             if self.late and not patient:
                 raise RebuildRequired("what came late is about many queues")
-            if came.rebuild:
-                raise RebuildRequired(came.rebuild)
+            if came.rebuild or came.much:
+                raise RebuildRequired(came.rebuild or "more came than is held at once")
             self._take_in(came)
         except RebuildRequired as reason:
             self._fold_anew(reason, came)
@@ -188,7 +189,7 @@ class Present:
         """Fold all there is, for a ``reason``."""
         try:
             if self._watcher is not None:
-                self._watcher.anew(None if came.rebuild else oldest({name: came.of(name) for name in FED}))
+                self._watcher.anew(_oldest(came))
             self.forget()
             files = self._feed.files()
             samples = [read_samples(path) for path in files["queue_samples"]]
@@ -213,3 +214,13 @@ class Present:
         self._begun = True
         pa.default_memory_pool().release_unused()
         log.info("folded %d files of partials anew: %s", len(files["partials"]), reason)
+
+
+def _oldest(came: Came) -> dict[str, int] | None:
+    """By broker the first second of which something ``came``; None: unknown."""
+    if came.rebuild:
+        return None
+    try:
+        return oldest({name: came.of(name) for name in FED})
+    except FileGone:
+        return None

@@ -14,7 +14,7 @@ from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.judgements import Array
 from spark_analytics.fold.modes import BACKLOGGED
 from spark_analytics.fold.past import Clocks
-from spark_analytics.state.seconds import Part
+from spark_analytics.state.seconds import Part, Taken
 
 _RENAMED = {
     "in_flight": "events_in_flight",
@@ -73,8 +73,17 @@ def numbers() -> dict[str, Numbers]:
     }
 
 
-def tenants(parts: list[Part], keys: Numbers, queue_keys: Numbers) -> pa.Table | None:
-    """The rows of tenants as :class:`spark_analytics.state.seconds.Seconds` has them, all together."""
+def rows_of(taken: Taken, numbers: Mapping[str, Numbers], clocks: Mapping[str, Clocks]) -> dict[str, pa.Table]:
+    """The rows that were ``taken``, of each table that has any."""
+    keys, queue_keys = (numbers[name] for name in (TENANT_STATE.name, QUEUE_STATE.name))
+    rows = {
+        QUEUE_STATE.name: _queues(taken.queues, queue_keys, clocks),
+        TENANT_STATE.name: _tenants(taken.tenants, keys, queue_keys),
+    }
+    return {name: each for name, each in rows.items() if each is not None}
+
+
+def _tenants(parts: list[Part], keys: Numbers, queue_keys: Numbers) -> pa.Table | None:
     numbered = []
     for broker, fold, table in parts:
         table = table.append_column("key", pa.array(keys.of(broker, fold, table.column("number").to_numpy())))
@@ -83,8 +92,7 @@ def tenants(parts: list[Part], keys: Numbers, queue_keys: Numbers) -> pa.Table |
     return _together(numbered, {"bucket": "processing_bucket"})
 
 
-def queues(parts: list[Part], keys: Numbers, clocks: Mapping[str, Clocks]) -> pa.Table | None:
-    """The rows of queues and consumers as :class:`spark_analytics.state.seconds.Seconds` has them, all together."""
+def _queues(parts: list[Part], keys: Numbers, clocks: Mapping[str, Clocks]) -> pa.Table | None:
     numbered = []
     for broker, fold, table in parts:
         table = table.append_column("key", pa.array(keys.of(broker, fold, table.column("number").to_numpy())))

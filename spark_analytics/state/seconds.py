@@ -65,6 +65,16 @@ class Part(NamedTuple):
     rows: pa.Table
 
 
+class Taken(NamedTuple):
+    """The rows of all folds since the last time: of each a table, ordered by second.
+
+    ``number`` is the fold's own of what a row is about, ``consumer`` that of the consumer whose tenant it is.
+    """
+
+    tenants: list[Part]
+    queues: list[Part]
+
+
 class Told(NamedTuple):
     """Of which tenants, and which consumers, rows were told in a second."""
 
@@ -251,19 +261,15 @@ class Seconds:
             if fold not in self._brokers:
                 self.passed(broker, fold, fold.now_second)
 
-    def take(self) -> tuple[list[Part], list[Part]]:
-        """The rows about tenants and those about queues since the last time: a table a fold, ordered by second.
-
-        ``number`` is the fold's own of what a row is about, ``consumer`` that of the consumer whose tenant it is.
-        """
-        tenants: list[Part] = []
-        queues: list[Part] = []
+    def take(self) -> Taken:
+        """The rows since the last time."""
+        taken = Taken([], [])
         for fold, known in self._brokers.items():
             if known.correcting is not None and self._waiting <= MOST_WAITING:
                 continue  # at once, when it is done
-            of_tenants, of_queues = ([getattr(each, name) for each in known.rows] for name in ("tenants", "queues"))
-            for rows_of, into, make in ((of_tenants, tenants, tenant_rows), (of_queues, queues, queue_rows)):
-                told: list[Rows] = [rows for rows in rows_of if len(rows.numbers)]
+            for name, make in (("tenants", tenant_rows), ("queues", queue_rows)):
+                into: list[Part] = getattr(taken, name)
+                told: list[Rows] = [rows for each in known.rows if len((rows := getattr(each, name)).numbers)]
                 if told:
                     numbers = np.concatenate([rows.numbers for rows in told])
                     columns = {name: np.concatenate([rows.columns[name] for rows in told]) for name in told[0].columns}
@@ -276,7 +282,7 @@ class Seconds:
             known.taken = known.newest
         waiting = (each for known in self._brokers.values() for each in known.rows)
         self._waiting = sum(len(each.tenants.numbers) + len(each.queues.numbers) for each in waiting)
-        return tenants, queues
+        return taken
 
 
 def _of(

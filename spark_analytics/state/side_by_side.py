@@ -221,17 +221,10 @@ class Laying:
 
     def flush(self) -> None:
         """Lay down what the folds have passed through since the last time."""
-        tenants, queues = self.seconds.take()
-        keys, queue_keys = (self._numbers[name] for name in _FOLDED_TABLES)
-        rows = {
-            QUEUE_STATE.name: raw.queues(queues, queue_keys, self._clocks),
-            TENANT_STATE.name: raw.tenants(tenants, keys, queue_keys),
-        }
-        for name, of_table in rows.items():
-            if of_table is not None:
-                finished = self._finishing.finished(name, self._apart(of_table), self._epoch, self._epoch)
-                self._staged[name].append(finished)
-                self._rows[name] += finished.num_rows
+        for name, rows in raw.rows_of(self.seconds.take(), self._numbers, self._clocks).items():
+            finished = self._finishing.finished(name, self._apart(rows), self._epoch, self._epoch)
+            self._staged[name].append(finished)
+            self._rows[name] += finished.num_rows
 
     def _apart(self, rows: pa.Table) -> pa.Table:
         """``rows`` with keys that no other share gives."""

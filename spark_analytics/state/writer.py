@@ -174,30 +174,27 @@ class Writer:
         assert present is not None
         if not midway and self._finisher.complete and not present.late:  # who takes over has to correct what is late
             self._folded = self._feed.versions
-        tenants, queues = self._seconds.take()
-        if not queues and not midway and self._ages.waiting:
+        taken = self._seconds.take()
+        if not taken.queues and not midway and self._ages.waiting:
             self._seconds.one_again()  # of ages, too, readers show what `queue_state` has reached
-            tenants, queues = self._seconds.take()
-        keys, queue_keys = (self._numbers[name] for name in (TENANT_STATE.name, QUEUE_STATE.name))
-        if (queue_rows := raw.queues(queues, queue_keys, present.clocks)) is None:
+            taken = self._seconds.take()
+        rows = raw.rows_of(taken, self._numbers, present.clocks)
+        if QUEUE_STATE.name not in rows:
             return  # nothing changed
-        self._pressing = raw.troubled(queue_rows)
-        rows = {QUEUE_STATE.name: queue_rows, TENANT_STATE.name: raw.tenants(tenants, keys, queue_keys)}
+        self._pressing = raw.troubled(rows[QUEUE_STATE.name])
         self._commit(rows, with_ages=not midway)
 
     def _flush_ages(self) -> None:
         """Commit ages that wait, in a revision that counts once the next one is there."""
         self._commit({}, with_ages=True)
 
-    def _commit(self, raw_rows: dict[str, pa.Table | None], *, with_ages: bool) -> None:
+    def _commit(self, raw_rows: dict[str, pa.Table], *, with_ages: bool) -> None:
         assert self._present is not None
         self._revision += 1
         self._revisions += 1
         epoch = self._epoch = self._epoch or self._revision
         rows: dict[str, pa.Table | None] = {
-            name: self._finisher.finished(name, each, epoch, self._revision)
-            for name, each in raw_rows.items()
-            if each is not None
+            name: self._finisher.finished(name, each, epoch, self._revision) for name, each in raw_rows.items()
         }
         if with_ages:
             clocks = {name: fold.as_of_us for name, fold in self._present.wholes.items()}

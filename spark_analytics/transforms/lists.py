@@ -25,9 +25,9 @@ def entries(column: pa.ChunkedArray, unknown: int = 0) -> tuple[Integers, Intege
     lists = one_chunk(column)
     flat = pc.list_flatten(lists)
     labels, amounts = (pc.struct_field(flat, [place]).cast(pa.int64()) for place in (0, 1))
-    found = pc.list_parent_indices(lists).cast(pa.int64()), pc.fill_null(labels, unknown), amounts
-    rows, labels, amounts = (each.to_numpy(zero_copy_only=False) for each in found)
-    return rows, labels, amounts
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)  # a list that is null may have entries all the same
+    rows = np.repeat(np.arange(len(lists)), lengths.to_numpy(zero_copy_only=False))
+    return rows, pc.fill_null(labels, unknown).to_numpy(zero_copy_only=False), amounts.to_numpy(zero_copy_only=False)
 
 
 def sums(owners: Integers, values: Integers, weights: Integers) -> tuple[Integers, Integers, Integers]:

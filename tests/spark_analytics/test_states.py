@@ -22,7 +22,9 @@ from lake.tables import QUEUE_STATE
 from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.states import prune, pruned
 from spark_analytics.run import rebuild_state
-from spark_analytics.state.writer import Writer
+from spark_analytics.state import ages, feed
+from spark_analytics.state.feed import Came, Feed
+from spark_analytics.state.writer import Writer, last_revision
 from tests.reference.compare import differences
 from tests.reference.generate import generate
 from tests.reference.lives import Key, Queue, numbered, without_duplicates
@@ -321,6 +323,37 @@ def test_files_that_went_before_the_next_writer_read_them_leave_nothing_out(tmp_
     with Reader(tmp_path) as reader:
         log.compare(reader)
         log.compare_history(reader)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_writer_that_was_long_down_reads_file_by_file_what_came_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    """Also where the files were replaced, and removed, before it came to them."""
+    monkeypatch.setattr(feed, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(ages, "MOST_WAITING", 20)
+    events, _ = generate(3, messages=80, seconds=60)
+    log, looks = Committed(tmp_path), list[Came]()
+    look = Feed.look
+    monkeypatch.setattr(Feed, "look", lambda self: looks.append(look(self)) or looks[-1])
+    [first, *others] = batches_of(events, random.Random(3), 6, 5.0)
+    log.append(first)
+    finish(tmp_path)
+    for batch in others:
+        log.append(batch)
+    if gone:
+        log.lake.compact("partials")
+        table = log.lake.ensure("partials")
+        assert table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    before = last_revision(log.lake)
+    finish(tmp_path)
+    assert looks[-1].much and not looks[-1].rows and not looks[-1].rebuild
+    assert gone or last_revision(log.lake) > before + 2, "no more rows of ages wait than may"
+    with Reader(tmp_path) as reader:
+        log.compare(reader)
+        log.compare_history(reader)
+        wanted = log.reference.attempt_age()
+        assert wanted and differences(wanted, reader.query("SELECT * FROM attempt_age").to_pylist()) == []
 
 
 def _read(root: Path) -> dict[str, list[dict[str, Any]]]:
