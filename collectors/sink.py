@@ -58,7 +58,7 @@ class Sink:
             self._append("message_events", redo, summarised)
             log.info("%s: finished the batch that an earlier run was stopped in", self.source)
             written = summarised
-        self._tidy(keep=written)
+        self._forget(keep=written)
         return written
 
     def state(self) -> tuple[pa.Table, int] | None:
@@ -89,7 +89,7 @@ class Sink:
                 append_rejected(self.lake, bad, self.source)
             refused += self._append("message_events", events, batch.version)
             if batch.rollup is not None:
-                self._tidy(keep=batch.version)
+                self._forget(keep=batch.version)
         self._commits += 1
         if self._commits % self._compact_every == 0:
             for name in ("message_events", "event_summaries", "rejected_records"):
@@ -143,7 +143,7 @@ class Sink:
     def _versions(self, kind: str) -> list[int]:
         return [int(path.name.split(".", 1)[0]) for path in self._folder.glob(f"[0-9]*.{kind}")]
 
-    def _tidy(self, keep: int | None) -> None:
+    def _forget(self, keep: int | None) -> None:
         """Remove redo files that are of no more use, and every state but the newest that counts."""
         for version in self._versions(_REDO):
             (self._folder / f"{version}.{_REDO}").unlink(missing_ok=True)

@@ -122,15 +122,15 @@ class Job:
     def running(self) -> bool:
         """Whether any query still runs; an error in one of them is raised here, as one of ours."""
         for flow, query in list(self._queries.items()):
-            if not query.isActive and (error := query.exception()) is not None:
-                if self._cause is None and flow in self._whole & self._hollow:
-                    log.info("flow=%s goes on: from here on Spark reads its rows", flow.name)
-                    self._queries[flow] = self._start(flow)
-                    continue
-                if self._cause is not None or not self._overlooked(flow, error):
-                    raise explained(self._cause or error) from error
-                log.info("flow=%s goes on: a commit was overlooked while others were written", flow.name)
+            if query.isActive or (error := query.exception()) is None:
+                continue
+            if self._cause is not None:
+                raise explained(self._cause) from error
+            if flow in self._whole & self._hollow:
+                log.info("flow=%s goes on: from here on Spark reads its rows", flow.name)
                 self._queries[flow] = self._start(flow)
+            else:
+                self._queries[flow] = self._start(flow, error)
         if not self._once:
             self._start_summaries()
         filling = self._filling is not None and self._fill(self._filling)
@@ -176,16 +176,21 @@ class Job:
         self._maintenance.close()
         self._state.close()
 
-    def _start(self, flow: Flow) -> StreamingQuery:
-        """Start reading ``flow``, where its checkpoint says."""
-        for _ in range(OVERLOOKED):
+    def _start(self, flow: Flow, ended_by: Exception | None = None) -> StreamingQuery:
+        """Start reading ``flow``, where its checkpoint says: again, where a commit was overlooked. Raises anything else
+        that it comes to, or that its query was ``ended_by`` before.
+        """
+        for _ in range(OVERLOOKED + 1):
+            if ended_by is not None:
+                if not self._overlooked(flow, ended_by):
+                    break
+                log.info("flow=%s is begun again: a commit was overlooked while others were written", flow.name)
             try:
                 return self._begun(flow)
             except Exception as error:
-                if not self._overlooked(flow, error):
-                    raise
-                log.info("flow=%s is begun again: a commit was overlooked while others were written", flow.name)
-        return self._begun(flow)
+                ended_by = error
+        assert ended_by is not None
+        raise ended_by
 
     def _begun(self, flow: Flow) -> StreamingQuery:
         """Start reading ``flow``.

@@ -77,7 +77,7 @@ class MirroredLog:
         while time.monotonic() - began < FOLLOWED_SECONDS and self._take_next(count):
             count = min(2 * count, AT_ONCE)
         if time.monotonic() - self._listed_at > LISTED_SECONDS:
-            self._tidy()
+            self._clean_up()
 
     def _take_next(self, count: int) -> bool:
         """Take as many entries, if there are; whether there were."""
@@ -95,7 +95,7 @@ class MirroredLog:
         """Remove the mirror."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _tidy(self) -> None:
+    def _clean_up(self) -> None:
         """Remove what the store's log has no more, oldest first; take checkpoints, and what is behind a gap in it."""
         there = self._listed()
         here = {path.name for path in self._log.iterdir()}

@@ -67,7 +67,7 @@ class Exporter:
                     schema=TABLES[table].schema,
                 )
                 self._lake.append(table, columns, app_id=self._app_id, version=last)
-                self._tidy(table)
+                self._compact_sometimes(table)
                 copied += len(rows)
                 done = last
             with transaction(self._db):
@@ -75,7 +75,7 @@ class Exporter:
             if len(rows) < BATCH:
                 return copied
 
-    def _tidy(self, table: str) -> None:
+    def _compact_sometimes(self, table: str) -> None:
         self._commits += 1
         if self._commits % COMPACT_EVERY == 0:
             self._lake.compact(table)
