@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
+from spark_analytics.fold.arrays import Array, Integers, entries_of, located, run_starts
 
 #: No second: later than any.
 NONE = np.iinfo(np.int64).max
@@ -15,27 +14,6 @@ NONE = np.iinfo(np.int64).max
 UNKNOWN = -(1 << 38)
 _SHIFT = 39
 MOST_KEYS = 1 << (62 - _SHIFT)
-
-
-def run_starts(ordered: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Where runs of equal values begin in ``ordered``, which holds at least one."""
-    return np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-
-
-def summed(codes: Integers, amounts: Integers) -> tuple[Integers, Integers]:
-    """Amounts added up by code: the distinct codes in order, and their sums."""
-    if len(codes) == 0:
-        return codes, amounts
-    order = np.argsort(codes, kind="stable")
-    codes, amounts = codes[order], amounts[order]
-    starts = run_starts(codes)
-    return codes[starts], np.add.reduceat(amounts, starts)
-
-
-def entries_of(firsts: Integers, lengths: Integers) -> tuple[Integers, Integers]:
-    """Runs of entries, each from its first on, one after the other: of each entry its run's number and its place."""
-    run = np.repeat(np.arange(len(lengths)), lengths)
-    return run, np.arange(len(run)) + (firsts - np.cumsum(lengths) + lengths)[run]
 
 
 def code_of(keys: Any, seconds: Any) -> Integers:
@@ -58,9 +36,7 @@ class Cells:
         """Change the cells ``codes`` (distinct, in order) by ``nets``."""
         if len(codes) == 0:
             return
-        places = np.searchsorted(self._codes, codes)
-        there = places < len(self._codes)
-        there[there] = self._codes[places[there]] == codes[there]
+        places, there = located(codes, self._codes)
         if there.any():
             at = places[there]
             self._open[at] += nets[there]
@@ -129,7 +105,7 @@ def bucket_codes(keys: Any, buckets: Any) -> Integers:
 class Buckets(Cells):
     """The histograms of all keys."""
 
-    def p99(self, count: int) -> npt.NDArray[np.float64]:
+    def p99(self, count: int) -> Array:
         """The bucket of the 99th percentile of each of the first ``count`` keys; NaN where nothing was counted."""
         found = np.full(count, np.nan)
         if len(self._codes) == 0:

@@ -12,20 +12,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lake.formula import compiled
 from lake.noisy import SILENT
 from lake.views.catalogue import FORMULAS
-from spark_analytics.fold.cells import NONE, Integers
+from spark_analytics.fold.arrays import Array, Integers, null_where
+from spark_analytics.fold.cells import NONE
 from spark_analytics.fold.intake import Intake, RebuildRequired
 from spark_analytics.fold.judgements import Judgements
 from spark_analytics.fold.lived import Consumers
 from spark_analytics.fold.modes import Modes
-from spark_analytics.fold.state import BACKLOG, null_where
+from spark_analytics.fold.state import BACKLOG
 from spark_analytics.fold.step import ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, Undo, work_units
-
-Array = npt.NDArray[Any]
 
 #: So many of the newest steps can be taken back in any case, and others of the last LONGEST seconds as long as all of
 #: them together have no more than MOST_ROWS: the work that takes minutes is told once it has ended.

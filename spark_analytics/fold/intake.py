@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
-from spark_analytics.fold.cells import NONE, Integers, bucket_codes, code_of, run_starts, summed
+from spark_analytics.fold.arrays import Array, Integers, run_starts, summed
+from spark_analytics.fold.cells import NONE, bucket_codes, code_of
 from spark_analytics.fold.lived import Consumers, Lived, Name, first_seconds
 from spark_analytics.fold.reading import Readings
 from spark_analytics.fold.state import State
 from spark_analytics.fold.step import BUSY, DELAYED, ENQUEUED, MEASURES, Step
 
-Array = npt.NDArray[Any]
 _OPENING = compiled(FORMULAS["opening"])
 
 MINUTE, HOUR = 60, 3600

@@ -6,21 +6,9 @@ when partials are rolled up; who folds them anew has the ends of minutes and hou
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-
-
-def padded(array: Array, size: int) -> Array:
-    """``array`` with zeros up to ``size``."""
-    if len(array) >= size:
-        return array
-    grown = np.zeros((size, *array.shape[1:]), array.dtype)
-    grown[: len(array)] = array
-    return grown
+from spark_analytics.fold.arrays import Array, padded
 
 
 class Judgements:

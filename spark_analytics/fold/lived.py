@@ -12,18 +12,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
-from spark_analytics.fold.cells import UNKNOWN, Integers
+from spark_analytics.fold.arrays import Array, Integers
+from spark_analytics.fold.cells import UNKNOWN
 from spark_analytics.fold.step import MEASURES
 from spark_analytics.transforms.groups import encoded, numbered
 from spark_analytics.transforms.lists import entries
 
-Array = npt.NDArray[Any]
 #: (queue, subscriber, tenant)
 Name = tuple[str, str, str]
 

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
-
-Array = npt.NDArray[Any]
+from spark_analytics.fold.arrays import Array
 
 BACKLOGGED = "backlogged"
 _NUMBERS = {"": 1, "fast": 2, BACKLOGGED: 3}

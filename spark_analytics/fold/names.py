@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Integers = npt.NDArray[np.int64]
+from spark_analytics.fold.arrays import Integers, located
 
 _SHIFT = 32
 
@@ -27,9 +26,7 @@ class KeyNumbers:
         """The number of each (place, tenant), all of them different; ``new`` gives numbers to those not known, by their
         positions."""
         codes = (places << _SHIFT) + self._tenant_numbers(tenants)
-        at = np.searchsorted(self._codes, codes)
-        known = at < len(self._codes)
-        known[known] = self._codes[at[known]] == codes[known]
+        at, known = located(codes, self._codes)
         found = np.empty(len(codes), np.int64)
         found[known] = self._numbers[at[known]]
         unknown = np.flatnonzero(~known)

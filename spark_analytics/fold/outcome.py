@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lake.formula import compiled
 from lake.noisy import NOISY, SILENT
 from lake.views.catalogue import FORMULAS
+from spark_analytics.fold.arrays import Array, null_where, padded
 from spark_analytics.fold.cells import NONE, Buckets
 from spark_analytics.fold.fold import Fold
-from spark_analytics.fold.judgements import padded
 from spark_analytics.fold.reading import CHANGES
-from spark_analytics.fold.state import BACKLOG, IN_FLIGHT, READY, null_where
+from spark_analytics.fold.state import BACKLOG, IN_FLIGHT, READY
 from spark_analytics.fold.step import WINDOWED, Step, work_units
 
-Array = npt.NDArray[Any]
 #: By name; unknown numbers are NaN, texts are numbers of :class:`spark_analytics.fold.reading.Words`, modes those of
 #: MODE_NAMES.
 Columns = dict[str, Array]

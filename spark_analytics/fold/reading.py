@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from spark_analytics.fold.cells import run_starts
-from spark_analytics.fold.judgements import padded
-
-Array = npt.NDArray[Any]
+from spark_analytics.fold.arrays import Array, padded, run_starts, with_room
 
 #: What a sample says in numbers; NaN is unknown.
 NUMBERS = (
@@ -98,8 +94,7 @@ class Readings:
     def series(self, name: tuple[Any, ...]) -> int:
         """The number of a series of samples: those of one source about one queue and consumer."""
         number = self._series.setdefault(name, len(self._series))
-        if number >= len(self._last):
-            self._last = padded(self._last, max(64, 2 * number))
+        self._last = with_room(self._last, number + 1)
         return number
 
     def grow(self, size: int) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from spark_analytics.fold.arrays import Array
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.modes import MODE_NAMES
 from spark_analytics.fold.outcome import Columns
-
-Array = npt.NDArray[Any]
 
 #: Which columns are no whole numbers.
 _FRACTIONS = frozenset(

@@ -6,10 +6,8 @@ Where events name no consumer of a queue, and samples one alone, both mean the s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,11 +15,10 @@ from lake.remote import Location
 from lake.snapshot import read_file
 from lake.store import conform
 from lake.tables import QUEUE_SAMPLES
+from spark_analytics.fold.arrays import Array
 from spark_analytics.fold.intake import Intake
 from spark_analytics.fold.lived import Consumers, Distinct
 from spark_analytics.fold.reading import NUMBERS, SAMPLE, WORDS, Words
-
-Array = npt.NDArray[Any]
 
 _UNREAD = ("unavailable", "ingested_at", "ingest_date")
 COLUMNS = tuple(name for name in QUEUE_SAMPLES.schema.names if name not in _UNREAD)

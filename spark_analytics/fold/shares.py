@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from lake.definitions import Definitions
 from lake.remote import Location, Remote, store_of
 from spark_analytics.fold import lived
+from spark_analytics.fold.arrays import Integers
 from spark_analytics.fold.broker import Part
-from spark_analytics.fold.cells import Integers
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.lived import Consumers, Distinct, by_broker
 from spark_analytics.fold.past import Clocks, Watcher, fold_past

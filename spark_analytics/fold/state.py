@@ -6,20 +6,17 @@ from sys import intern
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lake import noisy
 from lake.formula import compiled
 from lake.store import LakeError
 from lake.views.catalogue import FORMULAS
-from spark_analytics.fold.cells import MOST_KEYS, NONE, Buckets, Integers, OpenCells, run_starts
-from spark_analytics.fold.judgements import padded
+from spark_analytics.fold.arrays import Array, Integers, padded, run_starts
+from spark_analytics.fold.cells import MOST_KEYS, NONE, Buckets, OpenCells
 from spark_analytics.fold.lived import Name
 from spark_analytics.fold.names import KeyNumbers
 from spark_analytics.fold.step import WINDOWED
-
-Array = npt.NDArray[Any]
 
 _TOTALS = ("backlog_sum", "in_flight_sum", "delayed_sum")
 _STATE = tuple(compiled(FORMULAS[name]) for name in ("backlog", "in_flight", "ready"))
@@ -197,8 +194,3 @@ class State:
 def _sums(groups: Array, amounts: Array, size: int) -> Integers:
     sums = np.bincount(groups, weights=amounts, minlength=size)
     return np.rint(sums).astype(np.int64)
-
-
-def null_where(mask: Array, values: Array) -> Array:
-    """``values`` as floats, NaN where ``mask``."""
-    return np.where(mask, np.nan, values.astype(np.float64))

@@ -6,12 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from spark_analytics.fold.cells import Integers, run_starts, summed
+from spark_analytics.fold.arrays import Array, Integers, run_starts, summed
 from spark_analytics.fold.reading import Before, Lately
-
-Array = npt.NDArray[Any]
 
 #: What is added up over the window, then what flows for good.
 WINDOWED = ("enqueued", "finished", "received", "retries", "dead_lettered", "processing_count")

@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from lake.remote import delta_table
 from lake.store import Lake
 from lake.tables import AGE_STATE
+from spark_analytics.fold.arrays import Array
 from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.maintenance.merging import MANY_FILES, SMALL_BYTES, add_actions
 from spark_analytics.maintenance.opening import opened
@@ -26,7 +27,7 @@ from spark_analytics.maintenance.region import Region, Value, replace
 from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE
 from spark_analytics.state.age_rows import rows_of
 from spark_analytics.state.ages_of import Keys, of_state
-from spark_analytics.state.buckets import Array, added_up, code_of, slots_of, starts_of
+from spark_analytics.state.buckets import added_up, code_of, slots_of, starts_of
 from spark_analytics.state.feed import versions_folded
 
 log = logging.getLogger(__name__)

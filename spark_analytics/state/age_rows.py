@@ -11,8 +11,9 @@ import pyarrow as pa
 from lake.formula import compiled
 from lake.tables import AGE_STATE, TIMESTAMP
 from lake.views.catalogue import FORMULAS
+from spark_analytics.fold.arrays import Array
 from spark_analytics.state.ages_of import KINDS, Keys
-from spark_analytics.state.buckets import Array, Buckets, histograms, quantile_indices, slots_of, starts_of
+from spark_analytics.state.buckets import Buckets, histograms, quantile_indices, slots_of, starts_of
 
 _VALUES = {percent: compiled(FORMULAS[f"p{percent}_value"]) for percent in (50, 90, 99)}
 

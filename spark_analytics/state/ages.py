@@ -24,6 +24,7 @@ from lake.snapshot import FileGone, read_file
 from lake.state.held import Held
 from lake.store import Lake, LakeError
 from lake.tables import AGE_STATE
+from spark_analytics.fold.arrays import Array
 from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.fold.units import in_order
 from spark_analytics.maintenance.receipts import APPLICATION
@@ -41,17 +42,7 @@ from spark_analytics.state.ages_of import (
     of_receipts,
     of_state,
 )
-from spark_analytics.state.buckets import (
-    Array,
-    Buckets,
-    added_up,
-    code_of,
-    empty,
-    found,
-    slots_of,
-    starts_of,
-    together,
-)
+from spark_analytics.state.buckets import Buckets, added_up, code_of, empty, found, slots_of, starts_of, together
 from spark_analytics.state.feed import Came, Feed, versions_folded
 from spark_analytics.state.newest import Newest
 from spark_analytics.state.receipts import REMEMBERED_SECONDS, Receipts, first_attempts

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.tables import AGE_KINDS, FOLDED_KIND
-from spark_analytics.fold.judgements import padded
+from spark_analytics.fold.arrays import Array, with_room
 from spark_analytics.fold.lived import Distinct
 from spark_analytics.fold.names import KeyNumbers
-from spark_analytics.state.buckets import Array, Buckets, code_of, empty, together
+from spark_analytics.state.buckets import Buckets, code_of, empty, together
 from spark_analytics.transforms.lists import entries
 
 NAMES = ("broker", "queue", "subscriber", "tenant")
@@ -71,16 +71,14 @@ class Keys:
             if place not in self._place_numbers:
                 broker, queue, subscriber = map(intern, place)
                 number = self._place_numbers[broker, queue, subscriber] = len(self._place_numbers)
-                self._broker_of = padded(self._broker_of, max(64, 2 * number) if number >= len(self._broker_of) else 0)
+                self._broker_of = with_room(self._broker_of, number + 1)
                 self._broker_of[number] = self.broker_number(place[0])
         place_numbers = np.array([self._place_numbers[place] for place in places.distinct], np.int64)
         tenants, of_name = names.column(3), place_numbers[places.of_row[names.row_of]]
 
         def new(at: Array) -> list[int]:
             known, self._count = self._count, self._count + len(at)
-            self._place_of = padded(
-                self._place_of, max(1024, 2 * self._count) if self._count > len(self._place_of) else 0
-            )
+            self._place_of = with_room(self._place_of, self._count)
             self._place_of[known : self._count] = of_name[at]
             self._new.append(tenants.take(pa.array(at)).cast(pa.string()))
             return list(range(known, self._count))

@@ -6,16 +6,13 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lake.tables import HISTOGRAM
-from spark_analytics.fold.cells import entries_of, run_starts, summed
-
-Array = npt.NDArray[Any]
+from spark_analytics.fold.arrays import Array, entries_of, located, run_starts
+from spark_analytics.transforms.lists import sums
 
 _SLOT_BITS = 27
-_INDEX_BITS, _INDEX_OFFSET = 13, 1 << 12
 #: What a code can hold: 134 million slots.
 MOST_SLOTS = 1 << _SLOT_BITS
 
@@ -87,8 +84,7 @@ def added_up(parts: Iterable[Buckets]) -> Buckets:
     codes, of_row = np.unique(every.code, return_inverse=True)
     order = np.argsort(of_row, kind="stable")
     starts = run_starts(of_row[order])
-    owners = np.repeat(of_row, every.cells)
-    entries, counts = summed((owners << _INDEX_BITS) + every.indices + _INDEX_OFFSET, every.counts)
+    owners, indices, counts = sums(np.repeat(of_row, every.cells), every.indices, every.counts)
     return Buckets(
         codes,
         np.maximum.reduceat(every.width[order], starts),
@@ -96,17 +92,15 @@ def added_up(parts: Iterable[Buckets]) -> Buckets:
         np.add.reduceat(every.total[order], starts),
         np.maximum.reduceat(every.most[order], starts),
         np.add.reduceat(every.skewed[order], starts),
-        np.bincount(entries >> _INDEX_BITS, minlength=len(codes)),
-        (entries & ((1 << _INDEX_BITS) - 1)) - _INDEX_OFFSET,
+        np.bincount(owners, minlength=len(codes)),
+        indices,
         counts,
     )
 
 
 def found(among: Buckets, codes: Array) -> tuple[Array, Array]:
     """Where those of ``codes`` stand that are in ``among``, which is in order, and of each code whether it is."""
-    places = np.searchsorted(among.code, codes)
-    there = places < len(among.code)
-    there[there] = among.code[places[there]] == codes[there]
+    places, there = located(codes, among.code)
     return places[there], there
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from spark_analytics.fold.judgements import Array, padded
+from spark_analytics.fold.arrays import Array, padded
 from spark_analytics.fold.outcome import Columns
 
 Mask = Array

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_analytics.fold.cells import entries_of
-from spark_analytics.fold.judgements import padded
-from spark_analytics.state.buckets import Array, Buckets, code_of, slots_of, starts_of
+from spark_analytics.fold.arrays import Array, entries_of, padded, with_room
+from spark_analytics.state.buckets import Buckets, code_of, slots_of, starts_of
 
 _NUMBERS = {
     "start": np.int64, "width": np.int64, "n": np.int64, "total": np.float64, "most": np.float64, "skewed": np.int64,
@@ -88,7 +87,7 @@ class Newest:
 
     def _reserve_slots(self, slots: Array) -> None:
         if (most := int(slots.max(initial=-1))) >= len(self._of["n"]):
-            self._of = {name: padded(column, max(4096, 2 * most)) for name, column in self._of.items()}
+            self._of = {name: with_room(column, most + 1) for name, column in self._of.items()}
 
     def _reserve_cells(self, more: int) -> None:
         if self._used + more <= len(self._index):

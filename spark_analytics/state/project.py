@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
@@ -17,9 +16,9 @@ from sqlglot import exp
 from lake.definitions import Definitions
 from lake.formula import formula
 from lake.views import VIEWS, render
+from spark_analytics.fold.arrays import Array
 
 Columns = dict[str, Any]
-Array = npt.NDArray[Any]
 
 
 class Projection:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.tables import QUEUE_STATE, TENANT_STATE, TIMESTAMP
+from spark_analytics.fold.arrays import Array
 from spark_analytics.fold.fold import Fold
-from spark_analytics.fold.judgements import Array
 from spark_analytics.fold.modes import BACKLOGGED
 from spark_analytics.fold.past import Clocks
 from spark_analytics.state.seconds import Part, Taken

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_analytics.fold.arrays import Array
 from spark_analytics.state.ages_of import FOLDED, KINDS, Keys, of_receipts
-from spark_analytics.state.buckets import Array, Buckets, added_up, code_of
+from spark_analytics.state.buckets import Buckets, added_up, code_of
 
 MOST_MESSAGES = 1_000_000
 REMEMBERED_SECONDS = 3600

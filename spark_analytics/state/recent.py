@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_analytics.state.buckets import Array, Buckets, added_up, found, slots_of, starts_of, together
+from spark_analytics.fold.arrays import Array
+from spark_analytics.state.buckets import Buckets, added_up, found, slots_of, starts_of, together
 
 #: So many seconds are held at most.
 MOST_SECONDS = 60

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from spark_analytics.fold.arrays import Array
 from spark_analytics.fold.fold import Fold
-from spark_analytics.fold.judgements import Array
 from spark_analytics.fold.outcome import Columns, Outcome
 from spark_analytics.fold.rows import queue_rows, tenant_rows
 from spark_analytics.state.consumers import Consumers
