@@ -42,7 +42,9 @@ class Samples:
         """Remember which subscribers samples name."""
         read_at = pc.if_else(pc.is_null(rows.column("estimated")), rows.column("sampled_at"), None)
         told = rows.append_column("read_at", read_at)
-        seen = told.group_by(["broker", "queue", "subscriber"]).aggregate([("read_at", "max"), ("sampled_at", "min")])
+        seen = told.group_by(["broker", "queue", "subscriber"], use_threads=False).aggregate(
+            [("read_at", "max"), ("sampled_at", "min")]
+        )
         newest, first = (seen.column(name).cast(pa.int64()).to_pylist() for name in ("read_at_max", "sampled_at_min"))
         names = (seen.column(name).to_pylist() for name in ("broker", "queue", "subscriber"))
         for broker, queue, subscriber, micros, begins in zip(*names, newest, first, strict=True):
@@ -55,7 +57,7 @@ class Samples:
     def changed(self, rows: pa.Table, consumers: Mapping[str, Consumers]) -> bool:
         """Remember ``rows``; whether samples of before are of another consumer than they were taken to be."""
         self.note(rows)
-        names = rows.group_by(["broker", "queue"]).aggregate([])
+        names = rows.group_by(["broker", "queue"], use_threads=False).aggregate([])
         return self._changed(
             zip(*(names.column(name).to_pylist() for name in ("broker", "queue")), strict=True), consumers
         )

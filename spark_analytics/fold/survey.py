@@ -31,7 +31,7 @@ def surveyed(files: list[Location], samples: list[pa.Table], definitions: Defini
     for rows in (rows for path, group, _ in units(files) for rows in row_group(path, group, _COLUMNS)):
         _later(clocks, rows, "newest_occurred_at")
         raise_levels(levels, levels_of(rows))
-        sums = rows.select(_WHO).group_by(["broker", "queue", "subscriber"])
+        sums = rows.select(_WHO).group_by(["broker", "queue", "subscriber"], use_threads=False)
         for row in sums.aggregate([(name, "sum") for name in lived.COUNTED]).to_pylist():
             consumes = any(row[f"{name}_sum"] > 0 for name in lived.COUNTED)
             seen.setdefault(row["broker"], Consumers()).note(row["queue"], row["subscriber"], consumes)
@@ -90,6 +90,6 @@ def _later(clocks: dict[str, int], rows: pa.Table, time: str) -> None:
 
 def _extreme(rows: pa.Table, time: str, which: str) -> Iterator[tuple[str, int]]:
     """Of each broker the least or the most of ``time``, in µs, in its ``rows``."""
-    told = rows.group_by("broker").aggregate([(time, which)])
+    told = rows.group_by("broker", use_threads=False).aggregate([(time, which)])
     times = map(unix_micros, told.column(f"{time}_{which}").to_pylist())
     return zip(told.column("broker").to_pylist(), times, strict=True)

@@ -14,7 +14,7 @@ from lake.reader import connect, to_duckdb
 from lake.snapshot import Snapshot
 from lake.tables import GAPS, TABLES, TIMESTAMP
 from lake.views import VIEWS
-from spark_analytics.state.project import Projection, array_of, numpy_of
+from spark_analytics.state.project import array_of, numpy_of, projection
 
 _MEMORY_MB = 100
 #: By which views each table's rows are finished, and through which parts of their WITH.
@@ -36,7 +36,7 @@ class Finishing:
 
     def __init__(self, definitions: Definitions) -> None:
         self._projections = {
-            name: [Projection(view, definitions, through) for view, through in views] for name, views in _VIEWS.items()
+            name: [projection(view, definitions, through) for view, through in views] for name, views in _VIEWS.items()
         }
         #: Whether no events are missing from gold for now.
         self.complete = True
@@ -45,8 +45,8 @@ class Finishing:
         """Raw ``rows`` of table ``name`` with all of its columns."""
         count = rows.num_rows
         columns: dict[str, Any] = {}
-        for projection in self._projections[name]:
-            columns |= projection({read: self._column(name, read, rows) for read in projection.reads})
+        for projected in self._projections[name]:
+            columns |= projected({read: self._column(name, read, rows) for read in projected.reads})
         arrays = []
         for field in TABLES[name].schema:
             match field.name:
@@ -90,12 +90,16 @@ class Finisher(Finishing):
         if gaps is None:
             return False
         before, self._gaps_at = self.complete, version
+        self.complete = (isinstance(gaps, pa.Table) and gaps.num_rows == 0) or self._none_open(gaps)
+        return before != self.complete
+
+    @staticmethod
+    def _none_open(gaps: Any) -> bool:
         with connect(_MEMORY_MB) as connection:
             connection.register("gaps", gaps)
             for name in ("open_gaps", "stage_history"):
                 connection.execute(f"CREATE TEMP VIEW {name} AS {to_duckdb(VIEWS[name].sql)}")
-            self.complete = connection.sql("SELECT complete FROM stage_history").fetchall() == [(True,)]
-        return before != self.complete
+            return connection.sql("SELECT complete FROM stage_history").fetchall() == [(True,)]
 
 
 #: What readers bring to a later data time themselves, or tell apart by what is missing: kept as the fold has it.
