@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +13,12 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from dashboard import repository
+from dashboard import evaluation, repository
 from dashboard.behind import Behind
 from dashboard.pages import story as picture
 from dashboard.repository import Repository
+from dashboard.run import API_VARIABLE
+from dashboard.services.freshness import Evaluation
 from dashboard.services.keys import QueueKey
 from lake.dataset import rows_of
 from lake.store import Lake
@@ -22,6 +26,7 @@ from lake.tables import TABLES
 from tests.dashboard.scene import TENANTS, write_samples, write_story
 from tests.dashboard.test_browser import NAMES, QUEUE
 from tests.dashboard.test_pages import AGES, heading, opened, words
+from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE, wait_until
 
 PAGES = ("overview", "queue", "tenants", "consumers", "dead_letters", "slo", "alerts", "actions", "pipeline")
@@ -125,6 +130,59 @@ def test_tables_of_an_earlier_version_are_read_as_far_as_they_go(
     app = opened(page)
     assert not app.exception and heading(app), page
     assert "could not be read" not in words(app) and "acme-7" in words(opened("overview"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_part_that_is_down_is_said_on_every_page(
+    story: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    (nobody,) = free_ports(1)
+    monkeypatch.setenv(API_VARIABLE, json.dumps({"url": f"http://127.0.0.1:{nobody}"}))
+    evaluation._newest.clear()  # type: ignore[attr-defined]
+    show(story)  # nobody has collected for it since spring, and nobody evaluates its rules
+    said = words(opened(page))
+    assert re.search(r"Data are \d+ d (\d+ h )?old", said) and "Collectors last wrote" in said, page
+    assert Evaluation.SILENT.value in said, page
+
+
+@pytest.mark.parametrize("lake", ["nothing", "empty", "broken", "older", "hostile", "sampled"])
+def test_the_pages_that_run_something_say_what_is_wrong_with_the_lake(
+    request: pytest.FixtureRequest, show: Callable[..., None], tmp_path: Path, lake: str
+) -> None:
+    root = tmp_path / "nothing" if lake == "nothing" else request.getfixturevalue(lake)
+    show(root, stale_after_seconds=AGES)
+    asked = "SELECT broker, queue, tenant, backlog FROM tenant_backlog_now"
+    simulated, statement = words(opened("lab", what="lake")), opened("sql", sql=asked)
+    if lake == "nothing":
+        assert "There is no lake yet" in words(statement) and "No queue has been seen yet" in simulated
+        return
+    wanted = {
+        "empty": "No queue has been seen yet",
+        "broken": "The lake could not be read",
+        "sampled": "events make this possible, samples alone do not",
+    }
+    assert wanted.get(lake, "messages came from") in simulated
+    statement.button[0].click().run()
+    wait_until(lambda: statement.session_state["ask"].done, "the answer", seconds=30)
+    told = words(statement.run())
+    assert ("The statement was not answered" if lake == "broken" else " in ") in told and "Traceback" not in told
+    html = " ".join(element.proto.body for element in statement.get("html"))
+    for wrong in ("<script", "<img src=x", "<b>bold", 'href="http://evil', "\u202e"):
+        assert wrong not in html, (lake, wrong)
+
+
+@pytest.mark.parametrize("page", ["sql", "lab"])
+def test_nonsense_in_the_address_of_a_page_that_runs_something_is_shown_and_not_run(
+    hostile: Path, show: Callable[..., None], page: str
+) -> None:
+    show(hostile, stale_after_seconds=AGES)
+    wrong = NONSENSE["queue"]
+    for what in ("lake", wrong):
+        app = opened(
+            page, **{**NONSENSE, "sql": wrong, "scenario": wrong, "what": what, "runs": wrong, "minutes": wrong}
+        )
+        assert "<script>" not in "".join(element.proto.body for element in app.get("html"))
+        assert not app.exception and not {"ask", "trial"} & {*app.session_state.filtered_state}
 
 
 def test_a_lake_that_is_compacted_and_vacuumed_meanwhile_is_shown_all_the_time(

@@ -201,14 +201,14 @@ def test_ctrl_c_stops_everything(report: dict[str, Any], lake: Path) -> None:
 
 
 @pytest.mark.timeout(990)
-def test_an_operator_follows_the_webhook_approves_the_limit_and_sees_it_over(
-    request: pytest.FixtureRequest, report: dict[str, Any], lake: Path, tmp_path: Path
+def test_an_operator_follows_the_webhook_approves_the_limit_and_sees_it_over_with_a_receipt(
+    report: dict[str, Any], lake: Path, tmp_path: Path
 ) -> None:
     demo = Demo(lake, DURATION, "--approve")
     try:
         demo.until("the first metrics", lambda: demo.clock() is not None, 120)
         with chromium() as browser:
-            told_on_the_pages(demo, browser, tmp_path, receipt=request.config.getoption("--deep"))
+            told_on_the_pages(demo, browser, tmp_path)
         if demo.process.poll() is None:
             stopped(demo, 130, 0)  # whoever clicks on a busy machine may be as slow as the demo
         assert demo.process.returncode in (130, 0)

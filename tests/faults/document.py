@@ -33,7 +33,12 @@ what is wanted. What no server can be brought to show within a test of seconds i
 
 def document(faces: Iterable[tuple[Fault, Faces]]) -> str:
     """docs/brokers/faults.md."""
-    return _HEAD + "".join(_places()) + "".join(_section(fault, told) for fault, told in faces)
+    return beginning() + "".join(_section(fault, told) for fault, told in faces)
+
+
+def beginning() -> str:
+    """What stands above the faults: what the page is, and the table of all trouble."""
+    return _HEAD + "".join(_places())
 
 
 def _places() -> Iterator[str]:

@@ -43,6 +43,9 @@ _HELD, _STEP = timedelta(minutes=16), timedelta(minutes=1)
 #: Of the collectors as a whole, beside the lines of the queue.
 _OWN = ("sojourn_collector_success{", "sojourn_collector_unread_queues{")
 
+#: A page is read when the scene is over, which is no trouble of the queue's.
+_SETTINGS = DashboardSettings(stale_after_seconds=3600)
+
 Alerts = Mapping[str, list[AlertInstance]]  # by rule
 
 
@@ -79,7 +82,7 @@ class Faces:
 
     def page(self, fault: Fault) -> str:
         """The words of the dashboard's page of the queue."""
-        shown = {LAKE_VARIABLE: str(self._root), SETTINGS_VARIABLE: DashboardSettings().model_dump_json()}
+        shown = {LAKE_VARIABLE: str(self._root), SETTINGS_VARIABLE: _SETTINGS.model_dump_json()}
         with patch.dict(os.environ, shown):
             app = AppTest.from_function(_queue_page, default_timeout=120)
             app.query_params["queue"] = fault.queue

@@ -37,8 +37,8 @@ PLACES = (
         ("partition-without-a-commit",),
     ),
     Place(
-        "More heads move than a cycle may read: each is read in its turn and told with its staleness; a cycle that "
-        "takes longer than its interval lengthens it",
+        "More offsets move than a cycle may read the timestamps of: each is read in its turn and told with its "
+        "staleness; a cycle that takes longer than its interval lengthens it",
         (),
         (
             f"{_KAFKA}/test_offset_timestamps.py::test_moving_heads_are_read_in_turn_within_the_bound_and_each_is_told_with_its_staleness",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.document import shown
-from tests.faults.faces import Faces, look
+from tests.faults.document import beginning, shown
+from tests.faults.faces import Faces, look, sql
 from tests.faults.fault import Fault, Scene
 from tests.faults.places import FAULTS, PLACES, SCENES
 
@@ -54,3 +54,22 @@ def test_every_scenario_has_its_place_in_the_table_and_every_test_that_is_named_
         for test in place.tests:
             file, _, name = test.partition("::")
             assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), test
+
+
+def test_the_page_of_faults_is_the_one_that_is_written_and_quotes_what_each_face_is_held_to() -> None:
+    page = (ROOT / "docs" / "brokers" / "faults.md").read_text(encoding="utf-8")
+    head, *sections = page.split("\n## ")
+    assert head == beginning().rstrip("\n") + "\n", "python -m tests.faults.document > docs/brokers/faults.md"
+    faults = [fault for scene in SCENES for fault in scene.faults]
+    assert [section.partition("\n")[0] for section in sections] == [fault.words for fault in faults]
+    for fault, section in zip(faults, sections, strict=True):
+        rules = section.partition("| rule | severity | says |\n|---|---|---|\n")[2].partition("\n\n")[0]
+        assert {line.split(" | ")[0].removeprefix("| ") for line in rules.splitlines()} == fault.rules, fault.name
+        quoted, rest = section.partition("\nThe page: ")[::2]
+        assert sql(fault) in quoted and fault.samples in quoted, fault.name
+        for start in fault.metrics:
+            assert f"\n{start}" in quoted, (fault.name, start)
+        for words in fault.told:
+            assert words in quoted, (fault.name, words)
+        if "…" not in rest:
+            assert all(words in rest for words in fault.page), fault.name
