@@ -6,7 +6,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 
@@ -32,19 +33,28 @@ class NoPandas(MetaPathFinder):
 def load_arrow_alone() -> None:
     """Load pyarrow without pandas, for good, and other libraries without their threads; before all other imports.
 
-    pyarrow looks for pandas at its first array, and keeps what it found. 33 MB of the alert process's 253.
+    33 MB of the alert process's 253.
     """
     for name in THREADS:
         os.environ.setdefault(name, "1")
-    import pyarrow as pa
+    with without_pandas():
+        import pyarrow  # noqa: F401
 
-    if "pandas" not in sys.modules:
-        refuse = NoPandas()
-        sys.meta_path.insert(0, refuse)
-        try:
-            pa.array([0])
-        finally:
-            sys.meta_path.remove(refuse)
+
+@contextmanager
+def without_pandas() -> Iterator[None]:
+    """Have pyarrow, if it is loaded meanwhile for the first time, do without pandas for good."""
+    if not sys.modules.keys().isdisjoint({"pyarrow", "pandas"}):
+        yield
+        return
+    refuse = NoPandas()
+    sys.meta_path.insert(0, refuse)
+    try:
+        yield
+        if (arrow := sys.modules.get("pyarrow")) is not None:
+            arrow.array([0])  # it looks for pandas at its first array
+    finally:
+        sys.meta_path.remove(refuse)
 
 
 def give_back_memory(least: int = READING_BYTES, kept: int | None = None) -> None:

@@ -33,3 +33,10 @@ def test_alerting_loads_neither_pandas_nor_spark() -> None:
     there = loaded("from lake.lean import load_arrow_alone; load_arrow_alone(); import alerts.run")
     assert {"pyarrow", "alerts"} <= there
     assert there.isdisjoint({"pandas", "pyspark"})
+
+
+@pytest.mark.parametrize("module", ["lake.reader", "alerts.check", "spark_analytics.sql"])
+def test_a_command_loads_no_pandas_and_may_load_it_later(module: str) -> None:
+    there = loaded(f"from sojourn.cli.options import part; part({module!r}); import pyarrow; pyarrow.array([0])")
+    assert "pyarrow" in there and "pandas" not in there
+    assert "pandas" in loaded(f"from sojourn.cli.options import part; part({module!r}); import pandas")
