@@ -114,7 +114,7 @@ def _settings(settings: Settings) -> Iterator[Finding]:
     if settings.has("alert") or settings.has("collect"):
         yield Finding("settings", Grade.OK, f"all sections of {settings.origin} are valid")
     else:
-        fix = "name the file with -c; `sojourn demo` writes one to start from"
+        fix = "`sojourn init` writes one; name it with -c"
         yield Finding("settings", Grade.WARN, "no settings file", fix)
 
 
@@ -161,7 +161,8 @@ def _disk(root: Path) -> Iterator[Finding]:
 def _brokers(settings: Settings) -> Iterator[Finding]:
     section: Any = settings.section("collect", part("collectors.settings").CollectSettings)
     if not section.brokers:
-        yield Finding("brokers", Grade.WARN, "none is configured", "list one under [[collect.brokers]]")
+        fix = "list one under [[collect.brokers]]; `sojourn init` finds those of this machine"
+        yield Finding("brokers", Grade.WARN, "none is configured", fix)
     for broker in section.brokers:
         subject, reached = f"broker {broker.name}", not broker.addresses()
         for host, port in broker.addresses():
