@@ -15,7 +15,8 @@ def log_entry(table: Path, version: int) -> Path: ...
 def log_entry(table: Remote, version: int) -> Remote: ...
 def log_entry(table: Location, version: int) -> Location:
     """The file in which the table in folder ``table`` keeps the commit that made ``version``."""
-    return table / "_delta_log" / f"{version:020d}.json"
+    name = f"{version:020d}.json"  # asked for hundreds of times a second: of a path joined at once, not twice
+    return table.joinpath("_delta_log", name) if isinstance(table, Path) else table / "_delta_log" / name
 
 
 def newest_from(table: Location, known: int) -> int | None:

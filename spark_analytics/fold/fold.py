@@ -16,7 +16,7 @@ import numpy as np
 from lake.formula import compiled
 from lake.noisy import SILENT
 from lake.views.catalogue import FORMULAS
-from spark_analytics.fold.arrays import Array, Integers, null_where
+from spark_analytics.fold.arrays import Array, Integers, distinct, null_where
 from spark_analytics.fold.cells import NONE
 from spark_analytics.fold.intake import Intake, RebuildRequired
 from spark_analytics.fold.judgements import Judgements
@@ -149,12 +149,12 @@ class Fold(Intake):
     def _tell(self, step: Step, consumers: Array, undo: Undo) -> None:
         """What the queues are like at the end of this second: modes of those that changed or were sampled."""
         samples = self._samples.pop(step.second, [])
-        instants = np.unique(consumers)
+        instants = distinct(consumers)
         if samples:
             self._read(step, np.concatenate(samples))
             self._taken[step.second] = samples
             undo.sampled = True
-            instants = np.union1d(instants, np.concatenate([each["consumer"] for each in samples]))
+            instants = distinct(instants, *(each["consumer"] for each in samples))
         if step.second == self.now_second:
             self._tell_ahead(step)
         as_of_us = min((step.second + 1) * 1_000_000, self.as_of_us)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
-from spark_analytics.fold.arrays import Array, Integers, run_starts, summed
+from spark_analytics.fold.arrays import Array, Integers, distinct, run_starts, summed
 from spark_analytics.fold.cells import NONE, bucket_codes, code_of
 from spark_analytics.fold.lived import Consumers, Lived, Name, first_seconds
 from spark_analytics.fold.reading import Readings
@@ -200,7 +200,7 @@ class Intake(ABC):
         if int(seconds.min()) <= self.floor:
             late = seconds <= self.floor
             self._note_late(int(seconds.min()), samples["consumer"][late])
-            for serves in np.unique(samples["dead_letter_for"][late]).tolist():
+            for serves in distinct(samples["dead_letter_for"][late]).tolist():
                 for queue in (self.readings.words.texts[serves] or "").split(","):
                     self._note(queue, int(seconds.min()))
             samples, seconds = samples[seconds > self.floor], seconds[seconds > self.floor]
@@ -229,7 +229,7 @@ class Intake(ABC):
     def _note_late(self, second: int, consumers: Array) -> None:
         if not self.patient:
             raise RebuildRequired("something came for a second that cannot be taken back any more")
-        for consumer in np.unique(consumers).tolist():
+        for consumer in distinct(consumers).tolist():
             self._note(self.state.consumers[consumer][0], second)
 
     def _note(self, queue: str, second: int) -> None:

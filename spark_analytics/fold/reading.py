@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_analytics.fold.arrays import Array, padded, run_starts, with_room
+from spark_analytics.fold.arrays import Array, distinct, padded, run_starts, with_room
 
 #: What a sample says in numbers; NaN is unknown.
 NUMBERS = (
@@ -113,8 +113,8 @@ class Readings:
         """Take in ``samples``, all told of one second: the consumers that have a new reading, what is added to the
         window, and what was there before."""
         samples = samples[np.argsort(samples["sampled_us"], kind="stable")]
-        consumers = np.unique(samples["consumer"])
-        series = np.unique(samples["series"])
+        consumers = distinct(samples["consumer"])
+        series = distinct(samples["series"])
         before = Before(
             consumers,
             self.newest[consumers],
@@ -132,7 +132,7 @@ class Readings:
         read = samples[samples["reads"]]
         self.newest[read["consumer"]] = read
         self._put_dead(samples[samples["dead_letter_for"] > 0], before)
-        return np.unique(read["consumer"]), lately, before
+        return distinct(read["consumer"]), lately, before
 
     def restore(self, before: Before) -> None:
         """Undo :meth:`put`."""

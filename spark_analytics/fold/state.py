@@ -12,7 +12,7 @@ from lake import noisy
 from lake.formula import compiled
 from lake.store import LakeError
 from lake.views.catalogue import FORMULAS
-from spark_analytics.fold.arrays import Array, Integers, padded, run_starts
+from spark_analytics.fold.arrays import Array, Integers, distinct, padded, run_starts
 from spark_analytics.fold.cells import MOST_KEYS, NONE, Buckets, OpenCells
 from spark_analytics.fold.lived import Name
 from spark_analytics.fold.names import KeyNumbers
@@ -86,7 +86,7 @@ class State:
     def keys(self, consumers: list[tuple[str, str]], which: Integers, tenants: pa.Array) -> Integers:
         """The numbers of different keys: each a ``tenants`` of one of ``consumers``."""
         numbers = np.zeros(len(consumers), np.int64)
-        for place in np.unique(which).tolist():
+        for place in distinct(which).tolist():
             numbers[place] = self.consumer(*consumers[place])
 
         def new(at: Integers) -> list[int]:

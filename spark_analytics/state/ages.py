@@ -24,7 +24,7 @@ from lake.snapshot import FileGone, read_file
 from lake.state.held import Held
 from lake.store import Lake, LakeError
 from lake.tables import AGE_STATE
-from spark_analytics.fold.arrays import Array
+from spark_analytics.fold.arrays import Array, distinct
 from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.fold.units import in_order
 from spark_analytics.maintenance.receipts import APPLICATION
@@ -147,7 +147,7 @@ class Ages:
         self._touched.append(came.code)
         mine = came.at(np.flatnonzero(~late)) if late.any() else came
         brokers = self._brokers_of(mine.code)
-        for number in np.unique(brokers).tolist():
+        for number in distinct(brokers).tolist():
             part = mine.at(np.flatnonzero(brokers == number)) if len(self._keys.brokers) > 1 else mine
             self._recent_of(number).add(part)
             self._recent[number].prune(MOST_RECENT // len(self._recent))
@@ -222,7 +222,7 @@ class Ages:
 
     def take(self, clocks: Mapping[str, int], epoch: int, revision: int) -> pa.Table | None:
         """The rows of `age_state` since the last time; ``clocks``: by broker its data time, in µs."""
-        touched = np.unique(np.concatenate([np.zeros(0, np.int64), *self._touched]))
+        touched = distinct(np.zeros(0, np.int64), *self._touched)
         self._touched.clear()
         told, self._told = self._told, []
         if len(touched):
@@ -231,9 +231,9 @@ class Ages:
             now = added_up(parts)
             told.append(now)
             self._follow(now)
-        slots = np.unique(np.concatenate([np.zeros(0, np.int64), *(slots_of(each.code) for each in told)]))
+        slots = distinct(np.zeros(0, np.int64), *(slots_of(each.code) for each in told))
         if self._every:
-            slots, self._every = np.union1d(slots, self._newest.slots()), False
+            slots, self._every = distinct(slots, self._newest.slots()), False
         # The newest of a slot is told with whatever is told of it: the newest revision of a key has its newest bucket.
         there = slots[self._newest.starts(slots) >= 0]
         newest = self._newest.buckets(there)
@@ -253,7 +253,7 @@ class Ages:
         if len(codes) == 0:
             return empty()
         brokers = self._brokers_of(codes)
-        parts = [self._recent_of(number).at(codes[brokers == number]) for number in np.unique(brokers).tolist()]
+        parts = [self._recent_of(number).at(codes[brokers == number]) for number in distinct(brokers).tolist()]
         if len(self._receipts) and len(firsts := codes[slots_of(codes) % len(KINDS) == FOLDED]):
             parts.append(self._receipts.buckets(firsts))
         return _with_empty(added_up(parts), codes, np.ones(len(codes), np.int64))
@@ -335,7 +335,7 @@ class Ages:
         starts, brokers = starts_of(told.code), self._brokers_of(told.code)
         latest = int(time.time()) + AHEAD_SECONDS
         ahead = starts > latest
-        self._ahead = np.unique(starts[ahead])
+        self._ahead = distinct(starts[ahead])
         for number in range(len(self._keys.brokers)):
             self._recent_of(number).rise(min(int(starts[brokers == number].max(initial=-1)), latest))
         if (version := self._feed.versions.get("marks")) is not None:
@@ -373,7 +373,7 @@ class Ages:
     def again(self, broker: str, queue: str) -> None:
         """Have every bucket of ``queue`` told anew."""
         there = self._read(self._keys.broker_number(broker), {queue}, 0, FAR, firsts=True)
-        self._newest.drop(np.unique(slots_of(there.code)))
+        self._newest.drop(distinct(slots_of(there.code)))
         self._tell(there)
 
     def _tell(self, told: Buckets) -> None:

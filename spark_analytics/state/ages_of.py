@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.tables import AGE_KINDS, FOLDED_KIND
-from spark_analytics.fold.arrays import Array, with_room
+from spark_analytics.fold.arrays import Array, distinct, with_room
 from spark_analytics.fold.lived import Distinct
 from spark_analytics.fold.names import KeyNumbers
 from spark_analytics.state.buckets import Buckets, code_of, empty, together
@@ -62,7 +62,7 @@ class Keys:
     def queues_of(self, keys: Array) -> set[tuple[str, str]]:
         """The (broker, queue) that ``keys`` are about."""
         places = list(self._place_numbers)
-        return {places[place][:2] for place in np.unique(self._place_of[keys]).tolist()}
+        return {places[place][:2] for place in distinct(self._place_of[keys]).tolist()}
 
     def of(self, rows: pa.Table) -> Array:
         """The number of each row's key, new or known."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import pairwise
 
 #: Records a second up to which little happens: beyond, there is work to do, and it is done soon.
 MOST_RECORDS = 500.0
@@ -17,9 +20,11 @@ MOST_RECORDS = 500.0
 CALM_SECONDS, LONGEST_SECONDS = 0.8, 1.2
 #: The rate of records is the mean of about so many seconds.
 MEAN_SECONDS = 30.0
-#: What comes at random departs from its mean by more than so many times the root of it once in ten thousand times;
-#: batches end a little before or after their time, so that some share of the mean is no departure either.
-DEVIATIONS, SHARE = 4.0, 0.5
+#: What comes at random departs from its mean by more than so many times the root of it once in ten thousand times; and
+#: a batch may be so much (seconds) before or after its time.
+DEVIATIONS, LATE_SECONDS = 4.0, 0.3
+#: So many of the last batches are looked at together, too: their times tell more than that of one.
+TOGETHER = 2
 
 
 class Calm:
@@ -28,24 +33,29 @@ class Calm:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rate: float | None = None  # records a second, usually
-        self._last: float | None = None
+        self._last: deque[tuple[float, int]] = deque(maxlen=TOGETHER + 1)  # when they came, and what they brought
 
     def brought(self, records: int, now: float | None = None) -> bool:
         """Note a batch of ``records``, at ``now`` of the monotonic clock; whether it is as usual, and small."""
         now = time.monotonic() if now is None else now
         with self._lock:
-            last, self._last = self._last, now
-            if last is None:
+            before = self._last[-1][0] if self._last else now
+            self._last.append((now, records))
+            if (apart := now - before) <= 0:
                 return False
-            apart = max(now - last, 0.001)
             if (rate := self._rate) is None:
                 self._rate = records / apart
                 return False
-            expected = rate * apart
-            share = -math.expm1(-apart / MEAN_SECONDS)
-            self._rate = rate + share * (records / apart - rate)
-            departs = abs(records - expected) > max(DEVIATIONS * math.sqrt(expected + 1), SHARE * expected)
-            return not departs and max(rate, self._rate) <= MOST_RECORDS
+            self._rate = rate - math.expm1(-apart / MEAN_SECONDS) * (records / apart - rate)
+            return max(rate, self._rate) <= MOST_RECORDS and all(self._is_usual(rate))
+
+    def _is_usual(self, rate: float) -> Iterator[bool]:
+        """Of the last batch, and of it and those before it, whether they brought what ``rate`` lets expect."""
+        (newest, _), brought = self._last[-1], 0
+        for (_, records), (since, _) in pairwise(reversed(self._last)):
+            brought += records
+            least, most = (max(rate * (newest - since + late), 0.0) for late in (-LATE_SECONDS, LATE_SECONDS))
+            yield least - DEVIATIONS * math.sqrt(least) <= brought <= most + DEVIATIONS * math.sqrt(most + 1)
 
 
 def waits(since: float, *, calm: bool) -> float:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.tables import QUEUE_STATE, TENANT_STATE, TIMESTAMP
-from spark_analytics.fold.arrays import Array
+from spark_analytics.fold.arrays import Array, distinct
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.modes import BACKLOGGED
 from spark_analytics.fold.past import Clocks
@@ -42,7 +42,7 @@ class Numbers:
         numbers = self._of.get((broker, fold), np.zeros(0, np.int64))
         if (most := int(own.max(initial=-1))) >= len(numbers):
             numbers = np.concatenate((numbers, np.full(max(1024, most + 1), -1, np.int64)))
-        new = np.unique(own[numbers[own] < 0])
+        new = distinct(own[numbers[own] < 0])
         if fold.only is not None:
             numbers[new] = [self._before(broker, fold, number) for number in new.tolist()]
             new = new[numbers[new] < 0]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_analytics.fold.arrays import Array
+from spark_analytics.fold.arrays import Array, distinct
 from spark_analytics.state.ages_of import FOLDED, KINDS, Keys, of_receipts
 from spark_analytics.state.buckets import Buckets, added_up, code_of
 
@@ -89,7 +89,7 @@ class Receipts:
         generation, place = self._places(came["name"])
         new = came[generation < 0]
         touched = [_codes(new)]
-        for number in np.unique(generation[generation >= 0]).tolist():
+        for number in distinct(generation[generation >= 0]).tolist():
             mine = generation == number
             there, its = self._generations[number], came[mine]
             before = there[place[mine]]
@@ -97,7 +97,7 @@ class Receipts:
             touched += [_codes(before[earlier]), _codes(its[earlier])]
             there[place[mine][earlier]] = its[earlier]
         self._insert(new)
-        return np.unique(np.concatenate(touched))
+        return distinct(*touched)
 
     def buckets(self, codes: Array) -> Buckets:
         """The sums over the remembered messages that are in the buckets ``codes``."""
@@ -206,7 +206,7 @@ class Receipts:
         ):
             gone = self._generations.pop(0)
             brokers = self.keys.broker_of(gone["slot"] // len(KINDS))
-            for number in np.unique(brokers).tolist():
+            for number in distinct(brokers).tolist():
                 self.forget_until(number, int(gone["at_us"][brokers == number].max()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_analytics.fold.arrays import Array
+from spark_analytics.fold.arrays import Array, distinct
 from spark_analytics.state.buckets import Buckets, added_up, found, slots_of, starts_of, together
 
 #: So many seconds are held at most.
@@ -24,7 +24,7 @@ class Recent:
 
     def add(self, came: Buckets) -> None:
         """Add buckets of seconds after the floor."""
-        seconds = np.unique(starts_of(came.code)).tolist()
+        seconds = distinct(starts_of(came.code)).tolist()
         before = [self._seconds[second] for second in seconds if second in self._seconds]
         self._held -= sum(len(each.code) for each in before)
         sums = added_up([*before, came])
@@ -50,7 +50,7 @@ class Recent:
     def at(self, codes: Array) -> Buckets:
         """Those of ``codes`` that there are."""
         parts = []
-        for second in np.unique(starts_of(codes)).tolist():
+        for second in distinct(starts_of(codes)).tolist():
             if (held := self._seconds.get(second)) is not None:
                 parts.append(held.at(found(held, codes)[0]))
         return together(parts)

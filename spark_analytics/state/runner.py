@@ -17,8 +17,9 @@ log = logging.getLogger(__name__)
 #: How often samples, which no batch announces, are looked for; where batches come, one step finishes both: behind one,
 #: the next is waited for so long.
 LOOK_SECONDS, NEXT_BATCH_SECONDS = 0.5, 1.0
-#: A step is followed by a rest of half its length: what is finished must not starve what it is made of.
-PACE = 0.5
+#: A step is followed by a rest of half its length: what is finished must not starve what it is made of. One that begins
+#: an epoch, with a row for every key, is no reason to rest for longer than this (seconds).
+PACE, LONGEST_REST = 0.5, 0.15
 #: What came too late is told of a later second until its queue is folded anew: after that long, and so many times what
 #: that took the last time; for so long at a time, that live rows go on.
 PATIENCE_SECONDS = 60.0
@@ -76,7 +77,7 @@ class StateRunner:
             if not self._step():
                 self._ending.wait(RETRY_SECONDS)
             else:
-                self._ending.wait(PACE * (time.monotonic() - started))
+                self._ending.wait(min(PACE * (time.monotonic() - started), LONGEST_REST))
 
     @property
     def _is_calm(self) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_analytics.fold.arrays import Array
+from spark_analytics.fold.arrays import Array, distinct
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.outcome import Columns, Outcome
 from spark_analytics.fold.rows import queue_rows, tenant_rows
@@ -83,7 +83,7 @@ class Told(NamedTuple):
 
     def and_of(self, other: Told) -> Told:
         """Those of both."""
-        return Told(np.union1d(self.tenants, other.tenants), np.union1d(self.queues, other.queues))
+        return Told(distinct(self.tenants, other.tenants), distinct(self.queues, other.queues))
 
 
 @dataclass

@@ -21,8 +21,13 @@ def told(rate: float, batches: int, seed: int) -> tuple[Calm, list[bool]]:
     calm, now = Calm(), 0.0
     for apart in chance.uniform(0.3, 0.8, batches).tolist():
         now += apart
-        usual.append(calm.brought(int(chance.poisson(rate * apart)), now))
+        usual.append(calm.brought(int(chance.poisson(rate * apart)), now + chance.uniform(0, 0.2)))  # a moment later
     return calm, usual
+
+
+def last(calm: Calm) -> float:
+    """When the last batch came."""
+    return calm._last[-1][0]
 
 
 @pytest.mark.parametrize("rate", [0.5, 5.0, 130.0, 300.0])
@@ -34,17 +39,14 @@ def test_what_comes_at_random_is_nearly_always_as_usual(rate: float) -> None:
 @given(rate=st.floats(20, 300), seed=st.integers(0, 1000))
 def test_a_surge_and_a_standstill_are_not_as_usual(rate: float, seed: int) -> None:
     calm, _ = told(rate, 60, seed)
-    assert calm._last is not None
-    assert not calm.brought(round(2 * rate) + 30, calm._last + 0.5), "four times as much"
+    assert not calm.brought(round(2 * rate) + 30, last(calm) + 0.5), "four times as much"
     calm, _ = told(rate, 60, seed)
-    assert calm._last is not None
-    assert not calm.brought(0, calm._last + 1.5), "nothing at all"
+    assert not calm.brought(0, last(calm) + 1.5), "nothing at all"
 
 
 def test_a_surge_that_lasts_is_what_is_usual_in_the_end() -> None:
     calm, _ = told(20.0, 60, 1)
-    assert calm._last is not None
-    usual = [calm.brought(50, calm._last + 0.5) for _ in range(200)]
+    usual = [calm.brought(50, last(calm) + 0.5) for _ in range(200)]
     assert not usual[0] and all(usual[-20:])
 
 
