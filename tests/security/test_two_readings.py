@@ -18,8 +18,9 @@ from spark_analytics.functions import duckdb_catalogue, gone, spark_catalogue, u
 from spark_analytics.plans import check_plan, understood
 from tests.security.fuzz.statements import honest
 from tests.security.statements import STATEMENTS
+from tests.support.deep import examples
 
-NUMBERS = range(1000)
+NUMBERS = range(examples(300, 3000))
 NAMES = {"t"}
 #: Functions and texts that Spark's parser has for what is also syntax: EXTRACT(HOUR FROM …), ARRAY<…>, (1, 2).
 IMPLIED = {"extract", "between", "array", "map", "struct", "if", "not", "and", "or", "in", "exists", "div", "like"}
