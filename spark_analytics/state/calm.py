@@ -20,6 +20,9 @@ MOST_RECORDS = 500.0
 CALM_SECONDS, LONGEST_SECONDS = 0.8, 1.2
 #: The rate of records is the mean of about so many seconds.
 MEAN_SECONDS = 30.0
+#: What departs from it counts for so much: after a start, whose first batches bring what had piled up, it would be
+#: too high for minutes.
+QUICK_SHARE = 0.5
 #: What comes at random departs from its mean by more than so many times the root of it once in ten thousand times; and
 #: a batch may be so much (seconds) before or after its time.
 DEVIATIONS, LATE_SECONDS = 4.0, 0.3
@@ -46,8 +49,10 @@ class Calm:
             if (rate := self._rate) is None:
                 self._rate = records / apart
                 return False
-            self._rate = rate - math.expm1(-apart / MEAN_SECONDS) * (records / apart - rate)
-            return max(rate, self._rate) <= MOST_RECORDS and all(self._is_usual(rate))
+            usual = all(self._is_usual(rate))
+            share = max(-math.expm1(-apart / MEAN_SECONDS), 0.0 if usual else QUICK_SHARE)
+            self._rate = rate + share * (records / apart - rate)
+            return usual and max(rate, self._rate) <= MOST_RECORDS
 
     def _is_usual(self, rate: float) -> Iterator[bool]:
         """Of the last batch, and of it and those before it, whether they brought what ``rate`` lets expect."""

@@ -50,6 +50,14 @@ def test_a_surge_that_lasts_is_what_is_usual_in_the_end() -> None:
     assert not usual[0] and all(usual[-20:])
 
 
+def test_what_had_piled_up_before_a_start_is_soon_forgotten() -> None:
+    calm = Calm()
+    for number, records in enumerate((30_000, 8_000, 5_000)):
+        assert not calm.brought(records, 0.1 * number)
+    usual = [calm.brought(165, 0.2 + 0.55 * number) for number in range(1, 40)]
+    assert all(usual[20:])
+
+
 def test_much_never_waits() -> None:
     calm = Calm()
     assert not any(calm.brought(round(MOST_RECORDS), 0.5 * number) for number in range(200))
