@@ -149,7 +149,7 @@ def _header(text: str | None) -> tuple[str, str] | None:
 
 def _quiet_age(root: Path, plan: Any) -> float | None:
     """How long the oldest message of those tenants waits that nothing is brought back of, and that are not noisy."""
-    literal = part("alerts.control.observe").literal
+    literal = part("alerts.control.statements").literal
     broker, queue = literal(plan.broker), literal(plan.target)
     if broker is None or queue is None:
         return None
