@@ -7,6 +7,7 @@ History is dearer than the present: it is asked for at a pace that leaves most o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -40,8 +41,9 @@ from lake.worker.worker import Worker
 T = TypeVar("T")
 #: For how long the lake's versions are believed unchanged; also how often the links of the chain are felt for.
 BELIEVED_SECONDS = 1.0
-#: One part in how many of the time may go into reading what is now, and what was.
+#: One part in how many of the time may go into reading what is now, and what was; what is now is never older than this.
 SHARES = {"present": 2, "past": 8}
+OLDEST_SECONDS = {"present": 10.0, "past": math.inf}
 _KEPT_RESULTS = 200
 #: For how long a page waits for history that was never asked for; then it is shown without, and filled in later.
 FIRST_SECONDS = 1.0
@@ -358,7 +360,7 @@ def _behind(root: str) -> Behind:
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _pace(root: str, tense: str) -> Pace:
-    return Pace(SHARES[tense])
+    return Pace(SHARES[tense], OLDEST_SECONDS[tense])
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)

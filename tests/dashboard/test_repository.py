@@ -257,6 +257,15 @@ def test_the_lake_is_left_alone_while_asking_would_take_more_than_its_share() ->
     assert pace.token((3,), 4.1) == (3,)  # this round has cost nothing yet
 
 
+def test_what_is_now_waits_for_a_bounded_time_however_long_questions_waited_for_each_other() -> None:
+    pace = Pace(2, most_seconds=10.0)
+    assert pace.token((1,), 0.0) == (1,)
+    for _ in range(6):  # each waited for those before it
+        pace.spent(4.0)
+    assert pace.token((2,), 9.9) == (1,)
+    assert pace.token((2,), 10.0) == (2,)
+
+
 def test_many_tenants_still_make_a_small_answer(tmp_path: Path) -> None:
     write_many_tenants(tmp_path, end=STORY_END, tenants=3_000)
     asked = Repository(tmp_path)
