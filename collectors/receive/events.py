@@ -15,7 +15,7 @@ from collectors.receive.polls import PollCount
 from collectors.receive.publishes import PublishCount, publishes
 from collectors.receive.rows import Row
 from collectors.receive.summaries import summary
-from collectors.receive.values import Bad, count, happened, text, whole, within
+from collectors.receive.values import LATEST_MICROS, Bad, count, happened, text, whole, within
 from collectors.texts import loads
 from lake.tables import EVENT_TYPES
 
@@ -23,7 +23,6 @@ VERSION = 1
 #: What a request holds, by name.
 LISTS = ("events", "summaries", "polls", "publishes")
 _TYPES = frozenset(EVENT_TYPES)
-_END = 253_402_214_400_000_000  # 9999-12-31, microseconds
 _INT32 = 2**31
 _CLOCKS = (None, "broker", "producer")
 
@@ -55,7 +54,7 @@ class Sent:
         return bool(self.summaries or self.polls or self.publishes)
 
 
-def read(body: bytes, most: int, latest: int = _END) -> Sent:
+def read(body: bytes, most: int, latest: int = LATEST_MICROS) -> Sent:
     """The request in ``body``, of at most ``most`` events, none of them after ``latest``; Malformed."""
     try:
         request = loads(body)
@@ -132,8 +131,8 @@ def _event(entry: dict[str, Any], latest: int) -> Row:
         _maybe(get("tenant"), "tenant"),
         text(get("message_id"), "message_id"),
         attempt,
-        None if enqueued_at is None else whole(enqueued_at, "enqueued_at", 0, _END),
-        happened(get("occurred_at"), "occurred_at", _END, latest),
+        None if enqueued_at is None else whole(enqueued_at, "enqueued_at", 0, LATEST_MICROS),
+        happened(get("occurred_at"), "occurred_at", LATEST_MICROS, latest),
         None if seconds is None else float(seconds),
         None if priority is None else whole(priority, "priority", -_INT32, _INT32),
         _maybe(get("worker"), "worker"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from collectors.receive.values import Bad, count, pairs, text, whole
+from collectors.receive.values import LATEST_MICROS, Bad, count, pairs, text, whole
 from collectors.records import stamp
 from collectors.samples import METRIC_NAMES
 from lake.histogram import ZERO_INDEX, bucket_index, merge, quantile
@@ -16,7 +16,6 @@ from lake.store import conform
 from lake.tables import QUEUE_SAMPLES
 
 _SECOND = 1_000_000
-_END = 253_402_214_400_000_000  # 9999-12-31, microseconds
 #: The bucket of a day: the client counts nothing as longer.
 _LONGEST = bucket_index(86_400.0)
 _TOLD_ALONE = "told by the application, which counts its publishes alone"
@@ -39,7 +38,7 @@ def publishes(entry: dict[str, Any]) -> PublishCount:
     """One entry of the client's list ``publishes``; Bad."""
     get = entry.get
     where = text(get("broker"), "broker"), text(get("queue"), "queue")
-    until = whole(get("until"), "until", 0, _END)
+    until = whole(get("until"), "until", 0, LATEST_MICROS)
     ended, errors = count(get("publishes"), "publishes"), count(get("errors"), "errors")
     histogram: dict[int, int] = {}
     for index, number in pairs(get("seconds_histogram"), "seconds_histogram"):

@@ -9,17 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from collectors.ahead import TIMES, reason
-from collectors.receive.values import MOST, Bad, count, pairs, text, whole, within
+from collectors.receive.values import LATEST_MICROS, MOST, Bad, count, pairs, text, whole, within
 from collectors.records import stamp
 from lake.tables import BACKLOG_CELLS, EVENT_SUMMARIES, HISTOGRAM, TIMESTAMP
 
-_END = 253_402_214_400_000_000  # 9999-12-31, microseconds
 _OURS = ("source", "ingested_at", "ingest_date")
 _COLUMNS = [field for field in EVENT_SUMMARIES.schema if field.name not in _OURS]
 _NAMES = frozenset(field.name for field in _COLUMNS)
 
 
-def summary(entry: dict[str, Any], latest: int = _END) -> dict[str, Any]:
+def summary(entry: dict[str, Any], latest: int = LATEST_MICROS) -> dict[str, Any]:
     """``entry`` in the types of the table, of nothing that is after ``latest``; Bad."""
     unknown = [name for name in entry if name not in _NAMES]
     if unknown:
@@ -53,7 +52,7 @@ def _value(value: Any, field: pa.Field) -> Any:
     if pa.types.is_string(kind):
         return text(value, name)
     if kind == TIMESTAMP:
-        return whole(value, name, 0, _END)
+        return whole(value, name, 0, LATEST_MICROS)
     if pa.types.is_integer(kind):
         return whole(value, name, 0, 2**31 if kind == pa.int32() else MOST)
     if kind == HISTOGRAM:
@@ -64,7 +63,7 @@ def _value(value: Any, field: pa.Field) -> Any:
     if kind == BACKLOG_CELLS:
         return [
             {
-                "second": None if second is None else whole(second, name, 0, _END // 1_000_000),
+                "second": None if second is None else whole(second, name, 0, LATEST_MICROS // 1_000_000),
                 "net": whole(net, name, -MOST, MOST),
             }
             for second, net in pairs(value, name)

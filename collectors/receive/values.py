@@ -53,6 +53,8 @@ def count(value: Any, name: str) -> int:
 
 #: The most pairs that one entry may hold.
 MOST_PAIRS = 100_000
+#: The latest instant that is told: 9999-12-31, in microseconds.
+LATEST_MICROS = 253_402_214_400_000_000
 
 
 def pairs(value: Any, name: str) -> list[Any]:
