@@ -94,7 +94,10 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit in force and what the next decision must remember of it. Instants are seconds on one clock."""
+    """A limit in force and what the next decision must remember of it. Instants are seconds on one clock.
+
+    ``rose_from`` is what it was before its last change, where it rose then lest servers idle.
+    """
 
     rate: float
     base: float
@@ -105,6 +108,7 @@ class Limit:
     gone_since: float | None = None
     watch: Watch | None = None
     obeyed: bool | None = None
+    rose_from: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +183,9 @@ def renewed(terms: Terms, current: Limit, now: float, code: str, reason: str) ->
 
 def changed(terms: Terms, current: Limit, kind: Kind, rate: float, now: float, code: str, reason: str) -> Verdict:
     """The limit at another rate, with a lease and a cooldown of its own."""
-    limit = replace(current, rate=rate, changed_at=now, valid_until=now + terms.lease_seconds, watch=None)
+    limit = replace(
+        current, rate=rate, changed_at=now, valid_until=now + terms.lease_seconds, watch=None, rose_from=None
+    )
     return Verdict(kind, limit, code, reason)
 
 

@@ -27,7 +27,7 @@ import math
 from dataclasses import replace
 
 from alerts.laws import aimd, costs, inverse_backlog
-from alerts.laws.blame import by_chance, sends_as_always
+from alerts.laws.blame import SIGNIFICANT, by_chance, sends_as_always
 from alerts.laws.bounds import Step
 from alerts.laws.limits import (
     CONFIRM_SECONDS,
@@ -54,9 +54,11 @@ STEADY = 0.8
 USED_UP = 0.8
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
 CONFIRMATIONS = 2
-#: Servers may idle where what is ready waits less than this part of the target; a limit that is used up then rises by
-#: this part of the throughput, after so many seconds again, until something waits.
+#: Servers may idle where what is ready waits less than this part of the target; a limit that is used up then rises to
+#: its share, and on by this part of the throughput, after so many seconds again, until something waits.
 NEXT_TO_NOTHING, PROBING, PROBE_SECONDS = 0.1, 0.1, 2.0
+#: Where more than this part of next to nothing waits, a rise beyond the share is judged by arrivals after the last one.
+HARDLY_ANY = 0.25
 
 
 def decide(
@@ -187,8 +189,8 @@ def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:
 
 
 def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
-    if (risen := _work_conserved(terms, seen, current, now)) is not None:
-        return risen
+    if (moved := _work_conserved(terms, seen, current, now) or _taken_back(terms, seen, current, now)) is not None:
+        return moved
     if now - current.changed_at < terms.cooldown_seconds:
         return renewed(terms, current, now, "cooldown", "the last change has not had its time to act")
     returned = not current.alert_active
@@ -199,7 +201,7 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
     if terms.law == "inverse_backlog":
         wanted = _inverse(terms, seen, current.base)
         step = Step(terms.bounds.step(current.rate, wanted.limit), wanted.reason)
-    elif _suffers(terms, seen) and (goal := relief_rate(terms, seen, current.base)) < current.rate:
+    elif _is_behind(terms, seen) and (goal := relief_rate(terms, seen, current.base)) < current.rate:
         step = Step(terms.bounds.step(current.rate, goal), f"towards its share, {goal:.4g}/s while the backlog drains")
     elif terms.law == "aimd" and ((returned and _suffers(terms, seen)) or _not_relieved(current.watch)):
         step = aimd.adapt(current.rate, congested=True, priority=terms.priority, bounds=terms.bounds)
@@ -207,6 +209,8 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
         return unused(seen, current)
     elif terms.law == "aimd" and seen.calm and not _suffers(terms, seen) and _is_used_up(seen, current):
         step = aimd.adapt(current.rate, congested=False, priority=terms.priority, bounds=terms.bounds)
+        if seen.waiting > _next_to_nothing(terms, seen):  # beyond its share it would only add to what waits
+            step = replace(step, limit=min(step.limit, relief_rate(terms, seen, current.base)))
     else:
         return renewed(terms, current, now, "acting", "the alert is active and the limit acts on it")
     if step.limit < current.rate:
@@ -220,8 +224,8 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
 def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
     gone_since = now if current.gone_since is None else current.gone_since
     current = replace(current, alert_active=False, gone_since=gone_since, watch=None)
-    if (risen := _work_conserved(terms, seen, current, now)) is not None:
-        return risen
+    if (moved := _work_conserved(terms, seen, current, now) or _taken_back(terms, seen, current, now)) is not None:
+        return moved
     if not seen.calm:
         if now - gone_since > terms.hold_seconds:
             reason = f"the alert is gone for {now - gone_since:.0f} s: others keep the queue busy, not this tenant"
@@ -247,18 +251,39 @@ def _work_conserved(terms: Terms, seen: Observation, current: Limit, now: float)
     """
     if terms.rate is not None and terms.law != "aimd":  # the operator set it, to be kept
         return None
-    if seen.ready is None or seen.waiting > NEXT_TO_NOTHING * terms.target_seconds * seen.throughput:
+    little = _next_to_nothing(terms, seen)
+    if seen.ready is None or seen.waiting > little or _suffers(terms, seen) or not _is_used_up(seen, current):
         return None
-    if _suffers(terms, seen) or not _is_used_up(seen, current) or now - current.changed_at < PROBE_SECONDS:
+    judged = current.rate < current.base or seen.waiting <= HARDLY_ANY * little
+    if now - current.changed_at < PROBE_SECONDS + (0.0 if judged else seen.recent_seconds):
         return None
-    rate = terms.bounds.step(current.rate, current.rate + PROBING * seen.throughput)
+    rate = terms.bounds.step(current.rate, max(current.base, current.rate + PROBING * seen.throughput))
     if rate >= terms.bounds.ceiling:
         return Verdict(Kind.RELEASE, None, "ceiling", f"the limit reached its ceiling of {terms.bounds.ceiling:g}/s")
     if rate <= current.rate:
         return None
-    current = replace(current, base=max(current.base, rate))
     reason = f"next to nothing waits and it sends all of the {current.rate:.4g}/s that it may: servers may idle"
-    return changed(terms, current, Kind.RELAX, rate, now, "idle", reason)
+    verdict = changed(terms, replace(current, base=max(current.base, rate)), Kind.RELAX, rate, now, "idle", reason)
+    return replace(verdict, limit=verdict.limit and replace(verdict.limit, rose_from=current.rate))
+
+
+def _taken_back(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict | None:
+    """A limit that rose lest servers idle, by more than they can take: lowered before anybody suffers from it, as far
+    as to where it rose from. None where that is not so.
+
+    It does not wait for the cooldown, as the rise did not: in a cooldown's time the excess would become harm.
+    """
+    if current.rose_from is None or current.obeyed is False:
+        return None
+    if now - current.changed_at < PROBE_SECONDS or not _piles_up(terms, seen):
+        return None
+    share = max(current.rose_from, _base_now(terms, seen, current))
+    goal = relief_rate(terms, seen, share)
+    if goal >= current.rate:
+        return None
+    rate = terms.bounds.step(current.rate, goal)
+    reason = f"{seen.waiting:.0f} messages wait since it rose; towards its share, {goal:.4g}/s while the backlog drains"
+    return changed(terms, replace(current, base=share), Kind.THROTTLE, rate, now, "overshot", reason)
 
 
 def _watched(terms: Terms, seen: Observation, watch: Watch | None, now: float) -> Watch:
@@ -277,9 +302,24 @@ def _not_relieved(watch: Watch | None) -> bool:
 
 
 def _base_now(terms: Terms, seen: Observation, current: Limit) -> float:
-    """The share as it is now; while nobody waits, what is finished is what is asked for, and tells of no capacity."""
-    busy = _suffers(terms, seen) and seen.finish_rate >= STEADY * seen.completion_rate
+    """The share as it is now; while nothing waits, what is finished is what is asked for, and tells of no capacity."""
+    busy = _is_behind(terms, seen) and seen.finish_rate >= STEADY * seen.completion_rate
     return (base_rate(terms, seen) if busy else None) or current.base
+
+
+def _next_to_nothing(terms: Terms, seen: Observation) -> float:
+    """Messages that wait so shortly that servers may idle soon."""
+    return NEXT_TO_NOTHING * terms.target_seconds * seen.throughput
+
+
+def _piles_up(terms: Terms, seen: Observation) -> bool:
+    """Whether more waits than next to nothing, and than chance piles up in a second: no server idles."""
+    return seen.waiting > _next_to_nothing(terms, seen) + SIGNIFICANT * math.sqrt(seen.throughput)
+
+
+def _is_behind(terms: Terms, seen: Observation) -> bool:
+    """Whether servers have more to do than they finish: what they finish is what they can."""
+    return _suffers(terms, seen) or _piles_up(terms, seen)
 
 
 def _suffers(terms: Terms, seen: Observation) -> bool:

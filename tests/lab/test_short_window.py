@@ -13,10 +13,11 @@ from benchmarks.backpressure_parts.cap import CONTROL
 from lab.queue import Account
 from lab.run import simulate, watched
 from lab.scenario import SHIPPED, Phase, Scenario, Tenant, Variant, load, names
+from sojourn.demo import scenario as demo
 from sojourn.demo.broker import Broker
 from sojourn.demo.cast import Ports
 from sojourn.demo.layout import Layout
-from sojourn.demo.settings_file import WINDOW_SECONDS, settings_text
+from sojourn.demo.settings_file import TARGET_SECONDS, WINDOW_SECONDS, settings_text
 from tests.support.deep import CHOSEN, examples
 
 
@@ -70,6 +71,42 @@ def test_a_target_below_what_ages_are_told_to_leaves_no_server_idle_while_messag
     for seed in range(examples(2, 20)):
         free, limited = (completed(scenario, seed, way) for way in ways)
         assert limited > 0.975 * free
+
+
+def demo_scenario() -> Scenario:
+    """As `sojourn demo` plays it."""
+    plan = demo.Scenario.lasting(demo.DEFAULT_DURATION)
+    _, surge, after = plan.phases
+    changes = (0.0, surge.begins, after.begins, after.begins + demo.REST_SECONDS)
+    rates = {name: tuple(Phase(at, plan.rate(name, at)) for at in changes) for name in demo.TENANTS}
+    tenants = [Tenant(name, phases, name == demo.NOISY, name != demo.NOISY) for name, phases in rates.items()]
+    return Scenario(
+        title="the demo",
+        duration=plan.traffic_seconds,
+        tenants=tuple(tenants),
+        variants=(Variant("nothing", False, demo.CONCURRENCY), Variant("demo", True, demo.CONCURRENCY)),
+        service="lognormal",
+        service_mean=demo.PROCESSING_SECONDS,
+        policy=POLICIES["demo"],
+        target_seconds=TARGET_SECONDS,
+        window_seconds=WINDOW_SECONDS,
+        lag_seconds=0.5,
+        producer="shed",
+        measure=(surge.begins, surge.ends),
+    )
+
+
+def test_a_limit_that_rises_while_a_surge_lasts_makes_nobody_wait_again() -> None:
+    """It rose to 105/s of a share of 63/s and stayed so for a cooldown, while 600 messages came to wait."""
+    scenario = demo_scenario()
+    for seed in range(examples(4, 20)):
+        _, _, loop = watched(scenario, seed, scenario.variants[1])
+        first = next(one for one in loop.decisions if one.decision == "throttle")
+        rose = next(one.at for one in loop.decisions if one.decision == "relax")
+        assert first.tenant == demo.NOISY and rose < scenario.measure[1] - 20
+        lasting = [waits for at, waits in loop.backlogs if rose <= at < scenario.measure[1]]
+        ready = max(lasting) - demo.CONCURRENCY
+        assert ready < 0.5 * TARGET_SECONDS * demo.CAPACITY, (seed, loop.decisions)
 
 
 def completed(scenario: Scenario, seed: int, way: Variant) -> int:

@@ -1,0 +1,92 @@
+"""Limits that rise lest servers idle: as fast as that takes, and no further than the queue can take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from alerts.laws.bounds import Bounds
+from alerts.laws.limits import Alert, Kind
+from alerts.laws.throttle import decide
+from tests.control.test_laws import CALM, IN_FORCE, TERMS
+
+
+def test_a_limit_leaves_no_server_idle_while_the_tenant_is_held_back() -> None:
+    idle = replace(CALM, arrival_rate=10.0, ready=3.0)
+    current, rates = IN_FORCE, []
+    for second in range(101, 109):  # within the cooldown of five seconds, too
+        verdict = decide(TERMS, replace(idle, arrival_rate=current.rate), current, Alert.ACTIVE, float(second))
+        assert verdict.limit is not None
+        current = verdict.limit
+        rates.append(current.rate)
+    assert rates == [10, 15, 15, 22.5, 22.5, 30.5, 30.5, 38.5], "a tenth of 80/s each two seconds, by half at most"
+    assert verdict.code == "idle" and "servers may idle" in verdict.reason
+    assert decide(TERMS, idle, IN_FORCE, Alert.GONE, 102.0).code == "idle"
+
+
+def test_a_limit_that_held_back_while_a_backlog_drained_goes_back_to_its_share_at_once() -> None:
+    terms = replace(TERMS, bounds=Bounds(1, 1000, 0.9))
+    drained = replace(CALM, arrival_rate=20.0, ready=30.0, recent_seconds=5.0)
+    current = replace(IN_FORCE, rate=20, base=36)
+    verdict = decide(terms, drained, current, Alert.ACTIVE, 102.0)
+    assert verdict.limit is not None and verdict.limit.rate == 36, "a tenth of 80/s would be 28/s"
+    further = replace(verdict.limit, changed_at=102.0)
+    sends = replace(drained, arrival_rate=36.0, backlog=30.0)
+    assert decide(terms, sends, further, Alert.ACTIVE, 106.0).code == "cooldown", "some of what came is from before"
+    assert decide(terms, sends, further, Alert.ACTIVE, 109.0).code == "idle"
+    assert decide(terms, replace(sends, ready=2.0), further, Alert.ACTIVE, 104.0).code == "idle", "nothing waits"
+
+
+def test_a_rise_that_was_too_much_is_taken_back_before_anybody_suffers_from_it() -> None:
+    """Within the cooldown, in which the excess would have become harm."""
+    idle = replace(CALM, arrival_rate=10.0, ready=3.0, recent_seconds=5.0)
+    risen = decide(TERMS, idle, replace(IN_FORCE, base=8), Alert.ACTIVE, 102.0).limit
+    assert risen is not None and (risen.rate, risen.rose_from) == (15, 10)
+    behind = replace(idle, arrival_rate=15.0, backlog=160.0, ready=150.0, quiet_age_seconds=2.0)
+    assert decide(TERMS, behind, risen, Alert.ACTIVE, 103.0).code == "cooldown", "too soon to be seen"
+    by_chance = replace(behind, backlog=100.0, ready=97.0)
+    assert decide(TERMS, by_chance, risen, Alert.ACTIVE, 104.0).code == "cooldown", "80 is next to nothing, 18 chance"
+    for alert in (Alert.ACTIVE, Alert.GONE):
+        verdict = decide(TERMS, behind, risen, alert, 104.0)
+        assert (verdict.kind, verdict.code) == (Kind.THROTTLE, "overshot") and verdict.limit is not None
+        assert verdict.limit.rate == 10 and verdict.limit.rose_from is None, "less than before it was next to nothing"
+    assert "150 messages wait since it rose" in verdict.reason
+
+    ignored = replace(risen, obeyed=False, valid_until=1000)
+    assert decide(TERMS, replace(behind, arrival_rate=40.0), ignored, Alert.ACTIVE, 104.0).limit == ignored
+
+
+def test_a_limit_does_not_rise_beyond_its_share_while_messages_wait() -> None:
+    """Nobody suffers yet: more would only wait, and be what somebody suffers from."""
+    waits = replace(CALM, arrival_rate=10.0, others_rate=70.0, backlog=95.0, ready=90.0, quiet_age_seconds=1.5)
+    assert decide(TERMS, waits, IN_FORCE, Alert.ACTIVE, 106.0).kind is Kind.WAIT
+    below = replace(IN_FORCE, rate=4, base=10)
+    verdict = decide(TERMS, replace(waits, arrival_rate=4.0), below, Alert.ACTIVE, 106.0)
+    assert verdict.kind is Kind.RELAX and verdict.limit is not None and verdict.limit.rate == 6
+    beyond = replace(IN_FORCE, rate=20)
+    growing = replace(waits, arrival_rate=20.0, backlog=200.0, ready=190.0)
+    verdict = decide(TERMS, growing, beyond, Alert.ACTIVE, 106.0)
+    assert verdict.kind is Kind.THROTTLE and verdict.limit is not None and verdict.limit.rate == 10
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ready": None},  # nothing tells whether servers idle
+        {"ready": 81.0, "backlog": 81.0},  # a second's work waits
+        {"arrival_rate": 7.0},  # nothing is held back
+        {"quiet_age_seconds": 11.5},  # somebody suffers
+    ],
+)
+def test_a_limit_does_not_rise_where_no_server_idles_for_it(changes: dict[str, Any]) -> None:
+    seen = replace(CALM, **{"arrival_rate": 10.0, "ready": 3.0} | changes)
+    assert decide(TERMS, seen, IN_FORCE, Alert.ACTIVE, 103.0).code == "cooldown"
+
+
+def test_a_rate_that_the_operator_set_is_kept_though_servers_idle() -> None:
+    idle = replace(CALM, arrival_rate=10.0, ready=0.0)
+    fixed = replace(TERMS, law="rate_limit", rate=10.0)
+    assert decide(fixed, idle, IN_FORCE, Alert.ACTIVE, 103.0).code == "cooldown"
+    assert decide(replace(fixed, law="aimd"), idle, IN_FORCE, Alert.ACTIVE, 103.0).code == "idle"
