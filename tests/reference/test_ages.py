@@ -35,7 +35,7 @@ from tests.reference.partials import fill, marks_of
 from tests.reference.reference import Reference
 from tests.reference.replaying import append, batches_of, newest, roll_up
 from tests.reference.test_views_duckdb import _fast_folder
-from tests.support.deep import examples
+from tests.support.deep import combinations, examples
 
 
 def rows(reader: Reader, view: str) -> list[Row]:
@@ -53,10 +53,13 @@ def check(reader: Reader, events: list[Row]) -> None:
             assert differences(wanted_now, leveled(rows(each, "attempt_age_now"), width)) == []
 
 
-@pytest.fixture(params=["all in memory", "hardly anything in memory"])
+MEMORIES = ("hardly anything in memory", "all in memory")
+
+
+@pytest.fixture(params=MEMORIES)
 def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_analytics.state.writer, "MOST_REVISIONS", 4)  # epochs come and go
-    if request.param != "all in memory":
+    if request.param == MEMORIES[0]:
         forget(monkeypatch)
 
 
@@ -135,13 +138,13 @@ def plain_duckdb(told: Any) -> list[Row]:
     return found
 
 
-@pytest.mark.parametrize("disorder", [0.0, 3.0, 200.0])
+@pytest.mark.parametrize(("memory", "disorder"), combinations(MEMORIES, [0.0, 3.0, 200.0]), indirect=["memory"])
 def test_ages_are_what_the_reference_counts_however_events_come(tmp_path: Path, memory: None, disorder: float) -> None:
     events, _ = generate(31, messages=150, seconds=600, burst=20)
     told_as_they_come(tmp_path, events, random.Random(4), count=20, disorder=disorder)
 
 
-@pytest.mark.parametrize("disorder", [30.0, 4000.0])
+@pytest.mark.parametrize(("memory", "disorder"), combinations(MEMORIES, [4000.0, 30.0]), indirect=["memory"])
 def test_and_over_minutes_and_hours(tmp_path: Path, memory: None, disorder: float) -> None:
     events, _ = generate(32, messages=150, seconds=3 * 3600)
     told_as_they_come(tmp_path, events, random.Random(5), count=20, disorder=disorder)
@@ -175,7 +178,7 @@ def first(subscriber: str, at: float, message: str = "m", enqueued: float = 0.0)
     }
 
 
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(("memory", "restarted"), combinations(MEMORIES, [False, True]), indirect=["memory"])
 def test_an_earlier_attempt_that_comes_later_takes_the_message_with_it(
     tmp_path: Path, memory: None, restarted: bool
 ) -> None:

@@ -42,6 +42,7 @@ from tests.reference.replaying import (
 )
 from tests.reference.test_views_duckdb import _fast_folder
 from tests.spark_analytics.events import after, event
+from tests.support.deep import combinations
 
 #: What is compared with what the broker said then: where that minute was folded anew, with what was so at its end.
 COMPARED = frozenset({"coverage", "reconciled_backlog"})
@@ -104,8 +105,7 @@ def test_finished_state_tells_every_second_as_the_reference_does(tmp_path: Path,
     replayed(tmp_path, log, seed=6, count=16, disorder=disorder)
 
 
-@pytest.mark.parametrize("disorder", [0.0, 3.0])
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(("disorder", "named"), combinations([3.0, 0.0], [True, False]))
 def test_what_was_told_by_the_second_stays_so_when_minutes_are_rolled_up(
     tmp_path: Path, disorder: float, named: bool
 ) -> None:
@@ -192,8 +192,7 @@ def test_what_comes_very_late_is_told_anew_of_its_queue_alone(
     writer.close()
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("sampled", [None, "billing"])
+@pytest.mark.parametrize(("restarted", "sampled"), combinations([True, False], [None, "billing"]))
 def test_the_past_of_a_queue_is_that_of_whoever_turns_out_to_consume_it(
     tmp_path: Path, restarted: bool, sampled: str | None
 ) -> None:

@@ -35,14 +35,13 @@ RETENTION = Retention(timedelta(minutes=5), timedelta(hours=2), timedelta(days=1
 #: Rounds over and over, as the clock of the data moves on, without the lock that keeps two apart.
 _PROGRAM = """
 import sys
-from dataclasses import replace
 from datetime import datetime, timedelta
 from lake.store import Lake
+from spark_analytics.maintenance import Retention
 from spark_analytics.maintenance.routine import run_maintenance
-from tests.spark_analytics.test_maintenance_faults import RETENTION
 lake = Lake(sys.argv[1])
 print("ready", flush=True)
-retention = replace(RETENTION, hours_for=timedelta(days=int(sys.argv[4])))
+retention = Retention(*(timedelta(hours=float(word)) for word in sys.argv[4:]))
 for _ in range(int(sys.argv[2])):
     run_maintenance(lake, retention, now=datetime.fromisoformat(sys.argv[3]))
     print("kept", flush=True)
@@ -51,8 +50,10 @@ for _ in range(int(sys.argv[2])):
 
 def maintenance(lake: Lake, now: str, rounds: int = 1, kept_days: int = 1) -> subprocess.Popen[str]:
     """A process that maintains the lake, hours for ``kept_days``; it has begun when this returns."""
+    kept = (RETENTION.seconds_for, RETENTION.minutes_for, timedelta(days=kept_days), RETENTION.marks_for)
+    hours = [str(each / timedelta(hours=1)) for each in kept]
     process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, str(lake.root), str(rounds), now, str(kept_days)],
+        [sys.executable, "-c", _PROGRAM, str(lake.root), str(rounds), now, *hours],
         env={**os.environ, "PYTHONPATH": str(HOME)},
         stdout=subprocess.PIPE,
         text=True,
