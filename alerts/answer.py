@@ -7,6 +7,7 @@ becomes an object when somebody looks at it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,10 @@ class Identities:
         self._known: dict[tuple[str | None, ...], tuple[dict[str, str], str]] = {}
         self._read: tuple[pa.Table, Answer] | None = None
 
-    def answer(self, table: pa.Table) -> Answer:
+    def answer(self, table: pa.Table | Answer) -> Answer:
         """What ``table`` says; the very table that was asked about last is not read again. RuleError as of Answer."""
+        if isinstance(table, Answer):
+            return table
         if self._read is None or self._read[0] is not table:
             self._read = table, Answer(table)
         return self._read[1]
@@ -61,18 +64,21 @@ class Answer:
     __slots__ = ("_extras", "_keys", "_labels", "_values", "count", "names")
 
     def __init__(self, table: pa.Table) -> None:
-        names = [column.lower() for column in table.column_names]
-        if VALUE not in names:
-            raise RuleError("the expression returned no column named value")
-        label_at = [i for i, field in enumerate(table.schema) if is_text(field.type) and names[i] != VALUE]
+        self.names, label_at, value_at, extras = _parts(table.schema)
         self.count: int = table.num_rows
-        self.names = tuple(names[i] for i in label_at)
         self._labels = [_whole(_cast(table.column(i), pa.string())) for i in label_at]
-        self._values = _numbers(table.column(names.index(VALUE)))
-        self._extras: dict[str, Any] = {
-            name: _plain(name, table.column(i)) for i, name in enumerate(names) if i not in label_at and name != VALUE
-        }
+        self._values: pa.Array | Sequence[float] = _numbers(table.column(value_at))
+        self._extras: dict[str, Any] = {name: _plain(name, table.column(i)) for name, i in extras}
         self._keys: pa.Array | None = None
+
+    @classmethod
+    def of(cls, labels: Mapping[str, pa.Array], values: Sequence[float], extras: Mapping[str, Sequence[Any]]) -> Answer:
+        """The same from columns that are at hand, for who asks thousands of times a second what a few rows say: texts
+        by name, a number a row, and by name what feeds annotations."""
+        found = cls.__new__(cls)
+        found.count, found.names, found._labels = len(values), tuple(labels), list(labels.values())
+        found._values, found._extras, found._keys = values, dict(extras), None
+        return found
 
     def row(self, place: int, rule: Rule, identities: Identities) -> Row:
         """The row at ``place``, the first being 0."""
@@ -83,7 +89,7 @@ class Answer:
         """All of them, in order."""
         labels = zip(*(column.to_pylist() for column in self._labels), strict=True) if self._labels else None
         known = [identities.of(self.names, one, rule) for one in labels or [()] * self.count]
-        values = self._values.to_pylist()
+        values = self._values.to_pylist() if isinstance(self._values, pa.Array) else self._values
         if not self._extras:
             return [Row(*one, value) for one, value in zip(known, values, strict=True)]
         extras = zip(*(list(map(_python, column)) for column in self._extras.values()), strict=True)
@@ -96,7 +102,7 @@ class Answer:
     def numbers(self, place: int) -> tuple[float | None, Mapping[str, object]]:
         """What may be another with each evaluation: the value, and the columns that feed annotations."""
         extra = {name: _python(column[place]) for name, column in self._extras.items()} if self._extras else NOTHING
-        return self._values[place].as_py(), extra
+        return _python(self._values[place]), extra
 
     def has_labels_of(self, other: Answer) -> bool:
         """Whether both have the same labels in the same rows."""
@@ -119,6 +125,18 @@ class Answer:
         return self._keys
 
 
+@lru_cache(1_000)
+def _parts(schema: pa.Schema) -> tuple[tuple[str, ...], tuple[int, ...], int, tuple[tuple[str, int], ...]]:
+    """The names of the labels, their columns, the value's, and the names and columns of all others; a rule's answers
+    mostly have one schema. RuleError where there is no value."""
+    names = [name.lower() for name in schema.names]
+    if VALUE not in names:
+        raise RuleError("the expression returned no column named value")
+    label_at = tuple(i for i, type_ in enumerate(schema.types) if is_text(type_) and names[i] != VALUE)
+    extras = tuple((name, i) for i, name in enumerate(names) if i not in label_at and name != VALUE)
+    return tuple(names[i] for i in label_at), label_at, names.index(VALUE), extras
+
+
 def is_number(type_: pa.DataType) -> bool:
     """Whether a column of this type can be a ``value``."""
     return any(one(type_) for one in (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean))
@@ -129,7 +147,11 @@ def _numbers(column: pa.ChunkedArray) -> pa.Array:
     if not is_number(column.type) and not types.is_null(column.type):
         raise RuleError(f"value must be a number, but is {column.type}")
     numbers = _whole(_cast(column, pa.float64(), safe=False))
-    return pc.if_else(pc.is_nan(numbers), None, numbers)
+    if np.isnan(
+        numbers.to_numpy(zero_copy_only=False)
+    ).any():  # mostly none is, and few rows are asked about quicker so
+        return pc.if_else(pc.is_nan(numbers), None, numbers)
+    return numbers
 
 
 def _plain(name: str, column: pa.ChunkedArray) -> pa.Array | list[Any]:

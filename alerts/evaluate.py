@@ -20,6 +20,8 @@ from lake.errors import SojournError, first_line
 from lake.views import below
 
 Query = Callable[[str], pa.Table]
+#: The same, where rows may come as columns at hand.
+Asked = Callable[[str], pa.Table | Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Outcome:
 
 
 def evaluate(
-    rule: Rule, memory: RuleMemory, query: Query, freshness: Freshness, now: datetime, identities: Identities
+    rule: Rule, memory: RuleMemory, query: Asked, freshness: Freshness, now: datetime, identities: Identities
 ) -> Outcome:
     """Evaluate ``rule``, whose expressions ``query`` answers, at wall clock ``now``.
 
@@ -98,13 +100,14 @@ def evaluate(
         what = f"{type(error).__name__}: {first_line(error)}"
         return _outcome(rule, memory, freshness, now, stale=stale, error=what)
     remembered = RuleMemory(alerts, time, interrupted=stale)
-    outcome = _outcome(rule, remembered, freshness, now, stale=stale, transitions=transitions)
-    return replace(outcome, rewritten=rewritten and bool(alerts))
+    rewritten = rewritten and bool(alerts)
+    return _outcome(rule, remembered, freshness, now, stale=stale, transitions=transitions, rewritten=rewritten)
 
 
-def _resolved(rule: Rule, expr: str, query: Query) -> frozenset[str]:
+def _resolved(rule: Rule, expr: str, query: Asked) -> frozenset[str]:
     """What ``expr`` says is over, by fingerprint."""
-    return frozenset(row.fingerprint for row in Answer(query(expr)).rows(rule, Identities()))
+    known = Identities()
+    return frozenset(row.fingerprint for row in known.answer(query(expr)).rows(rule, known))
 
 
 def reads_lake(rule: Rule) -> bool:
@@ -154,6 +157,7 @@ def _outcome(
     stale: bool,
     error: str | None = None,
     transitions: Iterable[Transition] = (),
+    rewritten: bool = False,
 ) -> Outcome:
     alerts = memory.alerts
     since = alerts.pending_since if isinstance(alerts, Columns) else pending_since(alerts.values())
@@ -169,7 +173,7 @@ def _outcome(
         alerts=memory.instances,
         pending_since=since,
     )
-    return Outcome(evaluation, memory, tuple(transitions))
+    return Outcome(evaluation, memory, tuple(transitions), rewritten)
 
 
 #: A rule without any alert, and with a ``for`` of at least so many intervals of the engine's, waits for the next.

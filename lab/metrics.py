@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from alerts.answer import Answer
 from alerts.control.spans import RECENT_RANGE
 from alerts.laws.blame import USUAL_SECONDS
 from lab.noisy import noisy_ones
-from lab.queue import Account, Queue
+from lab.queue import Queue
 from lab.scenario import Scenario
 from lake.errors import SojournError
 from lake.noisy import Array
@@ -24,20 +25,15 @@ BROKER, QUEUE, SUBSCRIBER = "lab", "lab", ""
 #: What the second 0 of a simulation is on the clocks of what is shipped.
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _MICROS = re.compile(r"timestamp_micros\((\d+)\)")
-#: What the shipped rule on noisy tenants asks for.
-_MATCHING = pa.schema(
-    [(name, pa.string()) for name in ("broker", "queue", "subscriber", "tenant")]
-    + [("value", pa.float64()), ("backlog", pa.int64()), ("in_flight", pa.int64())]
-    + [(name, pa.float64()) for name in ("arrival_rate", "completion_rate")]
-)
-_TYPES = _MATCHING.types[3:]
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-@lru_cache(100)
-def _where(rows: int) -> list[pa.Array]:
-    """The first columns of ``rows`` of :data:`_MATCHING`."""
-    return [pa.array([text] * rows, pa.string()) for text in (BROKER, QUEUE, SUBSCRIBER)]
+@lru_cache(1_000)
+def _labels(tenants: tuple[str, ...]) -> dict[str, pa.Array]:
+    """The columns of text that the shipped rule on noisy tenants asks for, of these."""
+    rows = len(tenants)
+    columns = {"broker": [BROKER] * rows, "queue": [QUEUE] * rows, "subscriber": [SUBSCRIBER] * rows, "tenant": tenants}
+    return {name: pa.array(values, pa.string()) for name, values in columns.items()}
 
 
 def instant(now: float) -> datetime:
@@ -73,25 +69,27 @@ class Rows:
 
 
 class Window:
-    """What happened to each tenant in each of the last whole seconds."""
+    """What happened to each tenant in each of the last whole seconds: arrivals, completions, work, failures."""
 
     def __init__(self, seconds: int, tenants: int) -> None:
-        self._ring = np.zeros((seconds, tenants))
+        self._ring = np.zeros((seconds, 4, tenants))
         self._next = 0
+        self._sums: dict[int, Array] = {}
 
-    def add(self, values: Sequence[float]) -> None:
-        """One more second."""
+    def add(self, values: Sequence[Sequence[float]]) -> None:
+        """One more second: of each kind, each tenant's."""
         self._ring[self._next % len(self._ring)] = values
         self._next += 1
+        self._sums.clear()
 
     def sum(self, seconds: int) -> Array:
-        """By tenant, over so many of them."""
-        if seconds == len(self._ring):
-            total: Array = self._ring.sum(axis=0)
-            return total
-        newest = [(self._next - back) % len(self._ring) for back in range(1, seconds + 1)]
-        total = self._ring[newest].sum(axis=0)
-        return total
+        """Over so many of them, by kind and tenant; added up once, however many ask."""
+        if (known := self._sums.get(seconds)) is None:
+            ring = self._ring
+            if seconds != len(ring):
+                ring = ring[[(self._next - back) % len(ring) for back in range(1, seconds + 1)]]
+            known = self._sums[seconds] = ring.sum(axis=0)
+        return known
 
 
 class Metrics:
@@ -102,10 +100,13 @@ class Metrics:
         self._accounts = list(queue.accounts.values())
         self._names = list(queue.accounts)
         self._window_seconds, self._target = scenario.window_seconds, scenario.target
-        self._longest = longest = max(self._window_seconds, RECENT_RANGE[1], USUAL_SECONDS)
-        self._arrivals, self._completions, self._work, self._failures = (
-            Window(longest, len(self._names)) for _ in range(4)
-        )
+        self._longest = max(self._window_seconds, RECENT_RANGE[1], USUAL_SECONDS)
+        self._window = Window(self._longest, len(self._names))
+        #: What is the same in all rows of a tenant.
+        self._of = [
+            {"broker": BROKER, "queue": QUEUE, "subscriber": SUBSCRIBER, "tenant": name, "target": name}
+            for name in self._names
+        ]
         self._oldest: list[float] = []
         self._noisy = np.zeros(len(self._names), bool)
 
@@ -113,18 +114,23 @@ class Metrics:
         """A whole second is over; ``oldest`` are the tenants' oldest messages, as :attr:`Account.oldest` has them."""
         last, accounts = int(self._queue.now) - 1, self._accounts
         self._oldest = oldest
-        self._arrivals.add([one.arrivals.get(last, 0) for one in accounts])
-        self._completions.add([one.completions.get(last, 0) for one in accounts])
-        self._work.add([one.processing.get(last, 0.0) for one in accounts])
-        self._failures.add([one.failures.get(last, 0) for one in accounts])
-        self._noisy = noisy_ones(self._noisy, accounts, self._work.sum(self._window_seconds), self._queue.now)
+        self._window.add(
+            (
+                [one.arrivals.get(last, 0) for one in accounts],
+                [one.completions.get(last, 0) for one in accounts],
+                [one.processing.get(last, 0.0) for one in accounts],
+                [one.failures.get(last, 0) for one in accounts],
+            )
+        )
+        worked = self._window.sum(self._window_seconds)[2]
+        self._noisy = noisy_ones(self._noisy, accounts, worked, self._queue.now)
 
     @property
     def noisy(self) -> set[str]:
         """Who is noisy now."""
         return {self._names[place] for place in np.flatnonzero(self._noisy)}
 
-    def matching(self, sql: str) -> pa.Table:
+    def matching(self, sql: str) -> Answer:
         """The answer to the shipped rule on noisy tenants. SojournError for any other."""
         if not sql.rstrip().endswith("WHERE noisy"):
             raise SojournError(f"the lab does not know what to answer: {sql}")
@@ -132,16 +138,13 @@ class Metrics:
         backlog = max(1, self._queue.backlog)
         arrivals, completions = self._rates()
         of = [self._accounts[place] for place in places]
-        columns = [
-            [one.name for one in of],
-            [one.backlog / backlog for one in of],
-            [one.backlog for one in of],
-            [one.in_flight for one in of],
-            arrivals[places],
-            completions[places],
-        ]
-        arrays = [pa.array(values, of_type) for values, of_type in zip(columns, _TYPES, strict=True)]
-        return pa.Table.from_arrays([*_where(len(of)), *arrays], schema=_MATCHING)
+        extras = {
+            "backlog": [one.backlog for one in of],
+            "in_flight": [one.in_flight for one in of],
+            "arrival_rate": arrivals[places].tolist(),
+            "completion_rate": completions[places].tolist(),
+        }
+        return Answer.of(_labels(tuple(one.name for one in of)), [one.backlog / backlog for one in of], extras)
 
     def answer(self, sql: str) -> Any:
         """The rows that control asks for, tenant by tenant. SojournError for what it never asks."""
@@ -174,34 +177,32 @@ class Metrics:
     def _rates(self) -> tuple[Array, Array]:
         """What came and was completed a second, over the window as far as there was one."""
         window = self._window_seconds
-        elapsed = min(window, self._queue.now)
-        return self._arrivals.sum(window) / elapsed, self._completions.sum(window) / elapsed
-
-    def _row(self, account: Account) -> dict[str, Any]:
-        name = account.name
-        return {"broker": BROKER, "queue": QUEUE, "subscriber": SUBSCRIBER, "tenant": name, "target": name}
+        arrivals, completions = self._window.sum(window)[:2] / min(window, self._queue.now)
+        return arrivals, completions
 
     def _tenants(self) -> list[dict[str, Any]]:
         now, as_of = self._queue.now, instant(self._queue.now)
         arrivals, completions = (rates.tolist() for rates in self._rates())
         noisy = self._noisy.tolist()
         return [
-            self._row(one)
-            | {
+            {
+                **of,
                 "as_of": as_of,
-                "backlog": one.backlog,
+                "backlog": (backlog := one.backlog),
                 "ready": one.ready,
-                "completion_rate": completions[place],
-                "arrival_rate": arrivals[place],
-                "active_tenants": int(one.backlog > 0 or arrivals[place] > 0),
-                "quiet_age": None if noisy[place] else told_age(self._oldest[place], now),
+                "completion_rate": finished,
+                "arrival_rate": came,
+                "active_tenants": int(backlog > 0 or came > 0),
+                "quiet_age": None if is_noisy else told_age(oldest, now),
             }
-            for place, one in enumerate(self._accounts)
+            for of, one, finished, came, is_noisy, oldest in zip(
+                self._of, self._accounts, completions, arrivals, noisy, self._oldest, strict=True
+            )
         ]
 
     def _waiting(self) -> list[dict[str, Any]]:
         as_of = instant(self._queue.now)
-        return [self._row(one) | {"as_of": as_of, "ready": one.ready} for one in self._accounts]
+        return [{**of, "as_of": as_of, "ready": one.ready} for of, one in zip(self._of, self._accounts, strict=True)]
 
     def _health(self) -> dict[str, Any]:
         oldest = told_age(min(self._oldest, default=math.inf), self._queue.now)
@@ -216,40 +217,38 @@ class Metrics:
 
     def _flows(self, seconds: int) -> list[dict[str, Any]]:
         """What came and was finished, and how much work that was, in the last whole ``seconds``."""
-        counts = (kept.sum(seconds).tolist() for kept in (self._arrivals, self._completions, self._work))
         return [
-            self._row(one) | {"enqueued": came, "finished": finished, "work": work}
-            for one, came, finished, work in zip(self._accounts, *counts, strict=True)
+            {**of, "enqueued": came, "finished": finished, "work": work}
+            for of, came, finished, work in zip(self._of, *self._window.sum(seconds)[:3].tolist(), strict=True)
         ]
 
     def _usually(self, flows: list[dict[str, Any]], seconds: int) -> list[dict[str, Any]]:
         """``flows`` beside those of the last whole ``seconds``, as far as there were so many."""
         since = instant(max(0, int(self._queue.now) - seconds))
-        counts = (kept.sum(min(seconds, self._longest)).tolist() for kept in (self._arrivals, self._completions))
-        return [
-            flow | {"usually_enqueued": came, "usually_finished": finished, "since": since}
-            for flow, came, finished in zip(flows, *counts, strict=True)
-        ]
+        counts = self._window.sum(min(seconds, self._longest))[:2].tolist()
+        for flow, came, finished in zip(flows, *counts, strict=True):
+            flow.update(usually_enqueued=came, usually_finished=finished, since=since)
+        return flows
 
     def _ended(self, recent: int, seconds: int) -> list[dict[str, Any]]:
         """What became of each tenant's attempts in the last whole ``seconds``, and how many ended in the ``recent``."""
-        sums = (kept.sum(min(seconds, self._longest)).tolist() for kept in (self._completions, self._failures))
-        lately = (self._completions.sum(recent) + self._failures.sum(recent)).tolist()
+        sums = self._window.sum(min(seconds, self._longest))[[1, 3]].tolist()
+        lately = self._window.sum(recent)[[1, 3]].sum(axis=0).tolist()
         return [
-            self._row(one) | {"completed": completed, "failed": failed, "dead_lettered": 0.0, "recent": late}
-            for one, completed, failed, late in zip(self._accounts, *sums, lately, strict=True)
+            {**of, "completed": completed, "failed": failed, "dead_lettered": 0.0, "recent": late}
+            for of, completed, failed, late in zip(self._of, *sums, lately, strict=True)
         ]
 
     def _seconds(self, begin: int) -> list[dict[str, Any]]:
         """What came and was finished, and how much work that was, in each second from ``begin`` on."""
         return [
-            self._row(one)
-            | {
+            {
+                **of,
                 "bucket_start": instant(at),
                 "enqueued": float(one.arrivals.get(at, 0)),
                 "finished": float(one.completions.get(at, 0)),
                 "work": one.processing.get(at, 0.0),
             }
             for at in range(begin, int(self._queue.now) + 1)
-            for one in self._accounts
+            for of, one in zip(self._of, self._accounts, strict=True)
         ]

@@ -9,33 +9,50 @@ from __future__ import annotations
 import gc
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import starmap
 from math import inf, log
 from typing import NamedTuple
 
 import numpy as np
 
-from alerts.laws import token_bucket
-from alerts.laws.token_bucket import Level, TokenBucket
+from alerts.laws.token_bucket import Level, TokenBucket, refill, take, take_some
 from lab.order import ArrivalOrder, Order, of
 from lab.scenario import Scenario, Tenant
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """While a simulation runs nothing that it makes is garbage: to look for it takes a fifth of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class Message:
     """One message of ``account``: when its producer had it, when the queue did, and when work on it first began.
 
-    ``work`` is how long each attempt takes, where that is known; all but the last fail. No dataclass: there are
-    millions of them, and this is the quickest to make.
+    ``work`` is how long each attempt takes, where that is known; all but the last fail. ``began_at`` is there from the
+    first attempt on, ``processing`` (seconds) is the newest's. No dataclass: there are millions of them, and this is
+    the quickest to make.
     """
+
+    began_at: float
+    processing: float
 
     __slots__ = ("account", "attempts", "began_at", "done", "enqueued_at", "offered_at", "poison", "processing", "work")
 
-    def __init__(self, account: Account, offered_at: float, poison: bool = False, work: tuple[float, ...] = ()) -> None:
-        self.account, self.offered_at, self.poison, self.work = account, offered_at, poison, work
+    def __init__(self, account: Account, at: float, poison: bool = False, work: tuple[float, ...] = ()) -> None:
+        self.account, self.poison, self.work = account, poison, work
+        self.offered_at = self.enqueued_at = at
         self.attempts, self.done = 0, False
-        self.enqueued_at = self.began_at = self.processing = 0.0
 
 
 class FirstAttempt(NamedTuple):
@@ -140,18 +157,20 @@ class Queue:
 
     def run(self) -> None:
         """Let everything happen until the scenario's end."""
-        collecting = gc.isenabled()
-        gc.disable()  # of what is made here nothing is garbage before the end: looking for it takes a fifth of the time
-        try:
+        with gc_paused():
             self._run()
-        finally:
-            if collecting:
-                gc.enable()
+
+    def forget(self) -> None:
+        """Let go of all messages, once nobody asks for them any more: they and their accounts hold one another, and
+        whoever runs many simulations would wait for the collector of garbage to find them, a tenth of the time."""
+        for account in self.accounts.values():
+            for messages in (account.held, account.came, account.begun):
+                messages.clear()
+        self._heap.clear()
 
     def _run(self) -> None:
         heap, end, coming = self._heap, self._scenario.duration, self._coming()
         last = Message(Account(), inf)
-        last.enqueued_at = inf
         message = next(coming, last)
         arrives = message.enqueued_at
         boundary = 1.0
@@ -167,7 +186,11 @@ class Queue:
                 self._second = int(when)
                 boundary = self._second + 1.0
             if what is None:
-                self._offer(message)
+                account = message.account
+                if account.limit is None and not account.held:
+                    self._enqueue(message)
+                else:
+                    self._offer(account, message)
                 message = next(coming, last)
                 arrives = message.enqueued_at
             elif what.__class__ is Message:
@@ -187,7 +210,7 @@ class Queue:
         bucket = TokenBucket(rate, max(1.0, burst or rate))
         level = Level(min(bucket.burst, first), self.now)
         if account.limit is not None:
-            kept = token_bucket.refill(account.limit[0], account.limit[1], self.now)
+            kept = refill(account.limit[0], account.limit[1], self.now)
             level = Level(min(bucket.burst, kept.tokens), self.now)
         account.limit = (bucket, level, valid_until)
         self._send_held(account)
@@ -218,61 +241,67 @@ class Queue:
 
     def _coming(self) -> Iterator[Message]:
         """What producers will have, in order; ``enqueued_at`` is when."""
-        accounts = list(self.accounts.values())
         if self._scenario.trace:
-            for arrival in self._scenario.trace:
-                offered = arrival.at if arrival.offered is None else arrival.offered
-                message = Message(self.accounts[arrival.tenant], offered, work=arrival.work)
-                message.enqueued_at = arrival.at
-                yield message
-            return
+            return self._traced()
+        accounts = list(self.accounts.values())
         drawn = [_arrivals(tenant, self._scenario.duration, self._seed) for tenant in self._scenario.tenants]
         times = np.concatenate([np.array(one) for one in drawn])
         order = np.argsort(times, kind="stable")
         whose = np.repeat(np.arange(len(drawn)), [len(one) for one in drawn])[order]
-        poisonous = [tenant.poison for tenant in self._scenario.tenants]
-        chance = random.Random(f"{self._seed}/poison")
-        for at, tenant in zip(times[order].tolist(), whose.tolist(), strict=True):
-            poison = poisonous[tenant] > 0 and chance.random() < poisonous[tenant]
-            message = Message(accounts[tenant], at, poison)
-            message.enqueued_at = at
+        each = zip(map(accounts.__getitem__, whose.tolist()), times[order].tolist(), strict=True)
+        if not any(tenant.poison for tenant in self._scenario.tenants):
+            return starmap(Message, each)
+        return self._poisoned(each)
+
+    def _traced(self) -> Iterator[Message]:
+        for arrival in self._scenario.trace:
+            message = Message(self.accounts[arrival.tenant], arrival.at, work=arrival.work)
+            if arrival.offered is not None:
+                message.offered_at = arrival.offered
             yield message
 
-    def _offer(self, message: Message) -> None:
-        """Let the producer of ``message`` send, hold or shed it."""
-        account = message.account
-        if not account.held and (account.limit is None or not self._wait(account)):
-            self._enqueue(message)
-        elif self._scenario.producer == "shed":
-            account.shed += 1
-        else:
+    def _poisoned(self, each: Iterable[tuple[Account, float]]) -> Iterator[Message]:
+        poison = {tenant.name: tenant.poison for tenant in self._scenario.tenants}
+        draw = random.Random(f"{self._seed}/poison").random
+        for account, at in each:
+            part = poison[account.name]
+            yield Message(account, at, part > 0 and draw() < part)
+
+    def _offer(self, account: Account, message: Message) -> None:
+        """Let the producer of ``message``, who is limited or holds others, send, hold or shed it."""
+        if self._scenario.producer != "shed":
             account.held.append(message)
             if len(account.held) == 1:
                 self._send_held(account)
-
-    def _wait(self, account: Account) -> float:
-        """Take a token, if one is needed; 0 where the next message may go, else in how many seconds it may."""
-        if account.limit is None:
-            return 0.0
-        bucket, level, valid_until = account.limit
-        if valid_until <= self.now:
+        elif account.limit is None or account.limit[2] <= self.now:
             account.limit = None
-            return 0.0
-        taken = token_bucket.take(bucket, level, self.now)
-        account.limit = (bucket, taken.level, valid_until)
-        return 0.0 if taken.allowed else max(taken.wait_seconds, 1e-6)
+            self._enqueue(message)
+        else:
+            bucket, level, until = account.limit
+            taken = take(bucket, level, self.now)
+            account.limit = (bucket, taken.level, until)
+            if taken.allowed:
+                self._enqueue(message)
+            else:
+                account.shed += 1
 
     def _send_held(self, account: Account) -> None:
         """Send what may go, and look again when the next may; an earlier plan to look is void."""
-        held = account.held
+        held, limit, now = account.held, account.limit, self.now
         self._number += 1
         account.plan = plan = self._number
-        while held:
-            if (wait := self._wait(account)) and account.limit is not None:
-                when = min(self.now + wait, max(self.now, account.limit[2]))
-                heappush(self._heap, (when, plan, account))
-                return
-            self._enqueue(held.popleft())
+        if limit is None or limit[2] <= now:
+            account.limit = None
+            while held:
+                self._enqueue(held.popleft())
+        elif held:
+            bucket, level, until = limit
+            count, wait, level = take_some(bucket, level, now, len(held))
+            account.limit = (bucket, level, until)
+            for _ in range(count):
+                self._enqueue(held.popleft())
+            if held:
+                heappush(self._heap, (min(now + max(wait, 1e-6), until), plan, account))
 
     def _enqueue(self, message: Message) -> None:
         message.enqueued_at = now = self.now

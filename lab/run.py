@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab.loop import Loop
 from lab.order import HEED_THE_NOISY
-from lab.queue import Account, Queue
+from lab.queue import Account, Queue, gc_paused
 from lab.scenario import Scenario, Variant, load, resampled
 from lab.shipped import Decision
 from lab.stats import Estimate, estimate, jain, quantile
@@ -95,7 +95,11 @@ def telling(run: Run, runs: int, told: Told) -> Run:
 
 def simulate(scenario: Scenario, seed: int, variant: Variant | None = None) -> Result:
     """One run of ``variant`` (default: the scenario's last). The same seed brings the same messages to each variant."""
-    return result(*watched(scenario, seed, variant))
+    with gc_paused():
+        scenario, queue, loop = watched(scenario, seed, variant)
+        found = result(scenario, queue, loop)
+        queue.forget()
+    return found
 
 
 def watched(scenario: Scenario, seed: int, variant: Variant | None = None) -> tuple[Scenario, Queue, Loop]:

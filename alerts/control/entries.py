@@ -18,6 +18,10 @@ from alerts.laws.limits import Kind, Limit, Verdict
 from alerts.laws.observation import Observation
 from alerts.laws.shadow import Shadow
 
+#: What is measured, and of it what only some laws ask for.
+_MEASURED = tuple(one.name for one in dataclasses.fields(Observation))
+_OF_LAWS = frozenset(name for names in SIGNALS.values() for name in names)
+
 
 def decided(
     policy: PolicySettings,
@@ -244,6 +248,9 @@ def told_what_counts(
     entries: Iterable[Entry], before: Iterable[ActiveLimit], after: Iterable[ActiveLimit]
 ) -> list[Entry]:
     """``entries`` that say which limit counts, where several policies limit their tenant, or did until now."""
+    entries = list(entries)
+    if not entries:  # as at most looks
+        return entries
     limits_before, limits_after = _by_place(before), _by_place(after)
     counting = strictest(item for items in limits_after.values() for item in items)
     told = []
@@ -315,9 +322,8 @@ def _inputs(candidate: Candidate, seen: Observation | None, verdict: Verdict) ->
         inputs["fingerprint"] = candidate.instance.fingerprint
         inputs["value"] = str(candidate.instance.value)
     if seen is not None:
-        known = {one.name: getattr(seen, one.name) for one in dataclasses.fields(seen)}
-        of_laws = {name for names in SIGNALS.values() for name in names}  # measured only where a law asks for it
-        inputs |= {name: _text(value) for name, value in known.items() if value is not None or name not in of_laws}
+        known = ((name, getattr(seen, name)) for name in _MEASURED)
+        inputs |= {name: _text(value) for name, value in known if value is not None or name not in _OF_LAWS}
     if verdict.limit is not None:
         inputs["base"] = _text(verdict.limit.base)
     return inputs

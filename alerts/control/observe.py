@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -62,29 +62,12 @@ def observe(
         backlogs = [item.backlog for item in tenants.get(queue, ())]
         if backlogs and None not in backlogs and health.get(queue):  # unknown while history is incomplete
             flow = flows.get(queue, _Flow())
-            arrival = flow.of_target.get(target.tenant, 0.0)
-            counts = (arrival, max(0.0, flow.enqueued - arrival), flow.slowest)
-            rates = tuple(count / recent_seconds for count in counts)
             usual = _usual(tenants[queue], target.tenant)
-            observation = _observation(tenants[queue], health[queue], rates, usual, now, ahead)
-            own, others = flow.costs(target.tenant)
-            backlog = float(max(item.own_backlog.get(target.tenant, 0) for item in tenants[queue]))
-            observations[target] = replace(
-                observation,
-                cost=own,
-                others_cost=others,
-                cost_rests_on=flow.work.get(target.tenant, (0.0, 0.0))[1],
-                recent_seconds=recent_seconds,
-                own_backlog=backlog,
-                in_hand=flow.in_hand(recent_seconds),
-                rivals=flow.rivals(target.tenant, recent_seconds),
-            )
             if usual_seconds:
-                end = int(as_of[target.broker].timestamp())
-                usually, others, finished = flow.usual(target.tenant, end, usual_seconds)
-                observations[target] = replace(
-                    observations[target], usual_rate=usually, others_usual=others, completion_rate=finished
-                )
+                usual = flow.usual(target.tenant, int(as_of[target.broker].timestamp()), usual_seconds)
+            observations[target] = _observation(
+                target.tenant, tenants[queue], health[queue], flow, recent_seconds, usual, now, ahead
+            )
     if observations and "deliveries" in signals:
         sql = statements.deliveries(scope, as_of, signals["deliveries"], recent_seconds)
         observations = with_deliveries(observations, query(sql).to_pylist(), units.of, recent_seconds)
@@ -205,65 +188,72 @@ def _subscriptions(rows: Iterable[_Row], units: _Units) -> dict[_Queue, list[_Su
     found: dict[_Queue, dict[str | None, _Subscription]] = {}
     for row in rows:
         of_queue = found.setdefault((row["broker"], row["queue"]), {})
-        item = of_queue.setdefault(row["subscriber"], _Subscription(row["as_of"]))
+        if (item := of_queue.get(row["subscriber"])) is None:
+            item = of_queue[row["subscriber"]] = _Subscription(row["as_of"])
         item.as_of = max(item.as_of, row["as_of"])
-        if row["backlog"] is not None:
-            item.backlog = (item.backlog or 0) + row["backlog"]
+        if (backlog := row["backlog"]) is not None:
+            item.backlog = (item.backlog or 0) + backlog
         if row["ready"] is not None:
             item.ready = (item.ready or 0) + row["ready"]
         item.completion_rate += row["completion_rate"] or 0.0
-        names = units.of(row)
+        item.arrival_rate += (arrivals := row["arrival_rate"] or 0.0)
+        if not (names := units.of(row)):
+            item.active_alone += row["active_tenants"]
+            item.quiet_age = max(item.quiet_age, row["quiet_age"] or 0.0)
+            continue
         group = units.group(row, names)
         if group is None:
             item.active_alone += row["active_tenants"]
         elif row["active_tenants"]:
             item.active_groups.add(group)
-        item.arrival_rate += row["arrival_rate"] or 0.0
         for name in names:
-            item.of_target[name] = item.of_target.get(name, 0.0) + (row["arrival_rate"] or 0.0)
-            item.own_backlog[name] = item.own_backlog.get(name, 0) + (row["backlog"] or 0)
-        if not names:
-            item.quiet_age = max(item.quiet_age, row["quiet_age"] or 0.0)
+            item.of_target[name] = item.of_target.get(name, 0.0) + arrivals
+            item.own_backlog[name] = item.own_backlog.get(name, 0) + (backlog or 0)
     return {queue: list(of_queue.values()) for queue, of_queue in found.items()}
 
 
 def _flows(rows: Iterable[_Row], units: _Units) -> dict[_Queue, _Flow]:
     found: dict[_Queue, _Flow] = {}
     for row in rows:
-        flow = found.setdefault((row["broker"], row["queue"]), _Flow())
-        names = units.of(row)
-        flow.add(row["subscriber"], names, row["enqueued"], row["finished"])
+        place, subscriber, names = (row["broker"], row["queue"]), row["subscriber"], units.of(row)
+        came, finished, work = row["enqueued"], row["finished"], row.get("work")
+        if (flow := found.get(place)) is None:
+            flow = found[place] = _Flow()
+        flow.add(subscriber, names, came, finished)
         if "since" in row:
             flow.since = min(flow.since, row["since"].timestamp())
             flow.usually = flow.usually or _Flow()
-            flow.usually.add(row["subscriber"], names, row["usually_enqueued"], row["usually_finished"])
+            flow.usually.add(subscriber, names, row["usually_enqueued"], row["usually_finished"])
         if names:
-            _, came, work, finished = flow.named.get(row["target"], ((), 0.0, 0.0, 0.0))
-            worked = (work + row["work"], finished + row["finished"]) if row.get("work") else (work, finished)
-            flow.named[row["target"]] = names, came + row["enqueued"], *worked
-        if row.get("work"):  # whose work nobody tells, of him no cost is known
-            flow.worked[row["subscriber"]] = flow.worked.get(row["subscriber"], 0.0) + row["work"]
+            _, before, seconds, messages = flow.named.get(row["target"], ((), 0.0, 0.0, 0.0))
+            worked = (seconds + work, messages + finished) if work else (seconds, messages)
+            flow.named[row["target"]] = names, before + came, *worked
+        if work:  # whose work nobody tells, of him no cost is known
+            flow.worked[subscriber] = flow.worked.get(subscriber, 0.0) + work
             for name in ("", *names):
                 seconds, messages = flow.work.get(name, (0.0, 0.0))
-                flow.work[name] = seconds + row["work"], messages + row["finished"]
+                flow.work[name] = seconds + work, messages + finished
     return found
 
 
 def _observation(
+    tenant: str,
     tenants: list[_Subscription],
     health: list[_Row],
-    rates: tuple[float, ...],
-    usual: tuple[float, float],
+    flow: _Flow,
+    recent_seconds: int,
+    usual: tuple[float, float, float | None],
     now: datetime,
     ahead: timedelta,
 ) -> Observation:
-    """``rates`` are the tenant's arrivals, the others', and what is finished of the queue, a second; ``usual`` are the
-    first two over the window."""
+    """``flow`` is of the ``recent_seconds``; what is ``usual`` are the tenant's arrivals, the others', and what is
+    finished of the queue, a second (None: what the slowest subscriber finishes)."""
     # With several subscribers each must be trustworthy and calm, and the slowest one sets the share.
     slowest = min(tenants, key=lambda item: item.completion_rate / max(1, item.active_tenants))
     newest = [age(item.as_of, now, ahead).total_seconds() for item in tenants]
     data_age = min(newest) if min(newest) < 0 else max(newest)  # the worst: from the future, or the oldest
     sample_age = _worst([row["staleness_seconds"] for row in health], max)
+    arrival, (own, others) = flow.of_target.get(tenant, 0.0), flow.costs(tenant)
     return Observation(
         data_age_seconds=data_age,
         sample_age_seconds=None if sample_age is None else sample_age + max(0.0, data_age),
@@ -272,22 +262,29 @@ def _observation(
         backlog=float(max(item.backlog or 0 for item in tenants)),
         quiet_age_seconds=max(item.quiet_age for item in tenants),
         calm=all(row["mode"] == "fast" for row in health),
-        completion_rate=slowest.completion_rate,
+        completion_rate=slowest.completion_rate if usual[2] is None else usual[2],
         active_tenants=slowest.active_tenants,
-        arrival_rate=rates[0],
-        others_rate=rates[1],
-        finish_rate=rates[2],
+        arrival_rate=arrival / recent_seconds,
+        others_rate=max(0.0, flow.enqueued - arrival) / recent_seconds,
+        finish_rate=flow.slowest / recent_seconds,
         usual_rate=usual[0],
         others_usual=usual[1],
         ready=_worst([item.ready for item in tenants], max),
+        cost=own,
+        others_cost=others,
+        cost_rests_on=flow.work.get(tenant, (0.0, 0.0))[1],
+        recent_seconds=recent_seconds,
+        own_backlog=float(max(item.own_backlog.get(tenant, 0) for item in tenants)),
+        in_hand=flow.in_hand(recent_seconds),
+        rivals=flow.rivals(tenant, recent_seconds),
     )
 
 
-def _usual(tenants: list[_Subscription], tenant: str) -> tuple[float, float]:
+def _usual(tenants: list[_Subscription], tenant: str) -> tuple[float, float, float | None]:
     """What ``tenant`` and the others sent over the window; each subscriber sees the same arrivals, or fewer."""
     seen = max(tenants, key=lambda item: item.arrival_rate)
     own = seen.of_target.get(tenant, 0.0)
-    return own, max(0.0, seen.arrival_rate - own)
+    return own, max(0.0, seen.arrival_rate - own), None
 
 
 def _worst(values: Sequence[float | None], choose: Callable[[list[float]], float]) -> float | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
+from benchmarks.backpressure_parts.innocents import over_scenarios
 from benchmarks.figures import Figure
-from lab.compare import compare
 from lab.run import simulate
-from lab.scenario import Variant, load, names
+from lab.scenario import Variant, load
 
-#: Seeds of each scenario; the goal is stated for a hundred: ``--scale 5``, most of an hour.
+#: Seeds of each scenario; the goal is stated for a hundred: ``--only innocents``.
 SEEDS = 20
 
 
@@ -23,16 +22,4 @@ def measure(scale: float) -> Iterator[Figure]:
         began = time.process_time()
         done = simulate(scenario, 0, variant).completed
         yield Figure(f"lab{name}_messages_per_second", done / (time.process_time() - began), "messages/s")
-    seeds, innocents, least = max(2, int(SEEDS * scale)), 0, {"controlled": 1.0, "entitled": 1.0}
-    for name in names():
-        scenario = load(name)
-        ways = [one for one in scenario.variants if one.name in least]
-        if len(ways) < len(least):  # what compares capacities compares no policies
-            continue
-        found = compare(replace(scenario, variants=(scenario.variants[0], *ways)), range(seeds))
-        for one in found[1:]:
-            least[one.variant] = min(least[one.variant], one.throughput.mean)
-        innocents += sum(one.innocents for one in found)
-    yield Figure("innocents_limited", float(innocents), f"tenants, over {seeds} seeds of each scenario")
-    for name, ratio in least.items():
-        yield Figure(f"throughput_ratio_min_lab_{name}", ratio, "ratio", 1.0)
+    yield from over_scenarios(max(2, int(SEEDS * scale)))

@@ -116,6 +116,21 @@ def test_they_are_what_walking_all_rows_gives(rule: Rule, steps: list[Any]) -> N
             assert first is None or (kept.pending_since is not None and kept.pending_since <= first)
 
 
+@given(st.lists(ROWS.filter(lambda row: row["value"] in (1.0, 2.0)), max_size=8), RULES)
+def test_columns_at_hand_say_what_a_table_of_them_says(rows: list[dict[str, Any]], rule: Rule) -> None:
+    read = Answer(pa.Table.from_pylist(rows, schema=SCHEMA))
+    labels = {name: pa.array([row[name] for row in rows], pa.string()) for name in ("Queue", "tenant", "severity")}
+    texts = {name.lower(): column for name, column in labels.items()}
+    exact = {"threshold": [row["threshold"] and float(row["threshold"]) for row in rows]}
+    given = Answer.of(texts, [row["value"] for row in rows], exact | {"as_of": [row["as_of"] for row in rows]})
+    known = Identities()
+    assert known.answer(given) is given
+    assert given.rows(rule, known) == read.rows(rule, known)
+    assert [given.row(place, rule, known) for place in range(given.count)] == read.rows(rule, known)
+    assert given.has_labels_of(read) and read.has_labels_of(given)
+    assert given.places_in(read).tolist() == read.places_in(given).tolist()
+
+
 def table(values: list[float], **columns: list[Any]) -> pa.Table:
     return pa.table({"queue": ["a", "b"], "value": values, **columns})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +14,6 @@ from alerts.laws.bounds import Bounds
 from alerts.laws.limits import Alert, Harm, Kind, Limit, Terms, Verdict, untrusted
 from alerts.laws.observation import Observation
 from alerts.laws.throttle import base_rate, decide, relief_rate
-from alerts.laws.token_bucket import TokenBucket, full, take
-from sojourn.client.bucket import Bucket
 
 rates = st.floats(0.5, 1e5)
 priorities = st.sampled_from(sorted(aimd.PRIORITIES))
@@ -73,35 +70,6 @@ def test_the_inverse_limit_never_rises_with_the_backlog(
 
 def test_the_inverse_limit_is_half_at_twice_the_target() -> None:
     assert inverse_backlog.limit(100, backlog=60, target=30, bounds=Bounds(1, 1000, 0.5)).limit == 50
-
-
-@given(st.floats(0.1, 1000), st.floats(1, 100), st.lists(st.floats(0, 2), min_size=1, max_size=200))
-def test_a_token_bucket_lets_no_more_through_than_burst_plus_rate_times_time(
-    rate: float, burst: float, gaps: list[float]
-) -> None:
-    bucket = TokenBucket(rate, burst)
-    now, level, allowed = 0.0, full(bucket, 0.0), 0
-    for gap in gaps:
-        now += gap
-        taken = take(bucket, level, now)
-        level, allowed = taken.level, allowed + taken.allowed
-        assert 0 <= level.tokens <= burst
-        assert taken.allowed or taken.wait_seconds > 0
-        if not taken.allowed:
-            assert take(bucket, level, now + taken.wait_seconds).allowed
-    assert allowed <= burst + rate * now + 1e-6
-
-
-@given(st.floats(0.1, 1000), st.floats(1, 100), st.lists(st.floats(0, 2), min_size=1, max_size=100))
-def test_the_client_keeps_the_same_law(rate: float, burst: float, gaps: list[float]) -> None:
-    law, level = TokenBucket(rate, burst), full(TokenBucket(rate, burst), 0.0)
-    bucket = Bucket(rate, burst, math.inf, 0.0)
-    now = 0.0
-    for gap in gaps:
-        now += gap
-        taken = take(law, level, now)
-        level = taken.level
-        assert bucket.take(now) == taken.wait_seconds
 
 
 TERMS = Terms(
