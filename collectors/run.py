@@ -33,7 +33,8 @@ from sojourn.client.backoff import doubled
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-_STOP_POLL = 0.05
+#: How often the end is looked for: each look goes through all collectors.
+_STOP_POLL = 0.25
 
 
 def run(settings: CollectSettings, lake_root: Path, stop: threading.Event) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from nats.aio.client import Client as Connection
 from nats.aio.subscription import Subscription
+from nats.aio.transport import TcpTransport
 from nats.errors import AuthorizationError, Error, NoRespondersError
 
 from brokers.errors import ConnectionLost, CredentialsRefused
@@ -174,6 +175,24 @@ class Client:
             connection._ps.divert(subscription._id, take)
         else:
             connection._ps = Frames(connection._ps, subscription._id, take)
+
+    @contextmanager
+    def unread(self) -> Iterator[None]:
+        """Leave what comes in the socket meanwhile, so that many small pieces are read as one; answers wait as well.
+
+        Without effect where the library still has to hand on what it read, or does not speak TCP itself.
+        """
+        transport = self.connection._transport
+        library: Any = transport  # asyncio's streams have no public names in it
+        if not isinstance(transport, TcpTransport) or library._io_reader._paused:  # which resumes by itself
+            yield
+            return
+        socket = library._io_writer.transport
+        socket.pause_reading()
+        try:
+            yield
+        finally:
+            socket.resume_reading()
 
     def silent(self, subject: str, error: Exception) -> SojournError:
         """Why a request was not answered: the broker is away, or does not allow it (it then tells that apart)."""

@@ -18,6 +18,11 @@ from lake.errors import SojournError
 #: Messages asked for at once; the server sends them as they come.
 PULL = 2048
 _PULL_EXPIRES = 5.0
+#: Where so few came at a time, what comes next is left in the socket until all of it is wanted: each piece by itself
+#: costs several turns of the event loop, however small. More than these must not wait behind a full socket.
+_FEW = 200
+#: How long what was left there may take to be read, if there is any (seconds).
+_SOON = 0.005
 
 
 class Message(NamedTuple):
@@ -48,6 +53,8 @@ class Reader:
         self._inbox = ""
         self._arrived: list[Message] = []
         self._enough = asyncio.Event()
+        self._worth = PULL  # so many are enough
+        self._few = False  # whether few came last
         self._pulls: dict[str, int] = {}  # messages still owed to each request, the oldest first
         self._requests = 0
         self._taken = 0  # the consumer's own numbering, which has no holes
@@ -91,13 +98,22 @@ class Reader:
         except (SojournError, Error):
             pass  # the broker forgets it by itself
 
-    async def fetch(self, wait: float) -> list[Message]:
-        """What arrives within ``wait`` seconds, in order. A hole in its sequences is one that the stream itself has."""
+    async def wait(self, seconds: float) -> None:
+        """Let messages come for ``seconds``, or until there are many."""
         self._enough.clear()
-        if len(self._arrived) < PULL:
+        self._worth = PULL
+        if self._few and not self._arrived:
+            with self._client.unread():
+                await asyncio.sleep(seconds)
+            self._worth, seconds = 1, _SOON
+        if len(self._arrived) < self._worth:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._enough.wait(), wait)
+                await asyncio.wait_for(self._enough.wait(), seconds)
+
+    async def take(self) -> list[Message]:
+        """What has come, in order. A hole in its sequences is one that the stream itself has."""
         arrived, self._arrived = self._arrived, []
+        self._few = len(arrived) <= _FEW
         if arrived:
             self._next = arrived[-1].sequence + 1
         if self._broken or time.monotonic() - self._heard > 3 * _PULL_EXPIRES:
@@ -134,11 +150,11 @@ class Reader:
                 tokens = tokens[2:]
             self._taken += 1
             if int(tokens[6]) != self._taken or self._broken:
-                self._broken = True  # lost on the way: the next fetch reads on from what came before
+                self._broken = True  # lost on the way: the next turn reads on from what came before
                 return
             arrived.append(Message(int(tokens[5]), int(tokens[7]) // 1000, int(tokens[8]), subject, headers, data))
         self._owe_less(len(arrived) - counted)
-        if len(arrived) >= PULL:
+        if len(arrived) >= self._worth:
             self._enough.set()
 
     def _owe_less(self, count: int) -> None:

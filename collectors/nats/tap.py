@@ -101,7 +101,8 @@ class NatsTap:
             await self._commits.wait(poll)  # the lake is the slower one, and takes what it can
             self._due["flush"] = 0.0
         else:
-            messages, looks = await asyncio.gather(self._reader.fetch(poll), self._look())
+            _, looks = await asyncio.gather(self._reader.wait(poll), self._look())
+            messages = await self._reader.take()  # all that came before the looks' answers, too
             self._read(messages)
             self._take(looks, quiet=not messages)
         for watch in self._watches.values():
