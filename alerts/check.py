@@ -24,9 +24,10 @@ from alerts.evaluate import Freshness, RuleMemory, evaluate
 from alerts.memory import Memory
 from alerts.models import AlertInstance, AlertState
 from alerts.promtool import AlertRuleTest, ExpectedFiring, InputSeries, Series, differences, rows_at, series_of
-from alerts.rules.expression import bound, schema_of
+from alerts.rules.expression import schema_of
 from alerts.rules.loader import BUILTIN, OPTIONAL, TEST_SUFFIX, load_file, load_rules, validated
 from alerts.rules.model import Rule
+from alerts.rules.prepared import Prepared
 from lake.definitions import Definitions
 from lake.errors import SojournError, UserError
 from lake.histogram import bucket_index
@@ -193,6 +194,7 @@ def _play(
     series = [series_of(one, between) for one in story.input_series]
     remembered = {rule.key: RuleMemory() for rule in rules}
     identities = {rule.key: Identities() for rule in rules}
+    statements: dict[str, Prepared] = {}
     problems: list[str] = []
     at = timedelta(0)
     while at <= end:
@@ -201,8 +203,10 @@ def _play(
         standing: list[tuple[Rule, AlertInstance]] = []
         for rule in rules:
 
-            def query(expr: str, now: datetime = now) -> pa.Table:
-                return memory.query(bound(expr, now, definitions))
+            def query(expr: str, rule: Rule = rule, now: datetime = now) -> pa.Table:
+                if expr not in statements:
+                    statements[expr] = Prepared(expr, rule.tables, definitions)
+                return memory.answer(statements[expr].at(now), rule.tables)
 
             outcome = evaluate(rule, remembered[rule.key], query, Freshness(now, now, False), now, identities[rule.key])
             if outcome.evaluation.error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
@@ -32,8 +32,12 @@ class Memory:
         MemoryQueryError if it cannot be run; UserError if it is no such SELECT: what runs was checked here. Overrun if
         it goes beyond its limits.
         """
-        text = for_duckdb(canonical(sql, self._tables))
-        read = {name: self._tables[name] for name in tables_of(check(sql, self._tables))}
+        return self.answer(for_duckdb(canonical(sql, self._tables)), tables_of(check(sql, self._tables)))
+
+    def answer(self, text: str, names: Collection[str]) -> pa.Table:
+        """The rows of ``text``, which :func:`lake.select.for_duckdb` gave, over the tables ``names``. Raises as query,
+        but for UserError."""
+        read = {name: self._tables[name] for name in names}
         try:
             return rule_worker().query_over(read, text)
         except Overrun:

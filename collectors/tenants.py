@@ -209,8 +209,8 @@ def _name(value: Any) -> str | None:
     return valid(str(value))[:_LONGEST] or None
 
 
-#: Where a message stands, as the fields of :class:`collectors.samples.TenantShare` call it.
-Standing = Literal["depth", "in_flight", "delayed"]
+#: Where a message is, as the fields of :class:`collectors.samples.TenantShare` call it.
+Where = Literal["depth", "in_flight", "delayed"]
 
 
 class Shares:
@@ -221,12 +221,12 @@ class Shares:
         self._counts: dict[str, Counter[str]] = {}
         self._since: dict[str, float] = {}
 
-    def add(self, message: Message, standing: Standing, since: float | None = None) -> None:
+    def add(self, message: Message, where: Where, since: float | None = None) -> None:
         """Count ``message``; ``since``: when its age began, in microseconds since 1970, where it has one."""
         if not self._rules:
             return
         tenant = tenant_of(self._rules, message) or UNKNOWN
-        self._counts.setdefault(tenant, Counter())[standing] += 1
+        self._counts.setdefault(tenant, Counter())[where] += 1
         if since is not None:
             self._since[tenant] = min(since, self._since.get(tenant, since))
 

@@ -17,14 +17,14 @@ from alerts.answer import Identities
 from alerts.backtest.history import DeadLetters, History, freshness_table, why_not
 from alerts.evaluate import Freshness, RuleMemory, evaluate
 from alerts.models import AlertState
-from alerts.rules.expression import ENGINE_VIEWS, bound
+from alerts.rules.expression import ENGINE_VIEWS
 from alerts.rules.model import Rule
+from alerts.rules.prepared import Prepared
 from alerts.state import Transition
 from lake.definitions import Definitions
 from lake.errors import UserError, first_line
 from lake.planned import Planned
 from lake.reader import Reader, connect
-from lake.select import canonical, for_duckdb
 from lake.state import require_finished
 
 #: More instants than these are asked for by mistake.
@@ -34,8 +34,6 @@ FLAP = timedelta(minutes=10)
 #: Reading the history of a view may take so long, a rule at one instant so long (seconds).
 READ_SECONDS, RULE_SECONDS = 1800.0, 10.0
 _MEMORY_MB = 2000
-#: Stands for the evaluation time in a statement that is understood once and run at every instant.
-_SOME_TIME = datetime.fromisoformat("2001-02-03T04:05:06.789012+00:00")
 WEEK = timedelta(days=7)
 
 
@@ -179,13 +177,11 @@ class _Play:
         self._deadline: float | None = None
         self._ended = threading.Event()
         self._statements = {
-            expr: for_duckdb(canonical(bound(expr, _SOME_TIME, definitions), rule.tables))
+            expr: Prepared(expr, rule.tables, definitions)
             for rule in rules
             for expr in (rule.expr, rule.resolve)
             if expr is not None
         }
-        some = _SOME_TIME.isoformat(timespec="microseconds")
-        self._some = {some, some.replace("T", " ")}
         self._watcher = threading.Thread(target=self._watch, name="backtest-watch", daemon=True)
         self._watcher.start()
 
@@ -205,13 +201,9 @@ class _Play:
         tables["data_freshness"] = freshness_table(reached, instant, stale_after)
         for name, rows in tables.items():
             self._database.put(name, rows)
-        data_time = (newest or instant).isoformat(timespec="microseconds")
 
         def query(expr: str) -> pa.Table:
-            sql = self._statements[expr]
-            for some in self._some:
-                sql = sql.replace(some, data_time)
-            return self._answer(sql)
+            return self._answer(self._statements[expr].at(newest or instant))
 
         for rule in self._rules:
             outcome = evaluate(rule, self._memories[rule.key], query, freshness, instant, self._identities[rule.key])

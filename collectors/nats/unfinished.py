@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.ordered import distinct
 from lake.tables import FINISHING_TYPES, TIMESTAMP
 
 #: Columns of ``message_events`` that are needed.
@@ -42,9 +43,9 @@ class _Progress:
         """Lay ``flags`` over what is known."""
         self.newest = max(self.newest, int(sequences.max()))
         numbers = sequences // CHUNK
-        for number in np.unique(numbers):
+        for number in distinct(numbers).tolist():
             of = numbers == number
-            self._merge(int(number), sequences[of] % CHUNK, flags[of])
+            self._merge(number, sequences[of] % CHUNK, flags[of])
 
     def _merge(self, number: int, index: Numbers, flags: Flags) -> None:
         known = self.chunks.get(number, 0)
@@ -96,7 +97,7 @@ def _open(groups: Mapping[str | None, _Progress], known: set[int]) -> Numbers:
             lasting |= (flags != 0) & (flags & _FINISHED == 0)
         lasting |= (unnamed != 0) & (ends < max(1, len(named)))
         found.append(np.flatnonzero(lasting) + number * CHUNK)
-    return np.unique(np.concatenate(found))
+    return distinct(*found)
 
 
 def _identified(batches: Iterable[pa.RecordBatch], source: str) -> Iterator[pa.Table]:
@@ -126,8 +127,8 @@ def _groups(rows: pa.Table, names: list[str]) -> Iterator[tuple[tuple[Any, ...],
         encoded = rows.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
         values.append(encoded.dictionary.to_pylist())
         numbered = numbered * len(values[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
-    for number in np.unique(numbered):
-        rest, key = int(number), []
+    for number in distinct(numbered).tolist():
+        rest, key = number, []
         for of in reversed(values):
             rest, index = divmod(rest, len(of))
             key.append(of[index])

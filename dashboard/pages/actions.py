@@ -13,7 +13,7 @@ from dashboard import operations
 from dashboard.pages import confirm, details, download, frame, markup
 from dashboard.people import Person, present
 from dashboard.repository import Repository
-from dashboard.services.actions import COLUMNS, Standing, journal, standings, steps
+from dashboard.services.actions import COLUMNS, Suggestion, journal, steps, suggestions
 from dashboard.services.alerting import LimitCard, limit_cards
 from dashboard.services.keys import Row
 from dashboard.services.series import on_the_hour
@@ -41,7 +41,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     who = present()
     limits = limit_cards(lake.limits(), now)
     since = on_the_hour(now, _WEEK)
-    done, waiting = lake.actions(since), standings(lake.last_decisions(since), now)
+    done, waiting = lake.actions(since), suggestions(lake.last_decisions(since), now)
     proposed, shadows = [one for one in waiting if one.proposed], [one for one in waiting if not one.proposed]
     st.html(markup.title(_headline(len(limits), len(proposed))))
     st.html(markup.note(frame.as_of_line(lake, fresh, now)))
@@ -49,7 +49,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if proposed:
         st.html(markup.section("Waits for a yes", "In force once somebody approves: `sojourn actions approve ID`."))
         for one in proposed:
-            st.html(details.standings([one]))
+            st.html(details.suggestions([one]))
             _approve(who, lake.root, one)
     held = "" if limits else "No limit is in force."
     st.html(markup.section("In force", held))
@@ -62,7 +62,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     _switch(who, lake.root)
     if shadows:
         st.html(markup.section("Dry runs", "What policies would do now. Nobody obeys these."))
-        st.html(details.standings(shadows))
+        st.html(details.suggestions(shadows))
     entries = journal(done, now)
     st.html(markup.section("Journal", "What policies decided in the last week, the newest first." if entries else ""))
     st.html(details.journal(entries) if entries else markup.note("No policy has decided anything in the last week."))
@@ -78,7 +78,7 @@ def _headline(limits: int, proposed: int) -> str:
     return said + (f", {proposed:,} wait{'s' if proposed == 1 else ''} for a yes" if proposed else "")
 
 
-def _approve(who: Person | None, root: Path, one: Standing) -> None:
+def _approve(who: Person | None, root: Path, one: Suggestion) -> None:
     question = f"{one.tenant} on {one.queue} is held to {one.limit} from now on, until the policy releases it."
     doing = operations.action(root, one.action, "approve")
     confirm.button(who, root, "Approve", question, "approve", one.action, doing, icon=":material/check:")

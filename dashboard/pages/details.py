@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
 from dashboard.pages.markup import NAME, bar, cell, code, escape, facts_of, listed, loudness, queue_link, tabled
-from dashboard.services.actions import Entry, Standing
+from dashboard.services.actions import Entry, Suggestion
 from dashboard.services.alerting import AlertCard
 from dashboard.services.alerts import AlertLine, AlertStory, Step
 from dashboard.services.because import Because
@@ -93,7 +93,7 @@ def steps(found: Sequence[Step]) -> str:
     return listed(items)
 
 
-def standings(found: Sequence[Standing]) -> str:
+def suggestions(found: Sequence[Suggestion]) -> str:
     """Limits that nobody obeys: proposals, with the number by which they are approved, and dry runs."""
     items = "".join(
         f'<li><span class="lead">{escape(one.tenant, NAME)} on {escape(one.queue, NAME)}: {escape(one.limit)}</span>'
@@ -104,7 +104,7 @@ def standings(found: Sequence[Standing]) -> str:
     return listed(items)
 
 
-def _approval(one: Standing) -> str:
+def _approval(one: Suggestion) -> str:
     return f" · <code>sojourn actions approve {escape(one.action, NAME)}</code>" if one.proposed else ""
 
 

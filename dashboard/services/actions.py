@@ -23,7 +23,7 @@ _OUTCOMES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Suggestion:
     """A limit that a policy proposes, or would have set: nobody obeys it."""
 
     action: str
@@ -67,10 +67,10 @@ class Change:
     why: str = ""
 
 
-def standings(decisions: Iterable[Row], now: datetime) -> tuple[Standing, ...]:
+def suggestions(decisions: Iterable[Row], now: datetime) -> tuple[Suggestion, ...]:
     """What is proposed, and then what is on trial, at ``now``. ``decisions``: the newest row of each subject."""
     found = [
-        Standing(
+        Suggestion(
             row["action_id"],
             row["tenant"] or "all tenants",
             row["queue"],

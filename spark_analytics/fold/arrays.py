@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lake.ordered import distinct as distinct
+from lake.ordered import run_starts as run_starts
+
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 
@@ -28,21 +31,6 @@ def with_room(array: Array, size: int) -> Array:
 def null_where(mask: Array, values: Array) -> Array:
     """``values`` as floats, NaN where ``mask``."""
     return np.where(mask, np.nan, values.astype(np.float64))
-
-
-def run_starts(ordered: Array) -> npt.NDArray[np.intp]:
-    """Where runs of equal values begin in ``ordered``, which holds at least one."""
-    return np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-
-
-def distinct(*parts: Array) -> Array:
-    """The values that there are in any of ``parts``, each once, in order.
-
-    numpy.unique looks numbers up in a table: of 300,000 it took 110 ms where this takes 4.
-    """
-    ordered = np.concatenate(parts)
-    ordered.sort()
-    return ordered[run_starts(ordered)] if len(ordered) else ordered
 
 
 def summed(codes: Integers, amounts: Integers) -> tuple[Integers, Integers]:

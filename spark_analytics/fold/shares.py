@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lake.definitions import Definitions
 from lake.remote import Location, Remote, store_of
 from spark_analytics.fold import lived
-from spark_analytics.fold.arrays import Integers
+from spark_analytics.fold.arrays import Integers, distinct
 from spark_analytics.fold.broker import Part
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.lived import Consumers, Distinct, by_broker
@@ -118,7 +118,7 @@ def survey(files: Mapping[str, list[Location]], definitions: Definitions) -> tup
             fold.minutes_until,
             fold.hours_until,
             fold.consumers,
-            np.unique(np.concatenate(seconds[broker])),
+            distinct(*seconds[broker]),
             Clocks(fold.as_of_us if broker in told else None, samples.newest_us.get(broker)),
         )
         for broker, fold in folds.items()
@@ -150,15 +150,14 @@ def _seconds(rows: pa.Table, consumers: Consumers) -> Integers:
     lived_by = lives[places.of_row] | (arrives[places.of_row] & (rows.column("enqueued").to_numpy() > 0))
     width = rows.column("bucket_seconds").to_numpy().astype(np.int64)
     starts = rows.column("bucket_start").cast(pa.int64()).to_numpy() // 1_000_000
-    return np.unique((starts + width - 1)[lived_by])
+    return distinct((starts + width - 1)[lived_by])
 
 
 def _seconds_of_samples(rows: pa.Table, fold: Fold) -> Integers:
     """The seconds of which samples of a broker tell, up to its data time."""
-    taken = np.unique(rows.column("sampled_at").cast(pa.int64()).to_numpy() // 1_000_000)
-    return np.unique([fold.level_second(second) for second in taken[taken <= fold.now_second].tolist()]).astype(
-        np.int64
-    )
+    taken = distinct(rows.column("sampled_at").cast(pa.int64()).to_numpy() // 1_000_000)
+    told = [fold.level_second(second) for second in taken[taken <= fold.now_second].tolist()]
+    return distinct(np.array(told, np.int64))
 
 
 def _count(weights: dict[Place, int], broker: str, rows: pa.Table) -> None:

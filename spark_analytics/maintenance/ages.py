@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 from lake.remote import delta_table
 from lake.store import Lake
 from lake.tables import AGE_STATE
-from spark_analytics.fold.arrays import Array
+from spark_analytics.fold.arrays import Array, distinct
 from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.maintenance.merging import MANY_FILES, SMALL_BYTES, add_actions
 from spark_analytics.maintenance.opening import opened
@@ -82,7 +82,7 @@ def _fine(lake: Lake) -> Iterator[tuple[Region, int]]:
         mine = pc.equal(brokers, broker).to_numpy()
         for width, since, until in ((HOUR, -1, hours_until), (MINUTE, hours_until, minutes_until)):
             due = starts[mine & (widths < width) & (starts > since) & (starts <= until)]
-            for number in np.unique(due // _SLICES[width]).tolist():
+            for number in distinct(due // _SLICES[width]).tolist():
                 begins = int(due[due // _SLICES[width] == number].min()) // width * width
                 ends = min((number + 1) * _SLICES[width], until + 1)
                 yield _between(broker, begins, ends), width

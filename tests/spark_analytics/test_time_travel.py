@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -50,14 +51,22 @@ def log_file(lake: Lake, name: str, version: int) -> Path:
     return lake.path(name) / "_delta_log" / f"{version:020}.json"
 
 
-@pytest.fixture
-def grown(lake: Lake) -> Lake:
-    """Tables made at ten o'clock, a message at eleven, another at half past."""
+@pytest.fixture(scope="module")
+def grown_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables made at ten o'clock, a message at eleven, another at half past; to be copied."""
+    lake = Lake(tmp_path_factory.mktemp("grown") / "lake")
+    lake.create()
     for name in ("partials", "marks", "queue_samples", "message_events", *STATE):
         stamp(lake, name, 0, NOW - timedelta(hours=2))
     arrive(lake, 1, NOW - timedelta(hours=1))
     arrive(lake, 2, NOW - timedelta(minutes=30))
-    return lake
+    return lake.root
+
+
+@pytest.fixture
+def grown(grown_once: Path, tmp_path: Path) -> Lake:
+    """Such a lake for one test alone."""
+    return Lake(shutil.copytree(grown_once, tmp_path / "lake"))
 
 
 @pytest.mark.parametrize(
