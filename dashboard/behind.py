@@ -53,15 +53,28 @@ class Behind:
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
         self._lock = Lock()
         self._worker = ThreadPoolExecutor(1, "dashboard-behind")
+        self._rested = 0.0  # (monotonic) when all that was worked out so far has rested
 
     def answer(
-        self, question: Hashable, token: tuple[Any, ...], work: Callable[[], Any], first_seconds: float
+        self,
+        question: Hashable,
+        token: tuple[Any, ...],
+        work: Callable[[], Any],
+        first_seconds: float,
+        *,
+        patient: bool = False,
     ) -> Any | None:
         """The newest answer to ``question``, older than ``token`` maybe; None where none was there ``first_seconds``
         after somebody first asked. Raises SojournError where it could not be worked out and there is no older one;
-        that, too, is tried again only when it is due."""
+        that, too, is tried again only when it is due.
+
+        Who is ``patient``, having something else to show meanwhile, has a new question worked out only when what was
+        worked out before has rested.
+        """
         with self._lock:
             known = self._known.get(question)
+            if known is None and patient and monotonic() < self._rested:
+                return None
             if known is None or (known.work.done() and known.stale(token)):
                 known = known or _Known(Future())
                 known.token = token
@@ -96,3 +109,4 @@ class Behind:
                 known.asked = max(known.asked, begun)
                 looked_at = (one.took for one in self._known.values() if now - one.asked < LOOKED_AT_SECONDS)
                 known.due = now + REST * sum(looked_at)
+                self._rested = max(self._rested, begun) + REST * known.took

@@ -8,7 +8,7 @@ History is dearer than the present: it is asked for at a pace that leaves most o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -31,8 +31,9 @@ from dashboard.services.trends import Recent
 from dashboard.shared import Once
 from lake.definitions import Definitions
 from lake.errors import SojournError
-from lake.foretell import Foretold, foretell
+from lake.foretell import Asked, Foretold, foretell, foretell_all
 from lake.scoped import Scope
+from lake.sql.parameters import can_be_named
 from lake.tables import TABLES
 from lake.versions import Versions
 from lake.why import Told, tell
@@ -223,23 +224,22 @@ class Repository:
         return self.of_queue(key, queries.first_attempt_cells(key, span, noisy))
 
     def recent(self, keys: Sequence[QueueKey], span: Span) -> Recent:
-        """The last hour of all of ``keys`` by minute, in four questions however many there are."""
+        """The last hour of all of ``keys`` by minute, in four questions however many there are; nothing of those that
+        no statement can name."""
+        keys = [key for key in keys if can_be_named(key.broker, key.queue, key.subscriber)]
         window = self.definitions.window_seconds
         since = span.instants[0]
         tails = self._scanned(recently.tails(keys, span, since))
-        if not self._past(recently.FINISHED)[0]["finished"]:
-            return Recent(
-                tails=tails,
-                backlogs=self._past(queries.backlogs_changes(keys, span)),
-                rates=self._past(queries.rates_changes(keys, span, window)),
-                states=self._past(queries.depths(keys, span)),
+        if self._past(recently.FINISHED)[0]["finished"]:
+            asked = recently.backlogs(keys, span), recently.rates(keys, span, window), recently.depths(keys, span)
+        else:
+            asked = (
+                queries.backlogs_changes(keys, span),
+                queries.rates_changes(keys, span, window),
+                queries.depths(keys, span),
             )
-        return Recent(
-            tails=tails,
-            backlogs=self._past(recently.backlogs(keys, span)),
-            rates=self._past(recently.rates(keys, span, window)),
-            states=self._past(recently.depths(keys, span)),
-        )
+        backlogs, rates, states = map(self._past, asked)
+        return Recent(tails=tails, backlogs=backlogs, rates=rates, states=states)
 
     def why(self, key: QueueKey) -> Told | None:
         """Why first attempts wait longer than they did, looking back an hour."""
@@ -268,6 +268,15 @@ class Repository:
             margin=row["retention_margin"],
         )
 
+    def foretell_all(self, queues: Iterable[tuple[Row, int | None]]) -> dict[QueueKey, Foretold]:
+        """:meth:`foretell` of many queues, each by its row and what waits there, by one statement."""
+        asked = []
+        for row, ready in queues:
+            key = QueueKey.of(row)
+            asked.append(Asked(key.broker, key.queue, key.subscriber, row["as_of"], ready, row["retention_margin"]))
+        found = foretell_all(self._of_flows, asked, self.definitions.target_seconds)
+        return {QueueKey(*name): told for name, told in found.items()}
+
     def heartbeats(self) -> Heartbeats:
         """When each link of the chain last wrote to the lake."""
         return _heartbeats(str(self.root))
@@ -283,17 +292,22 @@ class Repository:
         return self._at_pace("present", sql)
 
     def behind(
-        self, question: Hashable, work: Callable[[Repository], T], first_seconds: float | None = None
+        self,
+        question: Hashable,
+        work: Callable[[Repository], T],
+        first_seconds: float | None = None,
+        *,
+        patient: bool = False,
     ) -> T | None:
         """What ``work`` made of the lake's history last, however old; None while it was not worked out yet.
 
         ``question`` tells what it is about. It is worked out anew behind the pages, when the lake has changed. Who
-        never saw an answer waits ``first_seconds`` for it.
+        never saw an answer waits ``first_seconds`` for it; who is ``patient`` has it begun when the pace allows.
         """
         root = str(self.root)
         past = replace(self, aside=True)
         wait = FIRST_SECONDS if first_seconds is None else first_seconds
-        found: T | None = _behind(root).answer(question, _token(root), lambda: work(past), wait)
+        found: T | None = _behind(root).answer(question, _token(root), lambda: work(past), wait, patient=patient)
         return found
 
     def remembered(self, question: Hashable, work: Callable[[Repository], T]) -> tuple[Repository, T] | None:

@@ -3,13 +3,14 @@ when retention overtakes what nobody has read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from lake.forecast import FEWEST, Forecast, breached, drained, overtaken
+from lake.sql.parameters import can_be_named
 from lake.why.law import Bin
-from lake.why.reading import STEP, Query, flows
+from lake.why.reading import STEP, Name, Query, flows, flows_of_all
 
 #: As many bins as the intervals were set with (docs/forecasts.md), and one more, which may not be whole yet.
 BINS = 18
@@ -30,6 +31,35 @@ class Foretold:
     retention: Forecast | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A queue of which ``ready`` messages wait at ``as_of`` (None: unknown); ``margin`` as in :func:`foretell`."""
+
+    broker: str
+    queue: str
+    subscriber: str
+    as_of: datetime
+    ready: int | None
+    margin: int | None = None
+
+    @property
+    def name(self) -> Name:
+        """What names it."""
+        return self.broker, self.queue, self.subscriber
+
+    @property
+    def end(self) -> int:
+        """Up to which unix second flows count: the one that is under way is not whole."""
+        return int(self.as_of.timestamp())
+
+    @property
+    def reason(self) -> str:
+        """Why nothing can be foretold whatever flows; empty where something may."""
+        if self.ready is None:
+            return "what waits is unknown"
+        return "" if self.ready else "nothing waits"
+
+
 def foretell(
     query: Query,
     broker: str,
@@ -43,12 +73,29 @@ def foretell(
 ) -> Foretold:
     """What is foretold of the queue of which ``ready`` messages wait at ``as_of``; ``target`` in seconds, ``margin``
     messages from the oldest unread one to what retention deletes."""
-    if ready is None:
-        return Foretold(None, None, 0, "what waits is unknown")
-    if ready == 0:
-        return Foretold(None, None, 0, "nothing waits")
-    end = int(as_of.timestamp())  # the second that is under way is not whole
-    bins, _ = flows(query, broker, queue, subscriber, end, STEP * BINS)
+    asked = Asked(broker, queue, subscriber, as_of, ready, margin)
+    if (reason := asked.reason) or ready is None:
+        return Foretold(None, None, 0, reason)
+    bins, _ = flows(query, broker, queue, subscriber, asked.end, STEP * BINS)
+    return _from(bins, ready, target, margin)
+
+
+def foretell_all(query: Query, queues: Iterable[Asked], target: float) -> dict[Name, Foretold]:
+    """The same of many queues, by one statement; one that no statement can name has its reason."""
+    found: dict[Name, Foretold] = {}
+    asked: dict[Name, tuple[Asked, int]] = {}
+    for one in queues:
+        reason = one.reason if can_be_named(*one.name) else "no statement can hold its name"
+        if reason or one.ready is None:
+            found[one.name] = Foretold(None, None, 0, reason)
+        else:
+            asked[one.name] = one, one.ready
+    bins = flows_of_all(query, {name: one.end for name, (one, _) in asked.items()}, STEP * BINS)
+    return found | {name: _from(bins[name], ready, target, one.margin) for name, (one, ready) in asked.items()}
+
+
+def _from(bins: Sequence[Bin], ready: int, target: float, margin: int | None) -> Foretold:
+    """What the newest flows of a queue, in ``bins``, foretell of it."""
     mine = waiting_throughout(bins, ready)
     if len(mine) < FEWEST:
         seconds = sum(one.seconds for one in mine)

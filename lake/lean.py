@@ -71,3 +71,12 @@ def give_back_memory(least: int = READING_BYTES, kept: int | None = None) -> Non
         library.mallopt(_MMAP_THRESHOLD, least)
         library.mallopt(_TRIM_THRESHOLD, least if kept is None else kept)
     pa.set_memory_pool(pa.system_memory_pool())
+
+
+def trim() -> None:
+    """Give back to the system what was freed in small pieces, all over the heap: after much was let go of at once.
+
+    Source: malloc_trim(3); where the C library has none, nothing is done.
+    """
+    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(0)

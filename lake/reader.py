@@ -125,6 +125,12 @@ class Reader:
         with self._lock:
             self._taken.clear()
 
+    @property
+    def held_of_scope(self) -> int:
+        """The bytes of the rows that are held of its queue; 0 without a scope."""
+        with self._lock:
+            return sum(one.held for one in self._snapshots.values() if isinstance(one, ScopedSnapshot))
+
     def token(self, *tables: str) -> tuple[int, ...]:
         """The versions of ``tables`` (default: all): equal tokens, equal answers. Costs a directory look-up each."""
         with self._lock:

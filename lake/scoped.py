@@ -53,10 +53,14 @@ class Scope:
 
 @dataclass(slots=True)
 class _Part:
-    """One file's rows of the queue, and what it tells of brokers."""
+    """One file's rows of the queue, and what it tells of brokers; ``size`` in bytes."""
 
     mine: pa.Table
-    brokers: pa.Table | None = field(default=None)
+    brokers: pa.Table | None = None
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = self.mine.nbytes
 
 
 class ScopedSnapshot(Snapshot):
@@ -79,6 +83,11 @@ class ScopedSnapshot(Snapshot):
         self._read_parts = {path: self._read_parts.get(path) or self._part(path) for path in paths}
         return pa.concat_tables([self._schema.empty_table(), *(p.mine for p in self._read_parts.values())]), version
 
+    @property
+    def held(self) -> int:
+        """The bytes of the rows that are held."""
+        return sum(part.size for part in self._read_parts.values())
+
     def brokers(self) -> pa.Table | None:
         """What the files tell of whole brokers, as of the last :meth:`current`; None where views ask for nothing."""
         if self.spec.name != QUEUE_STATE.name:
@@ -90,11 +99,12 @@ class ScopedSnapshot(Snapshot):
         try:
             with open_parquet(path) as file:
                 groups = [group for group in range(file.metadata.num_row_groups) if self._may_hold(file, group)]
-                there = [name for name in self._schema.names if name in file.schema_arrow.names]
+                schema = file.schema_arrow  # made anew each time that it is asked for
+                names = set(schema.names)
+                there = [name for name in self._schema.names if name in names]
                 batches = file.iter_batches(_AT_ONCE, groups, there, use_threads=False) if groups else ()
                 mine = [self._of_scope(pa.Table.from_batches([batch])) for batch in batches]
-                empty = file.schema_arrow.empty_table().select(there)
-                rows = pa.concat_tables([empty, *mine])
+                rows = pa.concat_tables([schema.empty_table().select(there), *mine])
                 return _Part(self._whole(path, rows).combine_chunks(), self._of_brokers(file))
         except FileNotFoundError as error:
             raise FileGone(f"file {path} is not there any more: others have replaced it") from error

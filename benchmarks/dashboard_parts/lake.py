@@ -1,7 +1,8 @@
 """A lake of 100,000 (queue, tenant) keys whose newest second is now, and a process that goes on writing it.
 
-``python -m benchmarks.dashboard_parts.lake LAKE`` commits a second of partials each second and finishes it, as the
-analysis does; on its standard output it says when each number of the queue ``probe`` was committed.
+``python -m benchmarks.dashboard_parts.lake LAKE`` commits a second of partials each second, finishes it, and merges
+small files and makes history coarser meanwhile, as the analysis does; on its standard output it says when each number
+of the queue ``probe`` was committed.
 """
 
 from __future__ import annotations
@@ -62,10 +63,14 @@ def written(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def _write(folder: Path) -> None:
+    from spark_analytics.maintenance.runner import MaintenanceRunner
+    from spark_analytics.settings import AnalyzeSettings
     from spark_analytics.state.writer import Writer
 
     lake, load, writer = Lake(folder), Load(), Writer(folder)
     number, due = _held(lake), time.time()
+    settings = AnalyzeSettings()
+    maintenance = MaintenanceRunner(folder, settings.maintain_every, settings.retention())
     while True:
         number += 1
         second = int(time.time())
@@ -73,6 +78,7 @@ def _write(folder: Path) -> None:
         lake.append("partials", rows)
         writer.step()
         print(number, time.time(), flush=True)
+        maintenance.count_batch()
         due = max(due + 1.0, time.time())
         time.sleep(max(0.0, due - time.time()))
 

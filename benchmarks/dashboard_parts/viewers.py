@@ -12,6 +12,7 @@ from benchmarks.dashboard_parts.browser import chromium, page_of, seen
 from benchmarks.dashboard_parts.lake import lake_of, written
 from benchmarks.dashboard_parts.server import child_environment, serving
 from benchmarks.figures import Figure
+from dashboard.settings import DashboardSettings
 from sojourn.demo.measure import quantile
 
 VIEWERS, SECONDS, WARM_UP = 20, 60.0, 10.0
@@ -32,7 +33,9 @@ def measure(scale: float) -> Iterator[Figure]:
         yield Figure("viewers_20_refresh_p95_seconds", quantile(took, 0.95) or 0.0, "s", alone)
         yield Figure("viewers_20_refresh_p50_seconds", quantile(took, 0.5) or 0.0, "s")
         yield Figure("viewers_20_browser_p95_seconds", quantile(drawn, 0.95) or 0.0, "s")
-        yield Figure("viewers_20_refreshes", len(took), "renewals", (VIEWERS - 1) * seconds / 2)
+        yield Figure(
+            "viewers_20_refreshes", len(took), "renewals", (VIEWERS - 1) * seconds / DashboardSettings().refresh_seconds
+        )
         yield Figure("viewers_20_cores", cores, "cores")
         yield Figure("refresh_kilobytes", told["bytes"] / max(1, len(took)) / 1000, "kB")
 

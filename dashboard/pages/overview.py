@@ -56,7 +56,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         picture = st.container(key="picture")
         troubled, st.session_state["places"] = steady(cards, st.session_state.get("places"), CARDS, monotonic())
         opened = "pictured" not in st.session_state  # the picture is asked for before anything else of history
-        ahead = {} if opened else _foretell(lake, troubled[:CARDS], health, now, 0.0)
+        ahead = None if opened else _foretell(lake, cards[:LINES], health, now, 0.0)
         found = None if opened else _recent(lake, cards[:LINES], health, 0.0)
         places = _trouble(lake, troubled, found, ahead, now)
     with side:
@@ -68,16 +68,20 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         chosen = pictured(troubled or cards, st.session_state.get("picture"), monotonic())
         st.session_state["picture"] = chosen
         drawn = next(card for card in cards if card.key == chosen.key)
-        former = next((card for card in cards if card.key == st.session_state.get("pictured")), None)
-        st.session_state["pictured"] = story.show(lake, drawn, former, transitions, now)
-    if late := found is None:
+        was = st.session_state.get("pictured")
+        former = None if was is None else next((card for card in cards if card.key == was.key), None)
+        no_worse = was is not None and chosen.verdict >= was.verdict
+        shown = story.show(lake, drawn, former, transitions, now, patient=no_worse)
+        st.session_state["pictured"] = chosen if shown == chosen.key else was
+    late = found is None or ahead is None
+    if found is None:
         found = _recent(lake, cards[:LINES], health)
         if found is not None:
             table.html(_table(lake, cards, found, now))
-    missing = [card for card in troubled[:CARDS] if card.key not in ahead]
-    ahead |= (told := _foretell(lake, missing, health, now, repository.HEADING_SECONDS))
-    for place, card in zip(places, troubled, strict=False):
-        if late or card.key in told:
+    if ahead is None:
+        ahead = _foretell(lake, cards[:LINES], health, now, repository.HEADING_SECONDS)
+    if late:
+        for place, card in zip(places, troubled, strict=False):
             place.html(_card(lake, card, found, ahead, now))
 
 
@@ -126,7 +130,7 @@ def _trouble(
     lake: Repository,
     troubled: Sequence[QueueCard],
     found: Mapping[QueueKey, Trend] | None,
-    ahead: Mapping[QueueKey, str],
+    ahead: Mapping[QueueKey, str] | None,
     now: datetime,
 ) -> list[Any]:
     """The cards of queues in trouble; gives back the places of what stands in them, below their names."""
@@ -149,12 +153,12 @@ def _card(
     lake: Repository,
     card: QueueCard,
     found: Mapping[QueueKey, Trend] | None,
-    ahead: Mapping[QueueKey, str],
+    ahead: Mapping[QueueKey, str] | None,
     now: datetime,
 ) -> str:
     """What a queue's card says, with its last hour and what comes of it."""
     said = lake.once(("card", card.key), now, lambda: markup.queue(card))
-    return said + spark.card((found or {}).get(card.key)) + markup.aside(ahead.get(card.key, ""))
+    return said + spark.card((found or {}).get(card.key)) + markup.aside((ahead or {}).get(card.key, ""))
 
 
 def _all(lake: Repository, cards: Sequence[QueueCard], found: Mapping[QueueKey, Trend] | None, now: datetime) -> Any:
@@ -186,27 +190,22 @@ def _caption(cards: Sequence[QueueCard]) -> str:
 
 
 def _foretell(
-    lake: Repository, troubled: Sequence[QueueCard], health: Sequence[Row], now: datetime, first_seconds: float
-) -> dict[QueueKey, str]:
-    """What is said on each card of when it is drained, late, or overtaken by its retention, as far as it is known."""
+    lake: Repository, cards: Sequence[QueueCard], health: Sequence[Row], now: datetime, first_seconds: float
+) -> Mapping[QueueKey, str] | None:
+    """What is said on each card of when it is drained, late, or overtaken by its retention; None where nobody has read
+    it yet."""
     rows = {QueueKey.of(row): row for row in health}
     target = lake.definitions.target_seconds
-    said = {}
-    for card in troubled:
-        if card.flows:
-            continue
-
-        def work(past: Repository, row: Row = rows[card.key], ready: int | None = card.ready) -> Any:
-            return past.foretell(row, ready)
-
-        try:
-            told = lake.behind(("ahead", card.key), work, first_seconds)
-        except SojournError as error:  # one that no statement can name, and history that could not be read
-            log.warning("nothing can be foretold of a queue: %s", visible(str(error)))
-            continue
-        if told is not None:
-            said[card.key] = forecast.in_short(told, now, target)
-    return said
+    asked = [(rows[card.key], card.ready) for card in cards if not card.flows]
+    try:
+        told = lake.behind("ahead", lambda past: past.foretell_all(asked), first_seconds)
+    except SojournError as error:  # history that could not be read
+        log.warning("nothing can be foretold: %s", visible(str(error)))
+        return {}
+    if told is None:
+        return None
+    passing = {card.key for card in cards if card.flows}
+    return {key: forecast.in_short(one, now, target) for key, one in told.items() if key not in passing}
 
 
 def _link(card: QueueCard) -> None:

@@ -41,14 +41,21 @@ class _Past:
 
 
 def show(
-    lake: Repository, card: QueueCard, former: QueueCard | None, transitions: Sequence[Row], now: datetime
+    lake: Repository,
+    card: QueueCard,
+    former: QueueCard | None,
+    transitions: Sequence[Row],
+    now: datetime,
+    *,
+    patient: bool = False,
 ) -> QueueKey:
     """Draw the queue of ``card``: backlog by tenant and age of first attempt, else the broker's own count.
 
-    While its history is not read yet, the ``former`` one stays. Gives back whose queue is drawn.
+    While its history is not read yet, the ``former`` one stays; for as long as the pace of history wants where it is
+    ``patient``, being no worse. Gives back whose queue is drawn.
     """
     try:
-        found = _asked(lake, card, None if former is None else 0.0)
+        found = _asked(lake, card, None if former is None else 0.0, patient=patient and former is not None)
         if found is None and former is not None:
             card, found = former, _asked(lake, former, 0.0)
     except SojournError as error:  # the rest of the page does not need it
@@ -71,9 +78,10 @@ def _seen(lake: Repository, key: QueueKey) -> bool:
     return any(QueueKey.of(row) == key for row in lake.totals())
 
 
-def _asked(lake: Repository, card: QueueCard, first_seconds: float | None) -> _Past | None:
+def _asked(lake: Repository, card: QueueCard, first_seconds: float | None, *, patient: bool = False) -> _Past | None:
     seen = _seen(lake, card.key)
-    return lake.behind(("story", card.key, seen), lambda past: _read(past, card.key, seen=seen), first_seconds)
+    question = "story", card.key, seen
+    return lake.behind(question, lambda past: _read(past, card.key, seen=seen), first_seconds, patient=patient)
 
 
 def _draw(lake: Repository, card: QueueCard, found: _Past, transitions: Sequence[Row], now: datetime) -> None:

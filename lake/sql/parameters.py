@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 
 from lake.errors import UserError
+from lake.sql.lexical import scan
 
 Value = str | bool | int | float | datetime | date | None
 
@@ -41,6 +42,15 @@ def with_values(sql: str, values: Mapping[str, Value]) -> str:
         return f" {literal(values[name])} "
 
     return _PIECE.sub(replaced, sql)
+
+
+def can_be_named(*texts: str) -> bool:
+    """Whether a statement may hold each of ``texts`` as a literal: no control characters, no ``${`` of Spark's."""
+    try:
+        scan(f"SELECT {', '.join(map(literal, texts))}")
+    except UserError:
+        return False
+    return True
 
 
 def literal(value: Value) -> str:

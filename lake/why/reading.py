@@ -13,6 +13,8 @@ from lake.why.law import Bin, Rise, explain
 #: How far back the beginning is looked for, and how finely (seconds).
 SPAN, STEP = 3600, 5
 
+#: A queue by its broker, its name and the subscriber that it is seen by; '' where there is none.
+Name = tuple[str, str, str]
 #: The rows of a statement in Spark's dialect.
 Query = Callable[[str], Sequence[Mapping[str, Any]]]
 
@@ -76,8 +78,37 @@ def flows(query: Query, broker: str, queue: str, subscriber: str, end: int, span
     """What arrived, began and ended in the ``span`` seconds before the unix second ``end``, the oldest first; and the
     statement behind it."""
     theirs = f"broker = {literal(broker)} AND queue = {literal(queue)} AND subscriber IN ('', {literal(subscriber)})"
-    sql = _FLOWS.format(mine=theirs, own=literal(subscriber), start=_at(end - span), end=_at(end))
-    return _bins(query(sql), end), sql
+    sql = _FLOWS.format(mine=theirs, start=_at(end - span), end=_at(end))
+    return _bins([_as_seen(row, subscriber) for row in query(sql)], end), sql
+
+
+def flows_of_all(query: Query, ends: Mapping[Name, int], span: int) -> dict[Name, list[Bin]]:
+    """:func:`flows` of many queues, by broker, queue and subscriber, each up to its own unix second, by one statement;
+    UserError where no statement can name one of them."""
+    if not ends:
+        return {}
+    names = sorted({(broker, queue) for broker, queue, _ in ends})
+    theirs = " OR ".join(f"(broker = {literal(broker)} AND queue = {literal(queue)})" for broker, queue in names)
+    sql = _FLOWS.format(mine=f"({theirs})", start=_at(min(ends.values()) - span), end=_at(max(ends.values())))
+    by_queue: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in query(sql):
+        by_queue.setdefault((row["broker"], row["queue"]), []).append(row)
+    return {
+        (broker, queue, subscriber): _bins(
+            [
+                _as_seen(row, subscriber)
+                for row in by_queue.get((broker, queue), ())
+                if row["subscriber"] in ("", subscriber) and end - span <= row["second"] < end
+            ],
+            end,
+        )
+        for (broker, queue, subscriber), end in ends.items()
+    }
+
+
+def _as_seen(row: Mapping[str, Any], subscriber: str) -> Mapping[str, Any]:
+    """What ``subscriber`` sees of a row: whatever is published, and of the rest its own."""
+    return row if row["subscriber"] == subscriber else {**row, **dict.fromkeys(_SUMS[1:], 0.0)}
 
 
 def _reason(ready: int | None, bins: list[Bin], rise: Rise | None) -> str:
@@ -114,19 +145,20 @@ LEFT JOIN (SELECT * FROM tenant_backlog_now WHERE {mine}) AS t ON TRUE
 """
 _FLOWS = """
 SELECT
+  broker, queue, subscriber,
   unix_micros(bucket_start) DIV 1000000 AS second,
   MAX(bucket_seconds) AS coarsest,
   CAST(SUM(enqueued) AS DOUBLE) AS arrivals,
-  CAST(SUM(CASE WHEN subscriber = {own} THEN started END) AS DOUBLE) AS starts,
-  CAST(SUM(CASE WHEN subscriber = {own} THEN retries END) AS DOUBLE) AS retries,
-  CAST(SUM(CASE WHEN subscriber = {own} THEN processing_count END) AS DOUBLE) AS ended,
-  SUM(CASE WHEN subscriber = {own} THEN processing_sum END) AS busy_seconds,
-  SUM(CASE WHEN subscriber = {own} THEN first_attempt_age_sum END) AS waited_seconds,
-  CAST(SUM(CASE WHEN subscriber = {own} THEN first_attempt_age_count END) AS DOUBLE) AS waited
+  CAST(SUM(started) AS DOUBLE) AS starts,
+  CAST(SUM(retries) AS DOUBLE) AS retries,
+  CAST(SUM(processing_count) AS DOUBLE) AS ended,
+  SUM(processing_sum) AS busy_seconds,
+  SUM(first_attempt_age_sum) AS waited_seconds,
+  CAST(SUM(first_attempt_age_count) AS DOUBLE) AS waited
 FROM partials
 WHERE {mine} AND bucket_start >= {start} AND bucket_start < {end}
-GROUP BY 1
-ORDER BY 1
+GROUP BY broker, queue, subscriber, unix_micros(bucket_start) DIV 1000000
+ORDER BY second, subscriber
 """
 _TENANTS = """
 SELECT

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from lake.errors import SojournError, UserError, first_line
+from lake.lean import trim
 from lake.planned import FEW_ROWS, Planned, quoted
 from lake.reader import Reader, connect
 from lake.remote import give_options
@@ -26,8 +27,8 @@ _OUT_OF_MEMORY = (MemoryError, duckdb.OutOfMemoryException)
 #: a third of the time, the copying as long as ten statements.
 _COPIED_AFTER = 8
 _COPY = '"a copy that is being made"'
-#: So many queues' histories are held at once.
-MOST_SCOPES = 8
+#: So many queues' histories are held at once, while they have no more than one part in so many of the worker's memory.
+MOST_SCOPES, SCOPES_SHARE = 8, 8
 #: From its parent, a worker takes what it is given.
 _MOST = 1 << 40
 
@@ -57,6 +58,7 @@ class _Session:
             give_options(Path(self._root), hello["store"])
         self._timeout: float = hello["timeout_seconds"]
         self._database_mb = max(64, hello["memory_mb"] // 2)
+        self._scopes_bytes = hello["memory_mb"] * 2**20 // SCOPES_SHARE
         self._readers: OrderedDict[tuple[Scope | None, bool], Reader] = OrderedDict()
         self._held: Planned | None = None
         self._given: dict[str, int] = {}  # large tables as they came, and how many statements have read each
@@ -78,7 +80,10 @@ class _Session:
             case "query":
                 scope = request["scope"]
                 reader = self._lake(None if scope is None else Scope(**scope), hold=request["hold"])
-                return {}, reader.query(request["sql"])
+                rows = reader.query(request["sql"])
+                if scope is not None:
+                    self._let_go_of_scopes()
+                return {}, rows
             case "over":
                 self._copy(request["over"])
                 return {}, self._database.answer(request["sql"])
@@ -128,9 +133,19 @@ class _Session:
                 hold=hold,
             )
         self._readers.move_to_end(which)
-        for known in [known for known in self._readers if known[0] is not None][:-MOST_SCOPES]:
-            self._readers.pop(known).close()
         return self._readers[which]
+
+    def _let_go_of_scopes(self) -> None:
+        """Close the readers of queues that were asked for longest ago, beyond what may be held; never the last."""
+        scopes = [known for known in self._readers if known[0] is not None]
+        held = {known: self._readers[known].held_of_scope for known in scopes}
+        for known in scopes[:-1]:
+            if len(held) <= MOST_SCOPES and sum(held.values()) <= self._scopes_bytes:
+                break
+            self._readers.pop(known).close()
+            del held[known]
+        if len(held) < len(scopes):
+            trim()
 
     def _tell(self, phase: str) -> None:
         if phase == "preparing":

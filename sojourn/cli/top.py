@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lake.errors import SojournError, UserError
+from lake.errors import SojournError
 from lake.visible import visible
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part, say_json, stopping
 
@@ -194,19 +194,16 @@ def _target(root: Path) -> float:
 
 def _foretold(seen: _Seen, reader: Reader, target: float) -> dict[QueueKey, Foretold]:
     """What comes of the first queues in trouble."""
-    key_of, foretell = part("dashboard.services.keys").QueueKey.of, part("lake.foretell").foretell
-    rows = {key_of(row): row for row in seen.health}
-    found: dict[QueueKey, Foretold] = {}
-    for card in [one for one in seen.cards if one.verdict.word in TROUBLED and not one.flows][:FORETOLD]:
+    keys, ahead = part("dashboard.services.keys").QueueKey, part("lake.foretell")
+    rows = {keys.of(row): row for row in seen.health}
+    troubled = [one for one in seen.cards if one.verdict.word in TROUBLED and not one.flows][:FORETOLD]
+    asked = []
+    for card in troubled:
         row, key = rows[card.key], card.key
-        try:
-            found[key] = foretell(
-                lambda sql: reader.query(sql).to_pylist(), key.broker, key.queue, key.subscriber,
-                as_of=row["as_of"], ready=card.ready, target=target, margin=row["retention_margin"],
-            )  # fmt: skip
-        except UserError:  # no statement can name it
-            continue
-    return found
+        at, margin = row["as_of"], row["retention_margin"]
+        asked.append(ahead.Asked(key.broker, key.queue, key.subscriber, at, card.ready, margin))
+    found = ahead.foretell_all(lambda sql: reader.query(sql).to_pylist(), asked, target)
+    return {keys(*name): told for name, told in found.items()}
 
 
 def _freshness(health: list[dict[str, Any]], root: Path, now: datetime, limit: float) -> list[Any]:

@@ -85,3 +85,16 @@ def test_many_answers_rest_as_long_as_all_of_them_took_together() -> None:
     took = [behind._known[number].took for number in range(4)]
     assert behind._known[3].due - behind._known[0].due > REST * sum(took[1:])
     assert behind.answer(3, (2,), lambda: "too soon", 0.0) == "slow"
+
+
+def test_who_has_something_else_to_show_waits_until_all_that_was_worked_out_has_rested() -> None:
+    behind = Behind()
+    assert behind.answer("first", (1,), lambda: "first", LONG, patient=True) == "first", "nobody has asked before"
+    behind._rested = monotonic() + 1000
+    assert behind.answer("another", (1,), lambda: "another", LONG, patient=True) is None
+    assert "another" not in behind._known
+    assert behind.answer("first", (1,), lambda: "first", LONG, patient=True) == "first", "what is known costs nothing"
+    assert behind.answer("another", (1,), lambda: "another", LONG) == "another", "nobody has to be patient"
+    assert behind._rested > monotonic() + 1000 - LONG
+    behind._rested = 0.0
+    assert behind.answer("a third", (1,), lambda: "a third", LONG, patient=True) == "a third"

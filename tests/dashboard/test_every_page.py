@@ -20,6 +20,8 @@ from dashboard.repository import Repository
 from dashboard.run import API_VARIABLE
 from dashboard.services.freshness import Evaluation
 from dashboard.services.keys import QueueKey
+from dashboard.services.overview import Verdict
+from dashboard.services.steady import Picture
 from lake.dataset import rows_of
 from lake.store import Lake
 from lake.tables import TABLES
@@ -249,11 +251,12 @@ def test_the_former_picture_stays_while_the_history_of_who_is_worst_now_is_read(
     show(troubled, stale_after_seconds=AGES)
     fresh, go, asked = Behind(), Event(), repository._asked
     monkeypatch.setattr(repository, "_behind", lambda root: fresh)
-    first = opened("overview").session_state["pictured"]
+    first = opened("overview").session_state["pictured"].key
     other = next(key for row in Repository(troubled).health() if (key := QueueKey.of(row)) != first)
     fresh = Behind()
     read = Repository(troubled).behind(("story", other, True), lambda past: picture._read(past, other, seen=True))
     assert read is not None
+    before = Picture(other, Verdict.FINE, 0.0)
 
     def held(root: str, tense: str, *told: Any, **more: Any) -> list[Any]:
         assert tense == "present" or go.wait(WAITED)
@@ -263,10 +266,10 @@ def test_the_former_picture_stays_while_the_history_of_who_is_worst_now_is_read(
     monkeypatch.setattr(repository, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(repository, "HEADING_SECONDS", 0.0)
     try:
-        app = opened("overview", session={"pictured": other})
-        assert app.session_state["pictured"] == other and "how it came to this" in words(app)
+        app = opened("overview", session={"pictured": before})
+        assert app.session_state["pictured"] == before and "how it came to this" in words(app)
         assert "Its history is being read" not in words(app)
     finally:
         go.set()
     fresh._known[("story", first, True)].work.result(WAITED)
-    assert opened("overview", session={"pictured": other}).session_state["pictured"] == first
+    assert opened("overview", session={"pictured": before}).session_state["pictured"].key == first

@@ -10,7 +10,7 @@ import pytest
 
 from dashboard.services.forecast import as_json, facts, in_short, interval, middle
 from lake.forecast import Forecast
-from lake.foretell import Foretold, foretell, waiting_throughout
+from lake.foretell import Asked, Foretold, foretell, foretell_all, waiting_throughout
 from lake.reader import Reader
 from lake.why.law import Bin
 from tests.dashboard.conftest import STORY_END
@@ -70,3 +70,24 @@ def test_only_a_time_in_which_some_waited_throughout_is_a_basis() -> None:
     bins = [Bin(end, 5, arrivals=10, starts=starts) for end, starts in ((5, 10), (10, 0), (15, 8), (20, 8))]
     assert [one.end for one in waiting_throughout(bins, 14)] == [15, 20]
     assert waiting_throughout(bins, 0) == []
+
+
+def test_many_queues_are_foretold_by_one_statement_as_each_is_alone(story: Path) -> None:
+    asked: list[str] = []
+    with Reader(story) as reader:
+
+        def query(sql: str) -> list[dict[str, object]]:
+            asked.append(sql)
+            return reader.query(sql).to_pylist()
+
+        rows = query("SELECT queue, CAST(SUM(ready) AS BIGINT) AS ready FROM tenant_backlog_now GROUP BY queue")
+        ready = {str(row["queue"]): int(str(row["ready"])) for row in rows}
+        queues = [Asked("nats", queue, "", STORY_END, waits) for queue, waits in ready.items()]
+        asked.clear()
+        told = foretell_all(query, [*queues, Asked("nats", "a\x00b", "", STORY_END, 5)], 60.0)
+        assert len(asked) == 1
+        for one in queues:
+            alone = foretell(query, one.broker, one.queue, "", as_of=STORY_END, ready=one.ready, target=60.0)
+            assert told[one.name] == alone
+    assert told["nats", "orders", ""].drained is not None
+    assert told["nats", "a\x00b", ""].reason, "one that nobody can name spoils none of the others"

@@ -23,6 +23,7 @@ from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import PARTIALS
 from lake.worker.process import SPARES, Process
+from lake.worker.serve import MOST_SCOPES, _Session
 from lake.worker.wire import Closed, Late, Wire, WireError
 from lake.worker.worker import Overrun, Worker
 from tests.lake.test_reader import append, enqueued
@@ -350,3 +351,32 @@ def test_a_table_that_is_read_often_answers_alike_and_is_replaced_like_any() -> 
             answers = [worker.query_over(given, sql) for _ in range(20)]
             assert all(one.equals(answers[0]) for one in answers)
             assert answers[0].column("n").to_pylist() == [n for n in range(first + 1, first + 5) if n % 2 == 0]
+
+
+def test_of_many_queues_histories_those_that_were_asked_for_last_are_held_while_they_fit(
+    tmp_path: Path, ends: tuple[Wire, int, int]
+) -> None:
+    lake = Lake(tmp_path)
+    queues = [f"queue-{number}" for number in range(MOST_SCOPES + 2)]
+    append(lake, *(enqueued(number, 3) | {"queue": queue} for number, queue in enumerate(queues)))
+    finish(tmp_path)
+    session = _Session(ends[0], {"root": str(tmp_path), "timeout_seconds": AMPLE, "memory_mb": 2048})
+
+    def ask(queue: str) -> object:
+        sql = f"SELECT SUM(backlog) AS backlog FROM tenant_backlog WHERE queue = '{queue}'"
+        scope = {"broker": "nats", "queue": queue}
+        _, rows = session._answer({"do": "query", "sql": sql, "scope": scope, "hold": True})
+        assert rows is not None
+        return one(rows)
+
+    def held() -> list[str]:
+        return [scope.queue for scope, _ in session._readers if scope is not None]
+
+    assert [ask(queue) for queue in queues] == [3] * len(queues)
+    assert held() == queues[-MOST_SCOPES:]
+    assert all(reader.held_of_scope > 0 for reader in session._readers.values())
+    assert ask(queues[-3]) == 3 and held()[-1] == queues[-3], "asked again, it goes last"
+    session._scopes_bytes = sum(reader.held_of_scope for reader in session._readers.values()) - 1
+    assert ask(queues[-1]) == 3 and len(held()) == MOST_SCOPES - 1 and queues[-8] not in held()
+    session._scopes_bytes = 0
+    assert ask(queues[0]) == 3 and held() == [queues[0]], "the one that is asked for is always held"
