@@ -9,7 +9,7 @@ from lab.entitled import Entitled
 from lab.metrics import Metrics
 from lab.queue import Queue
 from lab.scenario import Scenario
-from lab.shipped import Alerts, Controlled, Decision
+from lab.shipped import FILLING, Alerts, Controlled, Decision
 
 
 @dataclass(slots=True)
@@ -27,6 +27,7 @@ class Loop:
     backlogs: list[tuple[float, int]] = field(default_factory=list)
     alerts: Alerts | None = None
     metrics: Metrics | None = None
+    _early: Alerts | None = None
     _controller: Controlled | None = None
     _quiet: list[bool] = field(default_factory=list)
 
@@ -37,6 +38,7 @@ class Loop:
         if self.judging or self.controlled:
             self.metrics, self.alerts = metrics, Alerts(metrics)
         if self.controlled:
+            self._early = Alerts(metrics, FILLING) if self.scenario.policy.early else None
             self._controller = Controlled(self.queue, self.scenario, metrics)
         self.queue.at(1.0, self._tick)
         if self.entitled:
@@ -58,6 +60,6 @@ class Loop:
             return
         self.metrics.look(oldest)
         self.queue.told_noisy(self.metrics.noisy)
-        evaluation = self.alerts.step(now)
+        evaluations = [alerts.step(now) for alerts in (self.alerts, self._early) if alerts is not None]
         if self._controller is not None:
-            self._controller.step(evaluation)
+            self._controller.step(evaluations)

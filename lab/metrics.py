@@ -25,6 +25,8 @@ BROKER, QUEUE, SUBSCRIBER = "lab", "lab", ""
 #: What the second 0 of a simulation is on the clocks of what is shipped.
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _MICROS = re.compile(r"timestamp_micros\((\d+)\)")
+#: Whom the rule on tenants that fill a queue asks for: beyond which share of the backlog, with so many ready.
+_FILLING = re.compile(r"share > ([0-9.]+) AND share < 1 AND ready >= ([0-9.]+)")
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -130,17 +132,27 @@ class Metrics:
         """Who is noisy now."""
         return {self._names[place] for place in np.flatnonzero(self._noisy)}
 
-    def matching(self, sql: str) -> Answer:
-        """The answer to the shipped rule on noisy tenants. SojournError for any other."""
-        if not sql.rstrip().endswith("WHERE noisy"):
+    def places(self, sql: str) -> Array:
+        """Whom the shipped rules on noisy tenants, and on those who fill a queue, select; SojournError for others."""
+        if sql.rstrip().endswith("WHERE noisy"):
+            return np.flatnonzero(self._noisy)
+        if (asked := _FILLING.search(sql)) is None:
             raise SojournError(f"the lab does not know what to answer: {sql}")
-        places = np.flatnonzero(self._noisy).tolist()
+        most, least = (float(number) for number in asked.groups())
+        backlog, ready = (np.array([getattr(one, name) for one in self._accounts]) for name in ("backlog", "ready"))
+        whole = backlog.sum()
+        return np.flatnonzero((backlog > most * whole) & (backlog < whole) & (ready >= least))
+
+    def matching(self, sql: str) -> Answer:
+        """The answer to a rule of which :meth:`places` knows. SojournError for any other."""
+        places = self.places(sql).tolist()
         backlog = max(1, self._queue.backlog)
         arrivals, completions = self._rates()
         of = [self._accounts[place] for place in places]
         extras = {
             "backlog": [one.backlog for one in of],
             "in_flight": [one.in_flight for one in of],
+            "ready": [one.ready for one in of],
             "arrival_rate": arrivals[places].tolist(),
             "completion_rate": completions[places].tolist(),
         }

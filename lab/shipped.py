@@ -7,7 +7,7 @@ producers as it would through the limits API: from its board, a lag later.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
@@ -33,7 +33,8 @@ from lab.scenario import Scenario
 from lake.clock import ZERO, Clock, Epoch
 from lake.errors import SojournError
 
-RULE = "NoisyTenant"
+#: The files of the rules whose alerts policies act on; of the second those alone that are ``early``.
+NOISY, FILLING = "noisy_tenant.yml", "filling_tenant.yml"
 
 
 class Decision(NamedTuple):
@@ -48,30 +49,31 @@ class Decision(NamedTuple):
 
 
 @cache
-def shipped_rule() -> Rule:
-    """The rule on noisy tenants."""
-    return next(rule for rule in load_file(BUILTIN / "noisy_tenant.yml") if rule.name == RULE)
+def shipped_rule(file: str = NOISY) -> Rule:
+    """The rule in that built-in file, on noisy tenants unless another one is named."""
+    (rule,) = load_file(BUILTIN / file)
+    return rule
 
 
 class Alerts:
-    """The life of the shipped rule's alerts; ``fired`` are the tenants that it ever fired for."""
+    """The life of one shipped rule's alerts; ``fired`` are the tenants that it ever fired for."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, file: str = NOISY) -> None:
         self.fired: set[str] = set()
-        self._metrics = metrics
+        self._rule, self._metrics = shipped_rule(file), metrics
         self._memory, self._identities = RuleMemory(), Identities()
         self._last: RuleEvaluation | None = None
 
     def step(self, now: float) -> RuleEvaluation:
         """One evaluation. SojournError where it failed."""
         at = instant(now)
-        if self._last is not None and not self._memory.alerts and not self._metrics.noisy:
+        if self._last is not None and not self._memory.alerts and not len(self._metrics.places(self._rule.expr)):
             self._last = replace(
                 self._last, evaluated_at=at, data_as_of=at
             )  # as the engine: nothing changed, nothing asked
             return self._last
         found = evaluate(
-            shipped_rule(), self._memory, self._metrics.matching, Freshness(at, at, False), at, self._identities
+            self._rule, self._memory, self._metrics.matching, Freshness(at, at, False), at, self._identities
         )
         if found.evaluation.error is not None:
             raise SojournError(found.evaluation.error)
@@ -110,10 +112,10 @@ class Controlled:
             for one in self._state.entries
         )
 
-    def step(self, evaluation: RuleEvaluation) -> None:
+    def step(self, evaluations: Sequence[RuleEvaluation]) -> None:
         """One step of the controller; producers hear of what it changed a lag later."""
         now = self._queue.now
-        self._controller.step(instant(now), [evaluation], self._metrics.answer)
+        self._controller.step(instant(now), evaluations, self._metrics.answer)
         snapshot = self._board.snapshot
         if snapshot.version == self._version:
             return

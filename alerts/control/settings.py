@@ -49,8 +49,8 @@ class PolicySettings(BaseModel):
     )
     early: bool = Field(
         default=False,
-        description="acts on an alert that still pends: a rule's `for` spares people a page, and harm is seen twice "
-        "all the same",
+        description="acts on an alert that still pends, and on who has most of what waits (the rule TenantFillsQueue, "
+        "evaluated only then): a rule's `for` spares people a page, and harm is seen twice all the same",
     )
     rate: float | None = Field(default=None, gt=0, description="base rate; default: the tenant's fair share")
     share: float = Field(default=1.0, gt=0, le=10, description="base = this × completion rate ÷ active tenants")

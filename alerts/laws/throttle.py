@@ -80,7 +80,7 @@ def decide(
         return Verdict(Kind.SKIP, current, code, reason)
     if current is None:
         return _first(terms, seen, harm, now)
-    current = replace(current, obeyed=obeyed(terms, seen, current, now))
+    current = replace(current, obeyed=obeyed(terms, seen, current, now), base=_base_now(terms, seen, current, now))
     if alert is Alert.ACTIVE:
         return _while_active(terms, seen, current, now)
     return _afterwards(terms, seen, current, now)
@@ -195,7 +195,7 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
         return renewed(terms, current, now, "cooldown", "the last change has not had its time to act")
     returned = not current.alert_active
     watch = _watched(terms, seen, current.watch, now)
-    current = replace(current, alert_active=True, gone_since=None, watch=watch, base=_base_now(terms, seen, current))
+    current = replace(current, alert_active=True, gone_since=None, watch=watch)
     if current.obeyed is False:
         return renewed(terms, current, now, "not_obeyed", "the limit is not obeyed: lowering it would change nothing")
     if terms.law == "inverse_backlog":
@@ -277,7 +277,7 @@ def _taken_back(terms: Terms, seen: Observation, current: Limit, now: float) -> 
         return None
     if now - current.changed_at < PROBE_SECONDS or not _piles_up(terms, seen):
         return None
-    share = max(current.rose_from, _base_now(terms, seen, current))
+    share = max(current.rose_from, base_rate(terms, seen) or current.base)
     goal = relief_rate(terms, seen, share)
     if goal >= current.rate:
         return None
@@ -301,10 +301,16 @@ def _not_relieved(watch: Watch | None) -> bool:
     return watch is not None and watch.strikes >= CONFIRMATIONS
 
 
-def _base_now(terms: Terms, seen: Observation, current: Limit) -> float:
+def _base_now(terms: Terms, seen: Observation, current: Limit, now: float) -> float:
     """The share as it is now; while nothing waits, what is finished is what is asked for, and tells of no capacity."""
     busy = _is_behind(terms, seen) and seen.finish_rate >= STEADY * seen.completion_rate
-    return (base_rate(terms, seen) if busy else None) or current.base
+    share = base_rate(terms, seen) if busy else None
+    if share is None:
+        return current.base
+    settled = (
+        now - current.changed_at >= terms.cooldown_seconds
+    )  # until then some of it was measured while servers idled
+    return share if settled else max(share, current.base)
 
 
 def _next_to_nothing(terms: Terms, seen: Observation) -> float:

@@ -22,6 +22,8 @@ from lake.errors import UserError
 M = TypeVar("M", bound=BaseModel)
 
 BUILTIN = Path(str(files("alerts.rules"))) / "builtin"
+#: The group of built-in rules that are there for policies that act on alerts which still pend.
+EARLY = "tenants_early"
 #: Rule files that are shipped to be named under rules in [alert], or copied.
 OPTIONAL = BUILTIN.with_name("optional")
 TEST_SUFFIX = "_test.yml"

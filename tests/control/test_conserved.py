@@ -55,7 +55,7 @@ def test_a_rise_that_was_too_much_is_taken_back_before_anybody_suffers_from_it()
     assert "150 messages wait since it rose" in verdict.reason
 
     ignored = replace(risen, obeyed=False, valid_until=1000)
-    assert decide(TERMS, replace(behind, arrival_rate=40.0), ignored, Alert.ACTIVE, 104.0).limit == ignored
+    assert decide(TERMS, replace(behind, arrival_rate=40.0), ignored, Alert.ACTIVE, 104.0).code == "cooldown"
 
 
 def test_a_limit_does_not_rise_beyond_its_share_while_messages_wait() -> None:

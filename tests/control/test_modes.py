@@ -19,6 +19,7 @@ from alerts.control.intervals import check_policies
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.laws.shadow import MOST_BETWEEN, Shadow, look
 from alerts.rules.model import Rule
+from alerts.run import _rules
 from alerts.settings import AlertSettings
 from lake.errors import SojournError, UserError
 from sojourn.cli.main import app
@@ -255,3 +256,11 @@ def test_a_shadow_counts_what_a_queue_served_at_the_limit_would_hold(
 def test_what_came_while_nobody_looked_is_not_counted() -> None:
     before = Shadow(0.0, 0.0)
     assert look(before, 100.0, 10.0, 0.0, MOST_BETWEEN + 1).arrived == 0
+
+
+def test_who_fills_a_queue_is_asked_for_only_where_a_policy_is_early() -> None:
+    def asked(**changes: Any) -> set[str]:
+        policies = (PolicySettings(name="throttle-noisy", **changes),)
+        return {rule.name for rule in _rules(AlertSettings(control=ControlSettings(policies=policies)))}
+
+    assert asked(early=True) - asked() == {"TenantFillsQueue"}

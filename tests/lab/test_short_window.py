@@ -27,14 +27,15 @@ def demo_policy() -> PolicySettings:
     return PolicySettings(**tomllib.loads(text)["alert"]["control"]["policies"][0])
 
 
+EARLY = SHIPPED.model_copy(update={"early": True})
 QUICK = PolicySettings(**tomllib.loads(CONTROL)["alert"]["control"]["policies"][0])
-POLICIES = {"shipped": SHIPPED, "demo": demo_policy(), "quick": QUICK}
+POLICIES = {"shipped": SHIPPED, "early": EARLY, "demo": demo_policy(), "quick": QUICK}
 
 
 SITUATIONS = ("innocent-large", "slow-dependency")
 CASES = [(name, policy) for policy in POLICIES for name in SITUATIONS]
 if CHOSEN.deep:  # a target of half a second takes the hills of `diurnal`, and chance at 95 %, for floods
-    CASES += [(name, policy) for policy in ("shipped", "demo") for name in names() if name not in SITUATIONS]
+    CASES += [(name, policy) for policy in ("shipped", "early", "demo") for name in names() if name not in SITUATIONS]
 
 
 @pytest.mark.parametrize(("name", "policy"), CASES)
@@ -107,6 +108,29 @@ def test_a_limit_that_rises_while_a_surge_lasts_makes_nobody_wait_again() -> Non
         lasting = [waits for at, waits in loop.backlogs if rose <= at < scenario.measure[1]]
         ready = max(lasting) - demo.CONCURRENCY
         assert ready < 0.5 * TARGET_SECONDS * demo.CAPACITY, (seed, loop.decisions)
+
+
+@pytest.mark.parametrize(("early", "reaction"), [(True, 2.0), (False, 6.0)])
+def test_who_fills_a_queue_is_limited_before_his_share_of_the_work_tells(early: bool, reaction: float) -> None:
+    """A flood that sent nothing before has a quarter of the work of a window of ten seconds after three of them."""
+    tenants = [Tenant(f"quiet-{number}", (Phase(0, 10),)) for number in range(7)]
+    flood = Tenant("flood", (Phase(30, 120),), suspect=True, innocent=False)
+    scenario = Scenario(
+        title="12:1 out of nothing",
+        duration=50.0,
+        tenants=(*tenants, flood),
+        variants=(Variant("quick", True, 12),),
+        service="exponential",
+        service_mean=0.1,
+        policy=QUICK.model_copy(update={"early": early}),
+        lag_seconds=0.35,
+        window_seconds=WINDOW_SECONDS,
+    )
+    for seed in range(examples(4, 20)):
+        found = simulate(scenario, seed)
+        first = next(one for one in found.decisions if one.decision == "throttle")
+        assert first.at - 30 == pytest.approx(reaction, abs=1.0) and first.tenant == "flood"
+        assert found.innocents == 0
 
 
 def completed(scenario: Scenario, seed: int, way: Variant) -> int:
