@@ -46,6 +46,7 @@ from lake.clock import Clock
 from lake.definitions import Definitions
 from lake.errors import SojournError, UserError
 from lake.files import only_one, write_atomically
+from lake.log_watch import LONGEST_WAIT, LogWatch
 from lake.reader import Reader
 from lake.state import REMEDY, UNFINISHED, is_unfinished
 from lake.store import Lake
@@ -235,28 +236,32 @@ def _watch(
     """Run a round whenever the lake has grown, or the interval has passed; skipped rounds are never caught up."""
     poll = POLL_SECONDS if address_of(reader.root) is None else LOOK_SECONDS
     shortest, longest = settings.min_interval.total_seconds(), settings.interval.total_seconds()
+    watch = LogWatch(*(reader.place(name) for name in TOLD_BY))
     seen: tuple[int, ...] | None = None
-    last = -longest
+    known, last = seen, -longest
     while not stop.is_set():
         if not sender.alive:
             raise SojournError("webhooks are no longer delivered: the process ends, to be started again")
         try:
             token = reader.token(*TOLD_BY)
+            if token != known:
+                watch.found()
+                known = token
             waited = time.monotonic() - last
             if ((token != seen or engine.behind) and waited >= shortest) or waited >= longest:
                 last = time.monotonic()
                 one_round(token != seen)
                 seen = token
-                spare = poll
-            else:
-                spare = min(poll, max(0.001, longest - waited))
+            waits = token != seen or engine.behind
+            most = min(poll if waits else LONGEST_WAIT, max(0.001, last + longest - time.monotonic()))
+            watch.wait(poll, stop, most)
         except StoreError:
             raise
         except SojournError as error:
             # The lake may be back in a moment; what fires goes on to fire meanwhile.
             log.error("this round is skipped: %s", error)
-            spare = 1.0
-        stop.wait(spare)
+            stop.wait(1.0)
+    watch.close()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from lake.definitions import Definitions
 from lake.errors import UserError, first_line
 from lake.log import newest_from
 from lake.planned import Planned
+from lake.remote import Location
 from lake.scoped import BROKERS, BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
@@ -135,6 +136,10 @@ class Reader:
         """The versions of ``tables`` (default: all): equal tokens, equal answers. Costs a directory look-up each."""
         with self._lock:
             return tuple(self._version(name) for name in tables or TABLES)
+
+    def place(self, name: str) -> Location:
+        """Where table ``name`` is."""
+        return self._snapshots[name].path
 
     def _version(self, name: str) -> int:
         snapshot = self._snapshots[name]

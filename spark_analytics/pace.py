@@ -13,10 +13,11 @@ import time
 from lake.address import LOOK_SECONDS as LOOK_REMOTE_SECONDS
 from lake.checksum import checksum
 from lake.log import log_entry
+from lake.log_watch import LogWatch
 from lake.remote import Location, Remote
 from spark_analytics.mirrored import MirroredLog
 
-#: How often the log is asked whether there is something new.
+#: How often the log is asked whether there is something new, where nobody tells.
 LOOK_SECONDS = 0.02
 #: How long a commit's checksum is waited for, and how often it is looked for meanwhile: it comes a millisecond later.
 SETTLE_SECONDS, SETTLE_LOOK_SECONDS = 0.05, 0.002
@@ -40,6 +41,7 @@ class Pace:
         self._table = table.folder if isinstance(table, MirroredLog) else table
         asks_store = self._mirror is not None or isinstance(table, Remote)
         self._look_seconds = LOOK_REMOTE_SECONDS if asks_store else LOOK_SECONDS
+        self._watch = LogWatch(self._table)
         self._interval = interval
         self._stopping = stopping
         self._began: float | None = None
@@ -66,9 +68,11 @@ class Pace:
             if news:
                 newest = self._newest(version)
                 newest = newest if rows >= BUSY_ROWS else self._joined(newest)
+            if news:
+                self._watch.found()
             if news or self._passed(version):
                 break
-            self._stopping.wait(self._look_seconds)
+            self._watch.wait(self._look_seconds, self._stopping)
         self._began = time.monotonic()
         return newest
 

@@ -20,7 +20,7 @@ from spark_analytics.catching_up.log import DataFile, data_files
 from spark_analytics.catching_up.places import Checkpoint, Place
 
 #: For so long (seconds) a batch stays open: what Spark plans next begins where it ended, and reads the log from there.
-OPEN_SECONDS = 20.0
+OPEN_SECONDS = 60.0
 #: More bytes, or more commits, that wait are for a batch of Spark's.
 MOST_BYTES, MOST_COMMITS = 16 << 20, 256
 #: How lines of the log begin that change what the table is.
