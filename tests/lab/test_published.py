@@ -18,9 +18,10 @@ from lab.document import published
 from lab.plot import bars, curves
 from lab.published import CAPACITIES, WANTED, partitioned, priorities
 from lab.stats import NOTHING, Estimate, estimate
+from tests.support.deep import examples
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(examples(1, 3)))
 def test_live_traffic_hardly_notices_what_batch_traffic_does(seed: int) -> None:
     calm, flood = partitioned(seed)
     assert calm["live"].part > 0.95 and flood["live"].part > 0.93
@@ -42,7 +43,7 @@ def test_a_partition_is_admitted_within_its_part_and_wherever_there_is_room(
         assert admits(limit, others + own, own, share)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(examples(1, 3)))
 def test_the_first_priority_stays_while_the_third_yields(seed: int) -> None:
     first, second, third = priorities(seed)
     slow = [one.mean(120, 200) for one in (first, second, third)]

@@ -13,6 +13,7 @@ from lab.queue import Queue
 from lab.run import simulate
 from lab.scenario import Variant, load, names, parse
 from tests.lab.test_lab import document
+from tests.support.deep import examples
 
 LONG = {"noisy-neighbour", "outage"}  # tried in test_lab
 
@@ -21,7 +22,7 @@ LONG = {"noisy-neighbour", "outage"}  # tried in test_lab
 def test_no_policy_is_worse_than_doing_nothing(name: str) -> None:
     scenario = load(name)
     ways = tuple(variant for variant in scenario.variants if variant.name in ("no control", "entitled", "controlled"))
-    for one in compare(replace(scenario, variants=ways), range(5)):
+    for one in compare(replace(scenario, variants=ways), range(examples(3, 5))):
         assert one.worse(scenario.service_mean) == [], one
 
 

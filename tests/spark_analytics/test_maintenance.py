@@ -27,6 +27,7 @@ from tests.reference.generate import START, generate, logs
 from tests.reference.partials import fill, marks_of
 from tests.reference.replaying import LOOK_BACK
 from tests.spark_analytics.test_rollup import SHORT, as_text, log_of, rows_of, table_of, totals
+from tests.support.deep import examples
 from tests.support.finishing import FinishingReader, finish
 
 Row = dict[str, Any]
@@ -78,7 +79,7 @@ def old_and_new(seed: int, apart: timedelta) -> tuple[list[Row], list[Row], list
     return old, old_samples, new, moved(samples, apart)
 
 
-@pytest.mark.parametrize("seed", [21, 22])
+@pytest.mark.parametrize("seed", [21, 22][: examples(1, 2)])
 def test_folding_old_hours_changes_nothing_that_is_so_now(tmp_path: Path, seed: int) -> None:
     old, _, new, samples = old_and_new(seed, timedelta(days=30))
     lake = fill(tmp_path, old + new, samples)
@@ -167,7 +168,7 @@ def all_rows(root: Path) -> dict[str, list[str]]:
         return {view: rows_of(reader, view, digits=9) for view in views}
 
 
-@pytest.mark.parametrize("seed", [50, 51])
+@pytest.mark.parametrize("seed", [50, 51][: examples(1, 2)])
 def test_forgetting_settled_marks_changes_no_row_of_any_view(tmp_path: Path, seed: int) -> None:
     old, old_samples, new, samples = old_and_new(seed, LATER)
     # Two sets of old events, around the turn of an hour: pauses cross it.

@@ -86,7 +86,7 @@ def remembered(lake: Lake) -> int:
     return sum(row["event_type"] == "received" and row["attempt"] == 1 for row in rows)
 
 
-@pytest.mark.parametrize("seed", range(1, examples(2, 12)))
+@pytest.mark.parametrize("seed", [1, 2][: examples(1, 2)])
 def test_history_is_what_the_reference_counts_before_and_after_each_fold(tmp_path: Path, seed: int) -> None:
     events = log_of_days(seed)
     lake, reader = fill(tmp_path, events, []), Reader(tmp_path)
