@@ -21,11 +21,13 @@ from alerts.laws.observation import Observation
 class Wish:
     """The rate (messages/s) that a law would allow now, and why.
 
-    None: nothing can be said, what is in force stays. Infinite: let go at once.
+    None: nothing can be said, what is in force stays. Infinite: let go at once. A law that judges now and then says
+    whether it ``judged`` now, or this is what it found before; None: it judges at each look.
     """
 
     rate: float | None
     reason: str
+    judged: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,13 +52,12 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How fast is sent in the normal mode, in which mode, when was judged last, by what, and whether it was slowed."""
+    """How fast is sent in the normal mode, in which mode, when was judged last and by what."""
 
     rate: float
     mode: Mode = Mode.NORMAL
     judged_at: float = float("-inf")
     judgement: str = ""
-    slowed: bool = False
 
     @property
     def limit(self) -> float:
@@ -135,10 +134,9 @@ class OutputRate:
         state, reason = step(self._terms(bounds.floor, bounds.ceiling), state, sent, failed, now)
         if math.isinf(state.judged_at):
             return state, Wish(None, reason)
-        if state.judged_at != before:
-            state = replace(state, judgement=reason, slowed=state.limit < bounds.within(rate))
-        # Nobody is slowed down who was found well, and is but sent more by now.
-        return state, Wish(state.limit if state.slowed else max(state.limit, rate), state.judgement)
+        judged = state.judged_at != before
+        state = replace(state, judgement=reason) if judged else state
+        return state, Wish(state.limit, state.judgement, judged)
 
     def sent(self, seen: Observation) -> float:
         """Attempts: who delivers is to obey."""

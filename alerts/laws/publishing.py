@@ -57,16 +57,11 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The rate at which it may publish (messages/s), since when, why, and whether that is less than it was before."""
+    """The rate at which it may publish (messages/s), since when, and why."""
 
     rate: float
     changed_at: float = float("-inf")
     reason: str = ""
-    slowed: bool = False
-
-    def wish(self, rate: float) -> Wish:
-        """What it asks for where ``rate`` is in force, or sent: nobody is slowed down who but sends more by now."""
-        return Wish(self.rate if self.slowed else max(self.rate, rate), self.reason)
 
 
 def step(terms: Terms, state: State, statistics: Statistics, now: float) -> tuple[State, str]:
@@ -134,11 +129,10 @@ class Publishing:
         if (seen.publishes or 0.0) < (self.least_probed if seen.publishes_probed else self.least):
             return state, Wish(None, f"{seen.publishes or 0:.0f} publishes were looked at: too few to say anything")
         if now - state.changed_at < self.over_seconds:
-            return state, state.wish(rate)
+            return state, Wish(state.rate, state.reason, judged=False)
         terms = Terms(agreed.priority, agreed.bounds, self.most_seconds, self.most_errors, self.over_seconds)
         wanted, reason = adapted(terms, rate, seen.publish_seconds, seen.publish_errors or 0.0)
-        state = State(wanted, now, reason, slowed=wanted < agreed.bounds.within(rate))
-        return state, state.wish(rate)
+        return State(wanted, now, reason), Wish(wanted, reason, judged=True)
 
     def sent(self, seen: Observation) -> float:
         """Arrivals: who publishes is to obey."""

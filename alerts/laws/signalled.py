@@ -1,6 +1,7 @@
 """The frame of laws that are judged by a signal of their own: the same safety for each of them, whatever it wishes.
 
 * Nothing is limited but what an alert names, and only after the law has asked for less than is sent at two looks.
+* Nobody is slowed down who was found well, and but sends more by now than when the law judged him.
 * What is in force stays within the policy's bounds, changes by its largest step at most, and waits for its cooldown.
 * Where the alert, the data or the law's signal are unknown nothing changes, nobody renews the lease, and the tenant
   passes through when it ends.
@@ -34,10 +35,12 @@ from alerts.laws.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A law's own state, and since when it asks for less than is sent (infinite: it does not)."""
+    """A law's own state, since when it asks for less than is sent (infinite: it does not), and whether, when it judged
+    last, it asked for less than was sent, or in force, then."""
 
     state: Any
     since: float = math.inf
+    slowed: bool = False
 
 
 def decide(
@@ -68,11 +71,17 @@ def decide(
     seen = replace(seen, arrival_rate=law.sent(seen))
     rate = seen.arrival_rate if current is None else current.rate
     agreed = Agreed(terms.bounds, terms.priority)
-    state, wish = law.look(agreed, memory.state if memory else law.begin(rate, now), seen, rate, now)
+    memory = memory or Memory(law.begin(rate, now))
+    state, wish = law.look(agreed, memory.state, seen, rate, now)
+    memory = replace(memory, state=state)
+    if wish.rate is not None and wish.judged is not None:
+        if wish.judged:
+            memory = replace(memory, slowed=wish.rate < terms.bounds.within(rate))
+        wish = wish if memory.slowed else replace(wish, rate=max(wish.rate, rate))
     if current is None:
-        return _first(terms, seen, wish, Memory(state, memory.since if memory else math.inf), now)
+        return _first(terms, seen, wish, memory, now)
     current = replace(current, obeyed=obeyed(terms, seen, current, now))
-    return replace(_going(terms, seen, wish, current, alert, now), memory=Memory(state))
+    return replace(_going(terms, seen, wish, current, alert, now), memory=replace(memory, since=math.inf))
 
 
 def _first(terms: Terms, seen: Observation, wish: Wish, memory: Memory, now: float) -> Verdict:

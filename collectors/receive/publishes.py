@@ -14,10 +14,10 @@ from collectors.samples import METRIC_NAMES
 from lake.histogram import ZERO_INDEX, bucket_index, merge, quantile
 from lake.store import conform
 from lake.tables import QUEUE_SAMPLES
+from sojourn.client.partial import LONGEST_PUBLISH
 
 _SECOND = 1_000_000
-#: The bucket of a day: the client counts nothing as longer.
-_LONGEST = bucket_index(86_400.0)
+_LONGEST = bucket_index(LONGEST_PUBLISH)
 _TOLD_ALONE = "told by the application, which counts its publishes alone"
 _ALL_FAILED = "none of the publishes was confirmed, or how long they took is not told"
 

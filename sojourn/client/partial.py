@@ -25,6 +25,9 @@ ZERO_INDEX = -2048
 #: A processing time that is as long, or no number, tells nothing: it would poison a sum for good.
 LONGEST_SECONDS = 1e12
 
+#: A publish that took longer counts as one of so many seconds: a day.
+LONGEST_PUBLISH = 86_400.0
+
 SECOND = 1_000_000
 _COUNTS = (*EVENT_TYPES, "started", "retries", "finished_unreceived")
 _MARKED = FINISHING_TYPES | {"failed", "delayed"}

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from sojourn.client.partial import bucket_index
+from sojourn.client.partial import LONGEST_PUBLISH, bucket_index
 from sojourn.client.polls import MOST_KEYS, OTHER
 
 #: The longest that is remembered of a time in which nothing could be sent, in seconds.
 KEPT_SECONDS = 10.0
-#: A publish that took longer counts as one of so many seconds: a day.
-LONGEST = 86_400.0
 
 Key = tuple[str, str]
 
@@ -64,7 +62,7 @@ class Publishes:
         """Count one publish that ended now after ``seconds``; of one that failed no duration is kept."""
         now = time.monotonic()
         # Compared this way round, what is no number counts as no time at all.
-        bucket = bucket_index(min(seconds, LONGEST) if seconds > 0 else 0.0)
+        bucket = bucket_index(min(seconds, LONGEST_PUBLISH) if seconds > 0 else 0.0)
         with self._lock:
             if now >= self._until:
                 self._counts.clear()
