@@ -55,11 +55,14 @@ def thread_seconds(process: int) -> dict[str, float]:
 
 
 def memory_mb(pid: int, what: str = "VmRSS") -> float:
-    """``VmRSS`` or ``VmHWM`` (its largest value) of a process, in MB.
+    """``VmRSS`` or ``VmHWM`` (its largest value) of a process, in MB; 0 of one that has ended.
 
     Of the largest, ``getrusage`` tells what whoever started the process held, if that was more."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(what)) / 1024
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) for line in lines if line.startswith(what)), 0) / 1024
 
 
 def yardstick_seconds(rounds: int = 3) -> float:

@@ -23,6 +23,9 @@ MOST = 200
 #: An answer is worked out again after so many times as long as all took together that somebody looks at: however many
 #: they are, the rest of the machine is left to others.
 REST = 60
+#: However long that was, an answer is not older than so many seconds (a reader of history that is asked as often keeps
+#: what it holds), as long as it rests for this many times as long as all took.
+OLDEST_SECONDS, LEAST_REST = 240.0, 15
 #: Somebody looks at what was asked for within so many seconds.
 LOOKED_AT_SECONDS = 30.0
 
@@ -107,6 +110,6 @@ class Behind:
                 now = monotonic()
                 known.took = now - begun
                 known.asked = max(known.asked, begun)
-                looked_at = (one.took for one in self._known.values() if now - one.asked < LOOKED_AT_SECONDS)
-                known.due = now + REST * sum(looked_at)
+                all_took = sum(one.took for one in self._known.values() if now - one.asked < LOOKED_AT_SECONDS)
+                known.due = now + min(REST * all_took, max(OLDEST_SECONDS, LEAST_REST * all_took))
                 self._rested = max(self._rested, begun) + REST * known.took

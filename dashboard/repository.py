@@ -52,7 +52,7 @@ FIRST_SECONDS = 1.0
 HEADING_SECONDS = 0.05
 MOST_DATED = 6
 #: The process that reads history ends when nobody asks it for so long.
-PAST_IDLE_SECONDS = 300.0
+PAST_IDLE_SECONDS = 600.0
 _past_limits: dict[str, Any] = {"idle_seconds": PAST_IDLE_SECONDS}
 #: For how long a page waits for what is newer than what it has.
 PRESENT_SECONDS = 0.3

@@ -27,7 +27,7 @@ def measure(scale: float) -> Iterator[Figure]:
     """Resident megabytes after each hour, beside those after the first, of the server alone and with what reads for it;
     the browser's.
 
-    The process that reads history takes what its bound lets it take, and ends when nobody asks it for five minutes.
+    The process that reads history takes what its bound lets it take, and ends when nobody asks it for ten minutes.
     """
     lake, renewals = lake_of(scale), round(HOURS * 3600 / EVERY * scale)
     with serving(lake) as server, written(lake):

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from dashboard.behind import REST, Behind
+from dashboard.behind import LEAST_REST, OLDEST_SECONDS, REST, Behind
 from lake.errors import SojournError
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -85,6 +85,21 @@ def test_many_answers_rest_as_long_as_all_of_them_took_together() -> None:
     took = [behind._known[number].took for number in range(4)]
     assert behind._known[3].due - behind._known[0].due > REST * sum(took[1:])
     assert behind.answer(3, (2,), lambda: "too soon", 0.0) == "slow"
+
+
+@pytest.mark.parametrize(
+    ("all_took", "rest"),
+    [(1.0, REST), (8.0, OLDEST_SECONDS), (100.0, 100.0 * LEAST_REST)],
+    ids=["little", "much", "very much"],
+)
+def test_an_answer_gets_no_older_than_some_minutes_unless_reading_it_takes_a_good_part_of_them(
+    all_took: float, rest: float
+) -> None:
+    behind = Behind()
+    assert behind.answer("long", (1,), lambda: "long", LONG) == "long"
+    behind._known["long"].took = all_took
+    assert behind.answer("short", (1,), lambda: "short", LONG) == "short"
+    assert behind._known["short"].due - monotonic() == pytest.approx(rest, rel=0.05, abs=LONG)
 
 
 def test_who_has_something_else_to_show_waits_until_all_that_was_worked_out_has_rested() -> None:
