@@ -37,3 +37,8 @@ def judged(columns: Mapping[str, Any]) -> tuple[Array, Array]:
     enters = told["enters"] = _ENTERS(told)
     verdicts = np.where(_TURNS_QUIET(told), QUIET, np.where(enters, NOISY, SILENT))
     return verdicts.astype(np.int8), enters
+
+
+def share_from_which(active_tenants: int) -> float:
+    """The share (0 to 1) of in flight, or of the work, beyond which one of so many tenants with a backlog is noisy."""
+    return float(_THRESHOLD({"active_tenants": np.array([active_tenants])})[0])

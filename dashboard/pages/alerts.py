@@ -13,13 +13,16 @@ import streamlit as st
 from dashboard import operations, rule_files
 from dashboard.pages import confirm, details, download, frame, markup
 from dashboard.people import present
+from dashboard.questions import noisy as question
 from dashboard.repository import Repository
 from dashboard.rule_files import RuleText
+from dashboard.services import noisy
 from dashboard.services.alerts import COLUMNS, AlertLine, AlertStory, alert_cells, alert_lines, alert_story
 from dashboard.services.because import because, sayer
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.say import duration
 from dashboard.services.series import on_the_hour
+from lake.sql.parameters import can_be_named
 
 #: Alerts in the table; beyond those they are only counted.
 LINES = 100
@@ -66,6 +69,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
             _look_after(lake.root, chosen.fingerprint, state["labels"], now)
         if why.conditions or why.besides:
             st.html(markup.section("Why it fired" if chosen.resolved else "Why it fires") + details.because(why))
+            if not chosen.resolved and any(one.says == "noisy" for one in why.conditions):
+                st.html(_noisy_now(lake, health, state["labels"]))
         _explain(rule)
         _story(story)
     st.html(
@@ -77,6 +82,19 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     download.csv("alerts", COLUMNS, lambda: [alert_cells(line) for line in lines], what="All of them as a file")
     if len(lines) > LINES:
         st.html(markup.note(f'{len(lines) - LINES:,} more: `sojourn sql "SELECT * FROM alert_states"` has them all.'))
+
+
+def _noisy_now(lake: Repository, health: list[Row], labels: Mapping[str, str]) -> str:
+    """How the tenant of an alert stands beside its queue's others now; nothing where no statement can ask it."""
+    key, tenant = (
+        QueueKey(labels.get("broker", ""), labels.get("queue", ""), labels.get("subscriber", "")),
+        labels.get("tenant"),
+    )
+    waits = next((row["quiet_oldest_age_seconds"] for row in health if QueueKey.of(row) == key), None)
+    if tenant is None or not can_be_named(key.broker, key.queue, key.subscriber, tenant):
+        return ""
+    (row,) = lake.now(question.beside_others(key, tenant))
+    return details.figures("How it stands now", noisy.now(row, waits, lake.definitions.target_seconds))
 
 
 def _headline(lines: Sequence[AlertLine]) -> str:

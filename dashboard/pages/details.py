@@ -38,6 +38,12 @@ def because(found: Because) -> str:
     return table + (f'<div class="sj"><p class="dim num">Besides, it saw: {besides}.</p></div>' if besides else "")
 
 
+def figures(title: str, told: Iterable[tuple[str, str]]) -> str:
+    """Figures under ``title``, each with what it is held against."""
+    rows = "".join(f"<dt>{escape(name, NAME)}</dt><dd>{escape(text, 400)}</dd>" for name, text in told)
+    return f'<div class="sj"><h3>{escape(title)}</h3><dl class="sj-notes">{rows}</dl></div>'
+
+
 def alert_table(lines: Sequence[AlertLine], chosen: AlertLine | None) -> str:
     """Many alerts as a table; each name leads to the page about it."""
     head = "".join(f'<th scope="col" class="words">{name}</th>' for name in ("Alert", "State", "Since"))

@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 
 from alerts.models import AlertState
 from alerts.rules.model import RuleEntry
+from dashboard.services import noisy
 from dashboard.services.alerting import number_of
 from dashboard.services.keys import Row
 from dashboard.services.overview import Fact
@@ -88,7 +89,10 @@ def because(
         one = value if name == "value" else inputs.get(name, labels.get(name))
         if one is not None:
             known[node] = name, one
-    told = tuple(Condition(one.says, _saw(one.node, known, unit), one.means) for one in conditions)
+    told = tuple(
+        Condition(one.says, _of_flag(one.node, known, inputs) or _saw(one.node, known, unit), one.means)
+        for one in conditions
+    )
     used = {known[part][0] for one in conditions for part in _parts(one.node, known) if part in known}
     left = tuple((name, figure(name, one)) for name, one in inputs.items() if name not in (*used, "threshold"))
     return Because(facts, told, left)
@@ -248,6 +252,14 @@ def _is_settled(node: exp.Expression) -> bool:
         or isinstance(node, exp.Is)
         or (isinstance(node, exp.EQ) and isinstance(node.expression, exp.Literal))
     )
+
+
+def _of_flag(node: exp.Expression, known: Mapping[exp.Expression, tuple[str, object]], inputs: Row) -> str:
+    """What the row said of somebody whom one flag calls noisy; empty of other conditions."""
+    if not _is_alone(node) or node.name != "noisy":
+        return ""
+    value = next((told for part, (name, told) in known.items() if name == "value" and part.name == "share"), None)
+    return noisy.when_it_fired(value if isinstance(value, float) else None, inputs)
 
 
 def _saw(node: exp.Expression, known: Mapping[exp.Expression, tuple[str, object]], unit: str) -> str:

@@ -28,7 +28,7 @@ _OUT_OF_MEMORY = (MemoryError, duckdb.OutOfMemoryException)
 _COPIED_AFTER = 8
 _COPY = '"a copy that is being made"'
 #: So many queues' histories are held at once, while they have no more than one part in so many of the worker's memory.
-MOST_SCOPES, SCOPES_SHARE = 8, 8
+MOST_SCOPES, SCOPES_SHARE = 8, 16
 #: From its parent, a worker takes what it is given.
 _MOST = 1 << 40
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from lake.why.reading import Query
 
 
+#: Queues that are named to who names none, or one that nobody knows.
+NAMED = 10
+
+
 class Form(StrEnum):
     """How to say it."""
 
@@ -29,7 +34,9 @@ class Form(StrEnum):
 
 
 def why(
-    queue: Annotated[str, typer.Argument(help="The queue: its name, or broker/queue, or broker/queue/subscriber.")],
+    queue: Annotated[
+        str | None, typer.Argument(help="The queue: its name, or broker/queue, or broker/queue/subscriber.")
+    ] = None,
     minutes: Annotated[int, typer.Option(min=2, help="How far back to look for when it began.")] = 60,
     format: Annotated[Form, typer.Option("--format", help="Text for eyes, JSON for programs.")] = Form.TEXT,
     json_too: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -49,10 +56,10 @@ def why(
     part("lake.state").require_finished(root, ("queue_health_now",))
     rows = query("SELECT broker, queue, subscriber FROM queue_health_now")
     names = keys.short_names(keys.QueueKey.of(row) for row in rows)
-    key = keys.resolve(queue, names)
+    key = None if queue is None else keys.resolve(queue, names)
     if key is None:
-        known = ", ".join(sorted(names.values())[:10]) or "none has been seen yet"
-        raise UserError(f"no queue is called {queue!r}", f"there are: {known}")
+        what = "say which queue: `sojourn why QUEUE`" if queue is None else f"no queue is called {queue!r}"
+        raise UserError(what, _there_are(sorted(names.values())))
     told = tell(query, key.broker, key.queue, key.subscriber, span=minutes * 60)
     if told is None:
         raise UserError(f"nothing is known of {queue!r} any more", "try again")
@@ -67,6 +74,14 @@ def why(
     if sql:
         for name, text in told.sql.items():
             print(f"\n-- {name}\n{visible_lines(text.strip())}")
+
+
+def _there_are(names: Sequence[str]) -> str:
+    """Which queues can be named."""
+    if not names:
+        return "none has been seen yet; `sojourn doctor` says why"
+    more = f" and {len(names) - NAMED:,} more, which `sojourn top` shows" if len(names) > NAMED else ""
+    return f"there are: {', '.join(names[:NAMED])}{more}"
 
 
 def coming(query: Query, key: QueueKey, told: Told, target: float) -> Foretold:

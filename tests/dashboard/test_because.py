@@ -12,6 +12,7 @@ from alerts.rules.loader import BUILTIN, rule_files
 from alerts.rules.model import RuleEntry
 from dashboard import rule_files as texts
 from dashboard.pages import details
+from dashboard.services import noisy
 from dashboard.services.because import Because, because, value_and_threshold
 from lake.definitions import Definitions
 
@@ -93,8 +94,36 @@ def test_sums_are_matched_whole_and_views_are_named_where_a_column_is_of_two() -
 def test_a_flag_alone_is_told_with_what_it_means() -> None:
     found = because(state(), texts.of("NoisyTenant", rule_files([BUILTIN])).entry, DEFINITIONS, NOW)
     (only,) = found.conditions
-    assert (only.says, only.saw) == ("noisy", "it was so") and "fair share" in only.means
+    assert (only.says, only.saw) == ("noisy", "it held 4,250 % of the backlog") and "fair share" in only.means
     assert "fair share" in details.because(found)
+
+
+def test_of_who_is_noisy_the_row_is_told_in_words_and_each_share_beside_its_threshold() -> None:
+    row = {"backlog": "812", "in_flight": "30", "arrival_rate": "84", "completion_rate": "20.5"}
+    found = because(state(0.81, row), texts.of("NoisyTenant", rule_files([BUILTIN])).entry, DEFINITIONS, NOW)
+    assert found.conditions[0].saw == (
+        "it held 81 % of the backlog; 812 messages of its own in the queue; 30 in flight; it sent 84/s, of which "
+        "20.5/s were worked off"
+    )
+    assert noisy.when_it_fired(None, {}) == "it was so", "an alert of before its row was kept"
+    told = {
+        "known": 1, "work": 7.4, "queue_work": 10.0, "in_flight": 30, "queue_in_flight": 40, "backlog": 812,
+        "queue_backlog": 1003, "others_ready": 191, "active_tenants": 5,
+    }  # fmt: skip
+    said = dict(noisy.now(told, 45.0, 30.0))
+    assert said["Share of the work"].startswith("74 %: 7.4 of 10 kept busy; noisy is more than 40 %, with 5 tenants")
+    assert said["Share of in flight"].startswith("75 %: 30 of 40 messages")
+    assert said["Share of the backlog"] == "81 %: 812 of 1,003 messages"
+    assert said["Who waits for it"] == (
+        "191 messages of other tenants, the oldest of quiet tenants for 45 s, 1.5 × the target of 30 s"
+    )
+    assert dict(noisy.now(told | {"others_ready": 0}, None, 30.0))["Who waits for it"].startswith("nobody")
+    assert "unknown" in dict(noisy.now(told | {"others_ready": 3}, None, 30.0))["Who waits for it"]
+    empty = told | {"work": None, "queue_work": None, "queue_in_flight": 0, "others_ready": None}
+    nothing = dict(noisy.now(empty, None, 30.0))
+    assert nothing["Share of the work"].startswith("unknown") and nothing["Who waits for it"] == "unknown"
+    assert nothing["Share of in flight"].startswith("none of any")
+    assert noisy.now(told | {"known": 0}, None, 30.0) == (("Now", "nothing of this tenant is in the queue any more"),)
 
 
 @pytest.mark.parametrize("expr", ["", "no SQL (", "SELECT 1 AS value UNION SELECT 2 AS value"])

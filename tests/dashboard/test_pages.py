@@ -308,6 +308,14 @@ def test_an_alert_s_value_stands_beside_its_threshold_and_each_condition_beside_
     assert re.search(r"Value\s*95 %.*Threshold\s*90 %", said, re.DOTALL)
     assert "Why it fires" in said and "in_flight >= 0.9 * in_flight_limit" in said
     assert "in_flight 950; unknown, as the rule does not select it: in_flight_limit" in said
+    assert "How it stands now" not in said
+    row |= {"rule": "NoisyTenant", "fingerprint": "e" * 16, "value": 0.8, "inputs": [("backlog", "99")]}
+    row["labels"] = [*labels.items(), ("tenant", "acme-7")]
+    lake.append("alert_transitions", pa.Table.from_pylist([row], schema=ALERT_TRANSITIONS.schema))
+    noisy = words(opened("alerts", alert="e" * 16))
+    assert "it held 80 % of the backlog; 99 messages of its own in the queue" in noisy
+    assert re.search(r"How it stands now\s*Share of the work\s*\d+ %: .* noisy is more than \d+ %", noisy)
+    assert re.search(r"Who waits for it\s*\d+ messages of other tenants, the oldest of quiet tenants for ", noisy)
     # The scene's own rule is in no file: its threshold is unknown, and its page says why.
     assert "Unknown: threshold – the rule is not in the rule files" in words(opened("alerts"))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sojourn.cli.why import _there_are
 from tests.dashboard.scene import write_story
 from tests.sojourn.test_cli import is_one_clear_line, sojourn
 
@@ -44,3 +45,12 @@ def test_programs_get_parts_that_add_up_and_the_statements(lake: Path) -> None:
 
 def test_a_queue_that_nobody_knows_is_one_clear_line(lake: Path) -> None:
     is_one_clear_line(sojourn("why", "order", "--lake", str(lake), cwd=lake), "'order'", "emails, orders")
+
+
+def test_who_names_no_queue_is_told_in_one_line_which_there_are(lake: Path) -> None:
+    is_one_clear_line(sojourn("why", "--lake", str(lake), cwd=lake), "which queue", "emails, orders")
+
+
+def test_of_many_queues_some_are_named_and_where_the_others_stand() -> None:
+    assert _there_are([f"q{number}" for number in range(12)]).endswith("q9 and 2 more, which `sojourn top` shows")
+    assert "doctor" in _there_are([])
