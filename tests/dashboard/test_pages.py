@@ -301,7 +301,9 @@ def test_an_alert_s_value_stands_beside_its_threshold_and_each_condition_beside_
     labels = {"severity": "warning", "broker": "nats", "queue": "orders"}
     row = {**fired, "rule": "InFlightLimitNear", "fingerprint": "f" * 16, "labels": [*labels.items()], "value": 0.95}
     row["inputs"] = [("threshold", "0.9"), ("in_flight", "950"), ("in_flight_limit", None)]
-    lake.append("alert_transitions", pa.Table.from_pylist([row], schema=ALERT_TRANSITIONS.schema))
+    loud = row | {"rule": "NoisyTenant", "fingerprint": "e" * 16, "value": 0.8, "inputs": [("backlog", "99")]}
+    loud["labels"] = [*labels.items(), ("tenant", "acme-7")]
+    lake.append("alert_transitions", pa.Table.from_pylist([row, loud], schema=ALERT_TRANSITIONS.schema))
     monkeypatch.setenv(RULES_VARIABLE, json.dumps([str(file) for file in rule_files([BUILTIN])]))
     show(tmp_path, stale_after_seconds=AGES)
     said = words(opened("alerts", alert="f" * 16))
@@ -309,9 +311,6 @@ def test_an_alert_s_value_stands_beside_its_threshold_and_each_condition_beside_
     assert "Why it fires" in said and "in_flight >= 0.9 * in_flight_limit" in said
     assert "in_flight 950; unknown, as the rule does not select it: in_flight_limit" in said
     assert "How it stands now" not in said
-    row |= {"rule": "NoisyTenant", "fingerprint": "e" * 16, "value": 0.8, "inputs": [("backlog", "99")]}
-    row["labels"] = [*labels.items(), ("tenant", "acme-7")]
-    lake.append("alert_transitions", pa.Table.from_pylist([row], schema=ALERT_TRANSITIONS.schema))
     noisy = words(opened("alerts", alert="e" * 16))
     assert "it held 80 % of the backlog; 99 messages of its own in the queue" in noisy
     assert re.search(r"How it stands now\s*Share of the work\s*\d+ %: .* noisy is more than \d+ %", noisy)
