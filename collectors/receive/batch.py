@@ -23,7 +23,7 @@ from collectors.receive.horizon import Horizon
 from collectors.receive.identity import NOTHING, Keys, made
 from collectors.receive.inbox import Answer, Request
 from collectors.receive.polls import PollCount
-from collectors.receive.publishes import PublishCount
+from collectors.receive.publishes import Publish, PublishCount, single
 from collectors.receive.rows import COLUMNS, Row, client_table, shown, skewed, span_table, split
 from collectors.receive.spans import SpanReader
 from collectors.receive.status import Code
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 SPANS, CLIENT = "otlp", "client"  # sources in records
 _AHEAD = ahead.reason("occurred_at")
 _CONTEXT = len(COLUMNS)  # of a span's row
-_POLLED, _SUMMARISED = b"p", b"s"  # letters of keys that stand in no event's id
+_POLLED, _SUMMARISED, _PUBLISHED = b"p", b"s", b"u"  # letters of keys that stand in no event's id
 
 
 @dataclass(slots=True)
@@ -176,6 +176,7 @@ class BatchReader:
                 batch.skewed += skewed(table)
         self._take_weighted(batch, weighted)
         self._take_polls(batch, polls)
+        self._take_publishes(batch, [publish for one in told.values() for publish in one.publishes])
         self._take_reports(batch, [report for one in told.values() for report in one.reports], latest)
         return batch
 
@@ -214,6 +215,15 @@ class BatchReader:
             poll = polls[int(index)]
             empty = None if poll.empty is None else int(poll.empty)
             batch.polls.append(PollCount((poll.broker, poll.queue, poll.subscriber), 1, empty))
+
+    def _take_publishes(self, batch: Batch, publishes: Sequence[Publish]) -> None:
+        if not publishes:
+            return
+        count = len(publishes)
+        _, _, keys = made([publish.context for publish in publishes], [_PUBLISHED] * count, [NOTHING] * count)
+        fresh = self._horizon.new(keys)
+        batch.count_keys.append(keys[fresh])
+        batch.publishes += [single(publish) for publish in compress(publishes, fresh)]
 
     def _take_reports(self, batch: Batch, reports: Sequence[tuple[bytes, events.Sent]], latest: int) -> None:
         if not reports:

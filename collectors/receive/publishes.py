@@ -34,6 +34,19 @@ class PublishCount:
     histogram: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """One publish that a span told of: it ended at ``at`` (microseconds) after ``seconds``, None where it failed, and
+    stands for ``weight`` of them."""
+
+    broker: str
+    queue: str
+    at: int
+    seconds: float | None
+    weight: int
+    context: bytes
+
+
 def publishes(entry: dict[str, Any]) -> PublishCount:
     """One entry of the client's list ``publishes``; Bad."""
     get = entry.get
@@ -47,6 +60,14 @@ def publishes(entry: dict[str, Any]) -> PublishCount:
     if errors + sum(histogram.values()) > ended:
         raise Bad("publishes: at least as many are expected as failed and took some time")
     return PublishCount(where, until, ended, errors, histogram)
+
+
+def single(publish: Publish) -> PublishCount:
+    """``publish`` as it is counted."""
+    where, weight, seconds = (publish.broker, publish.queue), publish.weight, publish.seconds
+    if seconds is None:
+        return PublishCount(where, publish.at, weight, weight)
+    return PublishCount(where, publish.at, weight, 0, {bucket_index(min(seconds, LONGEST_PUBLISH)): weight})
 
 
 def publishes_table(counts: Iterable[PublishCount], now: int, source: str) -> pa.Table:

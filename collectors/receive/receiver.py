@@ -46,7 +46,7 @@ class Receiver:
         self._horizon = Horizon(settings.horizon_events, settings.horizon_seconds)
         self._memory = Memory(settings.remembered)
         joins = Joins(settings.joins, settings.names, watched(context.settings.brokers), context.board.queues)
-        spans = SpanReader(self._memory, joins, settings.max_spans)
+        spans = SpanReader(self._memory, joins, settings.max_spans, publishes=settings.publishes)
         self._waiting, self._clock = Waiting(settings.hold_seconds, settings.hold_spans), context.clock
         self._spans = spans
         self._journal: Journal | None = None

@@ -56,6 +56,11 @@ class ReceiveSettings(Settings):
     joins: tuple[JoinSettings, ...] = Field(
         default=(), description="explicit joins of spans to watched queues, before what addresses and samples tell"
     )
+    publishes: bool = Field(
+        default=False,
+        description="count send spans, with their durations, as publishes of applications that do not count them "
+        "themselves: what the law `publishing` is judged by (docs/otlp.md)",
+    )
     max_request_bytes: int = Field(default=16 * _MIB, ge=1024, description="of one request, unpacked")
     max_spans: int = Field(default=50_000, ge=1, description="messages that one request may tell of")
     max_pending_bytes: int = Field(default=64 * _MIB, ge=1024, description="of requests that are not answered yet")

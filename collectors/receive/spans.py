@@ -18,7 +18,8 @@ from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, NOTHING, RECEI
 from collectors.receive.joins import Joins
 from collectors.receive.lean import Attributes, DecodeError, resource
 from collectors.receive.memory import Memory, Sent
-from collectors.receive.routes import CLIENT, Route, Routes
+from collectors.receive.publishes import Publish
+from collectors.receive.routes import CLIENT, PRODUCER, Route, Routes
 from collectors.receive.rows import Row
 from collectors.receive.told import MessagingSpan, Poll, Told
 
@@ -28,10 +29,14 @@ _MOST_RESOURCES = 10_000
 
 
 class SpanReader:
-    """Reads requests of OTLP, one after the other; ``most`` bounds the messages that one may tell of."""
+    """Reads requests of OTLP, one after the other; ``most`` bounds the messages that one may tell of.
 
-    def __init__(self, memory: Memory, joins: Joins, most: int) -> None:
+    Send spans count as ``publishes``, too, where that is asked for.
+    """
+
+    def __init__(self, memory: Memory, joins: Joins, most: int, *, publishes: bool = False) -> None:
         self.memory = memory
+        self._publishes = publishes
         self._routes = Routes(joins)
         self._most = most
         self._attributes = Attributes()
@@ -120,12 +125,17 @@ class SpanReader:
             weight = sampled.weight(raw.trace_state, raw.trace_id)
             told.weigh(context, weight)
         if role == "send":
-            if facts.went_wrong(raw.status):
+            wrong, folded = facts.went_wrong(raw.status), told.folded
+            if wrong:
                 told.ignored += 1  # nothing reached the queue
             elif links and raw.kind == CLIENT:
                 self._sent_linked(route, found, links, start, worker, told)
             else:
                 self._sent(route, found, context, above, batch or 1, start, worker, told)
+            # Of two spans of one publish the one counts that tells of it; of messages with create spans, their sending.
+            if self._publishes and (wrong or told.folded == folded or links) and _publishes(raw, found):
+                seconds = None if wrong else (end - start) / 1e9
+                told.publishes.append(Publish(route.broker, route.queue, end // 1000, seconds, weight, context))
             return
         span = MessagingSpan(route, found, context, above, None, links, batch, start, end, worker, service)
         span.weight = weight
@@ -325,6 +335,16 @@ class SpanReader:
             sent = Sent(route.broker, route.queue)
             memory.put(tie if tie is not None else (route.broker, route.queue, explicit or ""), sent)
         return sent
+
+
+def _publishes(raw: Any, found: dict[str, Any]) -> bool:
+    """Whether a send span is a call of the broker, by OpenTelemetry's conventions for messaging: of kind PRODUCER, or
+    CLIENT for messages that have create spans of their own, which are none. One without a duration, as our client's,
+    tells of none."""
+    if raw.kind not in (PRODUCER, CLIENT) or raw.end_time_unix_nano <= raw.start_time_unix_nano:
+        return False
+    names = ("messaging.operation.type", "messaging.operation", "messaging.operation.name")
+    return next((found[name] for name in names if found.get(name)), "") != "create"
 
 
 def _checked(raw: Any, found: dict[str, Any]) -> tuple[bytes, bytes | None, list[bytes], int | None, int, int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from collectors.receive import events
 from collectors.receive.lean import LeanRequest
+from collectors.receive.publishes import Publish
 from collectors.receive.routes import Route
 from collectors.receive.rows import Row
 
@@ -66,6 +67,7 @@ class Told:
 
     rows: list[Row] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
+    publishes: list[Publish] = field(default_factory=list)
     refused: list[tuple[Any, str]] = field(default_factory=list)
     later: list[MessagingSpan] = field(default_factory=list)
     weights: dict[bytes, int] = field(default_factory=dict)

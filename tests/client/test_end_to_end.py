@@ -40,10 +40,10 @@ while True:
 class Receiver:
     """The collectors with nothing but the receiver, as a process."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **receive: Any) -> None:
         self.root = root
         (self.port,) = free_ports(1)
-        receive = {"enabled": True, "http_port": self.port, "grpc_port": 0}
+        receive = {"enabled": True, "http_port": self.port, "grpc_port": 0} | receive
         self._settings = CollectSettings.model_validate({"receive": receive, "flush_interval": 0.05})
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 import pyarrow as pa
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import sojourn
 from alerts.control import build
@@ -18,6 +20,7 @@ from lake.tables import PARTIALS, QUEUE_SAMPLES
 from sojourn.client import sender
 from tests.client.test_end_to_end import Receiver
 from tests.collectors.rabbitmq.test_publishing_law import row
+from tests.collectors.receive.support import BEGIN, add
 from tests.control.conftest import World
 from tests.control.test_real_lake import partial
 from tests.support.finishing import FinishingReader
@@ -33,7 +36,7 @@ class Place:
         self.world = World(now=datetime.now(UTC).replace(microsecond=900_000) - timedelta(minutes=5))
         self.lake = Lake(root)
         self.lake.create()
-        self.receiver = Receiver(root)
+        self.receiver = Receiver(root, publishes=True)
         self.receiver.start()
         # What was counted is told with the application's clock: that of this world.
         clock = SimpleNamespace(**vars(sender.time))
@@ -50,15 +53,24 @@ class Place:
         )
         self.control = build(ControlSettings(policies=(policy,)), root, root / "state")
         self.reader = FinishingReader(root)
+        self._trace = 0
 
-    def looks(self, seconds: int, took: float | None, failed: int = 0, queue: str = "orders") -> dict[str, float]:
-        """The limits after so many seconds with thirty publishes each, ``failed`` of them in vain; None: none."""
+    def looks(
+        self, seconds: int, took: float | None, failed: int = 0, queue: str = "orders", *, spans: bool = False
+    ) -> dict[str, float]:
+        """The limits after so many seconds with thirty publishes each, ``failed`` of them in vain; None: none.
+
+        The application counts them, or ``spans`` of OpenTelemetry tell of them.
+        """
         for _ in range(seconds):
             self.world.advance(1)
             now = self.world.now
-            for number in range(0 if took is None else 30):
-                self.recorder.published(queue, seconds=took or 0.0, failed=number < failed)
-            assert self.recorder.flush(60)
+            if spans:
+                self._sent_spans(queue, took or 0.0, failed)
+            else:
+                for number in range(0 if took is None else 30):
+                    self.recorder.published(queue, seconds=took or 0.0, failed=number < failed)
+                assert self.recorder.flush(60)
             traffic = [partial("t0", 0, 100, 100, "orders"), partial("t1", 0, 10, 10, "orders")]
             for one in traffic:
                 second = datetime.fromtimestamp(int(now.timestamp()) - 1, UTC)
@@ -70,6 +82,17 @@ class Place:
             evaluation = self.world.evaluation(actions=("publishers",), alerts=(alert,))
             self.control.controller.step(now + timedelta(milliseconds=50), [evaluation], self.reader.query)
         return {limit.tenant: limit.rate for limit in self.control.board.snapshot.limits}
+
+    def _sent_spans(self, queue: str, took: float, failed: int) -> None:
+        request, ended = ExportTraceServiceRequest(), self.world.now.timestamp() * 1e3 - BEGIN / 1e6
+        for number in range(30):
+            where = {"messaging__system": BROKER, "messaging__destination__name": queue}
+            error = "refused" if number < failed else None
+            begun, self._trace = ended - took * 1e3, self._trace + 1
+            add(request, "send", 1, trace=self._trace, at=begun, took=took * 1e3, error=error, **where)
+        headers = {"content-type": "application/x-protobuf"}
+        url, body = f"{self.receiver.url}/v1/traces", request.SerializeToString()
+        assert httpx.post(url, content=body, headers=headers, timeout=60).status_code == 200
 
     def close(self) -> None:
         self.control.close()
@@ -100,6 +123,17 @@ def test_slow_or_failed_publishes_of_an_application_slow_a_tenant_and_quick_ones
     # The views are told nothing by it: what an application counts is no reading of the broker.
     health = place.reader.query("SELECT queue, depth FROM queue_health_now").to_pylist()
     assert health == [{"queue": "orders", "depth": 10}]
+
+
+def test_send_spans_of_an_application_that_embeds_nothing_do_the_same(place: Place) -> None:
+    place.recorder.published("elsewhere", seconds=0.0)
+    assert place.recorder.flush(60), "the receiver listens"
+    assert place.looks(4, 0.01, spans=True) == {}
+    slowed = place.looks(5, 0.5, spans=True)
+    assert slowed.keys() == {"t0"} and 1 <= slowed["t0"] < 100
+    rows = place.control.controller.recent(20)
+    first = next(row for row in reversed(rows) if row.decision == "throttle")
+    assert "half of the publishes took" in first.reason and first.inputs["publishes_probed"] == "False"
 
 
 def test_publishes_to_another_queue_few_ones_or_none_change_nothing(place: Place) -> None:

@@ -62,6 +62,34 @@ def test_in_a_span_of_the_client_they_count_once(receiver: Receiving) -> None:
     assert [row["publishes"] for row in rows(receiver, "spanned")] == [5]
 
 
+def test_send_spans_of_others_count_where_that_is_asked_for(
+    receiver: Receiving, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Once each, however often they come; with their durations, and as failed where the broker took nothing."""
+    where = {"messaging__destination__name": "instrumented"}
+    sends = [("send", 10 + number, {"trace": 900 + number, "took": 10.0, **where}) for number in range(3)]
+    sends += [
+        ("send", 20, {"trace": 950, "took": 2000.0, "error": "refused", **where}),
+        ("send", 21, {"trace": 951, "took": 30.0, **where}),
+        ("send", 22, {"trace": 951, "parent": 21, "took": 20.0, **where}),  # inside of it: the same publish
+        ("create", 30, {"trace": 960, "took": 1.0, **where}),  # puts a message together, and sends nothing
+        ("send", 31, {"trace": 960, "took": 10.0, "kind": 3, "links": [(960, 30)], **where}),  # which this does
+        ("send", 40, {"trace": 970, "took": 0.0, **where}),  # no call: it only says that something was sent
+        ("process", 41, {"trace": 970, "parent": 40, "remote": True, "at": 5, **where}),
+    ]
+    body = request_of(*sends).SerializeToString()
+    with receiving(tmp_path_factory.mktemp("spans") / "lake", publishes=True) as asked:
+        for one in (asked, asked, receiver):
+            headers = {"content-type": "application/x-protobuf"}
+            assert httpx.post(f"{one.url}/v1/traces", content=body, headers=headers).status_code == 200
+        found = rows(asked, "instrumented")
+    assert rows(receiver, "instrumented") == [], "not unless it is asked for"
+    assert sum(row["publishes"] for row in found) == 6 and sum(row["publish_errors"] for row in found) == 1
+    assert {row["broker"] for row in found} == {"nats"}
+    latencies = [row["publish_latency_seconds"] for row in found if row["publish_latency_seconds"] is not None]
+    assert min(latencies) == pytest.approx(0.01, rel=2 * RELATIVE_ERROR)
+
+
 def test_many_applications_one_row_a_queue_and_second_and_none_of_the_future() -> None:
     told = [PublishCount(("b", "q"), AT + offset, 10, 0, {FAST: 10}) for offset in (0, 999_999)]
     told += [PublishCount(("b", "q"), AT + 500_000, 30, 6, {SLOW: 24}), PublishCount(("b", "q"), AT - 1, 2, 2)]
