@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.compare import compare
+from lab.compare import LEAST_THROUGHPUT, compare
 from lab.document import page
 from lab.order import ORDERS, of
 from lab.queue import Queue
@@ -24,6 +24,7 @@ def test_no_policy_is_worse_than_doing_nothing(name: str) -> None:
     ways = tuple(variant for variant in scenario.variants if variant.name in ("no control", "entitled", "controlled"))
     for one in compare(replace(scenario, variants=ways), range(examples(3, 5))):
         assert one.worse(scenario.service_mean) == [], one
+        assert one.throughput.mean >= LEAST_THROUGHPUT, one
 
 
 @pytest.mark.parametrize(
