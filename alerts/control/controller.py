@@ -21,7 +21,7 @@ from alerts.control.candidates import Candidate, Evaluations, Unusable
 from alerts.control.groups import Groups, together
 from alerts.control.journal import Journal
 from alerts.control.minds import Minds
-from alerts.control.observe import Query, observe
+from alerts.control.observe import Query, Usually, observe
 from alerts.control.settings import ControlSettings
 from alerts.control.signals import signals_of
 from alerts.control.spans import recent_seconds, usual_seconds
@@ -70,7 +70,7 @@ class Controller:
         self._state, self._journal, self._actuators = state, journal, actuators
         self._flag = folder / PAUSE_FLAG
         self._lock = threading.RLock()
-        self._evaluations = Evaluations()
+        self._evaluations, self._usually = Evaluations(), Usually()
         self._observed_at = 0.0
         #: The code for which each was refused last: the same again is no news.
         self._refused: dict[Key, str] = {}
@@ -212,7 +212,7 @@ class Controller:
         changes: dict[Key, ActiveLimit | None] = {}
         if candidates and self._due(candidates, now):
             targets = [candidate.key.target for candidate in candidates]
-            members, spans = self._groups.members, (self._signals, self._usual)
+            members, spans = self._groups.members, (self._signals, self._usual, self._usually)
             seen = observe(query, targets, now, self._recent, self._clock.ahead, members, *spans)
             for candidate in candidates:
                 self._decide(candidate, seen.get(candidate.key.target), before, changes, entries, now)

@@ -24,6 +24,8 @@ from lake.clock import ZERO, age
 Query = Callable[[str], pa.Table]
 _Row = dict[str, Any]
 _Queue = tuple[str, str]  # broker, queue
+#: What is usual is told anew so many times in as long as it is counted over.
+RENEWED = 6
 
 
 def observe(
@@ -35,6 +37,7 @@ def observe(
     members: Mapping[Target, frozenset[str]] = MappingProxyType({}),
     signals: Mapping[str, float] = MappingProxyType({}),
     usual_seconds: int = 0,
+    remembered: Usually | None = None,
 ) -> dict[Target, Observation]:
     """An observation of each target whose queue is in the metrics; several subscribers of a queue count as the worst.
 
@@ -42,7 +45,8 @@ def observe(
 
     ``recent_seconds`` is how far back a tenant's arrivals are counted: the views' window would still show, for a
     minute, what came before a limit. What is usual is told by the views' window, or by so many seconds before now
-    (``usual_seconds``) where that is too short to tell. Quiet tenants are those neither noisy nor in ``targets``.
+    (``usual_seconds``) where that is too short to tell; what is ``remembered`` of it is not read again at each look.
+    Quiet tenants are those neither noisy nor in ``targets``.
     ``signals`` of :data:`~alerts.control.signals.SIGNALS` are measured, too, each over so many seconds.
     The wall clock is ``ahead`` of ``now``: what comes from the future by both has a negative age.
     """
@@ -54,8 +58,12 @@ def observe(
     tenants = _subscriptions(query(statements.tenants(scope)).to_pylist(), units)
     health = _by_queue(query(statements.health(scope)).to_pylist())
     as_of = {queue[0]: max(item.as_of for item in found) for queue, found in tenants.items() if found}
-    sql = statements.flows(scope, as_of, recent_seconds, usual_seconds) if as_of else None
+    remembered = remembered or Usually()
+    seconds = 0 if remembered.knows(scope, as_of, usual_seconds) else usual_seconds
+    sql = statements.flows(scope, as_of, recent_seconds, seconds) if as_of else None
     flows = {} if sql is None else _flows(query(sql).to_pylist(), units)
+    if usual_seconds:
+        flows = remembered.added(flows, scope, as_of, told=seconds > 0)
     observations = {}
     for target in sorted(wanted):
         queue = (target.broker, target.queue)
@@ -64,7 +72,7 @@ def observe(
             flow = flows.get(queue, _Flow())
             usual = _usual(tenants[queue], target.tenant)
             if usual_seconds:
-                usual = flow.usual(target.tenant, int(as_of[target.broker].timestamp()), usual_seconds)
+                usual = flow.usual(target.tenant, remembered.until(target.broker), usual_seconds)
             observations[target] = _observation(
                 target.tenant, tenants[queue], health[queue], flow, recent_seconds, usual, now, ahead
             )
@@ -182,6 +190,40 @@ class _Flow:
     def slowest(self) -> float:
         """What the slowest subscriber that works finished: its consumers are who a tenant could keep busy."""
         return min((count for count in self.finished.values() if count > 0), default=0.0)
+
+
+class Usually:
+    """What came and was finished over a longer time, from look to look: a sixth of that time is as good as all of it.
+
+    Whoever is looked at for the first time has it told anew.
+    """
+
+    def __init__(self) -> None:
+        self._scope: statements.Scope | None = None
+        self._as_of: dict[str, datetime] = {}
+        self._flows: dict[_Queue, _Flow] = {}
+
+    def knows(self, scope: statements.Scope, as_of: Mapping[str, datetime], seconds: int) -> bool:
+        """Whether what was told last is still good for a look at ``scope``."""
+        since = ((at - self._as_of[broker]).total_seconds() for broker, at in as_of.items() if broker in self._as_of)
+        same = scope == self._scope and as_of.keys() == self._as_of.keys()
+        return same and all(0 <= passed < seconds / RENEWED for passed in since)
+
+    def added(
+        self, flows: dict[_Queue, _Flow], scope: statements.Scope, as_of: Mapping[str, datetime], *, told: bool
+    ) -> dict[_Queue, _Flow]:
+        """``flows`` with what is usual, which they were ``told`` themselves, or is remembered."""
+        if told:
+            self._scope, self._as_of, self._flows = scope, dict(as_of), flows
+            return flows
+        for queue, known in self._flows.items():
+            flow = flows.setdefault(queue, _Flow())
+            flow.usually, flow.since = known.usually, known.since
+        return flows
+
+    def until(self, broker: str) -> int:
+        """The second up to which it was told (unix seconds)."""
+        return int(self._as_of[broker].timestamp())
 
 
 def _subscriptions(rows: Iterable[_Row], units: _Units) -> dict[_Queue, list[_Subscription]]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alerts.control.active_limit import Target
+from alerts.control.observe import Usually, observe
 from alerts.laws import throttle
 from alerts.laws.limits import Alert
 from alerts.laws.observation import AGE_RESOLUTION, level
+from tests.control.conftest import World
 from tests.control.test_laws import CALM, IN_FORCE, NOISY, TERMS
 
 
@@ -89,3 +93,22 @@ def test_no_law_lowers_a_limit_for_what_an_age_is_told_too_long_by(law: str) -> 
     seen = replace(CALM, quiet_age_seconds=1.2, arrival_rate=9.0)
     verdict = throttle.decide(replace(TERMS, law=law, target_seconds=0.5), seen, IN_FORCE, Alert.ACTIVE, 106.0)
     assert verdict.limit is not None and verdict.limit.rate >= IN_FORCE.rate
+
+
+def test_a_minute_is_read_once_in_ten_seconds_and_for_whom_nobody_has_looked_at() -> None:
+    """At each look it would be the most that a look reads, for what changes as slowly as a minute does."""
+    world, remembered = World(), Usually()
+    asked: list[bool] = []
+
+    def query(sql: str) -> pa.Table:
+        if "FROM partials" in sql:
+            asked.append("AS since" in sql)
+        return world.query(sql)
+
+    for second in range(25):
+        targets = [Target("nats", "orders", name) for name in ("t0", "t1")[: 1 + (second >= 15)]]
+        seen = observe(query, targets, world.now, 5, usual_seconds=60, remembered=remembered)
+        assert seen == observe(world.query, targets, world.now, 5, usual_seconds=60), "nothing changes in this world"
+        assert len(seen) == len(targets)
+        world.advance(1)
+    assert [second for second, whole in enumerate(asked) if whole] == [0, 10, 15]
