@@ -13,6 +13,7 @@ from alerts.dependence import Condition, Dependence, conditions, dependence
 from alerts.evaluate import Query
 from alerts.rules.expression import ENGINE_VIEWS
 from lake.errors import SojournError
+from lake.lean import trim
 from lake.select import canonical, check, for_duckdb, tables_of
 from lake.tables import TABLES
 from lake.views import VIEWS
@@ -29,6 +30,8 @@ _SMALL = frozenset({"open_gaps"})
 _WHOLE = frozenset({"queue_health_now", "tenant_backlog_now"})
 #: So many statements' answers are remembered, those of more rules than anybody has, and none with more rows.
 _MOST_ANSWERS, _MOST_ROWS = 4096, 10_000
+#: Behind a reading of more rows than this memory is given back.
+_MANY_ROWS = 50_000
 _KNOWN = frozenset({*VIEWS, *TABLES, *ENGINE_VIEWS})
 #: What a column looked like: equal numbers, equal columns. By view and column; "" is how many rows the view has.
 _Signature = tuple[tuple[str, str, int], ...]
@@ -120,7 +123,12 @@ class ViewCache:
             if name in self._columns and self._outdated.get(name, True):
                 started = time.monotonic()
                 try:
-                    self.put(name, self._query(f"SELECT {', '.join(self._columns[name])} FROM {name}"))
+                    rows = self._query(f"SELECT {', '.join(self._columns[name])} FROM {name}")
+                    many = rows.num_rows > _MANY_ROWS
+                    self.put(name, rows)
+                    del rows
+                    if many:  # what was held before is free now, all over the heap
+                        trim()
                 finally:
                     self._read_at[name] = time.monotonic()
                     self._costs[name] = self._read_at[name] - started
