@@ -214,11 +214,10 @@ class Outcome:
     def _processing_seconds(self) -> Array:
         """Processing time over the window in seconds, added up anew: exact to what floats are."""
         count = len(self._consumers)
-        rows = [step.merged() for step in self.fold.in_window(self.second)]
-        if not rows:
+        told = [step.narrow_work() for step in self.fold.in_window(self.second)]
+        if not told:
             return np.zeros(count)
-        keys = np.concatenate([keys[~wide] for keys, _, _, wide, _ in rows])
-        work = np.concatenate([work[~wide] for _, _, work, wide, _ in rows])
+        keys, work = (np.concatenate(column) for column in zip(*told, strict=True))
         sums = np.bincount(keys, weights=work, minlength=count).astype(float)
         sums[self._wide] = self._wide_work
         return sums

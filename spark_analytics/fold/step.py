@@ -62,17 +62,21 @@ class Step:
     wide_sampled: list[Lately] = field(default_factory=list)
     instants: Any = None
     undo: Any = None  # an Undo, until nothing can be taken back
+    is_merged: bool = False
+    narrow: Any = None  # what :meth:`narrow_work` said: each second asks for it whose window the step is in
 
     def add(self, keys: Array, counts: Array, work: Array, wide: Array, told: Array) -> None:
         """Rows to add up: ``counts`` has one column for each of MEASURES, ``work`` is in seconds."""
         self.chunks.append((keys, counts, work, wide, told))
+        self.is_merged, self.narrow = False, None
 
     def merged(self) -> tuple[Array, Array, Array, Array, Array]:
         """(keys, counts, work, wide, told), each key once."""
-        if len(self.chunks) == 1:
+        if not self.is_merged and len(self.chunks) == 1:
             keys = self.chunks[0][0]
-            if len(keys) < 2 or bool(np.all(keys[1:] > keys[:-1])):
-                return self.chunks[0]  # type: ignore[return-value]
+            self.is_merged = len(keys) < 2 or bool(np.all(keys[1:] > keys[:-1]))
+        if self.is_merged:
+            return self.chunks[0]  # type: ignore[return-value]
         if not self.chunks:
             self.add(np.zeros(0, np.int32), np.zeros((0, len(MEASURES)), np.int32), *_nothing())
             return self.merged()
@@ -87,8 +91,15 @@ class Step:
             np.logical_or.reduceat(wide[order], starts),
             np.logical_or.reduceat(told[order], starts),
         )
-        self.chunks = [merged]
+        self.chunks, self.is_merged = [merged], True
         return merged
+
+    def narrow_work(self) -> tuple[Array, Array]:
+        """(keys, work) of what was not rolled up, each key once."""
+        if self.narrow is None:
+            keys, _, work, wide, _ = self.merged()
+            self.narrow = (keys[~wide], work[~wide]) if wide.any() else (keys, work)
+        return self.narrow  # type: ignore[no-any-return]
 
     def settle(self) -> None:
         """The step is taken back no more: keep what leaves the window with it, and nothing else."""

@@ -24,7 +24,7 @@ from lake.snapshot import FileGone, read_file
 from lake.state.held import Held
 from lake.store import Lake, LakeError
 from lake.tables import AGE_STATE
-from spark_analytics.fold.arrays import Array, distinct
+from spark_analytics.fold.arrays import Array, distinct, located
 from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.fold.units import in_order
 from spark_analytics.maintenance.receipts import APPLICATION
@@ -238,7 +238,7 @@ class Ages:
         there = slots[self._newest.starts(slots) >= 0]
         newest = self._newest.buckets(there)
         every = together(told)
-        again = newest.at(np.flatnonzero(~np.isin(newest.code, every.code)))
+        again = newest.at(np.flatnonzero(~located(newest.code, distinct(every.code))[1]))
         rows = together([every, again])
         if len(rows.code) == 0:
             return None
