@@ -1,4 +1,4 @@
-"""What stays in its place on a page that is renewed: nobody can read what changes places every two seconds.
+"""What stays in its place on a page that is renewed: nobody can read what changes places at each renewal.
 
 Verdicts go before; of queues of one verdict those that are shown keep their places for a while, however little another
 waits longer. The table below them is exact at every instant.
