@@ -12,6 +12,7 @@ from lab.plot import bars, curves
 from lab.published import BATCH_RATES, CAPACITIES, LIMIT, LIVE_RATE, WANTED, partitioned, priorities
 from lab.scenario import Scenario, load, names
 from lab.stats import estimate
+from lab.sums import table
 from lab.table import said
 
 SEEDS = 6
@@ -44,6 +45,14 @@ _PUBLISHED = """\
 Written by `make lab`; the tests hold the figures to what the sources say (`tests/lab/test_published.py`,
 `tests/control/test_published_laws.py`).
 
+## Sums
+
+What a formula says, by the functions that ship (`lab/sums.py`): prefetch by round trips, Little's law, backlogs and
+outages, the odds of shuffle sharding.
+
+| | published | ours | source |
+|---|---|---|---|
+{sums}
 ## A partitioned limiter
 
 Two workers, log-normal service of 20 ms on average, a limit of {limit} in work, of which live traffic is guaranteed all
@@ -113,6 +122,7 @@ def published(seeds: int) -> tuple[str, str]:
         wanted=WANTED,
         least=min(CAPACITIES),
         priorities=rows,
+        sums=table(),
     )
     return text, curves([(one.priority, one.rates) for one in all_curves[0]], "/s")
 

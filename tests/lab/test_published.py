@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -18,6 +20,7 @@ from lab.document import published
 from lab.plot import bars, curves
 from lab.published import CAPACITIES, WANTED, partitioned, priorities
 from lab.stats import NOTHING, Estimate, estimate
+from lab.sums import Sum, sums, table
 from tests.support.deep import examples
 
 
@@ -93,6 +96,19 @@ def test_seda_and_dagor_go_down_beyond_their_targets_alone(rate: float, p99: flo
     assert 1 <= found <= 1e4
     assert (found <= rate) == (p99 > 80 or p99 >= 40 or found == rate)
     assert admission.dagor(rate, 2e4, p99, 80.0) == pytest.approx(0.95 * rate if p99 > 80 else rate + 200)
+
+
+def numbers(text: str) -> list[float]:
+    return [float(one) for one in re.findall(r"\d+(?:\.\d+)?", text.replace("twice", "2"))]
+
+
+@pytest.mark.parametrize("one", sums(), ids=lambda one: one.what)
+def test_what_a_formula_says_is_what_was_published(one: Sum) -> None:
+    assert numbers(one.ours) == pytest.approx(numbers(one.published), rel=0.08) and numbers(one.ours)
+
+
+def test_the_page_has_these_sums_as_they_are() -> None:
+    assert table() in (Path(__file__).parents[2] / "docs/lab/published.md").read_text(encoding="utf-8")
 
 
 def test_the_page_and_its_plots_are_well_formed() -> None:
