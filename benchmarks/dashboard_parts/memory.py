@@ -32,13 +32,12 @@ def measure(scale: float) -> Iterator[Figure]:
     lake, renewals = lake_of(scale), round(HOURS * 3600 / EVERY * scale)
     with serving(lake) as server, written(lake):
         held, alone = [], []
-        for _ in range(ROUNDS):
+        for hour in range(1, ROUNDS + 1):
             looked(server.url, VIEWERS, 0.0, "--renewals", str(max(1, renewals // ROUNDS // VIEWERS)))
             held.append(server.memory())
             alone.append(memory_mb(server.process.pid))
-        for hour, (all_of_them, one) in enumerate(zip(held, alone, strict=True), 1):
-            yield Figure(f"memory_mb_after_hour_{hour}", all_of_them, "MB", held[0])
-            yield Figure(f"server_memory_mb_after_hour_{hour}", one, "MB", alone[0])
+            yield Figure(f"memory_mb_after_hour_{hour}", held[-1], "MB", held[0])
+            yield Figure(f"server_memory_mb_after_hour_{hour}", alone[-1], "MB", alone[0])
         yield Figure("memory_growth_mb_an_hour", (held[-1] - held[1]) / (ROUNDS - 2), "MB")
         yield Figure("server_memory_growth_mb_an_hour", (alone[-1] - alone[1]) / (ROUNDS - 2), "MB")
     with (
