@@ -55,7 +55,8 @@ from lake.worker.worker import Worker
 
 log = logging.getLogger(__name__)
 
-#: How often the lake is asked whether there is something new; a look costs a directory look-up a table.
+#: How often the lake is asked whether there is something new, where the kernel does not tell; a look costs a directory
+#: look-up a table.
 POLL_SECONDS = 0.02
 #: Allocations after which Python looks for cycles, which alerts do not make: as often as usual is half of a restart.
 COLLECT_AFTER = (100_000, 20, 100)
