@@ -18,12 +18,17 @@ SHORTEST_SECONDS, DEVIATIONS = 2.0, 3.0
 SIGNIFICANT = 2.0
 
 
-def by_chance(seen: Observation) -> float:
-    """By how much arrivals may exceed the share by chance (messages/s): counts vary by the root of what they count."""
+def by_chance(seen: Observation, harmed_seconds: float) -> float:
+    """By how much arrivals may exceed the share by chance (messages/s): counts vary by the root of what they count.
+
+    Until harm has lasted as long as counts are taken over, they are partly of a time in which not all servers were
+    busy, so that the share seems less than it is; and a wait that soon ends again is mostly chance itself.
+    """
     if seen.recent_seconds <= 0:
         return 0.0
     varying = seen.arrival_rate + (seen.throughput + seen.others_rate * seen.others_cost**2) / seen.cost**2
-    return SIGNIFICANT * math.sqrt(varying / seen.recent_seconds)
+    deviations = DEVIATIONS if harmed_seconds < seen.recent_seconds else SIGNIFICANT
+    return deviations * math.sqrt(varying / seen.recent_seconds)
 
 
 def sends_as_always(sends: float, usual: float, others: float, others_usual: float, throughput: float) -> bool:

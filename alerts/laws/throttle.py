@@ -130,7 +130,7 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
         reason += f"from {harm.others_usual:.3g}/s to {harm.others_most:.3g}/s"
         return Verdict(Kind.SKIP, None, "sends_as_always", reason, harm)
     within_share = terms.law != "inverse_backlog" and seen.arrival_rate <= base + (
-        by_chance(seen) if terms.rate is None else 0.0
+        by_chance(seen, now - harm.since) if terms.rate is None else 0.0
     )
     if within_share and (
         terms.law != "aimd"

@@ -47,6 +47,8 @@ mode = {mode} # the default only decides and writes down what it would do
 floor = 5.0
 cooldown_seconds = 12.0 # longer than the window: judge a limit by what came after it
 lease_seconds = 30.0
+early = true
+target_seconds = 1.5 # half of what the queue has to keep: act before it is missed
 drain_seconds = 10.0 # the demo is short: leave room for the backlog to be gone soon,
 max_step = 0.9 # and get there in one step
 

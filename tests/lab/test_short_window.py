@@ -138,3 +138,12 @@ def completed(scenario: Scenario, seed: int, way: Variant) -> int:
     _, queue, _ = watched(scenario, seed, way)
     start, end = scenario.measure
     return sum(n for one in queue.accounts.values() for at, n in one.completions.items() if start <= at < end)
+
+
+@pytest.mark.parametrize(("name", "seed"), [("diurnal", 0), ("diurnal", 33), ("steady-95", 28)])
+@pytest.mark.parametrize("window", [WINDOW_SECONDS, 60])
+def test_waits_beyond_half_a_second_by_chance_are_nobodys_doing(name: str, seed: int, window: int) -> None:
+    policy = SHIPPED.model_copy(update={"target_seconds": 0.5}) if window == 60 else QUICK
+    scenario = replace(load(name), policy=policy, window_seconds=window)
+    found = simulate(scenario, seed, next(way for way in scenario.variants if way.controlled))
+    assert found.innocents == 0, found.decisions
