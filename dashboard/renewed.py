@@ -42,15 +42,18 @@ class Renewed(Generic[T]):
             self._keep(now)
         return now.result()
 
-    def begin(self, token: Hashable, work: Callable[[], T]) -> tuple[Future[T], Future[T] | None]:
+    def begin(
+        self, token: Hashable, work: Callable[[], T], *, ahead: bool = False
+    ) -> tuple[Future[T], Future[T] | None]:
         """Have it worked out as of ``token``, unless it is or was; gives back that, and the last that has ended.
 
-        What was begun ahead for who asks now is as good: nobody waits once more for what came since.
+        What was begun ahead for who asks now is as good: nobody waits once more for what came since. To who begins
+        ``ahead`` it is not: else many that look would keep each other from what is new.
         """
         with self._lock:
             now = self._work
             self._keep(now)  # it may have come to an end while nobody waited for it
-            old = token != self._token and monotonic() >= self._new_until
+            old = token != self._token and (ahead or monotonic() >= self._new_until)
             if now is None or (now.done() and (old or now.exception() is not None)):
                 now = self._work = self._pool.submit(self._timed, work)
                 self._token = token

@@ -102,7 +102,7 @@ class Repository:
 
         def begin() -> None:
             with suppress(SojournError, RuntimeError):  # the next page is told; the process is ending
-                renewed.begin(*newest())
+                renewed.begin(*newest(), ahead=True)
 
         told = renewed.answer(*newest(), PRESENT_SECONDS)
         wait = (again_seconds or 0.0) - renewed.took - AHEAD_SECONDS

@@ -132,3 +132,18 @@ def test_who_has_a_reading_begun_ahead_does_not_wait_for_what_came_since_unless_
     assert look("since") == "ahead", "as of a moment ago, at once"
     renewed._new_until = monotonic()
     assert look("since") == "since"
+
+
+def test_however_often_somebody_looks_what_is_begun_ahead_is_the_newest() -> None:
+    renewed = Renewed[int]()
+    for number in range(3):
+        begun = Event()
+
+        def ahead(token: int = number, begun: Event = begun) -> None:
+            renewed.begin(token, lambda: token, ahead=True)[0].result(60)
+            begun.set()
+
+        wait_until(lambda: renewed._timer is None or not renewed._timer.is_alive(), "the timer to have ended")
+        renewed.ahead(0.0, ahead, 60.0)
+        assert begun.wait(60)
+        assert renewed.answer(99, lambda: 99, 60.0) == number, "each time from before the last one was due"
