@@ -147,9 +147,8 @@ def _numbers(column: pa.ChunkedArray) -> pa.Array:
     if not is_number(column.type) and not types.is_null(column.type):
         raise RuleError(f"value must be a number, but is {column.type}")
     numbers = _whole(_cast(column, pa.float64(), safe=False))
-    if np.isnan(
-        numbers.to_numpy(zero_copy_only=False)
-    ).any():  # mostly none is, and few rows are asked about quicker so
+    # Mostly none is, and few rows are asked about quicker by NumPy.
+    if np.isnan(numbers.to_numpy(zero_copy_only=False)).any():
         return pc.if_else(pc.is_nan(numbers), None, numbers)
     return numbers
 

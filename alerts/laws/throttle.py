@@ -307,9 +307,8 @@ def _base_now(terms: Terms, seen: Observation, current: Limit, now: float) -> fl
     share = base_rate(terms, seen) if busy else None
     if share is None:
         return current.base
-    settled = (
-        now - current.changed_at >= terms.cooldown_seconds
-    )  # until then some of it was measured while servers idled
+    # Until a change has settled, some of it was measured while servers idled.
+    settled = now - current.changed_at >= terms.cooldown_seconds
     return share if settled else max(share, current.base)
 
 
