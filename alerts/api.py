@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from alerts.engine import Snapshot
 from alerts.metrics import CONTENT_TYPE
 from alerts.notify.payload import iso
-from alerts.settings import AlertSettings
+from alerts.settings import AlertSettings, http_address
 from lake.clock import Clock
 from lake.web.access import AccessControl
 from lake.web.policy import JSON, Entrance, Limits, Policy
@@ -94,6 +94,4 @@ def access_controlled(
 
 def url_of(listener: socket.socket) -> str:
     """Where clients on this machine reach ``listener``."""
-    host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return http_address(*listener.getsockname()[:2])

@@ -55,7 +55,9 @@ class AlertSettings(BaseModel):
     )
     token_env: str | None = Field(default=None, description="environment variable with the API's bearer token")
     external_url: str | None = Field(
-        default=None, description="where people reach this API, for links in notifications"
+        default=None,
+        description="where people reach this API, for links in notifications, and where a dashboard in another "
+        "container asks it",
     )
     dashboard_url: str | None = Field(
         default=None,
@@ -76,6 +78,11 @@ class AlertSettings(BaseModel):
         if url is not None and _host_of(url) is None:
             raise ValueError(f"{info.field_name} is http:// or https://, a host, and a path if need be")
         return url
+
+    @property
+    def reached_at(self) -> str:
+        """Where others ask its API who have not heard from the process itself where it listens."""
+        return self.external_url or http_address(self.host, self.port)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,6 +124,12 @@ class AlertSettings(BaseModel):
         if not value:
             raise UserError(f"the environment variable {self.token_env} is not set", "set it to the API's bearer token")
         return value
+
+
+def http_address(host: str, port: int) -> str:
+    """Where who listens on ``host`` and ``port`` is asked from the same machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _host_of(url: str) -> str | None:

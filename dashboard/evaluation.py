@@ -24,10 +24,8 @@ def evaluation(root: Path) -> Evaluation:
 
 
 def _asked(root: Path) -> Evaluation:
-    base = alert_api.told_address(root) or json.loads(os.environ.get(API_VARIABLE) or "{}").get("url")
-    if base is None:
-        return Evaluation.UNTOLD
-    return Evaluation.of(alert_api.is_ready(base, TIMEOUT_SECONDS))
+    bases = alert_api.addresses(root, json.loads(os.environ.get(API_VARIABLE) or "{}").get("url"))
+    return Evaluation.of(alert_api.found(bases, TIMEOUT_SECONDS)[1]) if bases else Evaluation.UNTOLD
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)

@@ -40,8 +40,9 @@ def silence(root: Path, labels: Mapping[str, str], now: datetime, lasts: timedel
 
 def _ask(root: Path, path: str, body: Mapping[str, object] | None = None) -> None:
     known = json.loads(os.environ.get(API_VARIABLE) or "{}")
-    base = alert_api.told_address(root) or known.get("url")
-    if base is None:
+    bases = alert_api.addresses(root, known.get("url"))
+    if not bases:
         raise UserError("no alert process has told where it listens", "is `sojourn alert` running on this lake?")
     token = os.environ.get(known["token_env"]) if "token_env" in known else None
+    base, _ = alert_api.found(bases, alert_api.LOOK_SECONDS)
     alert_api.ask(base, path, token=token, body=body, hint="this page shows what is there now")

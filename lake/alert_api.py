@@ -14,6 +14,8 @@ from urllib.parse import quote
 from lake.errors import SojournError, UserError
 
 TIMEOUT_SECONDS = 10.0
+#: For how long it is tried whether somebody answers at one of several addresses.
+LOOK_SECONDS = 2.0
 
 
 def told_address(root: Path) -> str | None:
@@ -22,6 +24,21 @@ def told_address(root: Path) -> str | None:
         return str(json.loads((root / "state" / "run" / "alerts.json").read_text(encoding="utf-8"))["url"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def addresses(root: Path, configured: str | None) -> tuple[str, ...]:
+    """Where the alert process on the lake at ``root`` may be asked: as it tells itself, which holds on its own machine
+    and in its own container, and where its settings say that others reach it."""
+    return tuple(dict.fromkeys(one for one in (told_address(root), configured) if one))
+
+
+def found(bases: tuple[str, ...], timeout: float) -> tuple[str, bool | None]:
+    """The first of some ``bases`` at which an alert process answers within ``timeout`` seconds, and whether it is
+    ready; the first of all, and None, where none does."""
+    for base in bases:
+        if (ready := is_ready(base, timeout)) is not None:
+            return base, ready
+    return bases[0], None
 
 
 def own_name() -> str:

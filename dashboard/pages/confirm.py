@@ -46,21 +46,21 @@ def button(
             try:
                 write(root, what, about, act)
             except SojournError as error:
-                _tell(f"Not done: {label}", str(error), quiet=False)
+                _tell(f"Not done: {label}", str(error), well=False)
             else:
-                _tell(f"Done: {label}", "It is in the journal, under your name.", quiet=True)
+                _tell(f"Done: {label}", "It is in the journal, under your name.", well=True)
             st.rerun()
 
 
 def outcome() -> None:
     """What came of the last button, for a while."""
-    title, reason, quiet, until = st.session_state.get(_SAID, ("", "", True, 0.0))
+    title, reason, well, until = st.session_state.get(_SAID, ("", "", True, 0.0))
     if until is None:
         until = monotonic() + TOLD_SECONDS
-        st.session_state[_SAID] = (title, reason, quiet, until)
+        st.session_state[_SAID] = (title, reason, well, until)
     if monotonic() < until:
-        st.html(markup.banner(title, reason, quiet=quiet))
+        st.html(markup.done(title, reason) if well else markup.banner(title, reason, quiet=False))
 
 
-def _tell(title: str, reason: str, *, quiet: bool) -> None:
-    st.session_state[_SAID] = (title, reason, quiet, None)
+def _tell(title: str, reason: str, *, well: bool) -> None:
+    st.session_state[_SAID] = (title, reason, well, None)

@@ -114,6 +114,24 @@ def _guarded(body: Callable[[Repository, list[Row], datetime], None]) -> None:
         st.html(markup.note("This page tries again by itself. `sojourn doctor` says more."))
 
 
+def trust() -> None:
+    """Say, above a page that runs something and is not renewed itself, what all others say of their data, and renew
+    that: how old they are, whether rules are evaluated, who is not told."""
+    st.fragment(run_every=settings().refresh_seconds)(_trust)()
+
+
+def _trust() -> None:
+    now = viewers_now()
+    try:
+        lake = repository().at_one_instant(settings().refresh_seconds)
+        health = lake.health()
+        fresh = age_of_data(lake, health, now)
+        st.html(markup.note(as_of_line(lake, fresh, now)))
+    except SojournError as error:
+        log.warning("the lake could not be shown: %s", visible(str(error)))
+        st.html(markup.banner("The lake could not be read", str(error), quiet=False))
+
+
 def age_of_data(lake: Repository, health: list[Row], now: datetime) -> Freshness | None:
     """How fresh the rows are; shows the banner if they are not, and another if earlier events are still being read."""
     fresh = freshness(newest(health), lake.heartbeats(), now, settings().stale_after_seconds, lake.read_at)

@@ -35,6 +35,7 @@ def render() -> None:
     """Show the page: what is to be run, what is running, and what was found."""
     st.html(markup.style_sheet())
     top = st.container(gap="small")
+    frame.trust()
     lake = frame.repository()
     question = _wanted(lake)
     trial: Trial | None = st.session_state.get("trial")

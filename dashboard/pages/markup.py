@@ -80,6 +80,12 @@ def banner(title: str, reason: str, *, quiet: bool) -> str:
     )
 
 
+def done(title: str, reason: str) -> str:
+    """What came of a click that was well; announced by screen readers when it appears."""
+    said = f"<strong>✓ {escape(title)}</strong>{code(reason)}"
+    return f'<div class="sj"><div class="sj-banner done" role="status">{said}</div></div>'
+
+
 def alerts(cards: Sequence[AlertCard]) -> str:
     """Alerts, each with its severity, what it says, since when and about whom."""
     return f'<div class="sj"><ul class="sj-alerts">{"".join(_alert(card) for card in cards)}</ul></div>'

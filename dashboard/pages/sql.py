@@ -47,6 +47,7 @@ def render() -> None:
     if not root.is_dir():
         st.html(markup.banner("There is no lake yet", f"Nothing is at {root}: `sojourn demo` makes one.", quiet=True))
         return
+    frame.trust()
     asking, there = st.columns([2.3, 1], gap="large")
     with asking:
         _kept(root)

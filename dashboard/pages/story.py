@@ -84,6 +84,26 @@ def _asked(lake: Repository, card: QueueCard, first_seconds: float | None, *, pa
     return lake.behind(question, lambda past: _read(past, card.key, seen=seen), first_seconds, patient=patient)
 
 
+def _begun(found: _Past) -> _Past:
+    """From where something is known, and a third of the range at least: what was before has nothing to show."""
+    bins = len(found.span.seconds)
+    unknown = min((series.unknown_at_first(curve) for curve in found.curves), default=0)
+    if not (cut := min(unknown, bins - 1 - bins // 3)):
+        return found
+
+    def later(curve: Curve) -> Curve:
+        return replace(curve, values=curve.values[cut:])
+
+    return replace(
+        found,
+        span=replace(found.span, start=found.span.seconds[cut]),
+        curves=tuple(map(later, found.curves)),
+        ages=[(line, later(curve)) for line, curve in found.ages],
+        p50=tuple(map(later, found.p50)),
+        p99=tuple(map(later, found.p99)),
+    )
+
+
 def _draw(lake: Repository, card: QueueCard, found: _Past, transitions: Sequence[Row], now: datetime) -> None:
     title = _title(card)
     span = replace(found.span, zone=now.tzinfo or UTC)  # what was found is everybody's
@@ -111,7 +131,7 @@ def _read(past: Repository, key: QueueKey, *, seen: bool) -> _Past:
         return _Past(span, seen, depth=series.last_values(span, past.health_history(key, span), "depth"))
     noisy = past.once_noisy(key, span)
     curves = series.levels(span, past.backlog_changes(key, span, series.TOP), "backlog", by="tenant", known_from=since)
-    return _Past(span, seen, noisy, curves, *age_lines(past, key, span, noisy))
+    return _begun(_Past(span, seen, noisy, curves, *age_lines(past, key, span, noisy)))
 
 
 def _range(seconds: float) -> str:

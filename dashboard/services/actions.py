@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -107,7 +108,7 @@ def journal(actions: Iterable[Row], now: datetime) -> tuple[Entry, ...]:
 
 
 def steps(told: Iterable[Change], now: datetime) -> tuple[Step, ...]:
-    """What people asked for on pages, as steps of a story."""
+    """What people asked for on pages, the newest first, as steps of a story; one that has ended is one step."""
     return tuple(
         Step(
             f"{instant(datetime.fromisoformat(one.at), now, seconds=True)}",
@@ -115,8 +116,22 @@ def steps(told: Iterable[Change], now: datetime) -> tuple[Step, ...]:
             f"{one.who}, {one.role}" + (f": {one.why}" if one.why else ""),
             one.outcome in ("refused", "failed"),
         )
-        for one in told
+        for one in _settled(told)
     )
+
+
+def _settled(told: Iterable[Change]) -> list[Change]:
+    """Without the lines that only say of what has ended that it was asked for. ``told``: the newest first."""
+    found: list[Change] = []
+    ended: Counter[tuple[str, str, str]] = Counter()
+    for one in told:
+        mine = (one.who, one.what, one.about)
+        if one.outcome == "asked" and ended[mine]:
+            ended[mine] -= 1
+            continue
+        ended[mine] += one.outcome in ("done", "failed")
+        found.append(one)
+    return found
 
 
 def _step(row: Row) -> str:

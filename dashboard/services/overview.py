@@ -99,12 +99,12 @@ def queue_cards(
     ranked = []
     for key, row in rows.items():
         total = sums.get(key, {})
-        about = [alert for alert in alerts if alert.queue == key]
+        judged = verdict(row, [alert for alert in alerts if alert.queue == key])
         card = QueueCard(
             key=key,
             name=names[key],
-            verdict=verdict(row, about),
-            mode=_mode(row, now),
+            verdict=judged,
+            mode=_mode(row, now, needed=judged is Verdict.ACT),
             sentence=sentence(names[key], row, total, loud.get(key, []), now),
             facts=_facts(row, total),
             cells=_cells(row, total),
@@ -233,13 +233,14 @@ def _empty_by_count(row: Row) -> bool:
 _MODES = {"fast": "within its target", "backlogged": "beyond its target"}
 
 
-def _mode(row: Row, now: datetime) -> str:
+def _mode(row: Row, now: datetime, *, needed: bool = False) -> str:
     if row["mode"] is None:
         if row["dead_letter_for"]:
             return "a dead-letter queue"
         return "no message events seen" if row["drain_state"] is None else "mode unknown"
     since = f" since {clock(row['mode_since'], now)}" if row["mode_since"] is not None else ""
-    return f"{_MODES.get(row['mode'], row['mode'])}{since}"
+    still = "still " if needed and row["mode"] == "fast" else ""  # it needs somebody for another reason
+    return f"{still}{_MODES.get(row['mode'], row['mode'])}{since}"
 
 
 def _facts(row: Row, total: Row) -> tuple[Fact, ...]:

@@ -78,6 +78,11 @@ class Curve:
         return self.values[-1] if self.values else None
 
 
+def unknown_at_first(curve: Curve) -> int:
+    """In how many bins at its start nothing is known of a curve."""
+    return next((place for place, value in enumerate(curve.values) if value is not None), len(curve.values))
+
+
 def on_the_hour(now: datetime, span: timedelta) -> datetime:
     """``span`` ago, on the whole hour: a question since then stays the same for an hour, and is asked once."""
     return (now - span).astimezone(UTC).replace(minute=0, second=0, microsecond=0)

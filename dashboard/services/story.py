@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from dashboard.services.say import UNKNOWN, count, decimal, duration, listing, percent, rate
-from dashboard.services.series import OTHER, Curve, Span
+from dashboard.services.series import OTHER, Curve, Span, unknown_at_first
 
 
 def backlog(curves: Sequence[Curve], span: Span, noisy: Collection[str]) -> str:
@@ -14,7 +14,7 @@ def backlog(curves: Sequence[Curve], span: Span, noisy: Collection[str]) -> str:
         return "No message was waiting in this range."
     now = sum(curve.last or 0.0 for curve in curves)
     sums = [sum(curve.values[place] or 0.0 for curve in curves) for place in range(len(span.seconds))]
-    begin = next((place for place, value in enumerate(curves[0].values) if value is not None), 0)
+    begin = unknown_at_first(curves[0]) % len(span.seconds)
     said = f"Now {count(now)}; {count(sums[begin])} at {span.instants[begin]:%H:%M}, at most {count(max(sums))}."
     largest = max((curve for curve in curves if curve.name != OTHER), key=lambda curve: curve.last or 0.0, default=None)
     if now > 0 and largest is not None and largest.last:

@@ -108,11 +108,11 @@ class Worker:
         self._spare = True
 
     def cancel(self) -> None:
-        """End the statement that runs; from another thread."""
-        process = self._process
-        if self._lock.locked() and process is not None:
+        """End the statement that runs, or waits for a process to run in; from another thread."""
+        if self._lock.locked():
             self._cancelled = True
-            process.interrupt()
+            if (process := self._process) is not None:
+                process.interrupt()
 
     def close(self) -> None:
         """End the process; the worker is of no use afterwards."""
@@ -134,6 +134,8 @@ class Worker:
         self._cancelled = False
         for last in (False, True):
             fresh = self._begin()
+            if self._cancelled:  # while a process was started for it
+                raise UserError("cancelled")
             try:
                 return self._ask(request, tables)
             except (WireError, MemoryError) as error:

@@ -167,7 +167,7 @@ def ask(
 
 
 def address(settings: Settings, root: Path, url: str | None) -> str:
-    """Where the alert process on the lake at ``root`` listens: as it is named, as it told, or by the settings."""
+    """Where the alert process on the lake at ``root`` answers: as it is named, as it told, or by the settings."""
     section = settings.section("alert", part("alerts.settings").AlertSettings)
-    told = part("lake.alert_api").told_address(root)
-    return url or told or f"http://{section.host}:{section.port}"
+    api = part("lake.alert_api")
+    return url or api.found(api.addresses(root, section.reached_at), api.LOOK_SECONDS)[0]

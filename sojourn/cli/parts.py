@@ -134,7 +134,7 @@ def _api(settings: Settings) -> dict[str, str]:
         return {}
     section = settings.section("alert", part("alerts.settings").AlertSettings)
     token = {"token_env": section.token_env} if section.token_env else {}
-    return {"url": f"http://{section.host}:{section.port}", **token}
+    return {"url": section.reached_at, **token}
 
 
 def _alerting(settings: Settings) -> dict[str, Any]:

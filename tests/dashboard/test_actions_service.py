@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from dashboard.pages import details
-from dashboard.services.actions import journal
+from dashboard.services.actions import Change, journal, steps
 
 NOW = datetime(2026, 3, 1, 3, 7, 0, tzinfo=UTC)
 
@@ -31,3 +31,24 @@ def test_what_a_decision_saw_is_folded_and_short_on_the_page_and_whole_in_the_fi
     shown = details.journal([entry])
     assert "<summary>What it saw</summary>" in shown and "value 0.491" in shown and "0.4912" not in shown
     assert "<b>" not in shown and "<i>" not in shown
+
+
+def test_what_was_asked_for_and_has_ended_is_one_step_of_what_people_did() -> None:
+    told = [
+        ("approve", "a-1", "asked", ""),
+        ("approve", "a-1", "done", ""),
+        ("approve", "a-1", "asked", ""),  # by another click
+        ("approve", "a-1", "failed", "it is over"),
+        ("silence", "b-2", "refused", ""),
+        ("revoke", "a-1", "asked", ""),  # and nobody knows what came of it
+    ]
+    written = [
+        Change((NOW + timedelta(seconds=place)).isoformat(), "ada", "operator", what, about, outcome, why)
+        for place, (what, about, outcome, why) in enumerate(told)
+    ]
+    assert [(one.what, one.bad) for one in steps(reversed(written), NOW)] == [
+        ("revoke a-1: asked", False),
+        ("silence b-2: refused", True),
+        ("approve a-1: failed", True),
+        ("approve a-1: done", False),
+    ]

@@ -11,6 +11,7 @@ from threading import Event, Thread
 import pyarrow as pa
 import pytest
 
+from dashboard import labs
 from lake.store import Lake
 from lake.tables import MESSAGE_EVENTS
 from tests.dashboard.scene import write_story
@@ -111,3 +112,20 @@ def test_the_lab_runs_a_lake_again_while_its_files_are_replaced(lake: Lake, show
     said = words(app)
     assert app.session_state["trial"].error == "" and app.session_state["trial"].found, said
     assert "what is compared with" in said and not app.exception
+
+
+def test_the_lab_runs_a_lake_again_whose_files_are_gone_since_the_page_was_opened(
+    lake: Lake, show: Callable[..., None]
+) -> None:
+    show(lake.root, stale_after_seconds=AGES)
+    app = opened("lab", what="lake", queue="orders", minutes="5", runs="1")
+    app = ended(app.button[0].click().run())
+    first = app.session_state["trial"]
+    assert first.error == "" and first.found
+    replace_files(lake)
+    vacuumed(lake)
+    labs.laboratory(str(lake.root)).known.clear()  # what it remembers needs no files
+    app = ended(app.button[0].click().run())
+    again = app.session_state["trial"]
+    assert again is not first and again.error == ""
+    assert again.found == first.found and "what is compared with" in words(app)

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import evaluation
+from alerts.settings import AlertSettings
+from dashboard import evaluation, operations
 from dashboard.run import API_VARIABLE
 from dashboard.services import pipeline
 from dashboard.services.freshness import Evaluation, Heartbeats
+from lake.errors import UserError
+from tests.support.ports import free_ports
 
 NOW = datetime(2026, 3, 1, 3, 7, 0, tzinfo=UTC)
 
@@ -50,6 +53,31 @@ def test_the_alert_process_is_asked_whether_it_evaluates(tmp_path: Path, monkeyp
             (run / "alerts.json").write_text(json.dumps({"url": url}))
             assert evaluation._asked(tmp_path) is expected
     assert evaluation._asked(tmp_path) is Evaluation.SILENT
+
+
+def test_what_it_tells_of_its_own_container_gives_way_to_where_its_settings_say_that_it_is_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "state" / "run"
+    run.mkdir(parents=True)
+    (nobody,) = free_ports(1)
+    (run / "alerts.json").write_text(json.dumps({"url": f"http://127.0.0.1:{nobody}"}))  # its loopback, not ours
+    with answering(200) as url:
+        settings = AlertSettings(host="0.0.0.0", token_env="T", external_url=url)
+        monkeypatch.setenv(API_VARIABLE, json.dumps({"url": settings.reached_at}))
+        assert evaluation._asked(tmp_path) is Evaluation.RUNS
+        with pytest.raises(UserError, match=f"{url} refuses \\(501\\)"):  # it was asked: this one takes no POST
+            operations.switch(tmp_path, "pause")("ada")
+        (run / "alerts.json").unlink()
+        assert evaluation._asked(tmp_path) is Evaluation.RUNS
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("127.0.0.1", "http://127.0.0.1:9095"), ("0.0.0.0", "http://127.0.0.1:9095"), ("::", "http://[::1]:9095")],
+)
+def test_without_a_name_for_others_it_is_asked_on_this_machine(host: str, address: str) -> None:
+    assert AlertSettings(host=host, token_env="T").reached_at == address
 
 
 def test_rules_that_nobody_evaluates_are_a_weak_link() -> None:

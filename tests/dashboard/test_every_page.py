@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from dashboard import evaluation, repository
+from dashboard import entry, evaluation, repository
 from dashboard.behind import Behind
 from dashboard.pages import story as picture
 from dashboard.repository import Repository
@@ -31,7 +31,12 @@ from tests.dashboard.test_pages import AGES, heading, opened, words
 from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE, wait_until
 
-PAGES = ("overview", "queue", "tenants", "consumers", "dead_letters", "slo", "alerts", "actions", "pipeline")
+#: All that there are, and of them those that run something when they are told to and are not renewed.
+EVERY = sorted(
+    path.stem for path in Path(picture.__file__).parent.glob("*.py") if "\ndef render()" in path.read_text("utf-8")
+)
+RUNNING = ("lab", "sql")
+PAGES = [page for page in EVERY if page not in RUNNING]
 #: For everything that any page reads from its address.
 NONSENSE = dict.fromkeys(
     ("queue", "find", "order", "page", "range", "heat", "alert", "tenant", "slo", "round", "whose"),
@@ -134,7 +139,12 @@ def test_tables_of_an_earlier_version_are_read_as_far_as_they_go(
     assert "could not be read" not in words(app) and "acme-7" in words(opened("overview"))
 
 
-@pytest.mark.parametrize("page", PAGES)
+def test_every_page_of_the_navigation_is_held_to_this() -> None:
+    [listed] = re.findall(r"for page in \(([a-z_, ]+)\)", Path(entry.__file__).with_name("app.py").read_text("utf-8"))
+    assert sorted(["overview", *listed.split(", ")]) == EVERY
+
+
+@pytest.mark.parametrize("page", EVERY)
 def test_a_part_that_is_down_is_said_on_every_page(
     story: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:
@@ -142,8 +152,10 @@ def test_a_part_that_is_down_is_said_on_every_page(
     monkeypatch.setenv(API_VARIABLE, json.dumps({"url": f"http://127.0.0.1:{nobody}"}))
     evaluation._newest.clear()  # type: ignore[attr-defined]
     show(story)  # nobody has collected for it since spring, and nobody evaluates its rules
-    said = words(opened(page))
+    app = opened(page)
+    said = words(app)
     assert re.search(r"Data are \d+ d (\d+ h )?old", said) and "Collectors last wrote" in said, page
+    assert page not in RUNNING or app.button[0].label == "Run", "the rest of it works"
     assert Evaluation.SILENT.value in said, page
 
 

@@ -192,3 +192,9 @@ def test_the_headline_names_the_queues_that_need_somebody() -> None:
 def test_an_unknown_drain_state_stays_unknown() -> None:
     assert drained(health(drain_state=None)) == "unknown"
     assert drained(health(drain_state="idle")) == "empty"
+
+
+def test_a_queue_that_needs_somebody_while_its_ages_are_within_the_target_says_still() -> None:
+    assert one(health(mode="fast"), totals(), alerts=(alert(),)).mode.startswith("still within its target since 03:0")
+    assert one(health(mode="fast"), totals()).mode.startswith("within its target")
+    assert one(health(), totals(), alerts=(alert(),)).mode.startswith("beyond its target")

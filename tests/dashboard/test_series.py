@@ -4,7 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dashboard.services.series import OTHER, RANGES, Span, last_values, levels, quantiles
+from dashboard.figures import Line
+from dashboard.pages.story import _begun, _Past
+from dashboard.services.series import OTHER, RANGES, Curve, Span, last_values, levels, quantiles
 from lake.histogram import bucket_index
 
 SPAN = Span(start=1000, end=1040, step=10)
@@ -56,3 +58,15 @@ def test_a_limit_holds_until_the_next_reading() -> None:
     curve = last_values(SPAN, rows, "n")
     assert curve is not None and curve.values == (10, 10, 10, 20, 20)
     assert last_values(SPAN, [{"at": 990, "n": None}], "n") is None
+
+
+def test_the_overviews_picture_begins_with_what_is_known_and_keeps_a_third_of_its_range() -> None:
+    span = Span(start=0, end=90, step=10)
+    for unknown, begins in ((0, 0), (3, 30), (9, 60), (10, 60)):
+        curve = Curve("a", (None,) * unknown + (1.0,) * (10 - unknown))
+        ages = Curve("quiet", (None,) * 9 + (2.0,))
+        found = _begun(_Past(span, True, (), (curve,), [(Line("p99", "#000"), ages)], (ages,), (ages,)))
+        assert found.span == Span(start=begins, end=90, step=10)
+        bins = len(found.span.seconds)
+        assert found.curves[0].values == curve.values[-bins:] and len(found.ages[0][1].values) == bins
+        assert found.p50 == found.p99 == (Curve("quiet", ages.values[-bins:]),)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import saved
+from dashboard import asking, saved
 from dashboard.asking import AT_ONCE, MOST_ROWS, StatementPool
 from lake.errors import UserError
 from lake.select import limited
 from lake.store import Lake
 from lake.texts import csv_text
-from tests.dashboard.test_pages import opened, words
+from lake.worker.worker import Worker
+from tests.dashboard.test_pages import AGES, opened, words
 from tests.support.waiting import wait_until
 
 #: More work than any test waits for.
@@ -54,6 +56,62 @@ def test_what_only_reads_is_run_and_nothing_else(story: Path, show: Callable[...
     app = opened("sql", sql=sql)
     said = words(app.button[0].click().run())
     assert "The statement was not run" in said and "<b>" not in said
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Give statements less than the page does, so that nobody waits for it."""
+
+    def give(**less: float) -> None:
+        monkeypatch.setattr(asking, "Worker", partial(Worker, **less))
+        asking.pool.clear()  # type: ignore[attr-defined]
+
+    yield give
+    asking.pool.clear()  # type: ignore[attr-defined]
+
+
+def test_a_statement_that_would_scan_everything_is_cancelled_and_the_page_goes_on(
+    story: Path, show: Callable[..., None]
+) -> None:
+    show(story, stale_after_seconds=AGES)
+    app = opened("sql", sql=ENDLESS)
+    app.button[0].click().run()
+    assert "Running for" in words(app) and app.button[0].disabled
+    app = answered(app.button(key="cancel").click().run())  # once, while a process may be starting for it
+    said = words(app)
+    assert "The statement was not answered cancelled" in said and "What there is" in said
+    assert not app.button[0].disabled and app.text_area(key="sql").value == ENDLESS
+    app.text_area(key="sql").set_value("SELECT tenant FROM tenant_backlog_now WHERE noisy").run()
+    assert "acme-7" in words(answered(app.button[0].click().run()))
+
+
+@pytest.mark.parametrize(
+    ("sql", "less", "told"),
+    [
+        (ENDLESS, {"timeout_seconds": 2.0}, "the query took longer than 2 s"),
+        (
+            "SELECT collect_list(a.n) AS n FROM (SELECT explode(sequence(1, 60000000)) AS n) AS a",
+            {"memory_mb": 100},
+            "more than 100 MB of memory",
+        ),
+    ],
+)
+def test_a_statement_that_goes_beyond_its_limits_says_which_and_the_page_goes_on(
+    story: Path,
+    show: Callable[..., None],
+    limits: Callable[..., None],
+    sql: str,
+    less: dict[str, float],
+    told: str,
+) -> None:
+    show(story, stale_after_seconds=AGES)
+    limits(**less)
+    app = opened("sql", sql=sql)
+    said = words(answered(app.button[0].click().run()))
+    assert "The statement was not answered" in said and told in said and "narrow it" in said
+    limits()
+    app.text_area(key="sql").set_value("SELECT tenant FROM tenant_backlog_now WHERE noisy").run()
+    assert "acme-7" in words(answered(app.button[0].click().run()))
 
 
 def test_a_statement_is_cancelled_and_too_many_at_once_are_refused(tmp_path: Path) -> None:

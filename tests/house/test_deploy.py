@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +22,7 @@ from lake.secret import Secret
 from sojourn.cli.main import app
 from sojourn.settings import SECTIONS, LakeSettings, load
 from spark_analytics.settings import AnalyzeSettings
+from tests.support.programs import go_program
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
@@ -213,19 +216,55 @@ def test_the_unit_of_all_parts_writes_its_state_alone() -> None:
     assert "ReadWritePaths" not in said
 
 
-def test_the_compose_file_runs_each_part_as_nobody_and_opens_loopback_alone(settings: dict[str, Any]) -> None:
-    told = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
-    assert set(told["services"]) == set(PARTS)
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    """The compose file as `docker compose` reads it, by the same library: checked against its schema, all merged."""
+    done = _composed(DEPLOY / "compose.yaml")
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def _composed(file: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    program = go_program(Path(__file__).with_name("programs") / "compose")
+    given = {"PATH": os.environ["PATH"], "SOJOURN_API_TOKEN": "hush", **variables}
+    return subprocess.run([program, str(file)], env=given, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [("mem_limit: 4g", "memory_limit: 4g", "memory_limit"), ("read_only: true", "read_only: [yes]", "read_only")],
+)
+def test_what_compose_does_not_know_would_be_told(tmp_path: Path, right: str, wrong: str, told: str) -> None:
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    (tmp_path / "compose.yaml").write_text(text.replace(right, wrong), encoding="utf-8")
+    done = _composed(tmp_path / "compose.yaml")
+    assert right in text and done.returncode and told in done.stderr
+
+
+def test_compose_starts_nothing_without_a_token() -> None:
+    done = _composed(DEPLOY / "compose.yaml", SOJOURN_API_TOKEN="")
+    assert done.returncode and "give the token of the limits and alerts API" in done.stderr
+
+
+def test_the_compose_file_runs_each_part_as_nobody_and_opens_loopback_alone(
+    settings: dict[str, Any], compose: dict[str, Any]
+) -> None:
+    assert set(compose["services"]) == set(PARTS)
     [user] = re.findall(r"^USER (\d+:\d+)$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
-    for part, service in told["services"].items():
+    for part, service in compose["services"].items():
         name, *words = service["command"]
         known = {option for one in typer.main.get_command(app).commands[name].params for option in one.opts}  # type: ignore[attr-defined]
         assert name == part and {word for word in words if word.startswith("-")} <= known
-        mounts = [each.split(":")[1] for each in service["volumes"]]
-        assert words[words.index("-c") + 1] in mounts and words[words.index("--lake") + 1] in mounts
+        mounts = {one["target"]: one for one in service["volumes"]}
+        assert mounts[words[words.index("-c") + 1]]["read_only"]
+        assert mounts[words[words.index("--lake") + 1]]["source"] in compose["volumes"]
         assert (service["user"], service["read_only"], service["cap_drop"]) == (user, True, ["ALL"])
-        assert (
-            service["mem_limit"] and (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
-        )
+        built = Path(service["build"]["context"]) / service["build"]["dockerfile"]
+        assert int(service["mem_limit"]) >= 512 * 1024**2 and built == DEPLOY / "Dockerfile"
+        assert service["environment"][settings["alert"].token_env] == "hush"
         for port in service.get("ports", ()):
-            assert port == f"127.0.0.1:{settings[part].port}:{settings[part].port}"
+            assert port["host_ip"] == "127.0.0.1" and settings[part].host == "0.0.0.0"
+            assert int(port["published"]) == port["target"] == settings[part].port
+    open_ones = {part for part, service in compose["services"].items() if service.get("ports")}
+    assert open_ones == {"alert", "dashboard"}, "what people and clients ask"

@@ -164,6 +164,16 @@ def test_cancelled_from_another_thread_a_statement_ends(worker: Worker) -> None:
             endless.result(0)
 
 
+def test_cancelled_while_a_process_is_started_for_it_a_statement_ends(tmp_path: Path) -> None:
+    with Worker(tmp_path, timeout_seconds=AMPLE, spare=False) as fresh, ThreadPoolExecutor(1) as pool:
+        endless = pool.submit(fresh.query_over, OVER, LONG)
+        wait_until(fresh._lock.locked, "its turn", every=0.0005)
+        fresh.cancel()  # once
+        with pytest.raises(UserError, match="cancelled"):
+            endless.result(AMPLE)
+        assert one(fresh.query_over(OVER, "SELECT COUNT(*) AS n FROM numbers")) == 1000
+
+
 def test_closed_in_the_middle_of_a_statement_both_end(tmp_path: Path) -> None:
     worker = Worker(tmp_path, timeout_seconds=AMPLE)
     with ThreadPoolExecutor(1) as pool:
