@@ -256,24 +256,11 @@ class Repository:
     def foretell(self, row: Row, ready: int | None) -> Foretold:
         """What comes of the queue in ``row`` of ``queue_health_now``, of which ``ready`` messages wait: when it is
         drained, its waits pass the target, or its retention deletes what nobody has read."""
-        key = QueueKey.of(row)
-        return foretell(
-            self._of_flows,
-            key.broker,
-            key.queue,
-            key.subscriber,
-            as_of=row["as_of"],
-            ready=ready,
-            target=self.definitions.target_seconds,
-            margin=row["retention_margin"],
-        )
+        return foretell(self._of_flows, Asked.of(row, ready), self.definitions.target_seconds)
 
     def foretell_all(self, queues: Iterable[tuple[Row, int | None]]) -> dict[QueueKey, Foretold]:
         """:meth:`foretell` of many queues, each by its row and what waits there, by one statement."""
-        asked = []
-        for row, ready in queues:
-            key = QueueKey.of(row)
-            asked.append(Asked(key.broker, key.queue, key.subscriber, row["as_of"], ready, row["retention_margin"]))
+        asked = (Asked.of(row, ready) for row, ready in queues)
         found = foretell_all(self._of_flows, asked, self.definitions.target_seconds)
         return {QueueKey(*name): told for name, told in found.items()}
 

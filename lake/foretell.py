@@ -3,14 +3,15 @@ when retention overtakes what nobody has read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from lake.forecast import FEWEST, Forecast, breached, drained, overtaken
 from lake.sql.parameters import can_be_named
 from lake.why.law import Bin
-from lake.why.reading import STEP, Name, Query, flows, flows_of_all
+from lake.why.reading import STEP, Name, Query, flows_of_all
 
 #: As many bins as the intervals were set with (docs/forecasts.md), and one more, which may not be whole yet.
 BINS = 18
@@ -33,7 +34,11 @@ class Foretold:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A queue of which ``ready`` messages wait at ``as_of`` (None: unknown); ``margin`` as in :func:`foretell`."""
+    """A queue of which ``ready`` messages wait at ``as_of`` (None: unknown).
+
+    ``margin``: messages from the oldest unread one to what retention deletes; None where it deletes none, or nobody
+    knows.
+    """
 
     broker: str
     queue: str
@@ -41,6 +46,12 @@ class Asked:
     as_of: datetime
     ready: int | None
     margin: int | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], ready: int | None) -> Asked:
+        """The queue of a ``row`` of ``queue_health_now``."""
+        subscriber = row["subscriber"] or ""
+        return cls(row["broker"], row["queue"], subscriber, row["as_of"], ready, row["retention_margin"])
 
     @property
     def name(self) -> Name:
@@ -60,24 +71,9 @@ class Asked:
         return "" if self.ready else "nothing waits"
 
 
-def foretell(
-    query: Query,
-    broker: str,
-    queue: str,
-    subscriber: str,
-    *,
-    as_of: datetime,
-    ready: int | None,
-    target: float,
-    margin: int | None = None,
-) -> Foretold:
-    """What is foretold of the queue of which ``ready`` messages wait at ``as_of``; ``target`` in seconds, ``margin``
-    messages from the oldest unread one to what retention deletes."""
-    asked = Asked(broker, queue, subscriber, as_of, ready, margin)
-    if (reason := asked.reason) or ready is None:
-        return Foretold(None, None, 0, reason)
-    bins, _ = flows(query, broker, queue, subscriber, asked.end, STEP * BINS)
-    return _from(bins, ready, target, margin)
+def foretell(query: Query, asked: Asked, target: float) -> Foretold:
+    """What is foretold of the queue that is ``asked`` about; ``target`` in seconds."""
+    return foretell_all(query, [asked], target)[asked.name]
 
 
 def foretell_all(query: Query, queues: Iterable[Asked], target: float) -> dict[Name, Foretold]:

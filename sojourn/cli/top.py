@@ -197,11 +197,7 @@ def _foretold(seen: _Seen, reader: Reader, target: float) -> dict[QueueKey, Fore
     keys, ahead = part("dashboard.services.keys").QueueKey, part("lake.foretell")
     rows = {keys.of(row): row for row in seen.health}
     troubled = [one for one in seen.cards if one.verdict.word in TROUBLED and not one.flows][:FORETOLD]
-    asked = []
-    for card in troubled:
-        row, key = rows[card.key], card.key
-        at, margin = row["as_of"], row["retention_margin"]
-        asked.append(ahead.Asked(key.broker, key.queue, key.subscriber, at, card.ready, margin))
+    asked = (ahead.Asked.of(rows[card.key], card.ready) for card in troubled)
     found = ahead.foretell_all(lambda sql: reader.query(sql).to_pylist(), asked, target)
     return {keys(*name): told for name, told in found.items()}
 

@@ -86,16 +86,9 @@ def _there_are(names: Sequence[str]) -> str:
 
 def coming(query: Query, key: QueueKey, told: Told, target: float) -> Foretold:
     """What is foretold of the queue that is ``told`` of, as of the same instant; ``target`` in seconds."""
-    found: Foretold = part("lake.foretell").foretell(
-        query,
-        key.broker,
-        key.queue,
-        key.subscriber,
-        as_of=told.as_of,
-        ready=told.ready,
-        target=target,
-        margin=told.margin,
-    )
+    ahead = part("lake.foretell")
+    asked = ahead.Asked(key.broker, key.queue, key.subscriber, told.as_of, told.ready, told.margin)
+    found: Foretold = ahead.foretell(query, asked, target)
     return found
 
 

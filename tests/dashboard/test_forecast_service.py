@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -56,10 +57,10 @@ def test_a_queue_that_grows_is_foretold_not_to_drain_and_when_its_target_is_pass
             return reader.query(sql).to_pylist()
 
         (row,) = query("SELECT SUM(ready) AS ready FROM tenant_backlog_now WHERE queue = 'orders'")
-        asked = {"as_of": STORY_END, "ready": int(str(row["ready"]))}
-        told = foretell(query, "nats", "orders", "", **asked, target=60.0)  # type: ignore[arg-type]
-        kept = foretell(query, "nats", "orders", "", **asked, target=60.0, margin=4000)  # type: ignore[arg-type]
-        calm = foretell(query, "nats", "emails", "", as_of=STORY_END, ready=0, target=60.0)
+        asked = Asked("nats", "orders", "", STORY_END, int(str(row["ready"])))
+        told = foretell(query, asked, 60.0)
+        kept = foretell(query, replace(asked, margin=4000), 60.0)
+        calm = foretell(query, replace(asked, queue="emails", ready=0), 60.0)
     assert told.drained is not None and math.isinf(told.drained.middle) and told.known == 90
     assert told.breached is not None and 60 < told.breached.middle < 400  # 40/s go, 8/s more come, 1,060 more fit
     assert kept.retention is not None and 100 < kept.retention.middle < 2000 and told.retention is None
@@ -87,7 +88,6 @@ def test_many_queues_are_foretold_by_one_statement_as_each_is_alone(story: Path)
         told = foretell_all(query, [*queues, Asked("nats", "a\x00b", "", STORY_END, 5)], 60.0)
         assert len(asked) == 1
         for one in queues:
-            alone = foretell(query, one.broker, one.queue, "", as_of=STORY_END, ready=one.ready, target=60.0)
-            assert told[one.name] == alone
+            assert told[one.name] == foretell(query, one, 60.0)
     assert told["nats", "orders", ""].drained is not None
     assert told["nats", "a\x00b", ""].reason, "one that nobody can name spoils none of the others"
