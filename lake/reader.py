@@ -10,7 +10,7 @@ hundred rules over one view cost hardly more than one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from lake.select import canonical, check, for_duckdb, tables_of
 from lake.snapshot import Snapshot
 from lake.state import State
 from lake.tables import QUEUE_STATE, TABLES
-from lake.views import VIEWS, below, render
+from lake.views import VIEWS, below, columns_below, render
 from lake.views.catalogue import HISTORY, NEWEST, bucket_value_sql
 from lake.views.depend import parsed
 from lake.views.model import View
@@ -87,6 +87,7 @@ class Reader:
         spill: Path | None = None,
     ) -> None:
         self._scope = scope
+        self._beside = frozenset() if scope is None else frozenset({BROKERS})  # on which views may rest as well
         self._pinned = pinned
         self._taken: set[str] = set()  # what was brought up to date since the last advance
         self.root = Path(root).expanduser().absolute()
@@ -159,7 +160,7 @@ class Reader:
                     self._phase("preparing")
                     self._bring_up_to_date(set(names), columns)
                     self._phase("running")
-                    return self._database.answer(text)
+                    return self._database.answer(text, _below(names) | self._beside)
             except duckdb.InterruptException as error:
                 raise UserError(
                     f"the query took longer than {self._timeout:g} s", "narrow it, or use `sojourn sql`"
@@ -174,6 +175,8 @@ class Reader:
             self._kept.clear()
             self._taken.clear()
         tables, views = below(names, NEWEST)
+        if self._scope is not None:
+            self._ask_of_scope(tables, frozenset(names), columns)
         for name in tables:
             self._load(name)
         for name in views:
@@ -181,6 +184,15 @@ class Reader:
                 self._give(name, columns)
             else:
                 self._keep(VIEWS[name], *self._rests_on(name))
+
+    def _ask_of_scope(self, tables: Iterable[str], names: frozenset[str], columns: frozenset[str] | None) -> None:
+        """Have those columns of the queue's rows in ``tables`` that the ``columns`` of ``names`` rest on."""
+        # What a pinned reader is asked later would be read from a later state.
+        wanted = None if columns is None or self._pinned else columns_below(names, columns)
+        for name in tables:
+            snapshot = self._snapshots[name]
+            if isinstance(snapshot, ScopedSnapshot) and snapshot.ask(wanted):
+                self._loaded.pop(name, None)
 
     def _rests_on(self, name: str) -> tuple[tuple[int, ...], bool]:
         """The versions of the tables that view ``name`` rests on, and whether it stands on finished state."""
@@ -227,7 +239,7 @@ class Reader:
             self._kept[view.name] = kept
             return
         self._drop(view.name)
-        self._database.define(f"CREATE TEMP {'VIEW' if over_state else 'TABLE'} {view.name} AS {sql}")
+        self._database.define(f"CREATE TEMP {'VIEW' if over_state else 'TABLE'} {view.name} AS {sql}", view.name)
         self._kept[view.name] = kept
 
     def _drop(self, name: str) -> None:
@@ -235,6 +247,13 @@ class Reader:
         self._kept.pop(name, None)
         self._given.pop(name, None)
         self._database.drop(name)
+
+
+@lru_cache(maxsize=1024)
+def _below(names: frozenset[str]) -> frozenset[str]:
+    """All that the tables and views ``names`` rest on, themselves included."""
+    tables, views = below(names)
+    return frozenset({*tables, *views})
 
 
 @lru_cache(maxsize=1024)

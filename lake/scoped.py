@@ -2,7 +2,8 @@
 
 Views of history partition by queue, so they say of it what they would say over all rows; what they take from all of a
 broker, when the epochs of finished state begin, is kept beside, a few rows a file. Of finished state, of which there
-are many rows, only the columns are held that views of history read.
+are many rows, only the columns are held that somebody has asked for, and of tenants only the rows of which history is
+made: a picture needs a fourth of what there is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lake.absent import completed
 from lake.remote import Location, open_parquet
 from lake.snapshot import FileGone, Snapshot
 from lake.store import LakeError, conform
@@ -34,6 +36,16 @@ _BROKERS_SCHEMA = pa.schema(
 )
 #: Under which name it is kept, and the view that reads it instead of the table.
 BROKERS, BY_BROKER = f"brokers_of_{QUEUE_STATE.name}", "stage_epochs"
+#: Those of finished state: of them the columns are held that are asked for.
+_BY_COLUMN = (TENANT_STATE.name, AGE_STATE.name)
+#: What every picture asks for, sooner or later: else the second question would have all read once more.
+_FIRST = frozenset({"backlog", "noisy"})
+#: What is the same in all rows of a queue, and held once.
+_ALIKE = frozenset({"broker", "queue"})
+#: Few texts for many rows.
+_REPEATED = ("kind", "drain_state")
+#: Whether a row of tenants is one of history; others tell of the present alone.
+_HAPPENED = "happened"
 #: What orders the rows of finished state, beside the columns that views read of them.
 _ORDER = frozenset(
     {"broker", "queue", "subscriber", "tenant", "epoch", "revision", "as_of", "second", "corrects", "happened"}
@@ -64,13 +76,28 @@ class _Part:
 
 
 class ScopedSnapshot(Snapshot):
-    """The rows about ``scope`` of the newest state of a table; each file is read once, where it may hold any."""
+    """The rows about ``scope`` of the newest state of a table; each file is read once, where it may hold any, and again
+    when more columns are asked for."""
 
     def __init__(self, spec: TableSpec, root: Path, scope: Scope) -> None:
         super().__init__(spec, root)
         self._scope = scope
-        self._schema = held_schema(spec)
+        self._whole_schema = held_schema(spec)
+        self._by_column = spec.name in _BY_COLUMN
+        self._schema = pa.schema([]) if self._by_column else self._whole_schema
         self._read_parts: dict[Location, _Part] = {}
+
+    def ask(self, columns: frozenset[str] | None) -> bool:
+        """What follows is asked for the ``columns`` (None: all); those that nobody has asked for are null. Whether all
+        has to be read anew for it."""
+        known = set(self._schema.names)
+        wanted = set(self._whole_schema.names)
+        wanted = wanted if columns is None else wanted & (columns | _FIRST)
+        if wanted <= known or not self._by_column:
+            return False
+        self._schema = pa.schema([field for field in self._whole_schema if field.name in wanted | known])
+        self._read_parts.clear()
+        return True
 
     def current(self, known: int | None) -> tuple[Any, int]:
         """See :meth:`lake.snapshot.Snapshot.current`."""
@@ -78,10 +105,12 @@ class ScopedSnapshot(Snapshot):
         if version == known:
             return None, version
         if self._table is None or version < 0:
-            return self._schema.empty_table(), version
+            return self._whole_schema.empty_table(), version
         paths = self._located(self._table)
         self._read_parts = {path: self._read_parts.get(path) or self._part(path) for path in paths}
-        return pa.concat_tables([self._schema.empty_table(), *(p.mine for p in self._read_parts.values())]), version
+        rows = pa.concat_tables([self._held(self._schema.empty_table()), *(p.mine for p in self._read_parts.values())])
+        alike = {"broker": self._scope.broker, "queue": self._scope.queue}
+        return completed(rows, self._whole_schema, alike), version
 
     @property
     def held(self) -> int:
@@ -101,11 +130,13 @@ class ScopedSnapshot(Snapshot):
                 groups = [group for group in range(file.metadata.num_row_groups) if self._may_hold(file, group)]
                 schema = file.schema_arrow  # made anew each time that it is asked for
                 names = set(schema.names)
-                there = [name for name in self._schema.names if name in names]
+                wanted = names & self._to_read
+                there = [name for name in self._whole_schema.names if name in wanted]
                 batches = file.iter_batches(_AT_ONCE, groups, there, use_threads=False) if groups else ()
                 mine = [self._of_scope(pa.Table.from_batches([batch])) for batch in batches]
                 rows = pa.concat_tables([schema.empty_table().select(there), *mine])
-                return _Part(self._whole(path, rows).combine_chunks(), self._of_brokers(file))
+                rows = rows.select([name for name in there if name in self._schema.names])
+                return _Part(self._held(self._whole(path, rows).combine_chunks()), self._of_brokers(file))
         except FileNotFoundError as error:
             raise FileGone(f"file {path} is not there any more: others have replaced it") from error
         except (OSError, pa.ArrowException) as error:
@@ -121,9 +152,28 @@ class ScopedSnapshot(Snapshot):
                 return bool(bounds.min <= self._scope.queue <= bounds.max)
         return True
 
+    @property
+    def _to_read(self) -> frozenset[str]:
+        return frozenset(self._schema.names) | _ALIKE | ({_HAPPENED} if self.spec is TENANT_STATE else frozenset())
+
     def _of_scope(self, rows: pa.Table) -> pa.Table:
         mine = pc.equal(rows.column("queue"), self._scope.queue)
-        return rows.filter(pc.and_(mine, pc.equal(rows.column("broker"), self._scope.broker)))
+        mine = pc.and_(mine, pc.equal(rows.column("broker"), self._scope.broker))
+        if self.spec is TENANT_STATE and _HAPPENED in rows.column_names:  # no other row is one of history
+            mine = pc.and_(mine, rows.column(_HAPPENED))
+        return rows.filter(mine)
+
+    def _held(self, rows: pa.Table) -> pa.Table:
+        """``rows`` as they are held: without what is the same in all of them, texts that are repeated once each."""
+        if not self._by_column:
+            return rows
+        rows = rows.select([name for name in rows.column_names if name not in _ALIKE])
+        for name in _REPEATED:
+            if name not in rows.column_names:
+                continue
+            column = rows.column(name).dictionary_encode()
+            rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+        return rows
 
     def _of_brokers(self, file: pq.ParquetFile) -> pa.Table | None:
         if self.spec.name != QUEUE_STATE.name:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lake.absent import completed
 from lake.state.held import Held, newest_by
 from lake.tables import AGE_STATE
 from lake.views import columns_read
@@ -61,7 +62,7 @@ class State:
             case "tenant_state_now":
                 return self._reached(self._tenants)
             case "age_state_now":
-                return self._with_all_columns(self._reached(self._ages))
+                return completed(self._reached(self._ages), AGE_STATE.schema)
             case _:
                 return self._with_clocks()
 
@@ -77,20 +78,3 @@ class State:
             micros = rows.column("as_of").cast(pa.int64()).to_numpy()
             self._clocked = rows.append_column("now_us", pa.array(newest_by(rows.column("broker"), micros)))
         return self._clocked
-
-    @staticmethod
-    def _with_all_columns(ages: pa.Table) -> pa.Table:
-        none = pa.py_buffer(bytes(8 * (ages.num_rows + 1)))  # one for all that nobody has asked for
-        for field in AGE_STATE.schema:
-            if field.name not in ages.column_names:
-                ages = ages.append_column(field.name, _nulls(field.type, ages.num_rows, none))
-        return ages
-
-
-def _nulls(kind: pa.DataType, count: int, zeros: pa.Buffer) -> pa.Array:
-    """``count`` nulls over a buffer of ``zeros``, 8 bytes for each and one more."""
-    if pa.types.is_list(kind):
-        return pa.Array.from_buffers(kind, count, [zeros, zeros], children=[pa.nulls(0, kind.value_type)])
-    if pa.types.is_string(kind):
-        return pa.Array.from_buffers(kind, count, [zeros, zeros, None])
-    return pa.Array.from_buffers(kind, count, [zeros, zeros])

@@ -44,6 +44,38 @@ def columns_read(name: str) -> frozenset[str] | None:
     return frozenset(column.name for reader in readers for column in reader.find_all(exp.Column))
 
 
+@lru_cache(maxsize=256)
+def columns_below(names: frozenset[str], columns: frozenset[str]) -> frozenset[str]:
+    """The columns, and maybe more, of tables on which the ``columns`` of the views ``names`` rest, by name alone."""
+    made: dict[str, set[str]] = {}
+    found = set(columns)
+    for view in below(names)[1]:
+        always, of = _made_of(VIEWS[view])
+        found |= always
+        for name, parts in of.items():
+            made.setdefault(name, set()).update(parts)
+    pending = set(found)
+    while pending:
+        pending = {part for name in pending for part in made.get(name, ())} - found
+        found |= pending
+    return frozenset(found)
+
+
+@cache
+def _made_of(view: View) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    """The columns that the rows of ``view`` rest on whatever is asked, and those that each that it names is made of."""
+    made: dict[str, set[str]] = {}
+    inside: set[int] = set()  # of what some column is made of
+    selects = list(_parsed(view).find_all(exp.Select))
+    for select in selects:
+        for projection in select.expressions:
+            parts = list(projection.find_all(exp.Column))
+            made.setdefault(projection.alias_or_name, set()).update(part.name for part in parts)
+            inside.update(id(part) for part in parts if part.parent_select is select)
+    always = frozenset(part.name for part in _parsed(view).find_all(exp.Column) if id(part) not in inside)
+    return always, {name: frozenset(parts) for name, parts in made.items()}
+
+
 @cache
 def _reads(view: View) -> frozenset[str]:
     return frozenset(tables_of(_parsed(view)))

@@ -29,6 +29,8 @@ _COPIED_AFTER = 8
 _COPY = '"a copy that is being made"'
 #: So many queues' histories are held at once, while they have no more than one part in so many of the worker's memory.
 MOST_SCOPES, SCOPES_SHARE = 8, 16
+#: A queue's history that nobody has asked about for so many seconds is let go of: pictures of it rest for minutes.
+SCOPE_SECONDS = 30.0
 #: From its parent, a worker takes what it is given.
 _MOST = 1 << 40
 
@@ -43,7 +45,10 @@ def serve(reads: int, writes: int) -> None:
         limit(hello["memory_mb"])
         idle = hello["idle_seconds"]
         while True:
-            session.take(*wire.receive(deadline=None if idle is None else time.monotonic() + idle))
+            deadline = None if idle is None else time.monotonic() + idle
+            while (until := session.holds_until()) is not None and not wire.brings(until):
+                session.let_go_of_scopes()
+            session.take(*wire.receive(deadline=deadline))
     except (Closed, Late):
         return
 
@@ -60,6 +65,7 @@ class _Session:
         self._database_mb = max(64, hello["memory_mb"] // 2)
         self._scopes_bytes = hello["memory_mb"] * 2**20 // SCOPES_SHARE
         self._readers: OrderedDict[tuple[Scope | None, bool], Reader] = OrderedDict()
+        self._asked: dict[tuple[Scope | None, bool], float] = {}  # when, of those with a scope
         self._held: Planned | None = None
         self._given: dict[str, int] = {}  # large tables as they came, and how many statements have read each
 
@@ -82,7 +88,7 @@ class _Session:
                 reader = self._lake(None if scope is None else Scope(**scope), hold=request["hold"])
                 rows = reader.query(request["sql"])
                 if scope is not None:
-                    self._let_go_of_scopes()
+                    self.let_go_of_scopes()
                 if not request["hold"]:
                     trim()  # of a large table of which nothing is kept: 45 MB of 330, in 8 ms
                 return {}, rows
@@ -135,18 +141,25 @@ class _Session:
                 hold=hold,
             )
         self._readers.move_to_end(which)
+        if scope is not None:
+            self._asked[which] = time.monotonic()
         return self._readers[which]
 
-    def _let_go_of_scopes(self) -> None:
-        """Close the readers of queues that were asked for longest ago, beyond what may be held; never the last."""
-        scopes = [known for known in self._readers if known[0] is not None]
-        held = {known: self._readers[known].held_of_scope for known in scopes}
-        for known in scopes[:-1]:
-            if len(held) <= MOST_SCOPES and sum(held.values()) <= self._scopes_bytes:
-                break
-            self._readers.pop(known).close()
-            del held[known]
-        if len(held) < len(scopes):
+    def holds_until(self) -> float | None:
+        """When (monotonic seconds) the queue that was asked about longest ago is let go of; None: there is none."""
+        return min(self._asked.values()) + SCOPE_SECONDS if self._asked else None
+
+    def let_go_of_scopes(self) -> None:
+        """Close the readers of queues that nobody has asked about for SCOPE_SECONDS, and of the others those that were
+        asked about longest ago, beyond what may be held; never the last."""
+        held = {known: self._readers[known].held_of_scope for known in self._readers if known in self._asked}
+        before, now = len(held), time.monotonic()
+        for place, known in enumerate(list(held), 1):
+            fits = place == before or (len(held) <= MOST_SCOPES and sum(held.values()) <= self._scopes_bytes)
+            if not fits or now - self._asked[known] >= SCOPE_SECONDS:
+                self._readers.pop(known).close()
+                del held[known], self._asked[known]
+        if len(held) < before:
             trim()
 
     def _tell(self, phase: str) -> None:

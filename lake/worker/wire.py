@@ -86,6 +86,14 @@ class Wire:
             raise WireError("a frame's body is not Arrow") from error
         return header, table
 
+    def brings(self, until: float) -> bool:
+        """Whether something comes, or the other side ends, until then."""
+        try:
+            _wait(self._reads, select.POLLIN, until)
+        except Late:
+            return False
+        return True
+
     def write(self, data: memoryview, deadline: float | None) -> None:
         """All of ``data`` into the pipe."""
         while data:

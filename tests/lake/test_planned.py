@@ -64,6 +64,25 @@ def test_what_no_plan_was_made_for_is_planned_anew(database: Planned, rows: pa.T
         assert [database.answer(ALL).to_pylist() for _ in range(3)] == [told] * 3
 
 
+def test_a_plan_is_kept_while_only_others_change_and_forgotten_with_what_it_rests_on(database: Planned) -> None:
+    database.put("numbers", numbers(1))
+    database.define("CREATE TEMP VIEW twice AS SELECT 2 * n AS n FROM numbers", "twice")
+    ask, rests_on = "SELECT * FROM twice", frozenset({"twice", "numbers"})
+    assert [database.answer(ask, rests_on).to_pylist() for _ in range(2)] == [[{"n": 2}]] * 2
+    for count in (FEW_ROWS + 1, FEW_ROWS + 2, 3):
+        database.put("others", numbers(*range(count)))
+        assert database.answer("SELECT COUNT(*) AS n FROM others", frozenset({"others"})).to_pylist() == [{"n": count}]
+        assert ask in database._plans and database.answer(ask, rests_on).to_pylist() == [{"n": 2}]
+        database.put("numbers", numbers(count))
+        assert database.answer(ask, rests_on).to_pylist() == [{"n": 2 * count}]
+        database.put("numbers", numbers(1))
+    database.put("numbers", pa.table({"n": pa.array([1.5])}))
+    assert [database.answer(ask, rests_on).to_pylist() for _ in range(2)] == [[{"n": 3.0}]] * 2
+    database.drop("twice")
+    database.define("CREATE TEMP VIEW twice AS SELECT 3 * n AS n FROM numbers", "twice")
+    assert [database.answer(ask, rests_on).to_pylist() for _ in range(2)] == [[{"n": 4.5}]] * 2
+
+
 def test_a_name_may_become_a_table_or_a_view_and_be_put_again(database: Planned) -> None:
     database.put("others", numbers(9))
     for kind in ("TABLE", "VIEW"):

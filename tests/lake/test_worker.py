@@ -23,7 +23,7 @@ from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import PARTIALS
 from lake.worker.process import SPARES, Process
-from lake.worker.serve import MOST_SCOPES, _Session
+from lake.worker.serve import MOST_SCOPES, SCOPE_SECONDS, _Session
 from lake.worker.wire import Closed, Late, Wire, WireError
 from lake.worker.worker import Overrun, Worker
 from tests.lake.test_reader import append, enqueued
@@ -390,3 +390,26 @@ def test_of_many_queues_histories_those_that_were_asked_for_last_are_held_while_
     assert ask(queues[-1]) == 3 and len(held()) == MOST_SCOPES - 1 and queues[-8] not in held()
     session._scopes_bytes = 0
     assert ask(queues[0]) == 3 and held() == [queues[0]], "the one that is asked for is always held"
+
+
+def test_a_queues_history_that_nobody_asks_about_any_more_is_let_go_of(
+    tmp_path: Path, ends: tuple[Wire, int, int]
+) -> None:
+    lake = Lake(tmp_path)
+    append(lake, *(enqueued(number, 3) | {"queue": f"queue-{number}"} for number in range(2)))
+    finish(tmp_path)
+    session = _Session(ends[0], {"root": str(tmp_path), "timeout_seconds": AMPLE, "memory_mb": 2048})
+    sql = "SELECT SUM(backlog) AS backlog FROM tenant_backlog"
+    for queue in ("queue-0", "queue-1"):
+        scope = {"broker": "nats", "queue": queue}
+        session._answer({"do": "query", "sql": sql, "scope": scope, "hold": True})
+    first, last = session._asked
+    assert session.holds_until() == session._asked[first] + SCOPE_SECONDS
+    session._asked[first] -= SCOPE_SECONDS
+    session.let_go_of_scopes()
+    assert [*session._readers] == [last]
+    session._asked[last] -= SCOPE_SECONDS
+    session.let_go_of_scopes()
+    assert not session._readers and session.holds_until() is None
+    session._answer({"do": "query", "sql": sql, "scope": None, "hold": True})
+    assert session.holds_until() is None, "what is read of all queues is held for as long as the process lives"
