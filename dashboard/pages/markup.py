@@ -10,6 +10,7 @@ import html
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import quote
 
 from dashboard.pages import explained, spark
@@ -35,6 +36,8 @@ _READ_AGAIN = re.compile(r"(?<=:)(?=//|[\w+-]+:)|(?<=www)(?=\.)|(?<=@)|(?<=[<>~-
 _JOINER = "\u2060"
 #: The longest text, and the longest name, that a page shows whole.
 TEXT, NAME = 1000, 120
+#: Texts that stand on pages again and again are remembered as they are written: so many of them.
+_KEPT = 4096
 _DEEDS = {"alert": "▲", "resolved": "▽", "action": "◆"}
 
 
@@ -46,6 +49,7 @@ def plain(text: str) -> str:
     return _READ_AGAIN.sub(_JOINER, visible(_unbroken(text), TEXT)).translate(_MARKDOWN)
 
 
+@lru_cache(_KEPT)
 def escape(text: str, longest: int = TEXT) -> str:
     """``text`` as HTML that shows it, cut where it is beyond all bounds."""
     return html.escape(visible(_unbroken(text), longest))
@@ -139,8 +143,8 @@ def queues(cards: Sequence[QueueCard], caption: str, trends: Mapping[QueueKey, T
 def _queue_row(card: QueueCard, trend: Trend | None) -> str:
     pictures = {"Backlog": spark.backlog(trend), "In → out": spark.flow(trend)}
     cells = "".join(cell(text, pictures.get(name, "")) for name, text in zip(COLUMNS, card.cells, strict=True))
-    hour = spark.hour(trend.strip, trend.said) if trend is not None and trend.strip else ""
-    return f'<tr><th scope="row">{queue_link(card.name)}</th><td>{_verdict(card)}</td><td>{hour}</td>{cells}</tr>'
+    head = f'<th scope="row">{queue_link(card.name)}</th><td>{_verdict(card)}</td>'
+    return f"<tr>{head}<td>{spark.hour(trend)}</td>{cells}</tr>"
 
 
 def tabled(head: str, rows: str, caption: str = "") -> str:
@@ -163,6 +167,7 @@ def bar(percent: float, *, loud: bool = False) -> str:
     return f'<span class="sj-bar{tone}" aria-hidden="true"><i style="width:{percent:.0f}%"></i></span>'
 
 
+@lru_cache(_KEPT)
 def queue_link(name: str) -> str:
     """A queue's name, which leads to its page."""
     return f'<a href="queue?queue={quote(name, safe="")}" target="_self">{escape(name, NAME)}</a>'

@@ -12,7 +12,7 @@ from itertools import pairwise
 from urllib.parse import quote
 
 from dashboard.services.series import Curve
-from dashboard.services.trends import LEVEL_WORDS, Minute, Trend, flow_words, level_words
+from dashboard.services.trends import LEVEL_WORDS, Trend, flow_words, level_words
 from dashboard.shared import shared
 from dashboard.theme import CALM, LOUD, MUTED
 
@@ -29,25 +29,27 @@ _BARS = (
 
 
 @shared(_KEPT)
-def strip(minutes: Sequence[Minute], said: str) -> str:
+def strip(trend: Trend) -> str:
     """Minutes as bars: the higher (and the warmer) the further from the target; each tells its value on hover."""
     bars = "".join(
         f'<i class="{"none" if minute.level is None else f"l{minute.level}"}" title="{html.escape(minute.words)}"></i>'
-        for minute in minutes
+        for minute in trend.strip
     )
-    return f'<div class="sj-strip" role="img" aria-label="{html.escape(said)}">{bars}</div>'
+    return f'<div class="sj-strip" role="img" aria-label="{html.escape(trend.said)}">{bars}</div>'
 
 
 @shared(_KEPT)
-def hour(minutes: Sequence[Minute], said: str) -> str:
+def hour(trend: Trend | None) -> str:
     """The same for one row of many, as one picture: thousands of elements would be drawn anew with each renewal."""
-    step = _WIDTH / max(1, len(minutes))
+    if trend is None or not trend.strip:
+        return ""
+    step = _WIDTH / len(trend.strip)
     bars = []
     for level, (height, stroke) in enumerate(_BARS):
-        places = (place for place, minute in enumerate(minutes) if minute.level == level)
+        places = (place for place, minute in enumerate(trend.strip) if minute.level == level)
         path = "".join(f"M{step * (place + 0.5):g} {_HEIGHT}v-{height}" for place in places)
         bars.append(f"<path d='{path}' stroke-width='{step * 0.8:.1f}' {stroke}/>" if path else "")
-    return _image("".join(bars), said, "hour")
+    return _image("".join(bars), trend.said, "hour")
 
 
 def legend() -> str:
@@ -65,7 +67,7 @@ def card(trend: Trend | None) -> str:
         shown = '<div class="sj-strip"></div>'
         return f'<div class="sj">{shown}<p class="dim sj-ends">reading the last hour …</p></div>'
     if trend.strip:
-        shown, said = strip(trend.strip, trend.said), "p99 of first-attempt age, by the minute"
+        shown, said = strip(trend), "p99 of first-attempt age, by the minute"
     elif trend.depth is not None:
         said = level_words(trend.depth, "the broker's own count")
         shown = _picture([(trend.depth, CALM[1], "")], said, area=True, css="wide")

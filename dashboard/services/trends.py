@@ -29,7 +29,10 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """One queue's last hour. What nobody has seen is None; ``said`` tells the strip to those who cannot see it."""
+    """One queue's last hour. What nobody has seen is None; ``said`` tells the strip to those who cannot see it.
+
+    Pictures are found by it at each renewal: its hash is of few of its values.
+    """
 
     strip: tuple[Minute, ...] = ()
     said: str = ""
@@ -37,6 +40,9 @@ class Trend:
     arrivals: Curve | None = None
     leavers: Curve | None = None
     depth: Curve | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.said, self.backlog, self.depth))
 
 
 @dataclass(frozen=True, slots=True)

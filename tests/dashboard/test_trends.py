@@ -84,7 +84,7 @@ def test_a_queue_of_which_nothing_is_known_draws_nothing() -> None:
 
 def test_the_minutes_of_one_row_of_many_are_one_picture_that_tells_them_by_height_and_by_colour() -> None:
     levels = (0, 0, 1, 2, 3, None)
-    picture = spark.hour(tuple(Minute(level, "") for level in levels), "late in 2 of 5 minutes")
+    picture = spark.hour(Trend(tuple(Minute(level, "") for level in levels), "late in 2 of 5 minutes"))
     assert picture.count("<") == 1 and 'alt="late in 2 of 5 minutes"' in picture
     drawn = [re.findall(r"M\d+ 22v-(\d+)", path) for path in picture.split("%3Cpath")[1:5]]
     assert [len(heights) for heights in drawn] == [2, 1, 1, 1] and all(len(set(heights)) == 1 for heights in drawn)
