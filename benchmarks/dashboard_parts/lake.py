@@ -25,20 +25,26 @@ from benchmarks.analytics_parts.reader import Load, fill
 from benchmarks.dashboard_parts.server import child_environment
 from lake.store import Lake
 from lake.tables import PARTIALS
+from spark_analytics.settings import AnalyzeSettings
 
 #: Seconds of history: until then, each of the keys has had a message.
 SECONDS = 240
 PROBE = "probe"
 
 
+#: For so long a lake that is maintained tells its history by the second: what one has that has run for a while.
+FULL_SECONDS = 60 * AnalyzeSettings().seconds_kept_minutes
+
+
 @cache
-def lake_of(scale: float) -> Path:
-    """The folder of the lake, filled once for all parts; ``scale`` shortens its history."""
+def lake_of(scale: float, whole: int = SECONDS) -> Path:
+    """The folder of the lake, filled once for all parts that want ``whole`` seconds of history; ``scale`` shortens
+    it."""
     from spark_analytics.state.writer import Writer
 
     folder = Path(tempfile.mkdtemp(prefix="sojourn-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    seconds = max(60, int(SECONDS * scale))
+    seconds = max(60, int(whole * scale))
     lake = Lake(folder)
     lake.create()
     fill(lake, Load(), seconds, begin=int(time.time()) - seconds)
@@ -64,7 +70,6 @@ def written(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def _write(folder: Path) -> None:
     from spark_analytics.maintenance.runner import MaintenanceRunner
-    from spark_analytics.settings import AnalyzeSettings
     from spark_analytics.state.writer import Writer
 
     lake, load, writer = Lake(folder), Load(), Writer(folder)
