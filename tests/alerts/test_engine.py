@@ -33,10 +33,12 @@ def rule(name: str, expr: str) -> Rule:
     return Rule("g", name, expr, tables=checked(expr))
 
 
-DEAD = rule(
+DEAD = Rule(
+    "g",
     "Dead",
     "SELECT broker, queue, tenant, SUM(dead_lettered) - SUM(sidelined) AS value FROM partials"
     " GROUP BY broker, queue, tenant HAVING SUM(dead_lettered) > SUM(sidelined)",
+    tables=frozenset({"partials"}),
 )
 
 

@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import duckdb
@@ -61,14 +61,21 @@ _ODD = {
     "Fails": "SELECT queue, 1 / (depth - 2) AS value FROM q WHERE CAST(mode AS INT) > 1",
     "Twice": "SELECT mode, depth AS value FROM q",
 }
-ODD = tuple(rule(name, re.sub(r"\bq\b", "queue_health_now", expr)) for name, expr in _ODD.items())
-HELD = rule(
-    "Held",
-    "SELECT queue, depth AS value FROM queue_health_now WHERE depth > 2",
-    hold=timedelta(seconds=3),
-    keep_firing_for=timedelta(seconds=4),
-)
-RULES = (*load_rules((), builtin=True), *ODD, HELD)
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """The shipped ones, those and one that holds."""
+    odd = (rule(name, re.sub(r"\bq\b", "queue_health_now", expr)) for name, expr in _ODD.items())
+    held = rule(
+        "Held",
+        "SELECT queue, depth AS value FROM queue_health_now WHERE depth > 2",
+        hold=timedelta(seconds=3),
+        keep_firing_for=timedelta(seconds=4),
+    )
+    return (*load_rules((), builtin=True), *odd, held)
+
+
 #: Few values for each column, so that conditions come and go.
 _VALUES: dict[str, tuple[Any, ...]] = {
     "mode": ("fast", "backlogged", None),
@@ -83,7 +90,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.views = {name: self._rows(name, 2) for rule in RULES for name in sorted(rule.tables)}
+        self.views = {name: self._rows(name, 2) for rule in rules() for name in sorted(rule.tables)}
 
     def change(self) -> None:
         for name in self.random.sample(sorted(self.views), self.random.randrange(4)):
@@ -162,7 +169,7 @@ def told(outcome: Outcome) -> tuple[Any, ...]:
 def test_asked_on_change_or_always_the_states_are_the_same(seed: int, always: Callable[..., pa.Table]) -> None:
     world, worker = World(seed), Counting(rule_worker())
     cache = ViewCache(lambda sql: world.views[sql.rpartition(" ")[2]], worker, always)  # type: ignore[arg-type]
-    memories = [{one.key: (RuleMemory(), Identities()) for one in RULES} for _ in range(2)]
+    memories = [{one.key: (RuleMemory(), Identities()) for one in rules()} for _ in range(2)]
     evaluations = 0
     for step in range(8):
         world.change()
@@ -171,7 +178,7 @@ def test_asked_on_change_or_always_the_states_are_the_same(seed: int, always: Ca
             if name in world.views:
                 cache.put(name, world.views[name])
         now = START + timedelta(seconds=step / 2)
-        for one in RULES:
+        for one in rules():
             sql = bound(one.expr, now, Definitions())
 
             def on_change(_: str, one: Rule = one, sql: str = sql) -> pa.Table:

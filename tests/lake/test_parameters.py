@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, date, datetime
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -13,14 +14,14 @@ from lake.reader import connect
 from lake.select import canonical, for_duckdb
 from lake.sql.parameters import literal, named_values, with_values
 
-DUCKDB = connect(memory_mb=200)
+database = cache(partial(connect, memory_mb=200))
 HOSTILE = ["'", "\\", "\\'", "' OR 1=1 --", "'; DROP TABLE partials; --", "/*", "--\n", ":other", "a\nb\tc", "é☃", ""]
 
 
 def answer(sql: str, **values: Any) -> Any:
     """What DuckDB answers to the statement as it may run."""
     text = for_duckdb(canonical(with_values(sql, values), frozenset({"partials"})))
-    [row] = DUCKDB.sql(text).fetchall()
+    [row] = database().sql(text).fetchall()
     return row
 
 
