@@ -13,6 +13,10 @@ from importlib.machinery import ModuleSpec
 
 #: Libraries that make a thread for each core at import or first use.
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "TOKIO_WORKER_THREADS")
+#: Where Arrow itself, unlike what Python asks of it, takes memory from: scans of files would leave what they freed to
+#: an allocator of its own, 150 MB of it. To be in the environment before Arrow is loaded. Source:
+#: https://arrow.apache.org/docs/cpp/env_vars.html
+SYSTEM_POOL = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 #: glibc's mallopt parameters: heaps for threads (each keeps what it freed), and from how many bytes on memory is taken
 #: from and given back to the system by itself. Source: mallopt(3).
 _ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from lake.errors import SojournError
-from lake.lean import THREADS
+from lake.lean import SYSTEM_POOL, THREADS
 from lake.worker.wire import Wire
 
 #: A worker that has not loaded its modules by then never will; generous, for a machine that does much else.
@@ -39,6 +39,7 @@ class Process:
                 "PYTHONPATH": paths,
                 "LC_ALL": "C.UTF-8",
                 **dict.fromkeys((*THREADS, "RAYON_NUM_THREADS"), "1"),
+                **SYSTEM_POOL,
                 **environment,
             },
             cwd="/",

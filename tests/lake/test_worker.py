@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from lake.errors import SojournError, UserError
+from lake.lean import SYSTEM_POOL
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import PARTIALS
@@ -220,9 +221,21 @@ def test_it_sees_nothing_of_its_parents_environment_writes_no_file_and_makes_no_
         proc = Path(f"/proc/{worker.pid}")
         names = {line.split("=")[0] for line in (proc / "environ").read_text().split("\0") if line}
         limits = (proc / "limits").read_text()
-    assert names <= {"PYTHONPATH", "LC_ALL", "LD_LIBRARY_PATH"} | {name for name in names if name.endswith("_THREADS")}
+    threads = {name for name in names if name.endswith("_THREADS")}
+    assert names <= {"PYTHONPATH", "LC_ALL", "LD_LIBRARY_PATH", *SYSTEM_POOL} | threads
     for limit in ("Max file size", "Max core file size"):
         assert next(line for line in limits.splitlines() if line.startswith(limit)).split()[-3] == "0"
+
+
+def test_all_of_arrow_gives_back_to_the_system_what_it_frees() -> None:
+    code = "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
+    environ = {**os.environ, **SYSTEM_POOL}
+    told = subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True)
+    assert told.stdout.strip() == "system", "the variable has another name"
+    with Worker(None, timeout_seconds=AMPLE) as worker:
+        worker.query_over({}, "SELECT 1 AS n")
+        theirs = Path(f"/proc/{worker.pid}/environ").read_text().split("\0")
+    assert {f"{name}={value}" for name, value in SYSTEM_POOL.items()} <= {*theirs}
 
 
 def test_an_idle_one_ends_by_itself_and_another_answers() -> None:
