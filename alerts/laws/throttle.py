@@ -57,6 +57,8 @@ CONFIRMATIONS = 2
 #: Servers may idle where what is ready waits less than this part of the target; a limit that is used up then rises to
 #: its share, and on by this part of the throughput, after so many seconds again, until something waits.
 NEXT_TO_NOTHING, PROBING, PROBE_SECONDS = 0.1, 0.1, 2.0
+#: Of what a look shows another share to be until a change has settled, this part is believed.
+BELIEVED = 0.25
 #: Where more than this part of next to nothing waits, a rise beyond the share is judged by arrivals after the last one.
 HARDLY_ANY = 0.25
 
@@ -207,7 +209,7 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
         step = aimd.adapt(current.rate, congested=True, priority=terms.priority, bounds=terms.bounds)
     elif seen.calm and not _suffers(terms, seen) and is_unused(terms, seen, current):
         return unused(seen, current)
-    elif terms.law == "aimd" and seen.calm and not _suffers(terms, seen) and _is_used_up(seen, current):
+    elif terms.law == "aimd" and seen.calm and not _suffers(terms, seen) and _is_used_up(terms, seen, current):
         step = aimd.adapt(current.rate, congested=False, priority=terms.priority, bounds=terms.bounds)
         if seen.waiting > _next_to_nothing(terms, seen):  # beyond its share it would only add to what waits
             step = replace(step, limit=min(step.limit, relief_rate(terms, seen, current.base)))
@@ -246,25 +248,50 @@ def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> 
 def _work_conserved(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict | None:
     """A limit that rises because servers may idle while the tenant is held back; None where that is not so.
 
-    It does not wait for the cooldown, and its share is what it rose to until one is known again: what consumers can
-    finish shows only once something waits.
+    Below its share it rises as soon as what waits will be gone before it can be there. It does not wait for the
+    cooldown, and its share is what it rose to until one is known again: what consumers can finish shows only once
+    something waits.
     """
     if terms.rate is not None and terms.law != "aimd":  # the operator set it, to be kept
         return None
+    if seen.ready is None or not _is_used_up(terms, seen, current):
+        return None
     little = _next_to_nothing(terms, seen)
-    if seen.ready is None or seen.waiting > little or _suffers(terms, seen) or not _is_used_up(seen, current):
+    idles = seen.waiting <= little and not _suffers(terms, seen)
+    if not idles and not _climbs_in_time(terms, seen, current):
         return None
     judged = current.rate < current.base or seen.waiting <= HARDLY_ANY * little
     if now - current.changed_at < PROBE_SECONDS + (0.0 if judged else seen.recent_seconds):
         return None
-    rate = terms.bounds.step(current.rate, max(current.base, current.rate + PROBING * seen.throughput))
-    if rate >= terms.bounds.ceiling:
+    wanted = max(current.base, current.rate + PROBING * seen.throughput) if idles else current.base
+    rate = terms.bounds.step(current.rate, wanted)
+    if idles and rate >= terms.bounds.ceiling:
         return Verdict(Kind.RELEASE, None, "ceiling", f"the limit reached its ceiling of {terms.bounds.ceiling:g}/s")
     if rate <= current.rate:
         return None
-    reason = f"next to nothing waits and it sends all of the {current.rate:.4g}/s that it may: servers may idle"
+    why = "next to nothing waits" if idles else f"the {seen.waiting:.0f} messages that wait will soon be gone"
+    reason = f"{why} and it sends all of the {current.rate:.4g}/s that it may: servers may idle"
     verdict = changed(terms, replace(current, base=max(current.base, rate)), Kind.RELAX, rate, now, "idle", reason)
-    return replace(verdict, limit=verdict.limit and replace(verdict.limit, rose_from=current.rate))
+    rose_from = current.rate if rate > current.base else None
+    return replace(verdict, limit=verdict.limit and replace(verdict.limit, rose_from=rose_from))
+
+
+def _climbs_in_time(terms: Terms, seen: Observation, current: Limit) -> bool:
+    """Whether a limit below its share has to rise now to be there when nothing waits any more.
+
+    A step takes :data:`PROBE_SECONDS`, and the first as long again to be heard of; meanwhile consumers finish of what
+    waits as much as the limit lacks to the share. Only what is seen to drain is about to be gone. A law that follows
+    ages stays below the share as long as they are above the target.
+    """
+    if terms.law == "inverse_backlog" or current.rate >= current.base:
+        return False
+    comes = seen.arrival_rate * seen.cost + seen.others_rate * seen.others_cost
+    if seen.finish_rate < STEADY * seen.completion_rate or seen.finish_rate <= comes:
+        return False
+    growth = 1 + terms.bounds.max_step
+    steps = math.ceil(math.log(current.base / current.rate) / math.log(growth))
+    lacks = steps * current.base - current.rate * (growth**steps - 1) / terms.bounds.max_step
+    return seen.waiting <= PROBE_SECONDS * lacks * seen.cost + _next_to_nothing(terms, seen)
 
 
 def _taken_back(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict | None:
@@ -307,9 +334,12 @@ def _base_now(terms: Terms, seen: Observation, current: Limit, now: float) -> fl
     share = base_rate(terms, seen) if busy else None
     if share is None:
         return current.base
-    # Until a change has settled, some of it was measured while servers idled.
-    settled = now - current.changed_at >= terms.cooldown_seconds
-    return share if settled else max(share, current.base)
+    if now - current.changed_at >= terms.cooldown_seconds:
+        return share
+    # Until a change has settled, some of it was measured while servers idled, which seems less than it is; and what is
+    # told by a few seconds' counts is believed by and by, lest the share be the most that chance ever showed.
+    less = share - current.base
+    return current.base + BELIEVED * (less if current.rate < current.base else max(0.0, less))
 
 
 def _next_to_nothing(terms: Terms, seen: Observation) -> float:
@@ -331,9 +361,11 @@ def _suffers(terms: Terms, seen: Observation) -> bool:
     return seen.quiet_wait > terms.target_seconds
 
 
-def _is_used_up(seen: Observation, current: Limit) -> bool:
-    """Whether the tenant sends about all that it may: servers may idle for its limit."""
-    return seen.arrival_rate >= USED_UP * current.rate
+def _is_used_up(terms: Terms, seen: Observation, current: Limit) -> bool:
+    """Whether the tenant sends about all that it may: servers may idle for its limit. On its way back to its share a
+    limit has risen by a step more than arrivals show yet."""
+    before = current.rate / (1 + terms.bounds.max_step) if current.rate < current.base else current.rate
+    return seen.arrival_rate >= USED_UP * before
 
 
 def _inverse(terms: Terms, seen: Observation, base: float) -> Step:

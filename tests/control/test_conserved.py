@@ -10,7 +10,7 @@ import pytest
 from alerts.laws.bounds import Bounds
 from alerts.laws.limits import Alert, Kind
 from alerts.laws.throttle import decide
-from tests.control.test_laws import CALM, IN_FORCE, TERMS
+from tests.control.test_laws import CALM, IN_FORCE, NOISY, TERMS
 
 
 def test_a_limit_leaves_no_server_idle_while_the_tenant_is_held_back() -> None:
@@ -69,6 +69,54 @@ def test_a_limit_does_not_rise_beyond_its_share_while_messages_wait() -> None:
     growing = replace(waits, arrival_rate=20.0, backlog=200.0, ready=190.0)
     verdict = decide(TERMS, growing, beyond, Alert.ACTIVE, 106.0)
     assert verdict.kind is Kind.THROTTLE and verdict.limit is not None and verdict.limit.rate == 10
+
+
+def test_a_limit_is_back_at_its_share_when_what_waits_is_gone() -> None:
+    """Steps of a half take it from 10/s to 60/s in five; meanwhile consumers finish what it lacks of that."""
+    drains = replace(
+        CALM, arrival_rate=10.0, finish_rate=130.0, others_rate=70.0, backlog=600.0, quiet_age_seconds=11.5
+    )
+    current, waits, rates = replace(IN_FORCE, base=60), 600.0, []
+    for second in range(101, 130):
+        seen = replace(drains, arrival_rate=current.rate, backlog=waits + 10, ready=waits, quiet_age_seconds=waits / 50)
+        found = decide(TERMS, seen, current, Alert.ACTIVE, float(second)).limit
+        assert found is not None and found.rose_from is None, "its share is no overshoot"
+        current, waits = found, max(0.0, waits - (130 - 70 - current.rate))
+        rates.append((current.rate, round(waits)))
+        if current.rate >= current.base:
+            break
+    begins = next(waits for rate, waits in rates if rate > 10)
+    assert 300 < begins < 500 and rates[-1][1] < 150, rates
+    assert rates[-1][1] > 0, "something was there to be done all the time"
+
+
+def test_what_does_not_drain_lets_no_limit_rise() -> None:
+    drains = replace(CALM, arrival_rate=10.0, finish_rate=130.0, others_rate=70.0, backlog=60.0, ready=50.0)
+    drains = replace(drains, quiet_age_seconds=11.5)
+    current = replace(IN_FORCE, base=60)
+    verdict = decide(TERMS, drains, current, Alert.ACTIVE, 102.0)
+    assert (verdict.kind, verdict.code) == (Kind.RELAX, "idle") and "will soon be gone" in verdict.reason
+    for changes in ({"others_rate": 121.0}, {"finish_rate": 60.0}, {"ready": 700.0, "backlog": 710.0}):
+        assert decide(TERMS, replace(drains, **changes), current, Alert.ACTIVE, 102.0).code == "cooldown", changes
+
+
+def test_a_ceiling_below_the_share_does_not_let_go_of_a_tenant_while_somebody_suffers() -> None:
+    terms = replace(TERMS, bounds=Bounds(1, 14, 0.5))
+    drains = replace(CALM, arrival_rate=10.0, finish_rate=130.0, others_rate=70.0, backlog=60.0, ready=50.0)
+    verdict = decide(terms, replace(drains, quiet_age_seconds=11.5), replace(IN_FORCE, base=60), Alert.ACTIVE, 102.0)
+    assert verdict.limit is not None and verdict.limit.rate == 14
+
+
+def test_a_share_is_not_the_most_that_chance_ever_showed() -> None:
+    """Counts of five seconds vary by 6/s here: while servers are busy the share is their mean."""
+    current, bases = replace(IN_FORCE, base=60.0, rate=30), []
+    for second, chance in enumerate((9.0, -9.0) * 10):
+        seen = replace(NOISY, arrival_rate=30.0, finish_rate=130 + chance, others_rate=70.0, ready=500.0)
+        found = decide(replace(TERMS, cooldown_seconds=60), seen, current, Alert.ACTIVE, 100.5 + second).limit
+        assert found is not None
+        current = replace(found, valid_until=1000)
+        bases.append(current.base)
+    assert all(abs(base - 60) < 4 for base in bases), bases
 
 
 @pytest.mark.parametrize(
