@@ -15,7 +15,8 @@ from lab.shipped import FILLING, Alerts, Controlled, Decision
 @dataclass(slots=True)
 class Loop:
     """Looks at ``queue``; acts only if ``controlled`` or ``entitled``, and judges who is noisy only if ``judging`` or
-    to act. ``quiet_ages`` are the oldest of tenants that are not reported apart."""
+    to act. ``quiet_ages`` are the oldest of tenants that are not reported apart. ``demand`` are the seconds in which
+    something was asked for that was not worked on: it waited, its producer held it, or shed it."""
 
     queue: Queue
     scenario: Scenario
@@ -25,11 +26,13 @@ class Loop:
     judging: bool = False
     quiet_ages: list[tuple[float, float]] = field(default_factory=list)
     backlogs: list[tuple[float, int]] = field(default_factory=list)
+    demand: set[int] = field(default_factory=set)
     alerts: Alerts | None = None
     metrics: Metrics | None = None
     _early: Alerts | None = None
     _controller: Controlled | None = None
     _quiet: list[bool] = field(default_factory=list)
+    _shed: int = 0
 
     def start(self) -> None:
         """Begin to look."""
@@ -56,6 +59,7 @@ class Loop:
         longest = min((at for at, quiet in zip(oldest, self._quiet, strict=True) if quiet), default=math.inf)
         self.quiet_ages.append((now, max(0.0, now - longest)))
         self.backlogs.append((now, self.queue.backlog))
+        self._note_demand(int(now) - 1)
         if self.metrics is None or self.alerts is None:
             return
         self.metrics.look(oldest)
@@ -63,3 +67,10 @@ class Loop:
         evaluations = [alerts.step(now) for alerts in (self.alerts, self._early) if alerts is not None]
         if self._controller is not None:
             self._controller.step(evaluations)
+
+    def _note_demand(self, second: int) -> None:
+        accounts = self.queue.accounts.values()
+        shed = sum(account.shed for account in accounts)
+        if shed > self._shed or any(account.held or account.ready > 0 for account in accounts):
+            self.demand.add(second)
+        self._shed = shed

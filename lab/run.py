@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -25,8 +26,9 @@ class Result:
     ``late`` is the part of the measured time in which the quiet tenants' oldest age was above the target, ``recovered``
     how long the first such spell took to end; ``drained`` how long after the outage the backlog took to be as small as
     before it. ``done`` messages were completed by the end of the measured time, ``limited`` tenants had a limit,
-    ``innocents`` of them for nothing. ``fairness`` is Jain's index of the parts of their messages that tenants got
-    completed.
+    ``innocents`` of them for nothing. ``completions`` are the same messages by second, ``demand`` the seconds in which
+    there was more to do (:class:`lab.loop.Loop`). ``fairness`` is Jain's index of the parts of their messages that
+    tenants got completed.
     """
 
     quiet_p50: float
@@ -44,6 +46,8 @@ class Result:
     innocents: int
     limited: int
     decisions: tuple[Decision, ...]
+    completions: Mapping[int, int]
+    demand: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,9 @@ def result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
         (suspect if name in suspects else quiet).take(account, start, end)
     accounts = queue.accounts.values()
     decisions = loop.decisions
+    completions: Counter[int] = Counter()
+    for account in accounts:
+        completions.update({second: n for second, n in account.completions.items() if second < done_by})
     limited = {one.tenant for one in decisions if one.decision == "throttle"}
     return Result(
         quiet_p50=quantile(quiet.queued, 0.50),
@@ -165,10 +172,12 @@ def result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
         recovered=_recovered(scenario, loop) if suspects else math.nan,
         drained=_drained(scenario, loop),
         fairness=jain([account.completed / account.offered for account in accounts if account.offered]),
-        done=sum(n for account in accounts for second, n in account.completions.items() if second < done_by),
+        done=completions.total(),
         limited=len(limited),
         innocents=len(limited & innocent),
         decisions=decisions,
+        completions=completions,
+        demand=frozenset(second for second in loop.demand if second < done_by),
     )
 
 

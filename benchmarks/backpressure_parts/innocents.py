@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.figures import Figure
-from lab.compare import LEAST_THROUGHPUT, Compared, compare
+from lab.compare import LEAST_THROUGHPUT, Compared, compare, while_asked_for
 from lab.run import Result, simulate, telling
 from lab.scenario import Scenario, Variant, load, names
 from lab.table import said
@@ -55,13 +55,12 @@ def over_scenarios(seeds: int) -> Iterator[Figure]:
 
 def _compared(name: str, scenario: Scenario, seeds: int, told: dict[str, list[str]]) -> list[Compared]:
     """Each way of ``scenario``; by way, ``told`` are the seeds to look at."""
-    done: dict[int, int] = {}
+    nothing: dict[int, Result] = {}
 
     def run(scenario: Scenario, seed: int, variant: Variant) -> Result:
         found = simulate(scenario, seed, variant)
-        least = LEAST_THROUGHPUT * done.setdefault(seed, found.done)  # the first way does nothing
-        if found.innocents or found.done < least:
-            of_nothing = found.done / max(1, done[seed])
+        of_nothing = while_asked_for(found, nothing.setdefault(seed, found))  # the first way does nothing
+        if found.innocents or of_nothing < LEAST_THROUGHPUT:
             told[variant.name].append(f"seed {seed}: {found.innocents} innocents, {of_nothing:.3f} completed")
         return found
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.compare import LEAST_THROUGHPUT, compare
+from lab.compare import LEAST_THROUGHPUT, compare, while_asked_for
 from lab.document import page
 from lab.order import ORDERS, of
 from lab.queue import Queue
@@ -122,3 +122,15 @@ def test_the_page_has_a_table_for_each_scenario() -> None:
     text, plots = page({"lone-key": short}, 2)
     assert "## lone-key" in text and text.count("\n| ") == 1 + len(short.variants)
     assert plots == {}, "there are no quiet tenants"
+
+
+def test_throughput_is_counted_while_there_is_demand() -> None:
+    """A calm time before makes nobody's loss smaller: half of the servers complete half of what is asked for."""
+    tenants = [{"name": "a", "phases": [{"at": 0, "rate": 3}, {"at": 150, "rate": 40}]}]
+    scenario = parse(document(duration_seconds=200, servers=10, measure=[0, 200], tenants=tenants))
+    all_of_them, half = (simulate(scenario, 1, Variant("nothing", False, servers)) for servers in (10, 5))
+    assert while_asked_for(half, all_of_them) == pytest.approx(0.5, abs=0.05)
+    assert half.done > 0.62 * all_of_them.done, "so that it is of no use to count all"
+    assert while_asked_for(all_of_them, all_of_them) == 1
+    calm = simulate(replace(scenario, duration=100.0), 1, Variant("nothing", False, 100))
+    assert not calm.demand and while_asked_for(calm, calm) == 1
