@@ -23,8 +23,8 @@ HEIGHT = 300
 STORY_HEIGHT = 400
 #: Figures that are kept, of each kind: those of the newest data that somebody looks at.
 _KEPT = 32
-#: The longest name in a legend.
-NAME = 60
+#: The longest name; and the longest tenant's in a legend, which takes the picture's place where it is long.
+NAME, LEGEND = 60, 24
 _SHAPES = {True: "hv", False: "linear"}
 _SIGNS = {"alert": ("▲", LOUD), "resolved": ("▽", MUTED), "action": ("◆", ACTING)}
 
@@ -100,7 +100,7 @@ def _stack(span: Span, curves: Sequence[Curve], noisy: Collection[str]) -> list[
         trace = go.Scatter(
             x=_times(span)[known:],
             y=curve.values[known:],
-            name=shown_text(curve.name, NAME) + (" (noisy)" if loud else ""),
+            name=shown_text(curve.name, LEGEND) + (" (noisy)" if loud else ""),
             stackgroup="backlog",
             mode="lines",
             line={"width": 1, "color": color, "shape": "hv"},

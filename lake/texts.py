@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
 import math
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
+from lake.plain import plain
 from lake.visible import visible_json
 
 #: Rows that are turned into Python values at once.
@@ -71,14 +70,14 @@ def flat(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, list | dict | tuple):
         return _json(value)
-    return _plain(value) if isinstance(value, datetime | date | bytes) else value
+    return plain(value) if isinstance(value, datetime | date | bytes) else value
 
 
 def _json(value: Any) -> str:
     try:
-        return visible_json(json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False))
+        return visible_json(json.dumps(value, default=plain, ensure_ascii=False, allow_nan=False))
     except ValueError:  # JSON has no word for these numbers
-        return visible_json(json.dumps(_with_words(value), default=_plain, ensure_ascii=False))
+        return visible_json(json.dumps(_with_words(value), default=plain, ensure_ascii=False))
 
 
 def _with_words(value: Any) -> Any:
@@ -87,11 +86,3 @@ def _with_words(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_words(one) for key, one in value.items()}
     return [_with_words(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return float(value) if isinstance(value, Decimal) else str(value)

@@ -53,8 +53,9 @@ class Finding:
         return self.grade is Grade.FAIL
 
 
-def examine(settings: Settings, root: Path) -> list[Finding]:
-    """All findings, in the order in which a message meets the parts. Changes nothing but a file that it removes."""
+def examine(settings: Settings, root: Path, told: Callable[[str], None] = lambda _: None) -> list[Finding]:
+    """All findings, in the order in which a message meets the parts; ``told`` hears what is being looked at. Changes
+    nothing but a file that it removes."""
     findings: list[Finding] = []
     for subject, look in (
         ("settings", lambda: _settings(settings)),
@@ -68,6 +69,7 @@ def examine(settings: Settings, root: Path) -> list[Finding]:
         ("ports", lambda: _ports(settings)),
         ("clock", lambda: _clock(settings)),
     ):
+        told(subject)
         findings += _guarded(subject, look)
     return findings
 

@@ -154,8 +154,9 @@ def _why(told: Told | None, zone: tzinfo) -> None:
     """The rise of the wait in its parts; nothing where it has not risen, or nobody knows."""
     if told is None or told.rise is None or not told.rise.parts:
         return
-    st.html(markup.section("Why it waits", why.headline(told, zone)) + details.parts(why.lines(told), why.notes(told)))
-    with st.expander("The SQL behind it"):
+    parts = details.parts(why.lines(told), why.notes(told), told.sql["flows"])
+    st.html(markup.section("Why it waits", why.headline(told, zone)) + parts)
+    with st.expander("The SQL behind it, and behind who sends more and what waits"):
         st.code("\n".join(f"-- {name}{text}" for name, text in told.sql.items()), language="sql")
 
 

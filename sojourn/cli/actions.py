@@ -38,6 +38,9 @@ def list_(
     """Show the journal of actions, with inputs and reasons kept."""
     _, root = existing(config, lake)
     rows = part("lake.reader").Reader(root).query(f"SELECT {_COLUMNS} FROM actions ORDER BY at DESC LIMIT {last}")
+    if not rows.num_rows and format is Format.TABLE and not as_json:
+        typer.echo("nothing has been decided yet")
+        return
     part("sojourn.cli.rows").write("json" if as_json else format, rows.schema, rows.to_batches(), sys.stdout)
 
 

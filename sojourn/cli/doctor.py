@@ -12,9 +12,12 @@ from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, say_json, 
 def doctor(as_json: JsonOption = False, config: ConfigOption = None, lake: LakeOption = None) -> None:
     """Check Java, jars, brokers, clocks, ports, disk and lake; say what will be known of each broker, and what not."""
     settings = settings_of(config)
+    from rich.console import Console
+
     from sojourn.doctor import examine, shown
 
-    findings = examine(settings, settings.lake_root(lake))
+    with Console(stderr=True).status("looking …") as status:  # shown on a terminal alone
+        findings = examine(settings, settings.lake_root(lake), lambda what: status.update(f"looking at {what} …"))
     if as_json:
         for finding in findings:
             say_json(asdict(finding) | {"grade": finding.grade.value})

@@ -78,10 +78,11 @@ def part(module: str) -> ModuleType:
 
 
 def say_json(value: Mapping[str, Any]) -> None:
-    """Print ``value`` on one line, for a program; what JSON has no type for, as text."""
+    """Print ``value`` on one line, for a program; what JSON has no type for, as text, instants in ISO 8601."""
+    from lake.plain import plain
     from lake.visible import visible_json
 
-    typer.echo(visible_json(json.dumps(value, ensure_ascii=False, default=str)))
+    typer.echo(visible_json(json.dumps(value, ensure_ascii=False, default=plain)))
 
 
 def terminal_width() -> int | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from lake.errors import SojournError
+from lake.plain import plain
 from lake.visible import visible, visible_json
 
 #: What is spoken, the newest first: a client that asks for another is offered the newest.
@@ -72,7 +73,7 @@ class Server:
             else:
                 answer = self.answer(line)
             if answer is not None:
-                sink.write(visible_json(json.dumps(answer, ensure_ascii=False, default=str)) + "\n")
+                sink.write(visible_json(json.dumps(answer, ensure_ascii=False, default=plain)) + "\n")
                 sink.flush()
 
     def answer(self, line: str) -> dict[str, Any] | None:
@@ -153,7 +154,7 @@ def _wrong(tool: Tool, given: Mapping[str, Any]) -> str:
 
 
 def _told(answer: Mapping[str, Any], *, failed: bool) -> dict[str, Any]:
-    structured = _shown(json.loads(json.dumps(answer, default=str)))
+    structured = _shown(json.loads(json.dumps(answer, default=plain)))
     text = json.dumps(structured, ensure_ascii=False)
     return {"content": [{"type": "text", "text": text}], "structuredContent": structured, "isError": failed}
 

@@ -16,13 +16,15 @@ import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from dashboard import serve
+from dashboard.figures import LEGEND
 from dashboard.labs import LONGEST_SECONDS
 from dashboard.run import HEALTH_PATH, address, claim_port, command, environment
 from dashboard.settings import CALLBACK, DashboardSettings
 from lake.store import Lake
+from lake.visible import visible
 from tests.dashboard.scene import TENANTS, write_story
 from tests.dashboard.troubles import write_troubles
-from tests.support.browser import READY, chromium, opened, shoot
+from tests.support.browser import DOCUMENTED, READY, chromium, opened, shoot
 from tests.support.programs import node_folder
 
 pytestmark = pytest.mark.browser
@@ -166,6 +168,13 @@ def assert_file(page: Any, head: str) -> None:
     assert text.startswith(head) and len(text.splitlines()) > 1
 
 
+def assert_on_a_phone(page: Any) -> None:
+    """Nothing is wider than a phone: what is, as a table, is moved within its own place."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_selector(READY)
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+
+
 def test_every_page_is_among_those_that_are_looked_at() -> None:
     pages = {path.stem.replace("_", "-") for path in PAGES.glob("*.py") if "def page()" in path.read_text("utf-8")}
     assert pages == {*LINKS, "lab", "sql"}
@@ -174,7 +183,8 @@ def test_every_page_is_among_those_that_are_looked_at() -> None:
 @pytest.mark.parametrize("place", range(len(LINKS)))
 def test_a_link_to_a_page_opens_that_page(server: str, browser: Any, axe: str, tmp_path: Path, place: int) -> None:
     address, (asked, heading) = list(LINKS.items())[place]
-    page = opened(browser, f"{server}/{address}{asked}", scheme=("light", "dark")[place % 2])
+    zone = None if address in DOCUMENTED else "Asia/Kolkata"
+    page = opened(browser, f"{server}/{address}{asked}", scheme=("light", "dark")[place % 2], zone=zone)
     page.wait_for_function("text => document.querySelector('h1')?.innerText === text", arg=heading)
     if address in CHARTS:
         page.wait_for_selector(".js-plotly-plot .main-svg")
@@ -184,6 +194,10 @@ def test_a_link_to_a_page_opens_that_page(server: str, browser: Any, axe: str, t
     assert_nothing_grave(page, axe)
     if address in FILES:
         assert_file(page, FILES[address])
+    if zone:  # whoever looks reads their own time
+        said = page.inner_text("[data-testid=stMain]")
+        assert " UTC" not in said and " IST" in said
+    assert_on_a_phone(page)
 
 
 def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: Any, axe: str, tmp_path: Path) -> None:
@@ -347,12 +361,16 @@ def test_nobodys_name_becomes_a_link_a_picture_or_markup(hostile: str, browser: 
     assert sorted(one.removesuffix(" ▲ noisy") for one in tenants) == sorted(shown)
     page.wait_for_selector(".legendtext")
     legend = " ".join(page.locator(".legendtext").all_text_contents())
-    assert f"{LINK} (noisy)" in legend
+    assert f"{visible(LINK, LEGEND)} (noisy)" in legend
+    heights = "[...document.querySelectorAll('.js-plotly-plot')].map(one => one._fullLayout.yaxis._length)"
+    assert min(page.evaluate(heights)) > 120  # a legend of long names leaves the picture its place
     assert page.locator(".legendtext a").count() == 0
-    for wrong in ("a[href*=evil]:not([href*='queue?'])", "a[*|href*=evil]:not([href*='queue?'])", "img[src*=evil]"):
+    ours = ":not([href*='queue?']):not([href^='sql?sql=SELECT'])"
+    for wrong in (f"a[href*=evil]{ours}", f"a[*|href*=evil]{ours}", "img[src*=evil]"):
         assert page.locator(wrong).count() == 0, wrong
     assert page.locator("[data-testid=stException]").count() == 0
     shoot(page, "hostile", tmp_path)
+    assert_on_a_phone(page)
     assert page.outside == []
     page.close()
 

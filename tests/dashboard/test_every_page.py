@@ -47,13 +47,14 @@ GAINED = {"queue_samples": ("tenants", "status", "retention_margin", "oldest_una
 WAITED = 20.0 * PATIENCE
 #: 300 characters, quotes and pictures among them.
 LONG = "'\"🦜 o'Brien " + "é" * 288
+LONG_QUEUE = (QUEUE + LONG)[:300]
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("hostile")
     names = dict(zip(TENANTS, (*NAMES[:-1], LONG), strict=True))
-    write_story(root, end=datetime.now(UTC), seconds=60, noisy_from=20, queue=QUEUE, names=names)
+    write_story(root, end=datetime.now(UTC), seconds=60, noisy_from=20, queue=LONG_QUEUE, names=names)
     return root
 
 

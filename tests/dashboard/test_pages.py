@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from streamlit.testing.v1 import AppTest
 from alerts.rules.loader import BUILTIN, rule_files
 from collectors.receive.sampled import reported
 from dashboard.run import RULES_VARIABLE
+from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import ACTIONS, ALERT_TRANSITIONS, DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
 from tests.dashboard.scene import actions_of, alerts_of, write_samples, write_story
@@ -250,6 +252,11 @@ def test_a_queue_says_why_it_waits_and_who_sends_more(story: Path, show: Callabl
     assert re.search(r"Why it waits First attempts wait \d\d s, \d\d s longer than \d+ min", said)
     assert re.search(r"arrivals \+\d\d s .{5,30}, acme-7 \d[\d.]*/s → \d\d[\d.]*/s", said)
     assert "slots" in said and "service time" in said and "FROM partials" in app.code[0].value
+    bodies = "".join(element.proto.body for element in app.get("html"))
+    links = re.findall(r'href="sql\?sql=([^"]+)" target="_self" aria-label="The SQL behind ([a-z ]+)"', bodies)
+    assert {cause for _, cause in links} == {"arrivals", "slots", "service time", "retries", "unknown"}
+    [statement] = {unquote(sql) for sql, _ in links}
+    assert statement in app.code[0].value and Reader(story).query(statement).num_rows > 100
     assert "Why it waits" not in words(opened("queue", queue="emails"))
 
 

@@ -192,6 +192,7 @@ def test_doctor_finds_what_is_wrong_and_says_how_to_mend_it(tmp_path: Path) -> N
     ("arguments", "said"),
     [
         (("redrive", "list"), "nothing was ever redriven"),
+        (("actions", "list"), "nothing has been decided yet"),
         (("actions", "held"), "nothing is held"),
         (("limits",), "nothing is limited"),
     ],

@@ -48,6 +48,8 @@ def test_programs_get_what_people_see_as_json(lake: Path) -> None:
     assert (worst["verdict"], worst["queue"]) == ("needs you", "or\x1b[31mders") and worst["backlog"] > 1000
     assert told["headline"].startswith("or\x1b[31mders needs you") and "freshness" in told
     assert told["limits"][0]["tenant"] == "acme-7" and told["alerts"][0]["severity"] == "critical"
+    for instant in (told["at"], told["as_of"], worst["as_of"], worst["mode_since"]):  # as `sojourn why --json` has them
+        assert "T" in instant and datetime.fromisoformat(instant).tzinfo is not None
     foretold = [one["foretold"] for one in told["queues"]]
     assert foretold[0]["reason"] == "no statement can hold its name" and foretold[0]["drained_in_seconds"] is None
     assert foretold[1:] == [None] * 2
