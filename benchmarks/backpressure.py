@@ -18,5 +18,5 @@ if __name__ == "__main__":
         "benchmarks.backpressure_parts",
         ("decision", "limits", "lab", "fair", "entitled", "cap", "limiters"),
         __doc__,
-        apart=("innocents", "envoy", "receipts"),
+        apart=("innocents", "envoy", "receipts", "reaction"),
     )

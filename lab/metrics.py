@@ -206,6 +206,7 @@ class Metrics:
                 "arrival_rate": came,
                 "active_tenants": int(backlog > 0 or came > 0),
                 "quiet_age": None if is_noisy else told_age(oldest, now),
+                "quiet_ready": None if is_noisy else one.ready,
             }
             for of, one, finished, came, is_noisy, oldest in zip(
                 self._of, self._accounts, completions, arrivals, noisy, self._oldest, strict=True

@@ -22,9 +22,10 @@ from alerts.control.groups import Groups, together
 from alerts.control.journal import Journal
 from alerts.control.minds import Minds
 from alerts.control.observe import Query, Usually, observe
+from alerts.control.pace import Pace
 from alerts.control.settings import ControlSettings
 from alerts.control.signals import signals_of
-from alerts.control.spans import recent_seconds, usual_seconds
+from alerts.control.spans import BRIEF_SECONDS, recent_seconds, usual_seconds
 from alerts.control.state import State
 from alerts.control.translate import moved
 from alerts.laws import shadow as shadows
@@ -39,8 +40,6 @@ from lake.visible import visible
 
 log = logging.getLogger(__name__)
 
-#: Metrics are looked at no more often than this, except for an alert that is new (seconds).
-OBSERVE_EVERY = 1.0
 PAUSE_FLAG = "paused"
 #: Who asks for something without saying who they are.
 OPERATOR = "the operator"
@@ -71,7 +70,7 @@ class Controller:
         self._flag = folder / PAUSE_FLAG
         self._lock = threading.RLock()
         self._evaluations, self._usually = Evaluations(), Usually()
-        self._observed_at = 0.0
+        self._pace = Pace(self._early)
         #: The code for which each was refused last: the same again is no news.
         self._refused: dict[Key, str] = {}
         self._minds = Minds()
@@ -210,10 +209,11 @@ class Controller:
         candidates, surplus = self._admitted(candidates, before, now)
         entries = self._unusable_entries([*unusable, *surplus], candidates, now)
         changes: dict[Key, ActiveLimit | None] = {}
-        if candidates and self._due(candidates, now):
+        if self._pace.due(candidates, before, self._refused, now.timestamp()):
             targets = [candidate.key.target for candidate in candidates]
             members, spans = self._groups.members, (self._signals, self._usual, self._usually)
-            seen = observe(query, targets, now, self._recent, self._clock.ahead, members, *spans)
+            brief = BRIEF_SECONDS if self._pace.hurried else 0
+            seen = observe(query, targets, now, self._recent, self._clock.ahead, members, *spans, brief)
             for candidate in candidates:
                 self._decide(candidate, seen.get(candidate.key.target), before, changes, entries, now)
         self._commit(changes, entries, before)
@@ -250,13 +250,6 @@ class Controller:
             admitted.append(candidate)
         return admitted, list(surplus.values())
 
-    def _due(self, candidates: Sequence[Candidate], now: datetime) -> bool:
-        new = any(item.key not in self._active_limits and item.key not in self._refused for item in candidates)
-        if not new and 0 <= now.timestamp() - self._observed_at < OBSERVE_EVERY:
-            return False
-        self._observed_at = now.timestamp()
-        return True
-
     def _decide(
         self,
         candidate: Candidate,
@@ -269,6 +262,7 @@ class Controller:
         key, active = candidate.key, before.get(candidate.key)
         policy, limit = self._policies[key.policy], active.limit if active else None
         verdict = self._minds.decide(key, self._terms[key.policy], seen, limit, candidate.alert, now.timestamp())
+        log.debug("%s: %s (%s): %s", key, verdict.kind.value, verdict.code, verdict.reason)
         acts = rows.in_force(policy, active)
         shadow = None if acts else self._shadow(key, limit, seen, now)
         again = verdict.kind is Kind.SKIP and self._refused.get(key) == verdict.code

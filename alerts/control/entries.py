@@ -19,7 +19,7 @@ from alerts.laws.observation import Observation
 from alerts.laws.shadow import Shadow
 
 #: What is measured, and of it what only some laws ask for.
-_MEASURED = tuple(one.name for one in dataclasses.fields(Observation))
+_MEASURED = tuple(one.name for one in dataclasses.fields(Observation) if one.name != "lately")
 _OF_LAWS = frozenset(name for names in SIGNALS.values() for name in names)
 
 
@@ -326,6 +326,8 @@ def _inputs(candidate: Candidate, seen: Observation | None, verdict: Verdict) ->
         inputs |= {name: _text(value) for name, value in known if value is not None or name not in _OF_LAWS}
     if verdict.limit is not None:
         inputs["base"] = _text(verdict.limit.base)
+    if verdict.harmed_seconds is not None:
+        inputs["harmed_seconds"] = _text(verdict.harmed_seconds)
     return inputs
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -38,13 +38,15 @@ def observe(
     signals: Mapping[str, float] = MappingProxyType({}),
     usual_seconds: int = 0,
     remembered: Usually | None = None,
+    brief_seconds: int = 0,
 ) -> dict[Target, Observation]:
     """An observation of each target whose queue is in the metrics; several subscribers of a queue count as the worst.
 
     A target that is a group is its ``members`` together.
 
     ``recent_seconds`` is how far back a tenant's arrivals are counted: the views' window would still show, for a
-    minute, what came before a limit. What is usual is told by the views' window, or by so many seconds before now
+    minute, what came before a limit. ``brief_seconds`` is the same for what is to be seen ``lately``, too.
+    What is usual is told by the views' window, or by so many seconds before now
     (``usual_seconds``) where that is too short to tell; what is ``remembered`` of it is not read again at each look.
     Quiet tenants are those neither noisy nor in ``targets``.
     ``signals`` of :data:`~alerts.control.signals.SIGNALS` are measured, too, each over so many seconds.
@@ -64,6 +66,9 @@ def observe(
     flows = {} if sql is None else _flows(query(sql).to_pylist(), units)
     if usual_seconds:
         flows = remembered.added(flows, scope, as_of, told=seconds > 0)
+    brief: dict[_Queue, _Flow] = {}
+    if brief_seconds and as_of:
+        brief = _flows(query(statements.flows(scope, as_of, brief_seconds, 0)).to_pylist(), units)
     observations = {}
     for target in sorted(wanted):
         queue = (target.broker, target.queue)
@@ -73,9 +78,10 @@ def observe(
             usual = _usual(tenants[queue], target.tenant)
             if usual_seconds:
                 usual = flow.usual(target.tenant, remembered.until(target.broker), usual_seconds)
-            observations[target] = _observation(
-                target.tenant, tenants[queue], health[queue], flow, recent_seconds, usual, now, ahead
-            )
+            seen = _observation(target.tenant, tenants[queue], health[queue], flow, recent_seconds, usual, now, ahead)
+            if (short := brief.get(queue)) is not None:
+                seen = replace(seen, lately=_lately(seen, target.tenant, short, brief_seconds))
+            observations[target] = seen
     if observations and "deliveries" in signals:
         sql = statements.deliveries(scope, as_of, signals["deliveries"], recent_seconds)
         observations = with_deliveries(observations, query(sql).to_pylist(), units.of, recent_seconds)
@@ -127,6 +133,7 @@ class _Subscription:
     active_alone: int = 0
     active_groups: set[str] = field(default_factory=set)
     quiet_age: float = 0.0
+    quiet_ready: int = 0
     arrival_rate: float = 0.0
     of_target: dict[str, float] = field(default_factory=dict)
     own_backlog: dict[str, int] = field(default_factory=dict)
@@ -154,14 +161,19 @@ class _Flow:
     usually: _Flow | None = None
     since: float = math.inf
 
-    def usual(self, tenant: str, end: int, seconds: int) -> tuple[float, float, float]:
-        """What ``tenant`` and the others sent and consumers finished a second in the ``seconds`` before ``end``, as far
-        as anything is known of them."""
+    def usual(self, tenant: str, end: float, seconds: int) -> tuple[float, float, float]:
+        """What ``tenant`` and the others sent and consumers finished a second until ``end``, in that second and the
+        ``seconds`` before it, as far as anything is known of them."""
         if self.usually is None:
             return 0.0, 0.0, 0.0
-        span = max(1.0, min(seconds, end - self.since))
+        span = max(1.0, min(seconds + end % 1.0, end - self.since))
         own = self.usually.of_target.get(tenant, 0.0)
         return own / span, max(0.0, self.usually.enqueued - own) / span, self.usually.slowest / span
+
+    @property
+    def unnamed(self) -> float:
+        """What came from tenants that nobody names."""
+        return max(0.0, self.enqueued - sum(came for _, came, _, _ in self.named.values()))
 
     def rivals(self, tenant: str, seconds: float) -> tuple[float, ...]:
         """What each other tenant that is named sends a second, in messages of the queue's mean cost."""
@@ -221,9 +233,9 @@ class Usually:
             flow.usually, flow.since = known.usually, known.since
         return flows
 
-    def until(self, broker: str) -> int:
-        """The second up to which it was told (unix seconds)."""
-        return int(self._as_of[broker].timestamp())
+    def until(self, broker: str) -> float:
+        """The instant up to which it was told (unix seconds)."""
+        return self._as_of[broker].timestamp()
 
 
 def _subscriptions(rows: Iterable[_Row], units: _Units) -> dict[_Queue, list[_Subscription]]:
@@ -242,6 +254,7 @@ def _subscriptions(rows: Iterable[_Row], units: _Units) -> dict[_Queue, list[_Su
         if not (names := units.of(row)):
             item.active_alone += row["active_tenants"]
             item.quiet_age = max(item.quiet_age, row["quiet_age"] or 0.0)
+            item.quiet_ready += row["quiet_ready"] or 0
             continue
         group = units.group(row, names)
         if group is None:
@@ -319,6 +332,22 @@ def _observation(
         own_backlog=float(max(item.own_backlog.get(tenant, 0) for item in tenants)),
         in_hand=flow.in_hand(recent_seconds),
         rivals=flow.rivals(tenant, recent_seconds),
+        quiet_ready=float(max(item.quiet_ready for item in tenants)),
+        quiet_rate=flow.unnamed / recent_seconds,
+    )
+
+
+def _lately(seen: Observation, tenant: str, flow: _Flow, seconds: int) -> Observation:
+    """``seen`` by what came and was finished in so many ``seconds``; consumers have shown what they did before."""
+    arrival = flow.of_target.get(tenant, 0.0)
+    return replace(
+        seen,
+        completion_rate=seen.throughput,
+        arrival_rate=arrival / seconds,
+        others_rate=max(0.0, flow.enqueued - arrival) / seconds,
+        finish_rate=flow.slowest / seconds,
+        rivals=flow.rivals(tenant, seconds),
+        recent_seconds=seconds,
     )
 
 

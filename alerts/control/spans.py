@@ -10,6 +10,8 @@ from alerts.laws.blame import USUAL_SECONDS
 #: Of late is over the shortest cooldown, within these bounds (seconds). Over ten, consumers that come back from an
 #: outage seem to be slow for so long that a large tenant seems to be beyond its share.
 RECENT_RANGE = (2, 5)
+#: Over as short a time as tells anything of a rate: what policies look at that are ``early``, too.
+BRIEF_SECONDS = 2
 
 
 def recent_seconds(policies: Sequence[PolicySettings]) -> int:

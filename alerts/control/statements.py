@@ -72,7 +72,8 @@ def tenants(scope: Scope) -> str:
           CAST(SUM(completion_rate) AS DOUBLE) AS completion_rate,
           CAST(SUM(arrival_rate) AS DOUBLE) AS arrival_rate,
           CAST(SUM(CASE WHEN backlog > 0 OR arrival_rate > 0 THEN 1 ELSE 0 END) AS BIGINT) AS active_tenants,
-          MAX(CASE WHEN NOT noisy THEN oldest_age_seconds END) AS quiet_age
+          MAX(CASE WHEN NOT noisy THEN oldest_age_seconds END) AS quiet_age,
+          CAST(SUM(CASE WHEN NOT noisy THEN ready END) AS BIGINT) AS quiet_ready
         FROM tenant_backlog_now {scope.only} {scope.named} GROUP BY broker, queue, subscriber, {scope.tenant}"""
 
 
@@ -84,9 +85,13 @@ def health(scope: Scope) -> str:
 
 
 def flows(scope: Scope, as_of: dict[str, datetime], recent_seconds: int, usual_seconds: int) -> str:
-    """What came and was finished in the last seconds, and over a longer time where that is asked for."""
+    """What came and was finished in the last seconds, and over a longer time where that is asked for.
+
+    The last seconds end with the newest instant; they begin within a second, of which so much counts as the one that
+    fills is short of.
+    """
     finished = "completed + dead_lettered + expired + sidelined"
-    lately = recent(as_of, recent_seconds)
+    lately = recent(as_of, recent_seconds, filling=True)
     columns = {"enqueued": "enqueued", "finished": finished, "work": "processing_sum"}
     usual = ""
     if usual_seconds:
@@ -94,11 +99,13 @@ def flows(scope: Scope, as_of: dict[str, datetime], recent_seconds: int, usual_s
           CAST(SUM(enqueued) AS DOUBLE) AS usually_enqueued, CAST(SUM({finished}) AS DOUBLE) AS usually_finished,
           MIN(bucket_start) AS since"""
         columns = {name: f"CASE WHEN {lately} THEN {what} ELSE 0 END" for name, what in columns.items()}
+    part = _part_of_first(as_of, recent_seconds)
+    columns = {name: f"({what}){part}" for name, what in columns.items()}
     sums = ", ".join(f"CAST(SUM({what}) AS DOUBLE) AS {name}" for name, what in columns.items())
     return f"""
         SELECT broker, queue, subscriber, {scope.tenant} AS target, {sums}{usual}
         FROM partials {scope.only} {scope.named}
-        WHERE {recent(as_of, usual_seconds) if usual_seconds else lately}
+        WHERE {recent(as_of, usual_seconds, filling=True) if usual_seconds else lately}
         GROUP BY broker, queue, subscriber, {scope.tenant}"""
 
 
@@ -143,16 +150,29 @@ def publishing(scope: Scope, brokers: AbstractSet[str], now: datetime, seconds: 
         WHERE publishes IS NOT NULL AND {within}"""
 
 
-def recent(as_of: dict[str, datetime], recent_seconds: int) -> str:
-    """The whole seconds before the newest one of each broker, which is still filling."""
+def recent(as_of: dict[str, datetime], recent_seconds: int, *, filling: bool = False) -> str:
+    """The whole seconds before the newest one of each broker; with that one, as far as it is ``filling``."""
     spans = []
     for broker, newest in sorted(as_of.items()):
-        end = int(newest.timestamp())
+        begin = int(newest.timestamp()) - recent_seconds
+        end = begin + recent_seconds + (filling and newest.microsecond > 0)
         spans.append(
-            f"(broker = {literal(broker)} AND bucket_start >= timestamp_micros({(end - recent_seconds) * _MICROS})"
+            f"(broker = {literal(broker)} AND bucket_start >= timestamp_micros({begin * _MICROS})"
             f" AND bucket_start < timestamp_micros({end * _MICROS}))"
         )
     return " OR ".join(spans)
+
+
+def _part_of_first(as_of: dict[str, datetime], recent_seconds: int) -> str:
+    """By what a second's counts are multiplied, so that all that :func:`recent` has are of ``recent_seconds``."""
+    cases = [
+        f"WHEN broker = {literal(broker)}"
+        f" AND bucket_start < timestamp_micros({(int(newest.timestamp()) - recent_seconds + 1) * _MICROS})"
+        f" THEN {1 - newest.microsecond / _MICROS!r}"
+        for broker, newest in sorted(as_of.items())
+        if newest.microsecond
+    ]
+    return f" * CASE {' '.join(cases)} ELSE 1.0 END" if cases else ""
 
 
 def since_second(as_of: dict[str, datetime], seconds: int) -> str:

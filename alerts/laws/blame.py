@@ -16,6 +16,8 @@ RISEN = 0.25
 SHORTEST_SECONDS, DEVIATIONS = 2.0, 3.0
 #: A tenant is beyond a share that is measured itself only by so many standard deviations of what was counted.
 SIGNIFICANT = 2.0
+#: Who sends more than usual by so many standard deviations has risen, however shortly that is seen.
+ABRUPT = 5.0
 
 
 def by_chance(seen: Observation, harmed_seconds: float) -> float:
@@ -29,6 +31,22 @@ def by_chance(seen: Observation, harmed_seconds: float) -> float:
     varying = seen.arrival_rate + (seen.throughput + seen.others_rate * seen.others_cost**2) / seen.cost**2
     deviations = DEVIATIONS if harmed_seconds < seen.recent_seconds else SIGNIFICANT
     return deviations * math.sqrt(varying / seen.recent_seconds)
+
+
+def rose_abruptly(lately: Observation, usual: float | None) -> bool:
+    """Whether a tenant that sent ``usual`` messages/s has begun, within the last seconds, to send more than its share.
+
+    Beside counts over so short a time a share is hardly known. But of what it sent itself before chance makes no
+    multiple: who is as large as ever is not judged by this, nor who grows little by little.
+    """
+    share = lately.max_min_share
+    if usual is None or share is None or lately.recent_seconds <= 0:
+        return False
+    risen = lately.arrival_rate - usual
+    abruptly = risen > max(
+        RISEN * usual, ABRUPT * math.sqrt(max(usual, 1 / lately.recent_seconds) / lately.recent_seconds)
+    )
+    return abruptly and lately.arrival_rate > share + by_chance(lately, math.inf)
 
 
 def sends_as_always(sends: float, usual: float, others: float, others_usual: float, throughput: float) -> bool:

@@ -6,6 +6,7 @@ is renewed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -16,7 +17,7 @@ from alerts.laws.observation import Observation
 
 #: Below this many messages a ratio of two counts, taken a moment apart, says nothing.
 SMALL_BACKLOG = 20
-#: Harm is believed at a second look, at least so many seconds after the first.
+#: What asks for a limit is believed at a second look, at least so many seconds after the first.
 CONFIRM_SECONDS = 1.0
 #: An event can seem to come from the future by so much, clocks being what they are (seconds); beyond, no age is known.
 CLOCK_TOLERANCE = 5.0
@@ -69,10 +70,11 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """Since when quiet tenants are seen to wait longer than the target, and the queue's backlog then; at the last look
-    consumers finished ``finish_rate`` a second. What the tenant and the others usually sent is of the time before it;
-    ``others_most`` is the most that the others have sent since. Where nobody waits so long now, ``since`` is infinite,
-    and what was usual (at ``usual_at``) is remembered for a while."""
+    """Since when quiet tenants are seen to wait longer than the target, by data that told of ``told_at`` then, and the
+    queue's backlog; at a look of a second ago, or the first (``finish_at``), consumers finished ``finish_rate`` a
+    second. What the tenant and the others usually sent is of the time before it; ``others_most`` is the most that the
+    others have sent since. Where nobody waits so long now, ``since`` is infinite, and what was usual (at ``usual_at``)
+    is remembered for a while."""
 
     since: float
     backlog: float
@@ -81,6 +83,8 @@ class Harm:
     others_usual: float | None = None
     others_most: float = 0.0
     usual_at: float = 0.0
+    told_at: float = -math.inf
+    finish_at: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,8 @@ class Verdict:
     """A decision: ``limit`` is what is in force afterwards (None: pass-through), ``code`` the reason's stable name.
 
     ``harm`` is to be handed to the next decision about the tenant as long as there is no limit, ``memory`` always: what
-    a law of its own remembers (:class:`alerts.laws.signalled.Memory`).
+    a law of its own remembers (:class:`alerts.laws.signalled.Memory`). A first limit that harm asks for comes
+    ``harmed_seconds`` after that was first seen.
     """
 
     kind: Kind
@@ -125,6 +130,7 @@ class Verdict:
     reason: str
     harm: Harm | None = None
     memory: Any = None
+    harmed_seconds: float | None = None
 
 
 def untrusted(terms: Terms, seen: Observation | None) -> tuple[str, str] | None:

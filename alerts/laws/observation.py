@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 #: Ages in the metrics are told from the whole second in which a message came: up to so much too long (seconds).
 AGE_RESOLUTION = 1.0
+#: How many times as long as all of the quiet, on average, their oldest is believed to wait.
+OLDEST_TO_MEAN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class Observation:
     ``recent_seconds``; 0: unknown. ``own_backlog`` is the tenant's part of the backlog. ``in_hand`` messages of the
     backlog were in consumers' hands on average, by the work that ended in the last seconds. ``rivals`` are what each of
     the others that an alert names, or a limit holds, sends of ``others_rate``, in messages of the queue's mean cost.
+    Quiet tenants have ``quiet_ready`` messages that wait, and send ``quiet_rate`` a second of late.
+    ``lately`` is the same by rates over as short a time as tells anything, where that is asked for.
 
     What laws of their own are judged by (:mod:`alerts.laws.registry`) is measured only where one is chosen: of the
     tenant's ``attempts`` that ended over the law's window ``failures`` failed, and of late ``attempt_rate`` a second
@@ -53,6 +57,9 @@ class Observation:
     own_backlog: float | None = None
     in_hand: float | None = None
     rivals: tuple[float, ...] = ()
+    quiet_ready: float | None = None
+    quiet_rate: float | None = None
+    lately: Observation | None = None
     attempts: float | None = None
     failures: float | None = None
     attempt_rate: float | None = None
@@ -86,11 +93,20 @@ class Observation:
         return self.waiting / self.throughput if self.throughput > 0 else math.inf if self.waiting else 0.0
 
     @property
+    def quiet_waits(self) -> float:
+        """How long quiet tenants' messages wait on average (seconds), by Little's law of them alone, in whatever order
+        consumers take them; infinite where they are not told apart."""
+        if self.quiet_ready is None or not self.quiet_rate:
+            return math.inf
+        ready = self.backlog if self.ready is None else self.ready
+        return self.quiet_ready * (self.waiting / ready if ready > 0 else 1.0) / self.quiet_rate
+
+    @property
     def quiet_wait(self) -> float:
         """How long quiet tenants wait (seconds), by as much of their oldest age as is beyond doubt: all of it but what
-        it may be too long by, or as far as what waits in the queue confirms it."""
+        it may be too long by, or as far as what waits in the queue, and of theirs, confirms it."""
         age = self.quiet_age_seconds
-        return max(age - AGE_RESOLUTION, min(age, self.expected_wait), 0.0)
+        return max(age - AGE_RESOLUTION, min(age, self.expected_wait, OLDEST_TO_MEAN * self.quiet_waits), 0.0)
 
     @property
     def max_min_share(self) -> float | None:

@@ -27,10 +27,9 @@ import math
 from dataclasses import replace
 
 from alerts.laws import aimd, costs, inverse_backlog
-from alerts.laws.blame import SIGNIFICANT, by_chance, sends_as_always
+from alerts.laws.blame import SIGNIFICANT, by_chance, rose_abruptly, sends_as_always
 from alerts.laws.bounds import Step
 from alerts.laws.limits import (
-    CONFIRM_SECONDS,
     Alert,
     Harm,
     Kind,
@@ -50,6 +49,9 @@ from alerts.laws.observation import Observation
 #: Consumers that finish less than this part of what they did have slowed down, or stopped; that did less than this part
 #: of what they finish now, are on their way back. Neither is a tenant's doing, nor tells what a share is.
 STEADY = 0.8
+#: Harm is believed at a second look, at data at least so many seconds newer than those of the first; consumers are
+#: compared with what they did so many seconds before.
+HARM_AGAIN_SECONDS, COMPARED_SECONDS = 0.5, 1.0
 #: A limit counts as used up from this part of it on.
 USED_UP = 0.8
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
@@ -120,9 +122,10 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
         return Verdict(Kind.SKIP, None, "sends_nothing", "the tenant sends nothing now: a limit would change nothing")
     before, harm = _watched_harm(terms, seen, harm, now)
     waits = f"quiet tenants wait {seen.quiet_age_seconds:.3g} s"
-    if before is None or now - harm.since < CONFIRM_SECONDS:
+    if before is None or min(now - harm.since, _told_at(seen, now) - harm.told_at) < HARM_AGAIN_SECONDS:
         return Verdict(Kind.WAIT, None, "unconfirmed", f"{waits}, seen once", harm)
-    if before.finish_rate < STEADY * seen.finish_rate:
+    compared = min(1.0, (now - before.finish_at) / COMPARED_SECONDS)
+    if before.finish_rate < STEADY**compared * seen.finish_rate:
         reason = f"{waits}; consumers come back, from {before.finish_rate:.3g}/s to {seen.finish_rate:.3g}/s"
         return Verdict(Kind.WAIT, None, "consumers_return", reason, _harm(seen, now))
     if _sends_as_always(seen, harm):
@@ -131,24 +134,49 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
         )
         reason += f"from {harm.others_usual:.3g}/s to {harm.others_most:.3g}/s"
         return Verdict(Kind.SKIP, None, "sends_as_always", reason, harm)
-    within_share = terms.law != "inverse_backlog" and seen.arrival_rate <= base + (
-        by_chance(seen, now - harm.since) if terms.rate is None else 0.0
-    )
-    if within_share and (
-        terms.law != "aimd"
-        or seen.cost_rests_on >= costs.PRIOR  # the share is one of consumers' time, and what it takes of that is known
-        or now - harm.since < terms.cooldown_seconds
-        or seen.backlog < harm.backlog
+    beyond = _beyond_share(terms, seen, harm, now)
+    if (
+        terms.law != "inverse_backlog"
+        and beyond is None
+        and (
+            terms.law != "aimd"
+            or seen.cost_rests_on
+            >= costs.PRIOR  # the share is one of consumers' time, and what it takes of that is known
+            or now - harm.since < terms.cooldown_seconds
+            or seen.backlog < harm.backlog
+        )
     ):
         reason = f"{waits}, but {seen.arrival_rate:g}/s is within the share of {base:.3g}/s, and the backlog is watched"
         return Verdict(Kind.SKIP, None, "within_share", reason, harm)
+    if beyond is not None and seen.lately is not None:  # what it sends, and what consumers can, has just become so much
+        base = max(base, base_rate(terms, seen.lately) or base)
+        seen = replace(seen.lately, arrival_rate=beyond.arrival_rate)
     step = _first_limit(terms, seen, base)
     limit = Limit(step.limit, base, now, now + terms.lease_seconds, seen.arrival_rate)
-    return Verdict(Kind.THROTTLE, limit, "alert", f"{waits}; {step.reason}")
+    harmed = now - harm.since
+    return Verdict(Kind.THROTTLE, limit, "alert", f"{waits}; {step.reason}", harmed_seconds=harmed)
+
+
+def _beyond_share(terms: Terms, seen: Observation, harm: Harm, now: float) -> Observation | None:
+    """By what it is seen that a tenant sends more than its share, where that is measured by more than chance."""
+    base, lately = base_rate(terms, seen), seen.lately
+    if base is None:
+        return None
+    if seen.arrival_rate > base + (by_chance(seen, now - harm.since) if terms.rate is None else 0.0):
+        return seen
+    if lately is None or terms.rate is not None or not rose_abruptly(lately, harm.usual_rate):
+        return None
+    return lately if lately.arrival_rate > (base_rate(terms, lately) or math.inf) else None
+
+
+def _told_at(seen: Observation, now: float) -> float:
+    """What instant ``seen`` tells of."""
+    return now - (seen.data_age_seconds or 0.0)
 
 
 def _harm(seen: Observation, now: float) -> Harm:
-    return Harm(now, seen.backlog, seen.finish_rate, seen.usual_rate, seen.others_usual, seen.others_rate, now)
+    rates = seen.finish_rate, seen.usual_rate, seen.others_usual, seen.others_rate
+    return Harm(now, seen.backlog, *rates, usual_at=now, told_at=_told_at(seen, now), finish_at=now)
 
 
 def _watched_harm(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> tuple[Harm | None, Harm]:
@@ -156,7 +184,10 @@ def _watched_harm(terms: Terms, seen: Observation, harm: Harm | None, now: float
     if harm is None:
         return None, _harm(seen, now)
     if harm.since <= now:
-        return harm, replace(harm, finish_rate=seen.finish_rate, others_most=max(harm.others_most, seen.others_rate))
+        after = replace(harm, others_most=max(harm.others_most, seen.others_rate))
+        if now - harm.finish_at >= COMPARED_SECONDS:
+            after = replace(after, finish_rate=seen.finish_rate, finish_at=now)
+        return harm, after
     again, usual = _harm(seen, now), (harm.usual_rate, harm.others_usual)
     if (
         now - harm.usual_at <= terms.hold_seconds

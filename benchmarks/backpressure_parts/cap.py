@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from benchmarks.backpressure_parts.standing import measured
 from benchmarks.figures import Figure
 
-CONTROL = """\
+#: How long the quiet may wait (seconds): eight times what their slowest hundredth does alone.
+TARGET_SECONDS = 0.4
+CONTROL = f"""\
 [[alert.control.policies]]
 name = "throttle-noisy"
 mode = "auto"
 early = true
-target_seconds = 0.5
+target_seconds = {TARGET_SECONDS}
 cooldown_seconds = 8.0
 max_step = 0.9
 drain_seconds = 30.0

@@ -134,6 +134,7 @@ class World:
         if self.fails is not None:
             raise self.fails
         as_of = self.now - self.lag
+        as_of = as_of.replace(microsecond=as_of.microsecond // 100_000 * 100_000)  # parts of a second in whole messages
         tenants = [
             {
                 "as_of": as_of, "broker": "nats", "queue": "orders", "subscriber": None, "tenant": f"t{i}",

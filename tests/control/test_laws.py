@@ -173,8 +173,33 @@ def test_who_harms_nobody_is_left_alone(seen: Observation, code: str) -> None:
 def test_harm_is_believed_when_it_is_seen_twice() -> None:
     once = decide(TERMS, NOISY, None, Alert.ACTIVE, 100.0)
     assert (once.kind, once.code) == (Kind.WAIT, "unconfirmed")
-    assert decide(TERMS, NOISY, None, Alert.ACTIVE, 100.5, once.harm).code == "unconfirmed"
-    assert decide(TERMS, NOISY, None, Alert.ACTIVE, 101.0, once.harm).kind is Kind.THROTTLE
+    assert decide(TERMS, NOISY, None, Alert.ACTIVE, 100.4, once.harm).code == "unconfirmed"
+    again = decide(TERMS, NOISY, None, Alert.ACTIVE, 100.5, once.harm)
+    assert (again.kind, again.harmed_seconds) == (Kind.THROTTLE, 0.5)
+
+
+def test_the_same_data_looked_at_twice_are_seen_once() -> None:
+    once = decide(TERMS, NOISY, None, Alert.ACTIVE, 100.0)
+    assert NOISY.data_age_seconds is not None
+    for seconds in (0.5, 1.0, 2.0):
+        same = replace(NOISY, data_age_seconds=NOISY.data_age_seconds + seconds)
+        assert decide(TERMS, same, None, Alert.ACTIVE, 100.0 + seconds, once.harm).code == "unconfirmed"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "before", "code"),
+    [
+        (0.5, 71.0, "consumers_return"),
+        (0.5, 72.0, "alert"),
+        (1.0, 63.0, "consumers_return"),
+        (1.0, 65.0, "alert"),
+    ],
+)
+def test_consumers_come_back_however_soon_the_second_look_is(seconds: float, before: float, code: str) -> None:
+    """A fifth less a second ago is half as much less half a second ago, of the 80/s that they finish now."""
+    now = replace(NOISY, completion_rate=60.0)
+    once = decide(TERMS, replace(now, finish_rate=before), None, Alert.ACTIVE, 100.0)
+    assert decide(TERMS, now, None, Alert.ACTIVE, 100.0 + seconds, once.harm).code == code
 
 
 def test_a_tenant_within_its_share_is_limited_where_the_backlog_grows_all_the_same() -> None:
@@ -359,7 +384,7 @@ def test_whatever_happens_limits_keep_bounds_steps_and_leases(
         assert verdict == decide(terms, seen, limit, alert, now, harm)
         if verdict.kind is Kind.THROTTLE and limit is None:
             assert seen is not None and verdict.limit is not None
-            assert harm is not None and now - harm.since >= 1 and seen.quiet_age_seconds > terms.target_seconds
+            assert harm is not None and now - harm.since >= 0.5 and seen.quiet_age_seconds > terms.target_seconds
             assert verdict.limit.rate >= terms.bounds.within((1 - terms.bounds.max_step) * seen.arrival_rate) - 1e-9
         harm = verdict.harm
         assert verdict.reason and verdict.code

@@ -76,7 +76,7 @@ def test_what_the_controller_sees_is_what_is_in_the_lake(tmp_path: Path, queue: 
     assert (found.backlog, found.depth, found.active_tenants) == (720, 700, 4)
     assert found.coverage == pytest.approx(1.0)
     assert found.completion_rate == pytest.approx(40.0)
-    assert found.arrival_rate == pytest.approx(100.0)
+    assert found.arrival_rate == pytest.approx(102.0), "a tenth of the second 14, and the one that fills"
     assert found.quiet_age_seconds == 0.0
     assert not found.calm
 
@@ -169,10 +169,12 @@ def test_hundreds_of_tenants_are_observed_by_three_statements_whatever_their_nam
 
     assert len(asked) == 3
     assert set(seen) == set(targets)
-    assert [seen[target].arrival_rate for target in targets[:-1]] == [(2 + i) / 10 for i in range(400)]
+    assert [seen[target].arrival_rate for target in targets[:-1]] == pytest.approx(
+        [0.1 * (2 + i) / 10 for i in range(400)]
+    )
     total = sum(2 + i for i in range(400))
     of_bills = seen[targets[-1]]
-    assert of_bills.arrival_rate == 0.2 and of_bills.others_rate == pytest.approx(total / 10 - 0.2)
+    assert (of_bills.arrival_rate, of_bills.others_rate) == pytest.approx((0.02, 0.01 * (total - 2)))
     assert (of_bills.backlog, of_bills.active_tenants) == (total, 400)
     assert of_bills.quiet_age_seconds == pytest.approx(10, abs=1), "wanted in orders, they are quiet in bills"
     assert seen[targets[0]].quiet_age_seconds < 1, "all that wait in orders are wanted"

@@ -1,0 +1,44 @@
+"""How often metrics are looked at for what alerts name: once a second, and sooner while an alert is new."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from alerts.control.active_limit import Key
+from alerts.control.candidates import Candidate
+
+#: Metrics are looked at no more often than this, except for an alert that is new (seconds).
+OBSERVE_EVERY = 1.0
+#: For so long after an alert came, policies that are ``early`` look as often as this (seconds).
+NEW_SECONDS, OBSERVE_NEW = 10.0, 0.2
+
+
+class Pace:
+    """When to look next, where policies of these names are ``early``. Belongs to one thread."""
+
+    def __init__(self, early: Collection[str]) -> None:
+        self._early = early
+        self._looked_at = 0.0
+        #: Since when an early policy has had each before it that no limit holds.
+        self._met: dict[Key, float] = {}
+        #: Whether one of them came a short while ago.
+        self.hurried = False
+
+    def due(
+        self,
+        candidates: Sequence[Candidate],
+        limited: Mapping[Key, object],
+        refused: Mapping[Key, object],
+        now: float,
+    ) -> bool:
+        """Whether to look at ``candidates`` ``now`` (seconds): which of them are ``limited``, and which were
+        ``refused`` when they were looked at last."""
+        early = (item.key for item in candidates if item.key.policy in self._early)
+        self._met = {key: self._met.get(key, now) for key in early if key not in limited}
+        self.hurried = any(0 <= now - since < NEW_SECONDS for since in self._met.values())
+        new = any(item.key not in limited and item.key not in refused for item in candidates)
+        every = OBSERVE_NEW if self.hurried else OBSERVE_EVERY
+        if not candidates or (not new and 0 <= now - self._looked_at < every):
+            return False
+        self._looked_at = now
+        return True
