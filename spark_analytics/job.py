@@ -121,8 +121,12 @@ class Job:
 
     def running(self) -> bool:
         """Whether any query still runs; an error in one of them is raised here, as one of ours."""
+        active = False
         for flow, query in list(self._queries.items()):
-            if query.isActive or (error := query.exception()) is None:
+            if query.isActive:  # looked at once: what ends in an error behind this look is told by the next one
+                active = True
+                continue
+            if (error := query.exception()) is None:
                 continue
             if self._cause is not None:
                 raise explained(self._cause) from error
@@ -131,10 +135,11 @@ class Job:
                 self._queries[flow] = self._start(flow)
             else:
                 self._queries[flow] = self._start(flow, error)
+            active = True
         if not self._once:
             self._start_summaries()
         filling = self._filling is not None and self._fill(self._filling)
-        return filling or any(query.isActive for query in self._queries.values())
+        return filling or active
 
     def _overlooked(self, flow: Flow, error: Exception) -> bool:
         """Whether Delta misses a commit that is there: its look at a long log is not one instant, and writers go on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,12 +98,17 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+@pytest.fixture(scope="session")
+def _empty_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("empty") / "lake"
+    Lake(root).create()
+    return root
+
+
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path, _empty_lake: Path) -> Lake:
     """A fresh lake with all its tables, empty."""
-    fresh = Lake(tmp_path / "lake")
-    fresh.create()
-    return fresh
+    return Lake(shutil.copytree(_empty_lake, tmp_path / "lake"))
 
 
 @pytest.fixture(scope="session")
@@ -136,10 +142,14 @@ def own_kafka_server(tmp_path: Path) -> Iterator[KafkaServer]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The Spark session that all tests share (seconds to start); leave its settings as they are."""
+    from spark_analytics.run import spark_settings
     from spark_analytics.runtime.session import build_session
+    from spark_analytics.settings import AnalyzeSettings
 
+    # As the analysis has it; nor is code made for single expressions, whose batches are of a few hundred rows here.
+    conf = spark_settings(AnalyzeSettings(driver_memory="1g")) | {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     try:
-        session = build_session("tests", quick_start=True, conf={"spark.driver.memory": "1g"})
+        session = build_session("tests", quick_start=True, conf=conf)
     except UserError as error:
         require_server(str(error))
     yield session

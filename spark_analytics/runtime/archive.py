@@ -25,7 +25,8 @@ SWITCH = "SOJOURN_JAVA_ARCHIVE"
 TRAINING = "SOJOURN_JAVA_ARCHIVE_TRAINING"
 #: Java 25 and newer keep profiles of methods beside the classes.
 _AOT_VERSION = 25
-_MAKING_SECONDS = 180.0
+#: It is made at the lowest priority: where other work is at hand, the last of it – writing 200 MB – takes minutes.
+_MAKING_SECONDS = 900.0
 
 
 def archive_flags(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -76,6 +77,7 @@ class Committed:
         Columns ``without`` which, and without ``ages`` or not; ``anew``: of partials that were rolled up, folded anew.
         """
         reference = anew or self.reference
+        tables = tables_of(self.lake.root)
         for view in PRESENT if ages and anew is None else PRESENT[:-1]:
             rows = reader.query(f"SELECT * FROM {view}").to_pylist()
             wrong = differences(_left(expected_rows(reference, view), without), _left(rows, without))
@@ -84,16 +86,17 @@ class Committed:
             wanted = [{name: row[name] for name in columns} for row in rows]
             for row in wanted if "histogram" in columns else ():
                 row["histogram"] = {cell["index"]: cell["count"] for cell in row["histogram"]}
-            assert not rows or differences(wanted, plain(self.lake.root, view, columns)) == [], view
+            assert not rows or differences(wanted, plain(tables, view, columns)) == [], view
         told = {row["broker"]: row for row in reader.query("SELECT * FROM stage_newest").to_pylist()}
         assert told == newest_of(self.events, self.samples)
 
     def compare_history(self, reader: Reader, anew: Reference | None = None) -> None:
         """So is every row of history."""
+        tables = tables_of(self.lake.root)
         for view in HISTORY:
             wanted = expected_rows(anew or self.reference, view)
             assert wanted and differences(wanted, reader.query(f"SELECT * FROM {view}").to_pylist()) == [], view
-            assert differences(wanted, plain_history(self.lake.root, f"{view}_now", list(wanted[0]))) == [], view
+            assert differences(wanted, plain_history(tables, f"{view}_now", list(wanted[0]))) == [], view
 
     def rolled(self) -> Reference:
         """What the reference makes of it where partials were rolled up and are folded anew."""
@@ -129,9 +132,18 @@ def levels(lake: Lake) -> dict[str, tuple[int, int]]:
     return until
 
 
-def plain(root: Path, view: str, columns: list[str]) -> list[Row]:
-    """The newest row of each key, as anybody reads a Delta table who has none of our code."""
-    table = DeltaTable(str(root / "gold" / TABLE_OF[view])).to_pyarrow_table()
+#: Anybody's, for whom a new one each time would be a tenth of what comparing costs.
+anybody = cache(duckdb.connect)
+
+
+def tables_of(root: Path) -> dict[str, pa.Table]:
+    """Finished state, as anybody reads Delta tables who has none of our code."""
+    return {name: DeltaTable(str(root / "gold" / name)).to_pyarrow_table() for name in {*TABLE_OF.values()}}
+
+
+def plain(tables: Mapping[str, pa.Table], view: str, columns: list[str]) -> list[Row]:
+    """The newest row of each key."""
+    table = tables[TABLE_OF[view]]
     names = [name for name in NAMES if name in table.column_names]
     by = ", ".join(names)
     ages = view == "attempt_age_now"
@@ -140,18 +152,14 @@ def plain(root: Path, view: str, columns: list[str]) -> list[Row]:
         f"SELECT {', '.join(columns)} FROM rows WHERE epoch = (SELECT MAX(epoch) FROM rows) "
         f"QUALIFY ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY {newest_first}) = 1"
     )
-    with duckdb.connect() as connection:
-        connection.register("rows", table)
-        rows: list[Row] = connection.sql(newest).to_arrow_table().to_pylist()
+    rows: list[Row] = anybody().register("rows", table).sql(newest).to_arrow_table().to_pylist()
     return [row for row in rows if not ages or row["count"]]
 
 
-def plain_history(root: Path, view: str, columns: list[str]) -> list[Row]:
-    """Every row of history, as anybody reads Delta tables: an epoch supersedes the others from its first second on,
-    a correction what was told of its queue."""
-    table, queues = (
-        DeltaTable(str(root / "gold" / name)).to_pyarrow_table() for name in (TABLE_OF[view], "queue_state")
-    )
+def plain_history(tables: Mapping[str, pa.Table], view: str, columns: list[str]) -> list[Row]:
+    """Every row of history: an epoch supersedes the others from its first second on, a correction what was told of its
+    queue."""
+    table = tables[TABLE_OF[view]]
     by = ", ".join(name for name in NAMES if name in table.column_names)
     rows = f"""
     WITH begins AS (
@@ -173,10 +181,8 @@ def plain_history(root: Path, view: str, columns: list[str]) -> list[Row]:
     QUALIFY ROW_NUMBER() OVER (PARTITION BY {by}, second ORDER BY epoch DESC, revision DESC) = 1
     ) WHERE happened
     """
-    with duckdb.connect() as connection:
-        connection.register("rows", table)
-        connection.register("queues", queues)
-        return connection.sql(rows).to_arrow_table().to_pylist()
+    connection = anybody().register("rows", table).register("queues", tables["queue_state"])
+    return connection.sql(rows).to_arrow_table().to_pylist()
 
 
 def served(reader: Reader) -> dict[str, list[Row]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import random
 import tempfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from spark_analytics.fold.rows import tenant_rows
 from spark_analytics.state.feed import Came, Feed
 from spark_analytics.state.present import Present
 from spark_analytics.state.writer import Writer
-from tests.reference.generate import Row, generate, logs
+from tests.reference.generate import START, Row, generate, logs
 from tests.reference.lives import without_duplicates
 from tests.reference.partials import add_samples
 from tests.reference.replaying import (
@@ -56,10 +56,11 @@ def replayed(
     count: int,
     disorder: float,
     rolled: bool = False,
+    hours: bool = False,
     corrected: bool = False,
 ) -> None:
     """Commit ``log`` in batches, the writer after most of them, with compactions and, where no minutes are ``rolled``
-    up, restarts in between; ``corrected``: what is late is told by corrections, a little at a time."""
+    up (and ``hours``), restarts in between; ``corrected``: what is late is told by corrections, a little at a time."""
     rng = random.Random(seed)
     events, samples = log
     told = Committed(root)
@@ -80,6 +81,9 @@ def replayed(
                 back = (130, 400) if corrected else (0, 61, 130, 400)
                 writer.step()  # the analysis is ahead of upkeep: by a quarter of an hour, if nothing is told otherwise
                 roll_up(told.lake, (newest(told.lake) - rng.choice(back)) // 60 * 60, 60)
+            if hours and rng.random() < 0.3:
+                writer.step()
+                roll_up(told.lake, (newest(told.lake) - rng.choice((0, 1800))) // 3600 * 3600, 3600)
             if not rolled and rng.random() < 0.1:
                 writer.close()
                 writer = Writer(root)
@@ -111,6 +115,20 @@ def test_what_was_told_by_the_second_stays_so_when_minutes_are_rolled_up(
 ) -> None:
     log = generate(21, messages=110, seconds=500, burst=35)
     replayed(tmp_path, log if named else without_named_subscribers(log), 5, count=16, disorder=disorder, rolled=True)
+
+
+def test_what_was_told_by_the_second_stays_so_over_minutes_and_hours(tmp_path: Path) -> None:
+    """With all that the order of events must not matter for: the log has each of it, on both sides of an hour."""
+    events, samples = generate(26, messages=110, seconds=2 * 3600, burst=25)
+    for after_it in (False, True):
+        part = [row for row in events if (row["occurred_at"] >= START + timedelta(hours=1)) is after_it]
+        assert {"delayed", "dead_lettered", "expired", "sidelined"} <= {row["event_type"] for row in part}
+        assert {("nats", "audit"), ("nats", "billing"), ("redis", "workers")} <= {
+            (row["broker"], row["subscriber"]) for row in part
+        }
+    replayed(tmp_path, (events, samples[::8]), 8, count=14, disorder=3.0, rolled=True, hours=True)
+    widths = Lake(tmp_path).read("partials", columns=["bucket_seconds"]).column(0).to_pylist()
+    assert {1, 60, 3600} <= set(widths)
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,14 @@ from pyspark.sql import SparkSession, functions
 from pyspark.sql.connect.client import SparkConnectClient
 
 LARGE = 200_000
+#: What statements hold as ``:name``.
+HOSTILE = "O'Neill'); DROP VIEW limits; --"
+AT = datetime(2026, 1, 2, 3, tzinfo=UTC)
+VALUES = {"queue": "orders", "text": HOSTILE, "most": 7, "at": AT}
+WITH_VALUES = (
+    "SELECT count(*) AS n, :text AS text, :most + 1 AS more, unix_seconds(:at) AS at"
+    " FROM queue_health_now WHERE queue = :queue"
+)
 
 
 def main(address: str) -> None:
@@ -23,6 +32,7 @@ def main(address: str) -> None:
         "pandas": list(health.toPandas()["queue"]),
         "sql": spark.sql("SELECT count(*) AS n FROM partials").first().n,
         "frame in sql": spark.sql("SELECT count(*) AS n FROM {mine}", mine=health).first().n,
+        "parameters": list(spark.sql(WITH_VALUES, args=VALUES).first()),
         "methods": health.where("depth IS NULL").withColumn("twice", functions.expr("1 + 1")).count(),
         "own rows": spark.createDataFrame([(1, "a")], "n INT, s STRING").count(),
         "many own rows": spark.createDataFrame([("x" * 20,)] * LARGE, "s STRING").count(),
@@ -38,6 +48,8 @@ def main(address: str) -> None:
         "python": lambda: health.select(functions.udf(lambda x: x)("queue")).collect(),
         "files": lambda: spark.read.text("/etc/passwd").collect(),
         "files by name": lambda: spark.sql("SELECT * FROM text.`/etc/passwd`").collect(),
+        "parameters without names": lambda: spark.sql("SELECT ?", args=[1]).collect(),
+        "a parameter that is no value": lambda: spark.sql("SELECT :x", args={"x": functions.array()}).collect(),
         "write": lambda: health.write.parquet("/tmp/sojourn-never"),
         "insert": lambda: spark.sql("INSERT INTO partials SELECT * FROM partials"),
         "drop": lambda: spark.sql("DROP VIEW limits"),

@@ -247,13 +247,12 @@ def test_an_empty_batch_is_noted_as_written_by_executors_too(spark: SparkSession
 
 
 def test_both_writers_go_on_in_one_table_past_each_other_s_checkpoints(spark: SparkSession, lake: Lake) -> None:
-    events = numbered_events(messages=20)
-    fill(lake, events, 1)
-    marks = pa.Table.from_pylist(marks_of(events), MARKS.schema)
+    marks = pa.Table.from_pylist(marks_of(numbered_events(messages=20)), MARKS.schema)
+    rows = spark.createDataFrame(marks)
     lake.ensure("marks").alter.set_table_properties({"delta.checkpointInterval": "2"})
     for version in range(6):
         if version % 4 < 2:
-            append_by_executors(EVENTS, frame(spark, lake), lake.path, "query", version)
+            executors._append(rows, lake.path("marks"), "query", version)
         else:
             lake.append("marks", marks, app_id="query", version=version)
     assert len(list(lake.path("marks").glob("_delta_log/*.checkpoint.parquet"))) >= 3

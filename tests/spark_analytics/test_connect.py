@@ -26,6 +26,7 @@ from tests.reference.partials import partials_of
 from tests.security.plans import HOSTILE_PLANS, MARKER
 from tests.spark_analytics.connect_client import Client
 from tests.spark_analytics.events import event
+from tests.spark_analytics.notebook import AT, HOSTILE
 from tests.support.certificates import make_certificates
 from tests.support.finishing import finish
 from tests.support.ports import free_ports
@@ -102,6 +103,7 @@ def test_pyspark_s_own_client_asks_what_it_likes_and_does_nothing_else(lake: Lak
     told = notebook["told"]
     assert (told["table"], told["pandas"], told["frame in sql"]) == (["orders"], ["orders"], 1)
     assert told["sql"] >= 1
+    assert told["parameters"] == [1, HOSTILE, 8, int(AT.timestamp())]
     assert (told["methods"], told["own rows"], told["many own rows"], told["quantile"]) == (1, 1, 200_000, None)
     assert told["tables"] == sorted({*TABLES, *(view.name for view in VIEWS.values() if view.public)})
     assert "UNRESOLVED_COLUMN" in told["mistake"]

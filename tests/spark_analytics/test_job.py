@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lake.errors import UserError
+from lake.errors import SojournError, UserError
 from lake.files import only_one
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import EVENT_SUMMARIES, EVENT_TYPES
 from spark_analytics import tail
+from spark_analytics.batches.flows import EVENTS
 from spark_analytics.catching_up.places import Checkpoint
 from spark_analytics.job import Job
 from spark_analytics.run import lock_path, rebuild, run
@@ -242,3 +243,27 @@ def test_a_damaged_table_is_one_clear_line(lake: Lake) -> None:
     assert analysis.wait() == 2, analysis.log
     [line] = [line for line in analysis.log.splitlines() if line.startswith("error: ")]
     assert "damaged" in line and "Traceback" not in analysis.log
+
+
+class Ending:
+    """A query that ends by an error right behind the first look at it."""
+
+    def __init__(self) -> None:
+        self._looks = iter((True,))
+
+    @property
+    def isActive(self) -> bool:
+        return next(self._looks, False)
+
+    def exception(self) -> Exception:
+        return RuntimeError("ended by what it was at")
+
+
+def test_a_query_that_fails_just_behind_a_look_is_not_taken_for_one_that_is_done(lake: Lake) -> None:
+    job = Job(None, AnalyzeSettings(), lake.root, once=True, on_batch=lambda rows: None)  # type: ignore[arg-type]
+    job._queries[EVENTS] = Ending()  # type: ignore[assignment]
+    job._cause = SojournError("the power failed")
+    with pytest.raises(SojournError, match="the power failed"):
+        while job.running():
+            pass
+        pytest.fail("it looks done")

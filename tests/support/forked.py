@@ -7,6 +7,7 @@ takes the next group of files when it has done its last, and ends what the group
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import re
@@ -78,6 +79,10 @@ class Forked:
             raise session.Failed(
                 f"loading the tests has begun {', '.join(threads)}, which no forked process would have"
             )
+        factory: Any = session.config._tmp_path_factory  # type: ignore[attr-defined]
+        factory.getbasetemp()  # one for all
+        gc.collect()
+        gc.freeze()  # what was loaded stays: nobody need look through it again
         queue, end = os.pipe()  # of the numbers of groups: whoever is free reads one
         os.write(end, b"".join(number.to_bytes(_NUMBER_BYTES) for number in range(len(groups))))
         os.close(end)
