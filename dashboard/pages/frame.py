@@ -122,6 +122,8 @@ def trust() -> None:
 
 def _trust() -> None:
     now = viewers_now()
+    if present() is None:  # the sign-in has ended while the page was open
+        st.rerun()
     try:
         lake = repository().at_one_instant(settings().refresh_seconds)
         health = lake.health()
