@@ -27,6 +27,7 @@ from alerts.routing.inhibit import SHIPPED
 from alerts.routing.muting import muting, next_change
 from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.model import Rule
+from alerts.rules.prepared import SOME_TIME
 from alerts.sampled import SampledTenants
 from alerts.settings import AlertSettings
 from alerts.state import Transition, removed
@@ -186,17 +187,15 @@ class Engine:
     def _order(self, rule: Rule, at: float) -> tuple[Any, ...]:
         """What overran goes last, so that it delays nobody; rules that can wait go behind those that cannot."""
         urgency = self._views.urgency(rule.tables, at)
-        return rule.key in self._overruns, self._waits(rule), not reads_lake(rule), -urgency, sorted(rule.tables)
+        waits = self._patience(rule) is not None
+        return rule.key in self._overruns, waits, not reads_lake(rule), -urgency, sorted(rule.tables)
 
-    def _waits(self, rule: Rule) -> bool:
-        return self._patience(rule) is not None
-
-    def _answer(self, rule: Rule, sql: str, now: datetime) -> pa.Table:
-        """The rows of ``rule``; an Overrun is noted, and raised again without asking as long as the rule rests."""
+    def _answer(self, rule: Rule, sql: str, at: datetime, now: datetime) -> pa.Table:
+        """Rows of ``rule`` as of ``at``; an Overrun is noted, and raised again unasked as long as the rule rests."""
         self._overruns.check(rule.key, now)
         self._views.refresh(rule.tables)
         try:
-            rows = self._views.query(sql)
+            rows = self._views.query(sql, at)
         except Overrun as error:
             raise self._overruns.note(rule.key, error, now) from error
         self._overruns.forgive(rule.key)
@@ -229,7 +228,8 @@ class Engine:
                 if "tenant_groups" in rule.tables and self._groups is not None:
                     self._views.refresh({"tenant_backlog_now"})
                     self._views.put("tenant_groups", self._groups(self._views.query, now))
-                return self._answer(rule, bound(expr, freshness.watermark or now + self._ahead, definitions), now)
+                told = bound(expr, SOME_TIME, definitions)
+                return self._answer(rule, told, freshness.watermark or now + self._ahead, now)
 
             outcome = evaluate(rule, memory, query, freshness, now, self._identities[rule.key])
             if outcome.rewritten:

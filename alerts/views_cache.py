@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow as pa
 from alerts.dependence import Condition, Dependence, conditions, dependence
 from alerts.evaluate import Query
 from alerts.rules.expression import ENGINE_VIEWS
+from alerts.rules.prepared import at_time, names_time
 from lake.errors import SojournError
 from lake.lean import trim
 from lake.select import canonical, check, for_duckdb, tables_of
@@ -58,6 +60,7 @@ class _Held:
 @dataclass(frozen=True, slots=True)
 class _Answer:
     rows: pa.Table
+    at: datetime | None  # of which evaluation time; None: of any
     saw: _Signature
     decided: _Signature | None  # by what there is no row; None: there are rows, or everything may have decided it
 
@@ -133,29 +136,35 @@ class ViewCache:
                     self._read_at[name] = time.monotonic()
                     self._costs[name] = self._read_at[name] - started
 
-    def query(self, sql: str) -> pa.Table:
-        """The rows of the checked SELECT ``sql``, over views as they were last read."""
+    def query(self, sql: str, at: datetime | None = None) -> pa.Table:
+        """The rows of the checked SELECT ``sql``, over views as they were last read.
+
+        ``at``: the time for which SOME_TIME stands in it (:mod:`alerts.rules.prepared`), so that it is understood once.
+        """
         text, tables, depends = _understood(sql)
+        at = at if names_time(text) else None
         if not all(name in self._held or name in _SMALL or _is_held(name) for name in tables):
-            return self._history(sql)
+            return self._history(sql if at is None else at_time(sql, at))
+        asked = text if at is None else at_time(text, at)
         wider = {name for name in tables if self._widen(name, depends.columns)}
         self.refresh(wider | (tables - self._held.keys()))
         if not depends.settled:
-            return self._worker.query_over(self._rows_of(tables), text)
+            return self._worker.query_over(self._rows_of(tables), asked)
         known, saw = self._answers.get(text), self._signature(tables, depends.columns)
-        if known is not None and known.saw == saw:
+        same_time = known is not None and known.at == at
+        if known is not None and same_time and known.saw == saw:
             return known.rows
         decides = None if depends.deciding is None else self._signature(tables, depends.deciding)
-        if known is not None and known.decided is not None and known.decided == decides:
+        if known is not None and same_time and known.decided is not None and known.decided == decides:
             return known.rows
         if known is not None and not known.rows.num_rows and self._is_ruled_out(text):
             return known.rows
-        rows = self._worker.query_over(self._rows_of(tables), text)
+        rows = self._worker.query_over(self._rows_of(tables), asked)
         if len(self._answers) >= _MOST_ANSWERS:
             self._answers.clear()
             self._conditions.clear()
         if rows.num_rows <= _MOST_ROWS:
-            self._answers[text] = _Answer(rows, saw, None if rows.num_rows else decides)
+            self._answers[text] = _Answer(rows, at, saw, None if rows.num_rows else decides)
         return rows
 
     def _is_ruled_out(self, text: str) -> bool:
@@ -230,7 +239,7 @@ def _understood(sql: str) -> tuple[str, frozenset[str], Dependence]:
 
 @lru_cache(maxsize=1024)
 def _conditions(text: str) -> tuple[Condition, ...]:
-    return conditions(text)
+    return tuple(one for one in conditions(text) if not names_time(one.text))
 
 
 def _is_held(name: str) -> bool:

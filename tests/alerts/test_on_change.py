@@ -20,11 +20,12 @@ from alerts.evaluate import Freshness, Outcome, Query, RuleMemory, evaluate
 from alerts.rules.expression import ENGINE_VIEWS, bound, checked, schema_of
 from alerts.rules.loader import load_rules
 from alerts.rules.model import Rule
+from alerts.rules.prepared import SOME_TIME
 from alerts.views_cache import ViewCache
 from lake.definitions import Definitions
 from lake.errors import UserError
 from lake.reader import connect
-from lake.select import canonical, check, for_duckdb
+from lake.select import _checked, canonical, check, for_duckdb
 from lake.sql.functions import judgement
 from lake.tables import TABLES
 from lake.views import VIEWS
@@ -181,9 +182,9 @@ def test_asked_on_change_or_always_the_states_are_the_same(seed: int, always: Ca
         for one in rules():
             sql = bound(one.expr, now, Definitions())
 
-            def on_change(_: str, one: Rule = one, sql: str = sql) -> pa.Table:
+            def on_change(expr: str, one: Rule = one, now: datetime = now) -> pa.Table:
                 cache.refresh(one.tables)
-                return cache.query(sql)
+                return cache.query(bound(expr, SOME_TIME, Definitions()), now)
 
             outcomes = []
             queries: tuple[Query, ...] = (on_change, partial(_anew, always, world, sql))
@@ -194,6 +195,25 @@ def test_asked_on_change_or_always_the_states_are_the_same(seed: int, always: Ca
             evaluations += 1
             assert told(outcomes[0]) == told(outcomes[1]), f"seed {seed}, step {step}, rule {one.name}"
     assert worker.asked < evaluations / 2
+
+
+def test_a_statement_that_names_its_time_is_understood_and_remembered_once() -> None:
+    """It was parsed anew at each evaluation, and each of its answers was kept beside those of other times."""
+    asked: list[str] = []
+    rows, worker = pa.table({"broker": ["b"], "queue": ["q"], "as_of": [START], "mode": ["fast"]}), rule_worker()
+    cache = ViewCache(lambda _: pytest.fail("nothing is read"), worker, lambda sql: asked.append(sql) or rows)  # type: ignore[func-returns-value]
+    cache.put("queue_health_now", rows)
+    clock = "SELECT queue FROM queue_health_now WHERE as_of > :evaluation_time - INTERVAL 3 SECONDS"
+    past = "SELECT queue FROM queue_health WHERE as_of > :evaluation_time"
+    told = [bound(one, SOME_TIME, Definitions()) for one in (clock, past)]
+    before = _checked.cache_info().misses
+    found = [cache.query(told[0], START + timedelta(seconds=seconds)).num_rows for seconds in range(6)]
+    assert found == [1, 1, 1, 0, 0, 0]
+    for seconds in range(3):
+        cache.query(told[1], START + timedelta(seconds=seconds))
+    assert asked == [bound(past, START + timedelta(seconds=seconds), Definitions()) for seconds in range(3)]
+    assert _checked.cache_info().misses <= before + 2
+    assert len(cache._answers) == 1
 
 
 def test_what_failed_is_asked_again_and_what_is_the_same_is_not() -> None:
