@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -44,6 +45,8 @@ class Follower:
     def __init__(self, snapshot: Snapshot, version: int | None = None) -> None:
         self._snapshot = snapshot
         self._version = version
+        #: Whether the last look left commits for the next one.
+        self.more = False
 
     @property
     def version(self) -> int | None:
@@ -59,9 +62,13 @@ class Follower:
         """Begin again with the whole table."""
         self._version = None
 
-    def changes(self) -> list[Change]:
-        """The commits since the last look, oldest first; empty where nothing changed."""
-        if (following := self._following()) is not None:
+    def changes(self, most: float = math.inf) -> list[Change]:
+        """The commits since the last look, oldest first; empty where nothing changed.
+
+        Those that bring more than ``most`` bytes together are left for the next look, as far as the log's entries tell.
+        """
+        self.more = False
+        if (following := self._following(most)) is not None:
             return following
         version, known = self._snapshot.version(), self._version
         if version == known:
@@ -78,7 +85,7 @@ class Follower:
         except (OSError, ValueError, KeyError):
             return [self._whole()]  # log entries that were cleaned up meanwhile
 
-    def _following(self) -> list[Change] | None:
+    def _following(self, most: float) -> list[Change] | None:
         """The commits after the one that was seen last, by the log's entries alone; None where they do not tell.
 
         To open the table again would cost the more the longer its log is.
@@ -89,8 +96,11 @@ class Follower:
         found: list[Change] = []
         with suppress(FileNotFoundError):
             try:
-                while True:
-                    found.append(self._commit(known + 1 + len(found)))
+                while not self.more:
+                    change = self._commit(known + 1 + len(found))
+                    most -= 0 if change.same_rows else change.size
+                    self.more = bool(found) and most < 0
+                    found += [] if self.more else [change]
             except (ValueError, KeyError):
                 return None
         self._version = known + len(found)

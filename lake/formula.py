@@ -113,7 +113,7 @@ def _case(node: exp.Case) -> Formula:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) or getattr(value, "dtype", np.dtype(float)).kind == "U"
+    return bool(value.dtype.kind == "U") if isinstance(value, np.ndarray) else isinstance(value, str)
 
 
 def _is_null(value: Any) -> Any:

@@ -48,6 +48,9 @@ log = logging.getLogger(__name__)
 #: Into so many pieces goes, of history, what would make one batch: the newest events wait for one piece at most.
 PIECES = 12
 
+#: A batch that is computed here takes so many bytes of bronze at most: what it adds is finished beside the next one.
+BESIDE_BYTES = 32 << 20
+
 #: Without it Spark scans what a stream is asked for though no row can come of it. It is off by default for the sake of
 #: streams that keep state, of which we have none.
 _PRUNED = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
@@ -76,7 +79,7 @@ class Job:
         self._on_batch = on_batch
         # Post-mortems keep their seconds: only the job that runs on rolls up.
         self._maintenance = MaintenanceRunner(root, 0 if once else settings.maintain_every, settings.retention())
-        self._state = StateRunner(root)
+        self._state = StateRunner(root, whole=once)
         self._tenants = Tenants(Lake(root), settings.most_tenants)
         self._engines: list[Engine] = []
         self._stopping = threading.Event()
@@ -99,8 +102,7 @@ class Job:
             open_gap(self._lake, self._gaps, EVENTS.writes, self._settings.newest_first_after_bytes)
         self._gaps.tell()
         self._live = self._gaps.live()
-        if not self._once:
-            self._state.start()
+        self._state.start()  # what batches add is finished beside those that follow
         self._queries[EVENTS] = self._start(EVENTS)
         self._start_summaries()
         if self._gaps.open():
@@ -205,13 +207,14 @@ class Job:
         out a scan of them, which took half of its time. A batch that cannot be read here begins the query anew, with
         its rows.
         """
-        hollow = flow not in self._whole and self._settings.max_bytes_per_trigger <= self._settings.driver_bytes
+        most = self._settings.max_bytes_per_trigger
+        hollow = flow not in self._whole and most <= self._settings.driver_bytes
         (self._hollow.add if hollow else self._hollow.discard)(flow)
         mirror = self._mirror(flow) if hollow else None
         started: Future[StreamingQuery] = Future()
         stream = (
             self._session.readStream.format("delta")
-            .option("maxBytesPerTrigger", self._settings.max_bytes_per_trigger)
+            .option("maxBytesPerTrigger", min(most, BESIDE_BYTES) if hollow else most)
             .option("ignoreDeletes", "true")  # old days of bronze may be dropped
             .options(**self._beginning(flow))
             .load(spark_name(self._lake.path(flow.source.name) if mirror is None else mirror.folder))

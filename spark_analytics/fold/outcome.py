@@ -96,7 +96,7 @@ class Outcome:
         state, keys = self.fold.state, self.keys
         oldest = state.oldest[keys]
         return {
-            "window_seconds": self._lengths(self.consumers),
+            "window_seconds": self._lengths[self.consumers],
             "backlog": self._tenants[keys, BACKLOG],
             "in_flight": self._tenants[keys, IN_FLIGHT],
             "ready": self._tenants[keys, READY],
@@ -125,7 +125,7 @@ class Outcome:
         modes = fold.modes.of(columns)
         return {
             "has_events": columns["has_events"],
-            "window_seconds": self._lengths(places),
+            "window_seconds": self._lengths[places],
             "backlog": state.queues[places, BACKLOG],
             "in_flight": state.queues[places, IN_FLIGHT],
             "noisy_tenants": self._summed(self._noisy)[places].astype(np.int64),
@@ -156,15 +156,16 @@ class Outcome:
         last, since = padded(judged.modes, count)[places], padded(judged.since_us, count)[places]
         return np.where(last == modes, since, self.as_of_us)
 
-    def _lengths(self, consumers: Array) -> Array:
-        """The length of the window, as far as there are seconds, of each of ``consumers``."""
-        first = self.fold.state.first_seconds()[consumers]
+    @cached_property
+    def _lengths(self) -> Array:
+        """The length of the window, as far as there are seconds, of each consumer."""
+        first = self.fold.state.first_seconds()
         length: Array = self._window_seconds(
             {
-                "bucket_seconds": np.full(len(consumers), self.fold.width(self.second)),
-                "at_second": np.full(len(consumers), self.second),
+                "bucket_seconds": np.full(len(first), self.fold.width(self.second)),
+                "at_second": np.full(len(first), self.second),
                 "first_second": null_where(first == NONE, first),
-                "level_starts_after": np.full(len(consumers), self.fold.minutes_until),
+                "level_starts_after": np.full(len(first), self.fold.minutes_until),
             }
         )
         return length.astype(np.int64)

@@ -14,6 +14,7 @@ from lake.views.catalogue import FORMULAS
 from spark_analytics.fold.arrays import Array
 from spark_analytics.state.ages_of import KINDS, Keys
 from spark_analytics.state.buckets import Buckets, histograms, quantile_indices, slots_of, starts_of
+from spark_analytics.state.project import of_kind
 
 _VALUES = {percent: compiled(FORMULAS[f"p{percent}_value"]) for percent in (50, 90, 99)}
 
@@ -47,7 +48,7 @@ def rows_of(told: Buckets, keys: Keys, said: Mapping[str, Any], happened: Array)
         unknown = np.isnan(index)
         columns[f"p{percent}"] = pa.array(np.where(unknown, 0, index).astype(np.int64), mask=unknown)
         columns[f"p{percent}_seconds"] = pa.array(np.asarray(value({f"p{percent}": index})), mask=unknown)
-    arrays = [pa.array(columns[field.name]).cast(field.type) for field in AGE_STATE.schema]
+    arrays = [of_kind(pa.array(columns[field.name]), field.type) for field in AGE_STATE.schema]
     return pa.table(arrays, schema=AGE_STATE.schema)
 
 

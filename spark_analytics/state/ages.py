@@ -150,7 +150,6 @@ class Ages:
         for number in distinct(brokers).tolist():
             part = mine.at(np.flatnonzero(brokers == number)) if len(self._keys.brokers) > 1 else mine
             self._recent_of(number).add(part)
-            self._recent[number].prune(MOST_RECENT // len(self._recent))
 
     def _recent_of(self, broker: int) -> Recent:
         if broker not in self._recent:
@@ -231,6 +230,8 @@ class Ages:
             now = added_up(parts)
             told.append(now)
             self._follow(now)
+            for recent in self._recent.values():  # not before what came was told from memory
+                recent.prune(MOST_RECENT // len(self._recent))
         slots = distinct(np.zeros(0, np.int64), *(slots_of(each.code) for each in told))
         if self._every:
             slots, self._every = distinct(slots, self._newest.slots()), False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +59,14 @@ class Buckets(NamedTuple):
         code, width, n, total, most, skewed = (column[places] for column in self[:6])
         return Buckets(code, width, n, total, most, skewed, cells, self.indices[entries], self.counts[entries])
 
+    def split(self, starts: Iterable[int]) -> Iterator[Buckets]:
+        """Copies of those from each of the places ``starts``, which are in order, to before the next one."""
+        starts, ends = list(starts), np.concatenate(([0], np.cumsum(self.cells)))
+        for begin, end in zip(starts, [*starts[1:], len(self.code)], strict=True):
+            low, high = ends[begin], ends[end]
+            columns = [column[begin:end].copy() for column in self[:7]]
+            yield Buckets(*columns, *(column[low:high].copy() for column in (self.indices, self.counts)))
+
     def recoded(self, codes: Array, widths: Array | None = None) -> Buckets:
         """The same under other codes."""
         return self._replace(code=codes, width=self.width if widths is None else widths)
@@ -81,9 +89,33 @@ def added_up(parts: Iterable[Buckets]) -> Buckets:
     every = together(parts)
     if len(every.code) == 0:
         return every
-    codes, of_row = np.unique(every.code, return_inverse=True)
-    order = np.argsort(of_row, kind="stable")
-    starts = run_starts(of_row[order])
+    order = np.argsort(every.code, kind="stable")
+    starts = run_starts(every.code[order])
+    lengths = np.diff(starts, append=len(order))
+    alone = np.repeat(lengths == 1, lengths)
+    if not _ordered(every):  # somebody else's histograms
+        alone[:] = False
+    if alone.all():
+        return every if (np.diff(order) > 0).all() else every.at(order)
+    shared = _summed(every.at(order[~alone]) if alone.any() else every)
+    if not alone.any():
+        return shared
+    both = together([every.at(order[alone]), shared])
+    return both.at(np.argsort(both.code))
+
+
+def _ordered(buckets: Buckets) -> bool:
+    """Whether each histogram has its indices in order, each once."""
+    falls = np.flatnonzero(np.diff(buckets.indices) <= 0) + 1
+    ends = np.cumsum(buckets.cells)
+    return bool(np.isin(falls, ends).all())
+
+
+def _summed(every: Buckets) -> Buckets:
+    order = np.argsort(every.code, kind="stable")
+    starts = run_starts(every.code[order])
+    codes = every.code[order][starts]
+    of_row = np.searchsorted(codes, every.code)
     owners, indices, counts = sums(np.repeat(of_row, every.cells), every.indices, every.counts)
     return Buckets(
         codes,

@@ -14,7 +14,7 @@ from lake.reader import connect, to_duckdb
 from lake.snapshot import Snapshot
 from lake.tables import GAPS, TABLES, TIMESTAMP
 from lake.views import VIEWS
-from spark_analytics.state.project import array_of, numpy_of, projection
+from spark_analytics.state.project import array_of, numpy_of, of_kind, projection
 
 _MEMORY_MB = 100
 #: By which views each table's rows are finished, and through which parts of their WITH.
@@ -63,7 +63,7 @@ class Finishing:
                 case own if own in columns and own not in _UNFINISHED[name]:
                     arrays.append(array_of(columns[own], field.type, count))
                 case own:
-                    arrays.append(rows.column(own).cast(field.type))
+                    arrays.append(of_kind(rows.column(own), field.type))
         return pa.table(arrays, schema=TABLES[name].schema)
 
     def _column(self, name: str, read: str, rows: pa.Table) -> Any:

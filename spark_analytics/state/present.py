@@ -43,6 +43,11 @@ class Present:
         self.samples.forget()
 
     @property
+    def begun(self) -> bool:
+        """Whether there is anything that what comes can be put on top of."""
+        return self._begun
+
+    @property
     def folds(self) -> list[tuple[str, Fold]]:
         """All folds, with their brokers."""
         return [(name, fold) for name, broker in self.brokers.items() for fold in broker.folds]

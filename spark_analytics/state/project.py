@@ -81,13 +81,20 @@ def numpy_of(rows: pa.Table, name: str) -> Array:
 
 def array_of(values: Any, kind: pa.DataType, count: int) -> pa.Array:
     """What a formula came to as ``count`` values of ``kind``."""
-    values = np.broadcast_to(np.asarray(values), (count,))
+    values = np.asarray(values)
+    if values.shape != (count,):
+        values = np.broadcast_to(values, (count,))
     if values.dtype.kind == "U":
         return pa.array(values.tolist(), pa.string(), mask=values == "")
     if values.dtype.kind in "biu":
-        return pa.array(values).cast(kind)
+        return of_kind(pa.array(values), kind)
     unknown = np.isnan(values)
     if pa.types.is_floating(kind):
         return pa.array(values, kind, mask=unknown)
     whole = np.where(unknown, 0, values).astype(np.int64)
-    return pa.array(whole, mask=unknown).cast(kind)
+    return of_kind(pa.array(whole, mask=unknown), kind)
+
+
+def of_kind(column: Any, kind: pa.DataType) -> Any:
+    """``column`` as values of ``kind``; as it is where it has them: a cast of few rows costs as much as one of many."""
+    return column if column.type == kind else column.cast(kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_analytics.fold.arrays import Array, distinct
+from spark_analytics.fold.arrays import Array, distinct, run_starts
 from spark_analytics.state.buckets import Buckets, added_up, found, slots_of, starts_of, together
 
 #: So many seconds are held at most.
@@ -28,10 +28,8 @@ class Recent:
         before = [self._seconds[second] for second in seconds if second in self._seconds]
         self._held -= sum(len(each.code) for each in before)
         sums = added_up([*before, came])
-        of_bucket = starts_of(sums.code)
-        for second in seconds:
-            mine = np.arange(*np.searchsorted(of_bucket, (second, second + 1)))
-            self._seconds[second] = sums.at(mine)
+        for mine in sums.split(run_starts(starts_of(sums.code))) if seconds else ():
+            self._seconds[int(starts_of(mine.code[:1])[0])] = mine
         self._held += len(sums.code)
 
     def rise(self, floor: int) -> None:
@@ -48,11 +46,11 @@ class Recent:
             self.rise(second)
 
     def at(self, codes: Array) -> Buckets:
-        """Those of ``codes`` that there are."""
+        """Those of ``codes``, which are in order, that there are."""
         parts = []
-        for second in distinct(starts_of(codes)).tolist():
-            if (held := self._seconds.get(second)) is not None:
-                parts.append(held.at(found(held, codes)[0]))
+        for mine in np.split(codes, run_starts(starts_of(codes))[1:]) if len(codes) else ():
+            if (held := self._seconds.get(int(starts_of(mine[:1])[0]))) is not None:
+                parts.append(held if np.array_equal(mine, held.code) else held.at(found(held, mine)[0]))
         return together(parts)
 
     def newest(self, slot: int, before: int) -> int:

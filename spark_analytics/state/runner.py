@@ -30,10 +30,14 @@ GRACE_SECONDS = 3.0
 
 
 class StateRunner:
-    """Finishes the state of the lake at ``root`` until closed. A failure is told, and tried again from the start."""
+    """Finishes the state of the lake at ``root`` until closed. A failure is told, and tried again from the start.
 
-    def __init__(self, root: Path) -> None:
+    ``whole``: nobody goes on behind it, so that closing waits for all there is, and puts right what came too late.
+    """
+
+    def __init__(self, root: Path, *, whole: bool = False) -> None:
         self._root = root
+        self._whole = whole
         self._writer: Writer | None = None
         self._patient_until: float | None = None  # None: nothing came too late
         self._correcting_took = 0.0
@@ -52,14 +56,15 @@ class StateRunner:
         self._woken.set()
 
     def close(self) -> None:
-        """Finish what gold has come to by now, then end. A step that needs longer than GRACE_SECONDS is given up."""
+        """Finish what gold has come to by now, then end. A step that needs longer than GRACE_SECONDS is given up, but
+        by one that is ``whole``."""
         self._ending.set()
         self._woken.set()
         if self._thread.ident is not None:
-            self._thread.join(GRACE_SECONDS)
+            self._thread.join(None if self._whole else GRACE_SECONDS)
             if self._thread.is_alive():
                 return  # a cache half written: the next writer begins anew
-        self._step()
+        self._step(last=True)
         if self._writer is not None:
             self._writer.close()
 
@@ -84,11 +89,14 @@ class StateRunner:
         """Whether what has come can wait for what comes next."""
         return not (self._pressing or self._ending.is_set() or self._writer is None or self._writer.pressing)
 
-    def _step(self) -> bool:
+    def _step(self, *, last: bool = False) -> bool:
         try:
             writer = self._writer = self._writer or Writer(self._root)
             started = time.monotonic()
-            patient = self._patient_until is None or started < self._patient_until
+            if last and self._whole:
+                writer.step()
+                return True
+            patient = self._whole or self._patient_until is None or started < self._patient_until
             writer.step(patient=patient, within=CORRECTING_SECONDS)
             ended = time.monotonic()
             self._correcting_took += 0.0 if patient else ended - started

@@ -90,6 +90,12 @@ class Writer:
         A step without patience corrects, for about ``within`` seconds, what is told of queues for which something came
         late by more than can be taken back.
         """
+        changed = self._step(patient, within)
+        while self._feed.more:
+            changed = self._step(patient, within) or changed
+        return changed
+
+    def _step(self, patient: bool, within: float) -> bool:
         present = self._up_to_date()
         turned, before = self._finisher.refresh(), self._revision
         if turned and not self._finisher.complete:
@@ -98,7 +104,8 @@ class Writer:
             self.close()
             present = self._up_to_date()
             self._seconds.untold(self._before_gap)
-        came = self._feed.look()
+        came = self._feed.look(whole=not present.begun)  # older versions of tables may have lost their files
+        patient = patient or self._feed.more
         changed = present.refresh(came, patient=True)
         for name, queue in self._seconds.moved(present.wholes, present.samples.meant()):
             present.distrust(name, queue)

@@ -24,6 +24,7 @@ from spark_analytics.maintenance.states import prune, pruned
 from spark_analytics.run import rebuild_state
 from spark_analytics.state import ages, feed
 from spark_analytics.state.feed import Came, Feed
+from spark_analytics.state.runner import StateRunner
 from spark_analytics.state.writer import Writer, last_revision
 from tests.reference.compare import differences
 from tests.reference.generate import generate
@@ -31,6 +32,7 @@ from tests.reference.lives import Key, Queue, numbered, without_duplicates
 from tests.reference.reference import Reference
 from tests.reference.replaying import Committed, append, batches_of, served, without_named_subscribers
 from tests.support.finishing import finish
+from tests.support.waiting import wait_until
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RETENTION = Retention(
@@ -310,6 +312,28 @@ def test_whoever_takes_over_tells_what_was_late_and_not_corrected_yet(
         log.compare_history(reader)
 
 
+def test_a_run_that_ends_finishes_beside_its_batches_and_leaves_nothing_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_analytics.fold.fold, "LONGEST", 0)
+    monkeypatch.setattr(spark_analytics.fold.fold, "UNDOABLE", 5)
+    events, samples = without_named_subscribers(generate(12, messages=80, seconds=200, burst=30))
+    events.sort(key=lambda event: event["occurred_at"])
+    late = [event for event in events[20:60] if (event["broker"], event["queue"]) == ("nats", "orders")]
+    rest = [event for event in events if event not in late]
+    log, runner = Committed(tmp_path), StateRunner(tmp_path, whole=True)
+    runner.start()
+    for batch, more in ((rest[:-30], samples), (late, []), (rest[-30:], [])):
+        before = last_revision(log.lake)
+        log.append(batch, more)
+        runner.wake(len(batch))
+        wait_until(lambda before=before: last_revision(log.lake) > before, "the batch to be finished")  # type: ignore[misc]
+    runner.close()
+    with Reader(tmp_path) as reader:
+        log.compare(reader)
+        log.compare_history(reader)
+
+
 def test_files_that_went_before_the_next_writer_read_them_leave_nothing_out(tmp_path: Path) -> None:
     events, samples = without_named_subscribers(generate(3, messages=60, seconds=60))
     log, half = Committed(tmp_path), len(events) // 2
@@ -335,7 +359,7 @@ def test_a_writer_that_was_long_down_reads_file_by_file_what_came_meanwhile(
     events, _ = generate(3, messages=80, seconds=60)
     log, looks = Committed(tmp_path), list[Came]()
     look = Feed.look
-    monkeypatch.setattr(Feed, "look", lambda self: looks.append(look(self)) or looks[-1])
+    monkeypatch.setattr(Feed, "look", lambda self, **how: looks.append(look(self, **how)) or looks[-1])
     [first, *others] = batches_of(events, random.Random(3), 6, 5.0)
     log.append(first)
     finish(tmp_path)
@@ -349,6 +373,33 @@ def test_a_writer_that_was_long_down_reads_file_by_file_what_came_meanwhile(
     finish(tmp_path)
     assert looks[-1].much and not looks[-1].rows and not looks[-1].rebuild
     assert gone or last_revision(log.lake) > before + 2, "no more rows of ages wait than may"
+    with Reader(tmp_path) as reader:
+        log.compare(reader)
+        log.compare_history(reader)
+        wanted = log.reference.attempt_age()
+        assert wanted and differences(wanted, reader.query("SELECT * FROM attempt_age").to_pylist()) == []
+
+
+def test_of_what_came_while_a_step_took_long_no_more_is_held_than_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is folded anew for it: the rest is the next look's, of the same step."""
+    monkeypatch.setattr(feed, "MOST_BYTES", 30_000)
+    events, _ = generate(4, messages=80, seconds=60)
+    log, looks = Committed(tmp_path), list[Came]()
+    look = Feed.look
+    monkeypatch.setattr(Feed, "look", lambda self, **how: looks.append(look(self, **how)) or looks[-1])
+    batches = list(batches_of(events, random.Random(4), 8, 5.0))
+    writer = Writer(tmp_path)
+    for batch in batches[:2]:
+        log.append(batch)
+        writer.step(patient=True)
+    looks.clear()
+    for batch in batches[2:]:
+        log.append(batch)
+    writer.step()
+    writer.close()
+    assert len(looks) > 1 and not any(one.much or one.rebuild for one in looks)
     with Reader(tmp_path) as reader:
         log.compare(reader)
         log.compare_history(reader)
