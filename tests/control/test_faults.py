@@ -83,7 +83,7 @@ def test_of_two_policies_on_one_scope_the_server_has_the_stricter_and_then_the_o
     place: Place, through: Callable[..., Loop]
 ) -> None:
     fixed: dict[str, Any] = {"law": "rate_limit", "max_step": 1.0}
-    loop = through({"name": "lax", "rate": 50, **fixed}, {"name": "strict", "rate": 20, "lease_seconds": 15, **fixed})
+    loop = through({"name": "lax", "rate": 50, **fixed}, {"name": "strict", "rate": 20, "lease_seconds": 300, **fixed})
 
     def held() -> float:
         (one,) = loop.control.undo_log.held()
@@ -95,7 +95,7 @@ def test_of_two_policies_on_one_scope_the_server_has_the_stricter_and_then_the_o
         loop.world.advance(1)
     assert held() == 20.0
     assert all("strict's 20/s counts now: it is stricter" in row["reason"] for row in loop.journal())
-    loop.world.advance(20)
+    loop.world.advance(310)  # longer than its lease, which no slow machine outlives
     loop.control.controller.step(loop.world.now, [], loop.world.query)
     assert held() == 50.0
     loop.control.controller.pause(loop.world.now)
