@@ -19,7 +19,7 @@ from alerts.api import access_controlled, application, url_of
 from alerts.aside import RULE_SECONDS, rule_worker
 from alerts.control.control import Control
 from alerts.control.depth.metrics import families
-from alerts.control.intervals import check_policies
+from alerts.control.intervals import check_policies, unused
 from alerts.control.receipts import Receipts
 from alerts.engine import Engine
 from alerts.evidence.exemplars import Exemplars
@@ -30,7 +30,7 @@ from alerts.metrics import exposition, waiting_in
 from alerts.notify.receipt import tell_receipt
 from alerts.notify.sender import Sender
 from alerts.received import GROUP as RECEIVED
-from alerts.rules.loader import EARLY, load_rules
+from alerts.rules.loader import load_rules
 from alerts.rules.model import Rule
 from alerts.sampled import SampledTenants
 from alerts.settings import AlertSettings
@@ -103,10 +103,7 @@ def _rules(settings: AlertSettings) -> Sequence[Rule]:
     actions = [policy.name for policy in settings.control.policies]
     rules = load_rules(settings.rules, builtin=settings.builtin, actions=actions)
     check_policies(rules, settings)
-    if not settings.control.groups:  # nobody counts as one: what looks for them would cost for nothing
-        rules = tuple(rule for rule in rules if "tenant_groups" not in rule.tables)
-    if not any(policy.early for policy in settings.control.policies):
-        rules = tuple(rule for rule in rules if rule.group != EARLY)
+    rules = tuple(rule for rule in rules if unused(rule, settings.control) is None)
     if any(rule.group == RECEIVED for rule in rules):
         raise UserError(f"a group of rules is called {RECEIVED!r}, as other programs' alerts are", "rename it")
     return rules

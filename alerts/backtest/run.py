@@ -126,19 +126,22 @@ def backtest(
     *,
     stale_after: timedelta,
     target_seconds: float | None = None,
+    unused: Callable[[Rule], str | None] = lambda _rule: None,
     progress: Callable[[str, float], None] = lambda _what, _share: None,
 ) -> Backtest:
     """Run ``rules`` over the lake at ``root`` as it stood each ``step`` from ``begin`` to ``end``.
 
-    ``target_seconds`` is what ``:target_seconds`` means in expressions; None = the lake's own. UserError for a time
-    that has too many instants or rows.
+    ``target_seconds`` is what ``:target_seconds`` means in expressions; None = the lake's own. ``unused`` says why a
+    rule is not evaluated by those who run it, None where it is.
+
+    UserError for a time that has too many instants or rows.
     """
     if step <= timedelta(0) or begin >= end:
         raise UserError("there is nothing between the two instants", "give --from before --to, and a step above 0")
     instants = (end - begin) // step + 1
     if instants > MOST_INSTANTS:
         raise UserError(f"{instants:,} instants are more than {MOST_INSTANTS:,}", "choose a longer --step")
-    outcomes = {rule.key: Outcome(rule, skipped=why_not(rule.tables)) for rule in rules}
+    outcomes = {rule.key: Outcome(rule, skipped=why_not(rule.tables) or unused(rule)) for rule in rules}
     running = [rule for rule in rules if outcomes[rule.key].skipped is None]
     definitions = Definitions.load(root)
     told = definitions if target_seconds is None else definitions.model_copy(update={"target_seconds": target_seconds})

@@ -1,13 +1,25 @@
-"""Whether rules are there, and evaluated often enough, for the policies that name them and that they name."""
+"""Whether rules are there, and evaluated often enough, for the policies that name them and that they name; and which of
+them nobody needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from alerts.control.settings import ControlSettings
 from alerts.durations import format_duration
+from alerts.rules.loader import EARLY
 from alerts.rules.model import Rule
 from alerts.settings import AlertSettings
 from lake.errors import UserError
+
+
+def unused(rule: Rule, control: ControlSettings) -> str | None:
+    """Why ``rule`` is not evaluated under these settings, since nobody would use what it says; None if it is."""
+    if rule.group == EARLY and not any(policy.early for policy in control.policies):
+        return "no policy is `early`, and it is evaluated for those alone"
+    if "tenant_groups" in rule.tables and not control.groups:  # what looks for them would cost for nothing
+        return "nobody counts as one: there are no [[alert.control.groups]]"
+    return None
 
 
 def check_policies(rules: Iterable[Rule], settings: AlertSettings) -> None:

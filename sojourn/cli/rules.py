@@ -139,6 +139,8 @@ def backtest(
             between,
             stale_after=settings.stale_after,
             target_seconds=target_seconds,
+            # Who names rules wants to see them, whether or not they are evaluated as things are set.
+            unused=lambda rule: None if names else part("alerts.control.intervals").unused(rule, settings.control),
             progress=lambda what, share: bar.update(task, completed=share, description=what),
         )
     report = part("alerts.backtest.report")

@@ -310,3 +310,23 @@ def test_the_command_writes_a_file_and_explains_what_it_cannot_do(tmp_path: Path
         failed = command(*words)
         assert failed.exit_code != 0
         assert isinstance(failed.exception, UserError) and says in str(failed.exception), failed.output
+
+
+@pytest.mark.parametrize(("early", "words", "runs"), [(False, (), False), (True, (), True), (False, ("--rule",), True)])
+def test_a_rule_that_nobody_evaluates_is_not_run_unless_it_is_asked_for(
+    tmp_path: Path, lake: Path, early: bool, words: tuple[str, ...], runs: bool
+) -> None:
+    config = tmp_path / "sojourn.toml"
+    config.write_text(
+        f'[[alert.control.policies]]\nname = "throttle-noisy"\nearly = {str(early).lower()}\n', encoding="utf-8"
+    )
+    asked = [word for option in words for word in (option, "TenantFillsQueue")]
+    place = ["--lake", str(lake), "--config", str(config), "--from", "1m", "--format", "json"]
+    told = CliRunner().invoke(app, ["rules", "backtest", *place, *asked])
+    assert told.exit_code == 0, told.output
+    not_run = {one["alert"]: one["not_run"] for one in json.loads(told.stdout)["rules"]}
+    assert not_run["TenantFillsQueue"] == (
+        None if runs else "no policy is `early`, and it is evaluated for those alone"
+    )
+    if not words:
+        assert not_run["NoisyTenant"] is None and "[[alert.control.groups]]" in not_run["NoisyGroup"]
