@@ -9,7 +9,8 @@ from lab.entitled import Entitled
 from lab.metrics import Metrics
 from lab.queue import Queue
 from lab.scenario import Scenario
-from lab.shipped import FILLING, Alerts, Controlled, Decision
+from lab.shipped import FILLING, GROUPS, Alerts, Controlled, Decision
+from lab.together import Together
 
 
 @dataclass(slots=True)
@@ -30,6 +31,8 @@ class Loop:
     alerts: Alerts | None = None
     metrics: Metrics | None = None
     _early: Alerts | None = None
+    _of_groups: Alerts | None = None
+    _together: Together | None = None
     _controller: Controlled | None = None
     _quiet: list[bool] = field(default_factory=list)
     _shed: int = 0
@@ -42,7 +45,11 @@ class Loop:
             self.metrics, self.alerts = metrics, Alerts(metrics)
         if self.controlled:
             self._early = Alerts(metrics, FILLING) if self.scenario.policy.early else None
-            self._controller = Controlled(self.queue, self.scenario, metrics)
+            if self.scenario.together:
+                self._together = Together(self.queue, metrics)
+                self._of_groups = Alerts(self._together, GROUPS)
+            groups = self._together.groups if self._together is not None else None
+            self._controller = Controlled(self.queue, self.scenario, metrics, groups)
         self.queue.at(1.0, self._tick)
         if self.entitled:
             Entitled(self.queue, self.scenario, metrics, glances=self.glances).start()
@@ -51,6 +58,11 @@ class Loop:
     def decisions(self) -> tuple[Decision, ...]:
         """What the controller decided so far."""
         return self._controller.decisions if self._controller is not None else ()
+
+    @property
+    def limited(self) -> set[str]:
+        """Whom a limit of the controller's held so far."""
+        return self._controller.limited if self._controller is not None else set()
 
     def _tick(self) -> None:
         now = self.queue.now
@@ -64,7 +76,10 @@ class Loop:
             return
         self.metrics.look(oldest)
         self.queue.told_noisy(self.metrics.noisy)
-        evaluations = [alerts.step(now) for alerts in (self.alerts, self._early) if alerts is not None]
+        if self._together is not None:
+            self._together.look()
+        rules = (self.alerts, self._early, self._of_groups)
+        evaluations = [alerts.step(now) for alerts in rules if alerts is not None]
         if self._controller is not None:
             self._controller.step(evaluations)
 

@@ -186,6 +186,10 @@ class Metrics:
 
         return answer
 
+    def arrival_rates(self) -> dict[str, float]:
+        """What each tenant sends, messages/s, over the window."""
+        return dict(zip(self._names, self._rates()[0].tolist(), strict=True))
+
     def _rates(self) -> tuple[Array, Array]:
         """What came and was completed a second, over the window as far as there was one."""
         window = self._window_seconds
@@ -206,6 +210,7 @@ class Metrics:
                 "arrival_rate": came,
                 "active_tenants": int(backlog > 0 or came > 0),
                 "quiet_age": None if is_noisy else told_age(oldest, now),
+                "oldest_age": told_age(oldest, now),
                 "quiet_ready": None if is_noisy else one.ready,
             }
             for of, one, finished, came, is_noisy, oldest in zip(

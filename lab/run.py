@@ -159,7 +159,7 @@ def result(scenario: Scenario, queue: Queue, loop: Loop) -> Result:
     completions: Counter[int] = Counter()
     for account in accounts:
         completions.update({second: n for second, n in account.completions.items() if second < done_by})
-    limited = {one.tenant for one in decisions if one.decision == "throttle"}
+    limited = loop.limited
     return Result(
         quiet_p50=quantile(quiet.queued, 0.50),
         quiet_p99=quantile(quiet.queued, 0.99),

@@ -91,6 +91,7 @@ class Variant:
 class Scenario:
     """All that a simulation needs but its seed. Times in seconds, rates in messages/s.
 
+    Tenants that begin ``together`` count as one to the policy.
     ``target_seconds`` is the lake's, for policies that name none; ``lag_seconds`` is how long metrics and limits
     together take to arrive, ``window_seconds`` the rates' window.
     Figures count messages whose first attempt falls within ``measure``, and what is completed by its end, or by
@@ -117,6 +118,7 @@ class Scenario:
     failing: Failing = Failing()
     trace: tuple[Arrival, ...] = ()
     done_by: float | None = None
+    together: bool = False
 
     @property
     def target(self) -> float:

@@ -20,6 +20,7 @@ from alerts.control.actuators import LIMITS_API
 from alerts.control.actuators.limits_api import LimitsApi
 from alerts.control.board import Board, ServedLimit
 from alerts.control.controller import Controller
+from alerts.control.groups import Groups
 from alerts.control.journal import Journal
 from alerts.control.settings import ControlSettings
 from alerts.control.state import State
@@ -30,11 +31,14 @@ from alerts.rules.model import Rule
 from lab.metrics import Metrics, instant, second
 from lab.queue import Queue
 from lab.scenario import Scenario
+from lab.together import Together
 from lake.clock import ZERO, Clock, Epoch
 from lake.errors import SojournError
 
 #: The files of the rules whose alerts policies act on; of the second those alone that are ``early``.
 NOISY, FILLING = "noisy_tenant.yml", "filling_tenant.yml"
+#: That of the rule on tenants that count as one.
+GROUPS = "noisy_group.yml"
 
 
 class Decision(NamedTuple):
@@ -58,7 +62,7 @@ def shipped_rule(file: str = NOISY) -> Rule:
 class Alerts:
     """The life of one shipped rule's alerts; ``fired`` are the tenants that it ever fired for."""
 
-    def __init__(self, metrics: Metrics, file: str = NOISY) -> None:
+    def __init__(self, metrics: Metrics | Together, file: str = NOISY) -> None:
         self.fired: set[str] = set()
         self._rule, self._metrics = shipped_rule(file), metrics
         self._memory, self._identities = RuleMemory(), Identities()
@@ -86,7 +90,7 @@ class Alerts:
 class Controlled:
     """The shipped controller, under the scenario's policy, at ``queue``."""
 
-    def __init__(self, queue: Queue, scenario: Scenario, metrics: Metrics) -> None:
+    def __init__(self, queue: Queue, scenario: Scenario, metrics: Metrics, groups: Groups | None = None) -> None:
         name = shipped_rule().actions[0]
         policy = scenario.policy.model_copy(update={"name": name, "mode": "auto", "actuator": LIMITS_API})
         self._queue, self._metrics, self._lag = queue, metrics, timedelta(seconds=scenario.lag_seconds).total_seconds()
@@ -99,9 +103,12 @@ class Controlled:
             {LIMITS_API: LimitsApi(self._board)},
             Path(os.devnull),  # there is no kill switch in it
             Clock(lambda: instant(queue.now), lambda: queue.now),
+            groups,
             window_seconds=scenario.window_seconds,
         )
         self._served: dict[str, ServedLimit] = {}
+        #: Whom a limit held at any time: of a group its members.
+        self.limited: set[str] = set()
         self._version = self._board.snapshot.version
 
     @property
@@ -121,6 +128,7 @@ class Controlled:
             return
         self._version = snapshot.version
         before, self._served = self._served, {limit.tenant: limit for limit in snapshot.limits}
+        self.limited |= self._served.keys()
         for tenant in before.keys() - self._served.keys():
             self._queue.at(now + self._lag, lambda tenant=tenant: self._queue.release(tenant))  # type: ignore[misc]
         for tenant, limit in self._served.items():

@@ -212,8 +212,8 @@ class Controller:
         if self._pace.due(candidates, before, self._refused, now.timestamp()):
             targets = [candidate.key.target for candidate in candidates]
             members, spans = self._groups.members, (self._signals, self._usual, self._usually)
-            brief = BRIEF_SECONDS if self._pace.hurried else 0
-            seen = observe(query, targets, now, self._recent, self._clock.ahead, members, *spans, brief)
+            brief, held = BRIEF_SECONDS if self._pace.hurried else 0, {key.target for key in before}
+            seen = observe(query, targets, now, self._recent, self._clock.ahead, members, *spans, brief, held)
             for candidate in candidates:
                 self._decide(candidate, seen.get(candidate.key.target), before, changes, entries, now)
         self._commit(changes, entries, before)

@@ -6,7 +6,7 @@ What laws of their own are judged by (:mod:`alerts.control.signals`) is asked be
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -39,6 +39,7 @@ def observe(
     usual_seconds: int = 0,
     remembered: Usually | None = None,
     brief_seconds: int = 0,
+    held: Collection[Target] = (),
 ) -> dict[Target, Observation]:
     """An observation of each target whose queue is in the metrics; several subscribers of a queue count as the worst.
 
@@ -48,7 +49,8 @@ def observe(
     minute, what came before a limit. ``brief_seconds`` is the same for what is to be seen ``lately``, too.
     What is usual is told by the views' window, or by so many seconds before now
     (``usual_seconds``) where that is too short to tell; what is ``remembered`` of it is not read again at each look.
-    Quiet tenants are those neither noisy nor in ``targets``.
+    Quiet tenants are those neither noisy nor in ``targets``; beside a group all are that are neither of it nor
+    ``held`` by a limit: who is noisy is told by the number of tenants, of which a group is many.
     ``signals`` of :data:`~alerts.control.signals.SIGNALS` are measured, too, each over so many seconds.
     The wall clock is ``ahead`` of ``now``: what comes from the future by both has a negative age.
     """
@@ -79,6 +81,8 @@ def observe(
             if usual_seconds:
                 usual = flow.usual(target.tenant, remembered.until(target.broker), usual_seconds)
             seen = _observation(target.tenant, tenants[queue], health[queue], flow, recent_seconds, usual, now, ahead)
+            if members.get(target):
+                seen = _beside_group(seen, target, tenants[queue], flow, held, recent_seconds)
             if (short := brief.get(queue)) is not None:
                 seen = replace(seen, lately=_lately(seen, target.tenant, short, brief_seconds))
             observations[target] = seen
@@ -137,6 +141,8 @@ class _Subscription:
     arrival_rate: float = 0.0
     of_target: dict[str, float] = field(default_factory=dict)
     own_backlog: dict[str, int] = field(default_factory=dict)
+    #: Of each tenant that is named: whose it is, its oldest message's age, how many wait.
+    named: dict[str, tuple[tuple[str, ...], float, int]] = field(default_factory=dict)
 
     @property
     def active_tenants(self) -> int:
@@ -256,6 +262,7 @@ def _subscriptions(rows: Iterable[_Row], units: _Units) -> dict[_Queue, list[_Su
             item.quiet_age = max(item.quiet_age, row["quiet_age"] or 0.0)
             item.quiet_ready += row["quiet_ready"] or 0
             continue
+        item.named[row["target"]] = names, row["oldest_age"] or 0.0, row["ready"] or 0
         group = units.group(row, names)
         if group is None:
             item.active_alone += row["active_tenants"]
@@ -335,6 +342,29 @@ def _observation(
         quiet_ready=float(max(item.quiet_ready for item in tenants)),
         quiet_rate=flow.unnamed / recent_seconds,
     )
+
+
+def _beside_group(
+    seen: Observation,
+    group: Target,
+    tenants: Iterable[_Subscription],
+    flow: _Flow,
+    held: Collection[Target],
+    seconds: int,
+) -> Observation:
+    """``seen`` of a group, beside which a named tenant is quiet that is neither of it nor ``held``."""
+    limited = {one.tenant for one in held if (one.broker, one.queue) == (group.broker, group.queue)}
+
+    def beside(name: str, names: tuple[str, ...]) -> bool:
+        return group.tenant not in names and limited.isdisjoint((name, *names))
+
+    age, ready = seen.quiet_age_seconds, seen.quiet_ready or 0.0
+    for item in tenants:
+        others = [(old, waits) for name, (names, old, waits) in item.named.items() if beside(name, names)]
+        age = max(age, *(old for old, _ in others), 0.0)
+        ready = max(ready, item.quiet_ready + sum(waits for _, waits in others))
+    came = sum(came for name, (names, came, _, _) in flow.named.items() if beside(name, names))
+    return replace(seen, quiet_age_seconds=age, quiet_ready=ready, quiet_rate=(seen.quiet_rate or 0.0) + came / seconds)
 
 
 def _lately(seen: Observation, tenant: str, flow: _Flow, seconds: int) -> Observation:

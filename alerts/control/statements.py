@@ -72,7 +72,7 @@ def tenants(scope: Scope) -> str:
           CAST(SUM(completion_rate) AS DOUBLE) AS completion_rate,
           CAST(SUM(arrival_rate) AS DOUBLE) AS arrival_rate,
           CAST(SUM(CASE WHEN backlog > 0 OR arrival_rate > 0 THEN 1 ELSE 0 END) AS BIGINT) AS active_tenants,
-          MAX(CASE WHEN NOT noisy THEN oldest_age_seconds END) AS quiet_age,
+          MAX(CASE WHEN NOT noisy THEN oldest_age_seconds END) AS quiet_age, MAX(oldest_age_seconds) AS oldest_age,
           CAST(SUM(CASE WHEN NOT noisy THEN ready END) AS BIGINT) AS quiet_ready
         FROM tenant_backlog_now {scope.only} {scope.named} GROUP BY broker, queue, subscriber, {scope.tenant}"""
 

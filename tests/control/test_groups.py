@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from alerts.aside import rule_worker
 from alerts.control.active_limit import Target
 from alerts.control.groups import Groups
+from alerts.control.observe import observe
 from alerts.control.settings import ControlSettings, GroupSettings
 from alerts.rules.expression import bound, schema_of
 from alerts.rules.loader import load_rules
@@ -156,3 +157,28 @@ def test_the_rule_names_a_declared_group_over_views_as_the_alert_process_holds_t
     assert (row["tenant"], row["members"], row["backlog"]) == ("bot-*", 10, 200.0)
     assert row["value"] == pytest.approx(200 / 215)
     views.close()
+
+
+def test_beside_a_group_who_is_called_noisy_can_suffer_and_who_is_limited_cannot() -> None:
+    """So many names that everybody with a tenth of the work is noisy: quiet were none, and nobody suffered."""
+    group = Target("nats", "orders", "bots")
+    targets = [group, *(Target("nats", "orders", name) for name in ("t1", "t2"))]
+    of = {**ORDERS, "subscriber": None, "as_of": START, "backlog": 30, "ready": 20, "completion_rate": 10.0}
+    of |= {"arrival_rate": 10.0, "active_tenants": 1, "quiet_age": None, "quiet_ready": None}
+    ages = {"bot-1": 9.0, "bot-2": 9.0, "t1": 4.0, "t2": 6.0}
+    tenants = [of | {"target": name, "oldest_age": old} for name, old in ages.items()]
+    health = [{**ORDERS, "depth": 120, "coverage": 1.0, "staleness_seconds": 0.0, "mode": "backlogged"}]
+    flows = [
+        {**ORDERS, "subscriber": None, "target": name, "enqueued": 50.0, "finished": 50.0, "work": 5.0} for name in ages
+    ]
+
+    def query(sql: str) -> pa.Table:
+        rows = flows if "FROM partials" in sql else health if "queue_health_now" in sql else tenants
+        return pa.Table.from_pylist(rows)
+
+    members = {group: frozenset({"bot-1", "bot-2"})}
+    seen = observe(query, targets, START, 5, members=members)
+    assert (seen[group].quiet_age_seconds, seen[group].quiet_ready, seen[group].quiet_rate) == (6.0, 40.0, 20.0)
+    assert seen[targets[1]].quiet_age_seconds == 0.0, "beside a tenant only those who are not named are quiet"
+    held = observe(query, targets, START, 5, members=members, held={targets[2]})
+    assert (held[group].quiet_age_seconds, held[group].quiet_ready) == (4.0, 20.0)

@@ -68,7 +68,7 @@ class Counted(Metrics):
         now, rows = self._queue.now, super()._tenants()
         for row, oldest in zip(rows, self._oldest, strict=True):
             if row["quiet_age"] is not None:
-                row["quiet_age"] = 0.0 if oldest == math.inf else now - math.floor(oldest)
+                row["quiet_age"] = row["oldest_age"] = 0.0 if oldest == math.inf else now - math.floor(oldest)
         return rows
 
 
