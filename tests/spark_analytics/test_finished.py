@@ -46,8 +46,11 @@ def test_the_present_is_that_of_finished_state_now_and_then(lake: Lake, spark: S
     require_finished_at(lake, ["partials"], AsOf(before))
 
 
-def test_a_plain_session_reads_the_age_of_first_attempt_from_the_table(lake: Lake, spark: SparkSession) -> None:
-    """As docs/state.md tells, by none of our code: a late row, two subscribers and a restart included."""
+def test_the_age_of_first_attempt_is_read_from_the_table_itself(lake: Lake, spark: SparkSession) -> None:
+    """As docs/state.md tells, by none of our views: a late row, two subscribers and a restart included.
+
+    In a session that is none of ours: tests/reference/test_plain.py.
+    """
     events, _ = generate(15, messages=80, seconds=150)
     for batch in batches_of(events, random.Random(2), 3, 60.0):
         append(lake, batch, [])
