@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from alerts.control.receipts import AFTER, EVERY, TIMEOUT
 from lake.definitions import Definitions
 from lake.files import only_one, write_atomically
 from lake.reader import Reader
@@ -33,6 +34,9 @@ from spark_analytics.runtime.java import ensure_java
 
 #: How long the lake may take to show what the broker counted, a limit to be released, and all of it after Ctrl-C.
 FLUSH_SECONDS, RELEASE_SECONDS, HASTY_FLUSH_SECONDS = 60.0, 15.0, 2.0
+#: How long a receipt may take after its limit's release, until it is given up; how often it is looked for; and how long
+#: who waited for it has to read it.
+RECEIPT_SECONDS, RECEIPT_EVERY_SECONDS, READ_SECONDS = AFTER.total_seconds() + TIMEOUT + 3 * EVERY, 2.0, 120.0
 STOP_SECONDS, HASTY_STOP_SECONDS = 8.0, 5.0
 INTERRUPTED = 130
 
@@ -188,6 +192,8 @@ class _Demo:
             reading = self._reading()
         if not hasty:
             self._await_release()
+            if self.mode == "approve":
+                self._await_receipt(start)
         return self._measured(reader, balance, start, hasty)
 
     def _await_release(self) -> None:
@@ -200,6 +206,26 @@ class _Demo:
             if not status.limits and not any(scenario.NOISY in alert for alert in status.alerts):
                 return
             self._pause()
+
+    def _await_receipt(self, start: float) -> None:
+        """Give who approved the limit its receipt, which the alert process works out a while after its release, and the
+        time to read it on the page."""
+        about = measure.enforced(Reader(self.layout.lake), start)
+        if not any(action["decision"] in measure.BEGINNINGS for action in about):
+            return
+        self.screen.say("the limit's receipt comes within some three minutes; Ctrl-C ends the demo before", "dim")
+        if self._paused_until(RECEIPT_SECONDS, lambda: receipt.told(self.layout.lake, about) is not None):
+            self.screen.say("the limit's receipt is there, on the page Actions too; Ctrl-C ends the demo", "bold")
+            self._paused_until(0.0 if self.headless else READ_SECONDS, lambda: False)
+
+    def _paused_until(self, seconds: float, done: Callable[[], bool]) -> bool:
+        """Keep the children alive for so long, or until ``done``, which is told, or until we are told to stop."""
+        patience = time.time() + seconds
+        while time.time() < patience and not self.stop.wait(RECEIPT_EVERY_SECONDS):
+            self.supervisor.tick()
+            if done():
+                return True
+        return False
 
     def _measured(self, reader: Reader, balance: measure.Balance, start: float, hasty: bool) -> Report:
         _, surge, after = self.plan.phases
@@ -233,7 +259,9 @@ class _Demo:
             restarts={name: count for name in self.supervisor.states() if (count := self.supervisor.restarts(name))},
             interrupted=hasty,
             dry_run=self.mode == "dry_run",
-            receipt=None if hasty else receipt.of_surge(self.layout.lake, about, self.looker.shed()),
+            receipt=None
+            if hasty
+            else receipt.told(self.layout.lake, about) or receipt.of_surge(self.layout.lake, about, self.looker.shed()),
         )
 
     def _until(self, done: Callable[[], bool], meanwhile: Callable[[], None] | None = None) -> None:

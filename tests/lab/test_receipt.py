@@ -19,6 +19,7 @@ from lake.errors import UserError
 from lake.store import Lake
 from lake.tables import ACTIONS
 from sojourn.cli.main import app
+from sojourn.demo import receipt
 from tests.lab.test_replay import START, arrivals, events, lake_of
 
 NOW = datetime(2026, 5, 2, tzinfo=UTC)
@@ -67,6 +68,10 @@ def test_a_limit_that_helped_is_told_with_whom_it_cost_and_kept_in_the_journal_o
     # Without it 80/s come upon 40/s of capacity for 26 s and more: half of that is what the quiet would have waited.
     assert 10 < figures["saved_mean"] < 40 and figures["cost_mean"] > 10
     assert figures["saved_half_width"] < figures["saved_mean"]
+    found = receipt.told(root, JOURNAL)  # as the demo tells it
+    assert found is not None and (found.reason, found.quiet_with) == (told, figures["others"])
+    assert found.quiet_with < found.quiet_without_low < found.quiet_without < found.quiet_without_high
+    assert receipt.told(root, []) is None and receipt.told(root, [row("throttle", 1, 9.0, action_id="other")]) is None
 
 
 def test_what_producers_gave_up_counts_where_it_is_known(root: Path) -> None:
