@@ -19,8 +19,8 @@ class Compared:
     """One way over all seeds. p99 ages in seconds, from when producers had the messages: held time included.
 
     ``quiet_change`` is the quiet tenants' age less the same under nothing, ``suspect`` is of those reported apart.
-    ``throughput`` is what it completed ÷ nothing, while there was demand (:func:`while_asked_for`); ``innocents`` were
-    limited, of ``limited`` a seed; ``done`` messages were completed by the end of the measured time.
+    ``throughput`` is what it completed by the end of the measured time ÷ nothing; ``innocents`` were limited, of
+    ``limited`` a seed; ``done`` messages were completed by then.
     """
 
     variant: str
@@ -76,7 +76,7 @@ def _compared(name: str, found: list[Result], nothing: list[Result], seeds: int)
         name,
         _estimate([one.quiet_total_p99 for one in found]),
         _estimate([one.suspect_total_p99 for one in found]),
-        _estimate([while_asked_for(one, other) for one, other in pairs]),
+        _estimate([one.done / other.done for one, other in pairs]),
         _estimate([one.quiet_total_p99 - other.quiet_total_p99 for one, other in pairs]),
         sum(one.innocents for one in found),
         sum(one.limited for one in found) / len(found),

@@ -26,8 +26,7 @@ same arrivals to each.
 * **quiet p99**: how old messages are at their first attempt (seconds, the time that their producers held them back
   included), of tenants that are not reported apart. **Change**: less the same without anything, seed by seed.
 * **apart p99**: the same of the large or noisy tenants that a scenario reports apart.
-* **completed**: ÷ what is completed without anything, by the end of the measured time, in the seconds in which both had
-  more to do: messages that waited, were held or shed.
+* **completed**: by the end of the measured time, ÷ what is completed by then without anything.
 * **innocents**: tenants that did nothing wrong and had a limit, over all seeds.
 * **worse**: in what it is worse than doing nothing beyond its interval – the quiet wait longer, by more than a message
   takes; less than 97 % is completed; innocents are limited.
