@@ -30,9 +30,12 @@ def private_folder(path: Path) -> Path:
 def private_file(path: Path) -> Path:
     """The file at ``path``, made if need be, which nobody but its owner may read. OSError.
 
-    What SQLite puts beside a database has the database's mode.
+    What SQLite puts beside a database has the database's mode. A file that is there is not opened: to close it would
+    give up all locks that this process has on it by other connections (https://www.sqlite.org/howtocorrupt.html, 2.2),
+    and whoever closes the database next would take its write-ahead log away from under them.
     """
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     for one in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
         _close(one)
     return path

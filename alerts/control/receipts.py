@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -61,7 +62,7 @@ def due(rows: Sequence[Entry], now: datetime, after: timedelta = AFTER) -> list[
 
 class Receipts:
     """Works in a thread of its own. ``command``, with the lake and an action's id behind it, prints the receipt as JSON
-    (``reason``, ``inputs``); ``tell`` hears of each."""
+    (``reason``, ``inputs``); ``tell`` hears of each, and again of one that could not be told or journaled."""
 
     def __init__(
         self,
@@ -103,9 +104,10 @@ class Receipts:
                     entry = self._receipt(row)
                     if self._stop.is_set():
                         return
-                    self._controller.note([entry])
+                    # In this order: what is in the journal is never told again.
                     self._tell(entry)
-            except SojournError as error:
+                    self._controller.note([entry])
+            except (SojournError, sqlite3.Error) as error:
                 log.warning("no receipt now: %s", error)
 
     def _receipt(self, row: Entry) -> Entry:

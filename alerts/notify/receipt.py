@@ -22,7 +22,7 @@ ALERT = "ActionReceipt"
 
 
 def tell_receipt(store: Store, settings: AlertSettings, sender: Sender, clock: Clock, entry: Entry) -> None:
-    """Put it into the outbox of each receiver that takes webhooks, and resolved alerts, and matches."""
+    """Put it into the outbox of each receiver that takes webhooks, and resolved alerts, and matches; but once."""
     labels = labels_of(entry)
     messages = [
         _message(receiver.name, labels, entry, clock.now(), settings)
@@ -35,7 +35,8 @@ def tell_receipt(store: Store, settings: AlertSettings, sender: Sender, clock: C
         return
     with closing(connect(store)) as db, transaction(db):
         for message in messages:
-            message.insert(db)
+            if not db.execute("SELECT 1 FROM outbox WHERE id = ?", [message.id]).fetchall():
+                message.insert(db)
     sender.wake()
 
 

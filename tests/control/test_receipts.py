@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -107,6 +108,22 @@ def test_one_that_cannot_be_worked_out_says_why_once(work: Callable[..., list[En
     assert (told[0].outcome, len(journal.rows)) == ("failed", 2) and why in told[0].reason
 
 
+def test_one_that_could_not_be_told_is_told_later(tmp_path: Path) -> None:
+    told: list[Entry] = []
+
+    def tell(entry: Entry) -> None:
+        told.append(entry)
+        if len(told) == 1:
+            raise sqlite3.OperationalError("disk I/O error")
+
+    journal = Journal(ENDED)
+    receipts = Receipts([sys.executable, "-c", TOLD], tmp_path, journal, Clock(), tell, every=0.02)
+    receipts.start()
+    wait_until(lambda: len(journal.rows) == 2, "the receipt in the journal")
+    receipts.stop()
+    assert len(told) == 2 and journal.rows == [told[1], ENDED]
+
+
 class Woken:
     woken = 0
 
@@ -123,11 +140,12 @@ def test_receivers_of_webhooks_hear_of_it_as_of_what_is_over(tmp_path: Path) -> 
     settings = AlertSettings.model_validate({"receivers": receivers, "dashboard_url": "https://s.example"})
     sender: Any = Woken()
     entry = replace(ENDED, decision="receipt", reason="saved 7 tenants 41 s", inputs={"saved_mean": "41"})
-    tell_receipt(tmp_path / "alerts.sqlite", settings, sender, Clock(), entry)
+    for _ in range(2):
+        tell_receipt(tmp_path / "alerts.sqlite", settings, sender, Clock(), entry)
     db = connect(tmp_path / "alerts.sqlite")
     ((receiver, status, body),) = db.execute("SELECT receiver, status, body FROM outbox").fetchall()
     db.close()
-    assert (receiver, status, sender.woken) == ("hook-0", "resolved", 1)
+    assert (receiver, status, sender.woken) == ("hook-0", "resolved", 2)
     assert '"summary":"saved 7 tenants 41 s"' in body and '"saved_mean":"41"' in body
     assert '"generatorURL":"https://s.example/actions"' in body
     assert labels_of(entry)["action_id"] == "a1"
