@@ -136,5 +136,8 @@ def test_pyspark_s_own_client_is_told_that_its_query_took_too_long_and_its_place
         client.close()
     finally:
         server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
-        server.stdout.close()
+        try:
+            assert server.wait(60) == 0
+        finally:
+            server.kill()  # else a query that nobody waits for keeps all cores from the tests after this one
+            server.stdout.close()
