@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from statistics import median
@@ -18,9 +17,9 @@ from statistics import median
 import sojourn
 from benchmarks.backpressure_parts.cap import CONTROL, TARGET_SECONDS
 from benchmarks.backpressure_parts.fair import ALONE, RATE, TIMES
-from benchmarks.backpressure_parts.load import STREAM, Load, Seen, consumer_in_order, consuming, in_order, stream
-from benchmarks.backpressure_parts.standing import CALM_SECONDS
-from benchmarks.backpressure_parts.watched import Watched, freshness, watched
+from benchmarks.backpressure_parts.load import STREAM, Load, Seen
+from benchmarks.backpressure_parts.standing import at_rest
+from benchmarks.backpressure_parts.watched import Watched
 from benchmarks.figures import Figure
 from lake.reader import Reader
 from tests.support.nats import NatsServer
@@ -54,15 +53,7 @@ def measure(scale: float) -> Iterator[Figure]:
 
 
 async def _floods(url: str, folder: Path, floods: int) -> list[Steps]:
-    async with AsyncExitStack() as stack:
-        jetstream = await stack.enter_async_context(stream(url))
-        await consumer_in_order(jetstream)
-        sojourn_ = stack.enter_context(watched(url, folder, CONTROL))
-        lags, limits = stack.enter_context(freshness(sojourn_.lake)), stack.enter_context(sojourn_.limits())
-        load = await stack.enter_async_context(consuming(jetstream, in_order))
-        while not lags.first_metrics:
-            await load.run(2.0, ALONE, limits=limits)
-        await load.run(CALM_SECONDS, ALONE, limits=limits)
+    async with at_rest(url, folder, CONTROL) as (sojourn_, _, limits, load):
         began = []
         for number in range(floods):
             began.append(await _flood(load, limits, f"flood-{number}"))

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import sojourn
 from benchmarks.backpressure_parts.fair import ALONE, FLOOD, LONE, LONE_PART, SECONDS
 from benchmarks.backpressure_parts.load import CAPACITY, Load, consumer_in_order, consuming, in_order, stream
-from benchmarks.backpressure_parts.watched import freshness, watched
+from benchmarks.backpressure_parts.watched import Watched, freshness, watched
 from benchmarks.figures import Figure
+from sojourn.demo.freshness import Freshness
 from sojourn.demo.measure import quantile
 from tests.support.nats import NatsServer
 
@@ -36,7 +37,11 @@ def measured(name: str, control: str, scale: float) -> Iterator[Figure]:
         yield from asyncio.run(_measured(name, server.url, Path(folder), control, max(10.0, SECONDS * scale)))
 
 
-async def _measured(name: str, url: str, folder: Path, control: str, seconds: float) -> list[Figure]:
+@asynccontextmanager
+async def at_rest(
+    url: str, folder: Path, control: str
+) -> AsyncIterator[tuple[Watched, Freshness, sojourn.Limits, Load]]:
+    """Consumers that take messages in order, watched under the ``control`` settings, when metrics know their calm."""
     async with AsyncExitStack() as stack:
         jetstream = await stack.enter_async_context(stream(url))
         await consumer_in_order(jetstream)
@@ -46,6 +51,11 @@ async def _measured(name: str, url: str, folder: Path, control: str, seconds: fl
         while not lags.first_metrics:
             await load.run(2.0, ALONE, limits=limits)
         await load.run(CALM_SECONDS, ALONE, limits=limits)
+        yield sojourn_, lags, limits, load
+
+
+async def _measured(name: str, url: str, folder: Path, control: str, seconds: float) -> list[Figure]:
+    async with at_rest(url, folder, control) as (_, lags, limits, load):
         alone = await load.run(seconds, ALONE, limits=limits)
         began, reacted = time.time(), asyncio.create_task(_reaction(limits))
         served = await load.run(seconds, FLOOD, limits=limits)

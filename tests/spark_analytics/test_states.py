@@ -289,17 +289,22 @@ def test_a_writer_that_was_killed_half_way_is_followed_by_one_that_begins_anew(
     again.close()
 
 
-def test_whoever_takes_over_tells_what_was_late_and_not_corrected_yet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _with_late_ones(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+    """Batches of events and samples, the second of which comes too late to be undone for it."""
     monkeypatch.setattr(spark_analytics.fold.fold, "LONGEST", 0)
     monkeypatch.setattr(spark_analytics.fold.fold, "UNDOABLE", 5)
     events, samples = without_named_subscribers(generate(12, messages=80, seconds=200, burst=30))
     events.sort(key=lambda event: event["occurred_at"])
     late = [event for event in events[20:60] if (event["broker"], event["queue"]) == ("nats", "orders")]
     rest = [event for event in events if event not in late]
+    return [(rest[:-30], samples), (late, []), (rest[-30:], [])]
+
+
+def test_whoever_takes_over_tells_what_was_late_and_not_corrected_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log, writer = Committed(tmp_path), Writer(tmp_path)
-    for batch, more in ((rest[:-30], samples), (late, []), (rest[-30:], [])):
+    for batch, more in _with_late_ones(monkeypatch):
         log.append(batch, more)
         writer.step(patient=True)
     assert writer.late
@@ -315,15 +320,9 @@ def test_whoever_takes_over_tells_what_was_late_and_not_corrected_yet(
 def test_a_run_that_ends_finishes_beside_its_batches_and_leaves_nothing_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_analytics.fold.fold, "LONGEST", 0)
-    monkeypatch.setattr(spark_analytics.fold.fold, "UNDOABLE", 5)
-    events, samples = without_named_subscribers(generate(12, messages=80, seconds=200, burst=30))
-    events.sort(key=lambda event: event["occurred_at"])
-    late = [event for event in events[20:60] if (event["broker"], event["queue"]) == ("nats", "orders")]
-    rest = [event for event in events if event not in late]
     log, runner = Committed(tmp_path), StateRunner(tmp_path, whole=True)
     runner.start()
-    for batch, more in ((rest[:-30], samples), (late, []), (rest[-30:], [])):
+    for batch, more in _with_late_ones(monkeypatch):
         before = last_revision(log.lake)
         log.append(batch, more)
         runner.wake(len(batch))
