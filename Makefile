@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.sojourn-setup
-# Files of tests that run at once. Most of them wait, for servers and for kills; at most three have a Spark, of 1–2 GB.
+# Files of tests that run at once. Most of them wait, for servers and for kills; all but one may have a Spark, of 1–2 GB.
 JOBS ?= 4
 # Some hundreds of Pythons start in a run of the tests, a dozen in the demo: what one has compiled the next shall find,
 # even where the environment says otherwise, as those of containers like to.

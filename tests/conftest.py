@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -15,7 +15,6 @@ import pytest
 from lake.errors import UserError
 from lake.store import Lake
 from tests.support.deep import CHOSEN
-from tests.support.forked import Forked
 from tests.support.kafka import KafkaServer
 from tests.support.nats import NatsServer
 from tests.support.processor import Processor
@@ -41,16 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """How long those who have the time want to try."""
     parser.addoption("--crashes", type=int, help="SIGKILLs of the analytics under load: 2, or 50 if --deep")
     parser.addoption("--kills", type=int, help="SIGKILLs of the alert engine, in the test of them: 8, or 200 if --deep")
-    parser.addoption("--jobs", type=int, default=1, help="processes that run files of tests beside each other")
     parser.addoption("--deep", action="store_true", help="try for as long as what is promised was tried")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """For what is decided where tests are declared."""
     CHOSEN.deep = config.getoption("--deep")
-    config.pluginmanager.register(Processor(), "processor")
-    if (jobs := config.getoption("--jobs")) > 1:
-        config.pluginmanager.register(Forked(jobs))
+    config.pluginmanager.register(Processor())
 
 
 #: Whose tests take minutes, the longest first: begun last, one of them would be what all of a run waits for.
@@ -79,6 +75,14 @@ _LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first."""
     items.sort(key=lambda item: next((rank for rank, at in enumerate(_LONG) if item.nodeid.startswith(at)), len(_LONG)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """See :class:`tests.support.schedule.Schedule`."""
+    from tests.support.schedule import Schedule
+
+    return Schedule(config, log)
 
 
 #: What the process that runs the tests was started with.

@@ -145,7 +145,9 @@ def test_the_noisy_tenant_and_only_it_is_named_and_throttled(report: dict[str, A
 @pytest.mark.timeout(990)
 def test_quiet_tenants_recover(report: dict[str, Any]) -> None:
     seconds = report["seconds_from_surge"]
-    assert 0 < seconds["detected"] <= seconds["throttled"] < seconds["recovered"]
+    # An early policy may act before the alert has lasted as long as its rule asks for.
+    assert 0 < seconds["detected"] <= seconds["webhook"] < seconds["recovered"]
+    assert 0 < seconds["throttled"] < seconds["recovered"]
     ages = report["quiet_p99_first_attempt_age_seconds"]
     assert ages["during"] > 2 * ages["before"]
     assert ages["after"] < ages["during"] / 2

@@ -30,20 +30,8 @@ class Processor:
     """Counts file by file where tests run, and tells of it where their reports arrive."""
 
     def __init__(self) -> None:
-        self._by_file: Counter[str] = Counter()
-        self.begin()
-
-    def begin(self) -> None:
-        """Count from now on: in a forked process, whose own time begins anew."""
         self._before = spent()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_collection(self) -> Iterator[object]:
-        """Loading the tests, which is nobody's own."""
-        result = yield
-        before, self._before = self._before, spent()
-        self._by_file["(collection)"] = self._before - before
-        return result
+        self._by_file: Counter[str] = Counter()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
