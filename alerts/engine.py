@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -19,19 +18,17 @@ from alerts.columns import firing
 from alerts.evaluate import Freshness, Query, RuleMemory, evaluate, is_due, patience_with, reads_lake
 from alerts.freshness import FreshnessProbe
 from alerts.models import AlertInstance, AlertState, RuleEvaluation
-from alerts.notify.payload import MOST_ALERTS, MOST_FOR_ALERTMANAGER, alertmanager, encoded, to_receiver
-from alerts.notify.plan import Decision, Entry, Notice, Reason, merged, plan
+from alerts.notify.notifications import RESOLVED_KEPT, Instant, Notifications, Planned
+from alerts.notify.plan import Notice, merged
 from alerts.overruns import Overruns
 from alerts.received import GROUP, next_end, step_received
-from alerts.routing.inhibit import SHIPPED
-from alerts.routing.muting import muting, next_change
 from alerts.rules.expression import ENGINE_VIEWS, bound
 from alerts.rules.model import Rule
 from alerts.rules.prepared import SOME_TIME
 from alerts.sampled import SampledTenants
 from alerts.settings import AlertSettings
 from alerts.state import Transition, removed
-from alerts.store import ApiState, Author, Given, OutboxMessage, Resolved, States
+from alerts.store import ApiState, Author, Given, Resolved, States
 from alerts.views_cache import ViewCache
 from lake.clock import ZERO
 from lake.definitions import Definitions
@@ -42,8 +39,6 @@ from lake.worker.worker import Overrun
 
 log = logging.getLogger(__name__)
 
-#: A resolved alert is remembered for so long at least, and longer for receivers that have not been told.
-RESOLVED_KEPT = timedelta(minutes=15)
 #: How often the progress of rules is written when nothing else is: what a crash may add to a ``for``.
 HEARTBEAT = timedelta(seconds=1)
 #: For how long (seconds) a round goes on to read views: policies wait until it is over.
@@ -101,17 +96,10 @@ class Engine:
         self._query = query
         self._definitions = definitions
         self._published = published
-        self._external_url = external_url
-        self._most_alerts = {
-            receiver.name: MOST_FOR_ALERTMANAGER if receiver.is_kept_alive else MOST_ALERTS
-            for receiver in settings.receivers
-        }
         self._views = views
         self._api_state = api_state
         self._given = Given()
         self._received_due: datetime | None = None
-        shipped = SHIPPED if settings.builtin else ()
-        self._inhibitions = (*shipped, *(one.rule for one in settings.route.inhibit))
         self._overruns = Overruns()
         self._identities = {rule.key: Identities() for rule in rules}
         self._evaluations: dict[tuple[str, str], RuleEvaluation] = {}
@@ -119,10 +107,7 @@ class Engine:
         self._failing_since: dict[tuple[str, str], datetime] = {}
         self._memories, resolved = states.load()
         self._resolved = {(r.alert.group, r.alert.rule, r.alert.fingerprint): r for r in resolved}
-        self._told = states.load_told()
-        self._said: dict[tuple[str, str], tuple[Reason, Mapping[str, str]]] = {}
-        self._plan_due: datetime | None = None
-        self._planned = False
+        self._notifications = Notifications(settings, states.load_told(), external_url)
         self._heartbeat: datetime | None = None
         self._ahead = ZERO
         self.snapshot = Snapshot(resolved=tuple(resolved))
@@ -146,7 +131,7 @@ class Engine:
         """
         started = time.monotonic()
         self._ahead = ahead
-        self._take_settled()
+        self._notifications.settle(self._states.take_settled())
         self._forget_removed_rules(now)
         self._take_given(now)
         if new_data:
@@ -170,7 +155,7 @@ class Engine:
             has_read = has_read or must_read
             self._looked |= dict.fromkeys((rule.key for rule in found), now)
             self._evaluate(found, freshness, definitions, now + timedelta(seconds=time.monotonic() - started))
-        if self._is_planning_due(now):  # when no rule was due
+        if self._notifications.is_due(now):  # when no rule was due
             self._commit((), (), (), freshness.as_of, now)
         self._end_acknowledgements(now)
         evaluations = tuple(self._evaluations.values())
@@ -284,10 +269,14 @@ class Engine:
                 self._resolved.pop(key, None)
             log.info("%s %s: %s → %s (%s)", alert.rule, dict(alert.labels), *_words(transition))
         beat = self._heartbeat is None or now - self._heartbeat >= HEARTBEAT
-        if not (transitions or rewritten or beat or self._is_planning_due(now)):
+        plans = bool(transitions) or self._notifications.is_due(now)
+        if not (plans or rewritten or beat):
             return
         forgotten = self._to_be_forgotten(now)
-        decisions, messages, purged = self._decide(as_of, now, changed=bool(transitions) or not self._planned)
+        planned = Planned()
+        if plans:
+            at = Instant(now, self._ahead, as_of)
+            planned = self._notifications.plan(self._notices(as_of), self._given, at)
         memories = self._memories if beat else {rule.key: self._memories[rule.key] for rule in rules}
         self._states.commit(
             now,
@@ -296,33 +285,20 @@ class Engine:
             memories=memories,
             rewritten=rewritten,
             forgotten=forgotten,
-            decisions=decisions,
-            messages=messages,
-            purged=purged,
+            decisions=planned.decisions,
+            messages=planned.messages,
+            purged=planned.purged,
             ahead=self._ahead,
         )
         self._heartbeat = now if beat else self._heartbeat
         for gone in forgotten:
             del self._resolved[gone.alert.group, gone.alert.rule, gone.alert.fingerprint]
-            self._planned = False  # its group may be gone with it
-        for decision in decisions:
-            if decision.entry is not None and not decision.send:
-                self._told.log[decision.receiver, decision.group_key] = decision.entry
-        for message in messages:
-            said = Entry(message.firing, message.resolved, message.created_at)
-            self._told.sent(message.id, (message.receiver, message.group_key), said)
-        for purge in purged:
-            self._told.log.pop(purge, None)
-        if messages:
+            self._notifications.outdate()  # its group may be gone with it
+        self._notifications.committed(planned)
+        if planned.messages:
             # Whoever delivers asks what is the case now, at once.
             self.snapshot = replace(self.snapshot, evaluations=tuple(self._evaluations.values()))
             self._published()
-
-    def _take_settled(self) -> None:
-        """Learn what was delivered and what was given up, and think again about who is to be told."""
-        for settled in self._states.take_settled():
-            self._told.settle(settled)
-            self._planned = False
 
     def _take_given(self, now: datetime) -> None:
         """Learn what people and other programs said since, and when it was to end."""
@@ -331,7 +307,7 @@ class Engine:
         given, known = self._api_state.given, self._given
         if given is not known:
             self._given = given
-            self._planned = False
+            self._notifications.outdate()
         elif self._received_due is None or now < self._received_due:
             return
         memories, transitions = step_received(self._memories, given.received, now)
@@ -353,55 +329,8 @@ class Engine:
         old = [gone for gone in self._resolved.values() if now - gone.at > RESOLVED_KEPT]
         if not old:
             return []
-        believed = self._told.believed(receiver.name for receiver in self._settings.receivers)
+        believed = self._notifications.believed()
         return [gone for gone in old if gone.alert.fingerprint not in believed]
-
-    def _is_planning_due(self, now: datetime) -> bool:
-        return not self._planned or (self._plan_due is not None and now >= self._plan_due)
-
-    def _decide(
-        self, as_of: datetime | None, now: datetime, *, changed: bool
-    ) -> tuple[list[Decision], list[OutboxMessage], list[tuple[str, str]]]:
-        if not changed and not self._is_planning_due(now):
-            return [], [], []
-        settings = self._settings
-        told = self._told
-        expected = told.expected()
-        notices = self._notices(as_of)
-        given = self._given
-        labels = {notice.alert.fingerprint: notice.alert.labels for notice in notices if notice.resolved_at is None}
-        held = muting(labels, tuple(given.silences.values()), self._inhibitions, given.acknowledgements, now)
-        decisions = [
-            # What is on its way says otherwise in the end: it is not overwritten.
-            replace(d, entry=None) if not d.send and told.is_pending((d.receiver, d.group_key)) else d
-            for d in plan(
-                notices,
-                expected,
-                settings.receivers,
-                settings.route,
-                now,
-                refusals=told.refusals,
-                muting=held,
-                ahead=self._ahead,
-            )
-        ]
-        self._planned = True
-        due = [d.due_at for d in decisions] + [next_change(tuple(given.silences.values()), now)]
-        self._plan_due = min((at for at in due if at is not None), default=None)
-        written: dict[Any, tuple[str, str]] = {}
-        messages = [self._message(decision, as_of, now, written) for decision in decisions if decision.send]
-        said = {(d.receiver, d.group_key): (d.reason, d.muted) for d in decisions}
-        news = [
-            d
-            for d in decisions
-            if d.send or d.entry or self._said.get((d.receiver, d.group_key)) != (d.reason, d.muted)
-        ]
-        self._said = said
-        told.refusals = {group: refusal for group, refusal in told.refusals.items() if group in said}
-        purged = [
-            group for group, entry in told.log.items() if group not in said and now - entry.sent_at > RESOLVED_KEPT
-        ]
-        return news, messages, purged
 
     def _notices(self, as_of: datetime | None) -> list[Notice]:
         told = [
@@ -410,31 +339,6 @@ class Engine:
             for alert in firing(memory.instances)
         ]
         return told + [Notice(gone.alert, gone.at, as_of) for gone in self._resolved.values()]
-
-    def _message(
-        self, decision: Decision, as_of: datetime | None, now: datetime, written: dict[Any, tuple[str, str]]
-    ) -> OutboxMessage:
-        most, links = self._most_alerts[decision.receiver], self._settings.links
-        # Several receivers are told the same.
-        key = decision.group_key, most, *map(id, decision.firing), *map(id, decision.resolved)
-        if key not in written:
-            at = self._external_url, self._ahead, most, links, self._settings.dashboard_url
-            payload = alertmanager(decision, *at)
-            del payload["receiver"]
-            written[key] = payload["status"], encoded(payload)
-        status, text = written[key]
-        return OutboxMessage(
-            id=f"msg_{uuid4().hex}",
-            receiver=decision.receiver,
-            group_key=decision.group_key,
-            status=status,
-            alerts=len(decision.firing) + len(decision.resolved),
-            body=to_receiver(decision.receiver, text),
-            created_at=now,
-            data_as_of=as_of,
-            firing=frozenset(notice.alert.fingerprint for notice in decision.firing),
-            resolved=frozenset(notice.alert.fingerprint for notice in decision.resolved),
-        )
 
     def _forget_removed_rules(self, now: datetime) -> None:
         known = {rule.key for rule in self._rules}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from urllib.parse import unquote
 
 from lake.log import log_entry
@@ -94,20 +96,26 @@ class Follower:
         if known is None or known < 0 or not log_entry(path, known).exists():
             return None
         found: list[Change] = []
-        with suppress(FileNotFoundError):
-            try:
-                while not self.more:
-                    change = self._commit(known + 1 + len(found))
-                    most -= 0 if change.same_rows else change.size
-                    self.more = bool(found) and most < 0
-                    found += [] if self.more else [change]
-            except (ValueError, KeyError):
-                return None
+        try:
+            for change in self._commits(known + 1):
+                most -= 0 if change.same_rows else change.size
+                if found and most < 0:
+                    self.more = True
+                    break
+                found.append(change)
+        except (ValueError, KeyError):
+            return None
         self._version = known + len(found)
         return found
 
     def _whole(self) -> Change:
         return Change(self._snapshot.files(), anew=True)
+
+    def _commits(self, first: int) -> Iterator[Change]:
+        """The commits from version ``first`` on, as far as the log has entries. Raises ValueError, KeyError."""
+        with suppress(FileNotFoundError):
+            for version in count(first):
+                yield self._commit(version)
 
     def _commit(self, version: int) -> Change:
         change, data_changes = Change(), []
