@@ -109,6 +109,12 @@ def told(receiver: WebhookReceiver, name: str, status: str) -> dict[str, Any] | 
     return found[-1] if found else None
 
 
+def received(receiver: WebhookReceiver) -> list[tuple[str, str, str, str]]:
+    """All that the pager was told, in its order."""
+    alerts = [alert for request in receiver.received for alert in request.payload["alerts"]]
+    return [(one["labels"]["alertname"], one["status"], one["startsAt"], one["endsAt"]) for one in alerts]
+
+
 def health(root: Path) -> dict[str, dict[str, Any]]:
     """What is known of each queue."""
     return {row["queue"]: row for row in Reader(root).query("SELECT * FROM queue_health_now").to_pylist()}
@@ -141,8 +147,8 @@ def test_a_stuck_worker_is_paged_with_the_queues_numbers_and_a_redrive_ends_it(
             library.redrive(server)
             wait_until(lambda: told(receiver, "QueueBacklogged", "resolved"), "the queue to be well", seconds=60)
             wait_until(lambda: told(receiver, "DeadLetterQueueNotEmpty", "resolved"), "no dead jobs", seconds=60)
-        after = health(root)
-    assert (after["orders"]["depth"], after[library.dead]["depth"]) == (0, 0)
+            after = health(root)
+    assert (after["orders"]["depth"], after[library.dead]["depth"]) == (0, 0), received(receiver)
 
 
 def test_a_tenant_that_others_always_overtake_is_paged_until_a_worker_takes_its_job(
