@@ -27,6 +27,9 @@ Array = npt.NDArray[Any]
 
 _NAMES = ("broker", "queue", "subscriber", "tenant")
 _MICROS = 1_000_000
+#: What is thinned at once when it has aged, by the width that its rows are thinned to. If seconds had to wait for their
+#: hour's end, they would be kept for up to an hour longer.
+_SLICES = {MINUTE: 15 * MINUTE, HOUR: DAY}
 _HAPPENED = "happened"
 
 
@@ -53,14 +56,14 @@ def prune(lake: Lake, name: str, retention: Retention, now: datetime, *, thoroug
 def _due(
     files: pa.Table, retention: Retention, now: datetime, *, thorough: bool
 ) -> list[tuple[tuple[str, str, Value], ...]]:
-    """Parts of the table that are worth a commit: many small files, and hours and days told too finely."""
+    """Parts of the table that are worth a commit: many small files, and slices told too finely."""
     small = files.filter(pc.less(files.column("size_bytes"), SMALL_BYTES // 8))
     due: list[tuple[tuple[str, str, Value], ...]] = []
     if small.num_rows >= MANY_FILES:
         due.append((("epoch", ">=", pc.min(small.column("min.epoch")).as_py()),))
     if thorough:
-        for width, older in ((HOUR, retention.seconds_for), (DAY, retention.minutes_for)):
-            due += [_between(begins, width) for begins in _windows(files, width, now - older)]
+        for slice_, older in ((_SLICES[MINUTE], retention.seconds_for), (_SLICES[HOUR], retention.minutes_for)):
+            due += [_between(begins, slice_) for begins in _windows(files, slice_, now - older)]
     return due
 
 

@@ -39,6 +39,8 @@ RETENTION = Retention(
     seconds_for=timedelta(minutes=15), minutes_for=timedelta(hours=24), hours_for=timedelta(days=400)
 )  # fmt: skip
 
+KEY = ("broker", "queue", "subscriber", "tenant", "second")
+
 
 def rows_of(instants: list[tuple[str, float]]) -> pa.Table:
     """Rows of queue_state: (queue, seconds before now), in the order of their revisions."""
@@ -130,6 +132,27 @@ def test_upkeep_leaves_each_second_of_history_as_it_is_told(
         assert sum(prune(store, name, RETENTION, now, thorough=True) for name in ("queue_state", "tenant_state"))
         assert all(store.ensure(name).to_pyarrow_table().num_rows < each.num_rows for name, each in rows.items())
         log.compare_history(reader)
+
+
+def test_history_is_told_by_the_minute_before_its_hour_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_analytics.state.writer.MOST_REVISIONS", 2)
+    monkeypatch.setattr("spark_analytics.maintenance.states.MANY_FILES", 1000)  # none is rewritten for being small
+    store, writer = Lake(tmp_path), Writer(tmp_path)
+    events, _ = without_named_subscribers(generate(3, messages=300, seconds=600))
+    for batch in batches_of(events, random.Random(1), 20, 0.0):
+        append(store, batch, [])
+        writer.step()
+    writer.close()
+    begins = min(event["occurred_at"] for event in events)
+    now = begins.replace(minute=0, second=0) + timedelta(minutes=31)
+    assert begins >= now - timedelta(minutes=31) and max(event["occurred_at"] for event in events) < now
+    assert prune(store, "tenant_state", RETENTION, now, thorough=True)
+    rows = store.read("tenant_state")
+    closed = rows.filter(pc.less(rows.column("epoch"), pc.max(rows.column("epoch"))))
+    minutes = [
+        (*key, second // 60) for *key, second in zip(*(closed.column(name).to_pylist() for name in KEY), strict=True)
+    ]
+    assert minutes and len(minutes) == len(set(minutes))
 
 
 def test_history_by_the_minute_and_hour_has_the_newest_row_of_each(
