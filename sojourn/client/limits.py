@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import os
@@ -17,15 +16,15 @@ from sojourn.client.clock import running
 from sojourn.client.in_force import Congested, InForce
 from sojourn.client.mirrors.base import Mirror, Source, mirror_of
 from sojourn.client.poller import Answer, Poller
+from sojourn.client.sleepers import Sleepers
 from sojourn.client.wire import MalformedAnswer, Update, WireLimit
 
 log = logging.getLogger(__name__)
 
 #: Pauses between polls, in seconds: the least after an answer, the first and the longest after a failure.
 MIN_PAUSE, FIRST_BACKOFF, MAX_BACKOFF = 0.05, 0.25, 10.0
-#: How often an asynchronous waiter looks whether its limit changed meanwhile.
-ASYNC_SLICE = 0.1
-
+#: Who waits looks at the clock so often (seconds): the machine may have slept, and the lease have ended meanwhile.
+LOOK_AGAIN = 1.0
 _COUNTERS = ("polls", "unreachable", "malformed", "updates", "granted", "refused", "expired", "waited_seconds")
 
 
@@ -107,18 +106,19 @@ class Limits:
                     Decision(False, True, 0.0, min(needed, bucket.expires_at - started), bucket.reason)
                 )
         while True:
+            news = self._news
             decision = self._try(queue, tenant, started)
             if decision:
                 return decision
             if not block:
                 return self._refused(decision)
-            pause = decision.retry_after_seconds
+            pause = min(decision.retry_after_seconds, LOOK_AGAIN)
             if timeout is not None:
                 left = timeout - decision.waited_seconds
                 if left <= 0:
                     return self._refused(decision)
                 pause = min(pause, left)
-            self._pause(pause)
+            self._pause(pause, news)
 
     def try_acquire(self, queue: str, tenant: str) -> Decision:
         """As :meth:`acquire`, without waiting."""
@@ -130,16 +130,17 @@ class Limits:
             return PASS
         started = self._clock()
         while True:
+            news = self._news
             decision = self._try(queue, tenant, started)
             if decision:
                 return decision
-            pause = min(decision.retry_after_seconds, ASYNC_SLICE)
+            pause = min(decision.retry_after_seconds, LOOK_AGAIN)
             if timeout is not None:
                 left = timeout - decision.waited_seconds
                 if left <= 0:
                     return self._refused(decision)
                 pause = min(pause, left)
-            await asyncio.sleep(pause)
+            await self._pause_asyncio(pause, news)
 
     def in_force(self) -> dict[tuple[str, str], float]:
         """The rate (messages/s) of each (queue, tenant) that is limited now; a group's under its pattern."""
@@ -173,7 +174,7 @@ class Limits:
         with self._changed:
             self._closed = True
             self._buckets, self._congested = {}, {}
-            self._changed.notify_all()
+            self._tell_waiters()
         self._poller.close()
 
     def __enter__(self) -> Limits:
@@ -195,7 +196,12 @@ class Limits:
             if not self._closed:
                 self._buckets, self._congested = buckets, congested
             self._counters["updates"] += 1
-            self._changed.notify_all()
+            self._tell_waiters()
+
+    def _tell_waiters(self) -> None:
+        self._news += 1
+        self._changed.notify_all()
+        self._sleepers.wake()
 
     def _try(self, queue: str, tenant: str, started: float) -> Decision:
         bucket = self._buckets.get((queue, tenant))
@@ -232,16 +238,23 @@ class Limits:
             self._counters[name] += 1
             self._counters["waited_seconds"] += waited
 
-    def _pause(self, seconds: float) -> None:
-        """Sleep, but wake up when the limits change."""
+    def _pause(self, seconds: float, news: int) -> None:
+        """Sleep, but wake up when the limits change; not at all where they have since ``news``."""
         with self._changed:
-            if not self._closed:
+            if self._news == news:
                 self._changed.wait(seconds)
+
+    async def _pause_asyncio(self, seconds: float, news: int) -> None:
+        """As :meth:`_pause`, for asyncio."""
+        await self._sleepers.sleep(seconds, lambda: self._news != news)
 
     def _start(self) -> None:
         self._lock = threading.Lock()  # taken by itself it costs a third of what the condition's own methods do
         self._changed = threading.Condition(self._lock)
         self._counters: dict[str, float] = dict.fromkeys(_COUNTERS, 0)
+        #: How often limits changed: who waits by those before must not miss it.
+        self._news = 0
+        self._sleepers = Sleepers()
         # The thread holds no reference while it sleeps, so that a forgotten Limits is collected.
         threading.Thread(target=_poll_forever, args=(weakref.ref(self),), name="sojourn-limits", daemon=True).start()
 

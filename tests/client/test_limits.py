@@ -95,7 +95,7 @@ def test_blocking_waits_its_turn_and_gives_up_after_its_timeout(
 ) -> None:
     pauses: list[float] = []
 
-    def pause(seconds: float) -> None:
+    def pause(seconds: float, _news: int) -> None:
         pauses.append(seconds)
         clock.now += seconds
 
@@ -121,6 +121,50 @@ def test_who_waits_goes_on_as_soon_as_the_limit_is_lifted_or_the_client_closed(l
         lift()
         waiting.join(10)
         assert answers and answers[0]
+
+
+async def test_asyncio_waiters_sleep_until_they_may_send_or_the_limits_change(
+    limits: sojourn.Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[None] = []
+    look = limits._try
+    monkeypatch.setattr(limits, "_try", lambda *call: (looks.append(None), look(*call))[1])
+    for lift in (lambda: limits.update([]), limits.close):
+        limits.update([limit(0.0001)])
+        limits.try_acquire("orders", "noisy")
+        looks.clear()
+        waiting = [asyncio.create_task(limits.wait("orders", "noisy")) for _ in range(3)]
+        await asyncio.sleep(0.35)
+        assert len(looks) == 3, "nobody asks again and again"
+        threading.Thread(target=lift).start()
+        for decision in await asyncio.wait_for(asyncio.gather(*waiting), 10 * PATIENCE):
+            assert decision and not decision.limited
+        assert len(looks) == 6
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
+def test_what_changes_between_a_refusal_and_the_wait_for_the_next_look_is_not_missed(
+    limits: sojourn.Limits, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
+) -> None:
+    monkeypatch.setattr("sojourn.client.limits.LOOK_AGAIN", 600.0)
+    limits.update([limit(0.0001, lease=600)])
+    limits.try_acquire("orders", "noisy")
+    look, lift = limits._try, iter([lambda: limits.update([])])
+
+    def refused_and_then_lifted(*call: Any) -> sojourn.Decision:
+        decision = look(*call)
+        next(lift, lambda: None)()
+        return decision
+
+    monkeypatch.setattr(limits, "_try", refused_and_then_lifted)
+    if asynchronous:
+        assert asyncio.run(asyncio.wait_for(limits.wait("orders", "noisy"), 10 * PATIENCE))
+        return
+    answers: list[sojourn.Decision] = []
+    waiting = threading.Thread(target=lambda: answers.append(limits.acquire("orders", "noisy")), daemon=True)
+    waiting.start()
+    waiting.join(10 * PATIENCE)
+    assert answers and answers[0]
 
 
 async def test_asyncio_waits_without_holding_up_the_loop(limits: sojourn.Limits, clock: Clock) -> None:
