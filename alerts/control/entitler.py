@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -15,7 +15,10 @@ import pyarrow as pa
 
 from alerts.control import entries
 from alerts.control.active_limit import Entry
+from alerts.control.allowed import Allowed
 from alerts.control.board import Board, Congestion, Entitlement
+from alerts.control.glanced import GlancedTerms
+from alerts.control.held_back import bound, who_was_held_back, with_the_silent
 from alerts.control.settings import EntitlementSettings
 from alerts.control.statements import literal, of_queues, since_second
 from alerts.laws.entitled_queue import EntitledQueue, Look
@@ -43,11 +46,14 @@ class _Queue:
 
     law: EntitledQueue
     burst_seconds: float
+    terms: GlancedTerms
     arrivals: Mapping[str, float] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     told: dict[str, Entitlement] = field(default_factory=dict)
     congestion: Congestion | None = None
     action_id: str = ""
+    allowed: Allowed = field(default_factory=Allowed)
+    sent: dict[str, float] = field(default_factory=dict)
 
 
 class Entitler:
@@ -71,7 +77,8 @@ class Entitler:
         for place, ones in of_queues.items():
             agreed = {one.tenant: one.rate for one in ones if one.rate is not None}
             patterns = Patterns(one.tenant for one in ones if is_pattern(one.tenant))
-            self._queues[place] = _Queue(EntitledQueue(ones[0].terms(), agreed, patterns), ones[0].burst_seconds)
+            terms = GlancedTerms.of(ones[0].terms())
+            self._queues[place] = _Queue(EntitledQueue(terms, agreed, patterns), ones[0].burst_seconds, terms)
         self._board, self._journal, self._paused = board, journal, paused
         self._looked_at: datetime | None = None
         self._lock = threading.RLock()  # over what is known of the queues
@@ -108,6 +115,8 @@ class Entitler:
                 one = looks.get(place)
                 if one is not None:
                     queue.arrivals = one.arrivals
+                    if queue.law.confirmed(now.timestamp()):  # else what one may changes with looks alone
+                        one = self._compared(queue, one, now)
                 self._judge(place, queue, now, None if one is None else partial(queue.law.look, one))
             rows, self._rows = self._rows, []
             self._publish()
@@ -121,6 +130,7 @@ class Entitler:
             return
         with self._lock:
             congested = queue.congestion
+            queue.terms = queue.law.terms = queue.terms.after([*(at for at, _ in queue.law.glances), now.timestamp()])
             self._judge(place, queue, now, partial(queue.law.glance, waiting))
             if congested is not None or queue.congestion is not None:
                 self._publish()
@@ -136,8 +146,18 @@ class Entitler:
         if queue.congestion is not None and queue.congestion.valid_until <= now:
             queue.congestion = None
             queue.law.let_go()
+        queue.allowed.told(bound(queue.law) if queue.congestion is not None else {}, now.timestamp())
         if (before is None) != (queue.congestion is None):
             self._rows.append(self._row(place, queue, before, now))
+
+    def _compared(self, queue: _Queue, one: TimedLook, now: datetime) -> TimedLook:
+        """Hold what came against what might come then, and not against what may now."""
+        law, start, end = queue.law, one.start.timestamp(), one.end.timestamp()
+        allowed = queue.allowed.between(start, end)
+        if law.state.presumed_until is not None and (those := who_was_held_back(law, one, allowed, end - start)):
+            law.state = replace(law.state, held=those, presumed_until=None)
+        law.may |= {unit: share for unit, (share, _) in allowed.items()}
+        return replace(one, arrivals=with_the_silent(law, one.arrivals, allowed, queue.sent, now.timestamp()))
 
     def _tell(self, place: Place, queue: _Queue, reason: str, now: datetime) -> None:
         law = queue.law
@@ -173,7 +193,15 @@ class Entitler:
         self._board.publish_congestion(queue.congestion for queue in self._queues.values() if queue.congestion)
 
 
-def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta = ZERO) -> dict[Place, Look]:
+@dataclass(frozen=True, slots=True)
+class TimedLook(Look):
+    """A look, and from when until when its rates are counted, on the clock of who looked."""
+
+    start: datetime
+    end: datetime
+
+
+def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta = ZERO) -> dict[Place, TimedLook]:
     """What is seen of each of ``places`` on fresh data; of several subscribers, the one that is the furthest behind."""
     wanted = {place for place in places if literal(place[0]) is not None}
     only = of_queues({queue for _, queue in wanted})
@@ -203,11 +231,14 @@ def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta 
     for place, of_subscribers in waiting.items():
         done = {name: sum(counts.values()) for name, counts in finished[place].items()}
         slowest = min((name for name in done if done[name] > 0), key=lambda name: done[name], default=None)
-        found[place] = Look(
+        start, end, _ = spans[place[0]]
+        found[place] = TimedLook(
             max(of_subscribers.values(), key=lambda counts: sum(counts.values())),
             {} if slowest is None else finished[place][slowest],
             {name: rate for name, rate in arrivals[place].items() if rate > 0},
             {} if slowest is None else work[place][slowest],
+            start - ahead,
+            min(end, max(newest[place[0]], start + _SECOND)) - ahead,
         )
     return found
 

@@ -15,7 +15,13 @@ from pydantic import ValidationError
 from alerts.control import build
 from alerts.control.board import Congestion
 from alerts.control.depth.base import Depth, Unknown
-from alerts.control.depth.cadence import CALM_SECONDS, HURRIED_SECONDS, REST_SECONDS, Cadence
+from alerts.control.depth.cadence import (
+    CALM_SECONDS,
+    HURRIED_SECONDS,
+    MOST_CALM_SECONDS,
+    REST_SECONDS,
+    Cadence,
+)
 from alerts.control.depth.looker import Looker
 from alerts.control.depth.metrics import families
 from alerts.control.depth.registry import KINDS, make
@@ -156,8 +162,9 @@ def test_kafka_tells_how_far_a_group_is_behind_over_all_partitions(tmp_path: Pat
             depth.waiting("orders")
 
 
-def test_hurried_queues_are_asked_ten_times_a_second_calm_ones_twice_and_never_more_than_the_bound() -> None:
-    for hurried, per_second, queues in ((False, 10.0, 1), (True, 10.0, 1), (True, 10.0, 5), (True, 4.0, 3)):
+def test_hurried_queues_are_asked_ten_times_a_second_calm_ones_less_and_never_more_than_the_bound() -> None:
+    looked = [(False, 10.0, 1), (False, 10.0, 4), (True, 10.0, 1), (True, 10.0, 5), (True, 4.0, 3)]
+    for hurried, per_second, queues in looked:
         names = [f"q{number}" for number in range(queues)]
         cadence, now, asked = Cadence(names, per_second), 0.0, dict.fromkeys(names, 0)
         while True:
@@ -167,7 +174,7 @@ def test_hurried_queues_are_asked_ten_times_a_second_calm_ones_twice_and_never_m
                 break
             cadence.asked(name, now)
             asked[name] += 1
-        every = HURRIED_SECONDS if hurried else CALM_SECONDS
+        every = HURRIED_SECONDS if hurried else min(MOST_CALM_SECONDS, CALM_SECONDS * queues)
         wanted = min(queues / every, per_second) * 10
         assert sum(asked.values()) == pytest.approx(wanted, abs=2) and sum(asked.values()) <= 10 * 10 + 1
         assert max(asked.values()) - min(asked.values()) <= 1
@@ -290,6 +297,48 @@ def test_what_metrics_confirm_stays_and_the_depth_drives_what_the_flood_may_send
     short = noisy()
     glanced.run(0.1, waiting=60)
     assert noisy() < short / 2, "within a tenth of a second"
+
+
+@pytest.mark.parametrize(("sends", "stays"), [(45, True), (10, False)], ids=["all that it may", "its usual"])
+def test_a_flood_that_was_held_from_its_first_moments_on_is_confirmed_by_what_it_sends(
+    glanced: Glanced, sends: int, stays: bool
+) -> None:
+    """Held to its share it never sends more than that: let go, all that its producers held would come at once."""
+    glanced.world.finished = 15
+    glanced.run(8, waiting=4)
+    glanced.world.noisy_rate = sends
+    glanced.run(6, waiting=40)
+    assert bool(glanced.congested) == stays
+    law = glanced.control.entitler._queues["nats", "orders"].law
+    assert law.state.held == (frozenset({"t0"}) if stays else frozenset())
+
+
+@pytest.mark.parametrize(("sends", "held"), [(4, True), (1, False)], ids=["what it might", "less than half"])
+def test_who_sent_all_that_it_might_then_stays_held_though_it_may_send_more_now(
+    glanced: Glanced, sends: int, held: bool
+) -> None:
+    """Metrics tell of a second ago; let go, it would send all at once what its producers held meanwhile."""
+    glanced.run(4, waiting=4)
+    glanced.world.noisy_rate, glanced.world.backlog = 120, 60
+    glanced.run(3, waiting=60)
+    glanced.run(0.6, waiting=0)
+    glanced.world.noisy_rate, glanced.world.backlog = sends, 10
+    glanced.control.entitler.step(glanced.world.now, glanced.world.query)
+    law = glanced.control.entitler._queues["nats", "orders"].law
+    assert ("t0" in law.state.held) == held
+
+
+def test_who_is_held_and_sends_nothing_for_a_moment_is_not_taken_for_gone(glanced: Glanced) -> None:
+    glanced.run(4, waiting=4)
+    glanced.world.noisy_rate, glanced.world.backlog = 120, 60
+    glanced.run(3, waiting=60)
+    glanced.world.noisy_rate, glanced.world.backlog = 0, 10
+    law = glanced.control.entitler._queues["nats", "orders"].law
+    glanced.run(2, waiting=10)
+    assert law.rates["t0"] < 60, "what the others leave, not what one gets who was never seen"
+    assert "t0" in law.state.held
+    glanced.run(4, waiting=10)
+    assert "t0" not in law.rates, "for so long none of it came"
 
 
 @pytest.mark.parametrize("waiting", [None, 4000.0], ids=["no glances", "of another queue"])

@@ -1,0 +1,89 @@
+"""What counts of a second ago say of those who are held back: they send what they may, and ask for more.
+
+Where brokers tell how many messages wait, entitlements bind within tenths of a second, and change as often. Taken at
+their word, counts then have a flood let go, and all that its producers held meanwhile comes at once:
+
+* It was held a quarter of a second after it began, before metrics told of it, and since keeps within its share.
+* While the queue drains it may send so little that in some look it sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from alerts.laws.entitled_queue import EntitledQueue, Look
+from alerts.laws.entitlement import USED_UP, in_work, protects
+
+#: The share of whoever was never seen.
+ANYBODY = "*"
+#: Who is held for less than this says nothing by what it sends (seconds).
+LEAST_SECONDS = 0.5
+#: Who is held and sends nothing is there for so long (seconds).
+SILENT_SECONDS = 3.0
+#: Who sends so many times what it lately did has risen; a large tenant that sends what it always does has not.
+RISEN = 1.25
+
+
+def bound(law: EntitledQueue) -> dict[str, float]:
+    """What those may send who are bound, by unit, as the law counts it: who is held, or everybody while it is not known
+    who floods."""
+    if law.state.presumed_until is None:
+        return {unit: law.shares[unit] for unit in law.state.held if unit in law.shares}
+    return law.shares | {ANYBODY: law.anybody * law.costs.mean}
+
+
+def who_was_held_back(
+    law: EntitledQueue, one: Look, allowed: Mapping[str, tuple[float, float]], seconds: float
+) -> frozenset[str]:
+    """Who sent all that it might, and more than it lately did, over the ``seconds`` of ``one``; nobody where none is
+    protected if those keep to their shares.
+
+    ``allowed`` is what each unit might send while it was bound, and for how many of these seconds it was.
+    """
+    units = dict(law.groups)
+    for name in one.arrivals:
+        if (pattern := law.patterns.of(name)) is not None:
+            units[name] = pattern
+    sent = in_work(one.waiting, one.finished, one.arrivals, law.costs, units).arrivals
+    found = set()
+    for unit, rate in sent.items():
+        might, held = _might(unit, allowed)
+        lately = law.lately.get(unit, 0.0)
+        while_held = rate * seconds - lately * (seconds - held)
+        if held >= LEAST_SECONDS and rate >= RISEN * lately and while_held >= USED_UP * might:
+            found.add(unit)
+    those = frozenset(found)
+    return those if protects(law.state.capacity, those, sent) else frozenset()
+
+
+def _might(unit: str, allowed: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
+    """How much ``unit`` might send while it was bound, and for how many seconds it was: as one that was never seen,
+    until it was."""
+    share, held = allowed.get(unit, (0.0, 0.0))
+    of_anybody, before = allowed.get(ANYBODY, (0.0, 0.0))
+    unseen = max(0.0, before - held)
+    return share * held + of_anybody * unseen, held + unseen
+
+
+def with_the_silent(
+    law: EntitledQueue,
+    arrivals: Mapping[str, float],
+    allowed: Mapping[str, tuple[float, float]],
+    sent: dict[str, float],
+    now: float,
+) -> dict[str, float]:
+    """``arrivals`` (messages a second, by tenant), and of units that are held and sent nothing what they might.
+
+    ``sent`` is when each of those that are held was last seen to send (seconds), and is brought up to date.
+    """
+    found = dict(arrivals)
+    for unit in [unit for unit in sent if unit not in law.state.held]:
+        del sent[unit]
+    for unit in law.state.held:
+        names = list(law.members.get(unit, ())) or [unit]
+        if any(arrivals.get(name, 0.0) > 0 for name in names):
+            sent[unit] = now
+        elif now - sent.setdefault(unit, now) <= SILENT_SECONDS:
+            share, _ = allowed.get(unit, (law.shares.get(unit, 0.0), 0.0))
+            found |= {name: share / len(names) / law.costs.of(name) for name in names}
+    return found
