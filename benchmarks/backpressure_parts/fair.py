@@ -11,8 +11,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from benchmarks.backpressure_parts.least import p99
 from benchmarks.backpressure_parts.load import (
     CAPACITY,
+    WORK_SECONDS,
+    WORKERS,
     Consume,
     Seen,
     consumer_in_order,
@@ -34,7 +37,10 @@ LONE, LONE_PART = {"lone": 2 * CAPACITY}, 0.25
 
 
 def measure(scale: float) -> Iterator[Figure]:
-    """The ratios are to the quiet tenants alone, served by the same consumer; the baseline is a consumer in order."""
+    """The ratios are to the quiet tenants alone, served by the same consumer; the baseline is a consumer in order.
+
+    ``_least`` is what no order gets below on a broker that takes no time, as long as no worker stands idle.
+    """
     seconds = max(5.0, SECONDS * scale)
     with tempfile.TemporaryDirectory(prefix="sojourn-bench-") as folder, NatsServer(Path(folder) / "nats") as server:
         alone = _run(server.url, seconds, ALONE, fair)
@@ -45,6 +51,8 @@ def measure(scale: float) -> Iterator[Figure]:
         lone_arrival = _run(server.url, LONE_PART * seconds, LONE, in_order, to_the_end=True)
     quiet = alone.p99()
     yield Figure("quiet_p99_ratio_fair", served.p99() / quiet, "ratio", arrival.p99() / quiet)
+    least, least_alone = (p99(WORKERS, QUIET * RATE, WORK_SECONDS, kept_free=free) for free in (0, WORKERS))
+    yield Figure("quiet_p99_ratio_fair_least", least / least_alone, "ratio")
     yield Figure("quiet_p99_seconds_fair", served.p99(), "s", arrival.p99())
     yield Figure("quiet_p99_seconds_alone", quiet, "s")
     yield Figure("throughput_ratio_fair", served.completed / arrival.completed, "ratio", 1.0)
