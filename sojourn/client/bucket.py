@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: A whole token, but for rounding.
 _WHOLE = 1 - 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """Whether a message may be sent; true in a boolean context if so.
 
     ``limited`` tells whether a limit was in force, ``waited_seconds`` how long the call held the message back, and

@@ -102,9 +102,10 @@ class Limits:
                     self._counters["granted"] += 1
                 return bucket.granted
             if not block:
-                return self._refused(
-                    Decision(False, True, 0.0, min(needed, bucket.expires_at - started), bucket.reason)
-                )
+                with self._lock:
+                    self._counters["refused"] += 1
+                left = bucket.expires_at - started
+                return Decision(False, True, 0.0, needed if needed < left else left, bucket.reason)
         while True:
             news = self._news
             decision = self._try(queue, tenant, started)
