@@ -3,7 +3,7 @@ tenants there are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from dashboard.services.keys import QueueKey
@@ -230,6 +230,10 @@ def first_attempt_cells(key: QueueKey, span: Span, noisy: Sequence[str]) -> str:
     """
 
 
+def _of_subscriber(subscriber: str) -> str:
+    return f"subscriber = {literal(subscriber)}" if subscriber else "subscriber IS NULL"
+
+
 #: What names a queue as one subscriber sees it.
 KEY = "broker, queue, subscriber"
 #: The unix second of a row of history.
@@ -266,13 +270,22 @@ def bin_of(second: str, span: Span) -> str:
 
 def of_queue(key: QueueKey) -> str:
     """The condition under which a row is about ``key``."""
-    subscriber = f"subscriber = {literal(key.subscriber)}" if key.subscriber else "subscriber IS NULL"
-    return f"broker = {literal(key.broker)} AND queue = {literal(key.queue)} AND {subscriber}"
+    return f"broker = {literal(key.broker)} AND queue = {literal(key.queue)} AND {_of_subscriber(key.subscriber)}"
 
 
-def of_any(keys: Sequence[QueueKey]) -> str:
-    """The condition under which a row is about one of ``keys``."""
-    return " OR ".join(f"({of_queue(key)})" for key in sorted(keys)) or "FALSE"
+def of_any(keys: Iterable[QueueKey], of_subscriber: Callable[[str], str] = _of_subscriber) -> str:
+    """The condition under which a row is about one of ``keys``: queues of one broker and subscriber are listed
+    together, since to understand a condition for each of fifty takes longer than to answer it."""
+    queues: dict[tuple[str, str], list[str]] = {}
+    for key in sorted(set(keys)):
+        queues.setdefault((key.broker, key.subscriber), []).append(key.queue)
+    return (
+        " OR ".join(
+            f"(broker = {literal(broker)} AND {of_subscriber(subscriber)} AND queue IN ({any_of(names)}))"
+            for (broker, subscriber), names in queues.items()
+        )
+        or "FALSE"
+    )
 
 
 def since_of(column: str, since: datetime | None) -> str:
@@ -285,15 +298,20 @@ def any_of(texts: Iterable[str]) -> str:
     return ", ".join(map(literal, texts))
 
 
-#: What of that rests on one table alone, and is asked anew when that has changed. LIMITS depends on the clock besides:
-#: who reads them leaves out what is over.
+#: What a page says of now, and on which tables each of it rests: it is asked anew when one of those has changed. Of
+#: finished state no more is shown than `queue_state`, which is committed last, has come to. LIMITS depends on the clock
+#: besides: who reads them leaves out what is over.
+_FINISHED = ("queue_state", "gaps")
 RESTS_ON = {
-    ALERT_STATES: "alert_transitions",
-    alert_transitions(None): "alert_transitions",
-    LIMITS: "actions",
-    actions(None): "actions",
-    NEWEST_DELIVERIES: "deliveries",
-    OPEN_GAPS: "gaps",
+    HEALTH: _FINISHED,
+    TOTALS: _FINISHED,
+    NOISY: _FINISHED,
+    ALERT_STATES: ("alert_transitions",),
+    alert_transitions(None): ("alert_transitions",),
+    LIMITS: ("actions",),
+    actions(None): ("actions",),
+    NEWEST_DELIVERIES: ("deliveries",),
+    OPEN_GAPS: ("gaps",),
 }
-#: What a page says of now; read together, so that its parts agree.
-PRESENT = (HEALTH, TOTALS, NOISY, *RESTS_ON)
+#: Read together, so that its parts agree.
+PRESENT = tuple(RESTS_ON)

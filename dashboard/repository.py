@@ -404,31 +404,34 @@ def _paced(root: str, pace: Pace) -> dict[str, list[Row]]:
 def _present(root: str) -> dict[str, list[Row]]:
     """Every question about the present, answered between two commits where the lake rests for long enough.
 
-    What rests on a table that has not changed since it was asked last is not asked again, nor who is noisy where the
+    What rests on tables that have not changed since it was asked last is not asked again, nor who is noisy where the
     health of all queues says that nobody is.
     """
     worker, versions, begun, known = _worker(root, "present"), _versions(root), monotonic(), _known(root)
     while True:
-        before = versions.token()
-        at = dict(zip(TABLES, before, strict=True))
+        before = _resting(versions)
         read: dict[str, list[Row]] = {}
-        for sql in queries.PRESENT:
-            table = queries.RESTS_ON.get(sql)
-            version, rows = known.get(sql, (None, []))
+        for sql, version in before.items():
+            asked_at, rows = known.get(sql, (None, []))
             if sql == queries.NOISY and not any(row["noisy_tenants"] for row in read[queries.HEALTH]):
                 rows = []
-            elif table is None or version != at[table]:
+            elif version != asked_at:
                 rows = worker.query(sql).to_pylist(maps_as_pydicts="lossy")
-            if table is not None:
-                known[sql] = at[table], rows
+            known[sql] = version, rows
             read[sql] = rows
-        if versions.token() == before or monotonic() - begun > TRIED_SECONDS:
+        if _resting(versions) == before or monotonic() - begun > TRIED_SECONDS:
             return read
 
 
+def _resting(versions: Versions) -> dict[str, tuple[int, ...]]:
+    """Of each question about the present the versions of the tables that it rests on."""
+    at = dict(zip(TABLES, versions.token(), strict=True))
+    return {sql: tuple(at[table] for table in tables) for sql, tables in queries.RESTS_ON.items()}
+
+
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _known(root: str) -> dict[str, tuple[int | None, list[Row]]]:
-    """By question the newest answer, and the version of its table: for one thread at a time, the one that reads."""
+def _known(root: str) -> dict[str, tuple[tuple[int, ...] | None, list[Row]]]:
+    """By question the newest answer, and the versions of its tables: for one thread at a time, the one that reads."""
     return {}
 
 

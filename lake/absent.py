@@ -30,7 +30,7 @@ def _nulls(kind: pa.DataType, count: int, zeros: pa.Buffer) -> pa.Array:
     if pa.types.is_list(kind):
         return pa.Array.from_buffers(kind, count, [zeros, zeros], children=[pa.nulls(0, kind.value_type)])
     if pa.types.is_string(kind):
-        return pa.Array.from_buffers(kind, count, [zeros, zeros, None])
+        return pa.Array.from_buffers(kind, count, [zeros, zeros, zeros])
     return pa.Array.from_buffers(kind, count, [zeros, zeros])
 
 

@@ -36,8 +36,8 @@ _BROKERS_SCHEMA = pa.schema(
 )
 #: Under which name it is kept, and the view that reads it instead of the table.
 BROKERS, BY_BROKER = f"brokers_of_{QUEUE_STATE.name}", "stage_epochs"
-#: Those of finished state: of them the columns are held that are asked for.
-_BY_COLUMN = (TENANT_STATE.name, AGE_STATE.name)
+#: Finished state: of it the columns are held that are asked for.
+_BY_COLUMN = (TENANT_STATE.name, QUEUE_STATE.name, AGE_STATE.name)
 #: What every picture asks for, sooner or later: else the second question would have all read once more.
 _FIRST = frozenset({"backlog", "noisy"})
 #: What is the same in all rows of a queue, and held once.

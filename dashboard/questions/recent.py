@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from dashboard.queries import KEY, SECOND, bin_of, fading
+from dashboard.queries import KEY, SECOND, bin_of, fading, of_any
 from dashboard.services.keys import QueueKey
 from dashboard.services.series import Span
 from lake.sql.parameters import literal
@@ -105,12 +105,5 @@ def _told(keys: Sequence[QueueKey], span: Span) -> str:
 
 def _of_any(keys: Sequence[QueueKey], *, null: bool = False) -> str:
     """The condition under which a row is about one of ``keys``; in tables of gold, the unnamed subscriber is ''."""
-    names = sorted({(key.broker, key.queue, key.subscriber) for key in keys})
     column = "COALESCE(subscriber, '')" if null else "subscriber"
-    return (
-        " OR ".join(
-            f"(broker = {literal(broker)} AND queue = {literal(queue)} AND {column} = {literal(subscriber)})"
-            for broker, queue, subscriber in names
-        )
-        or "FALSE"
-    )
+    return of_any(keys, lambda subscriber: f"{column} = {literal(subscriber)}")

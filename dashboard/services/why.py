@@ -9,6 +9,11 @@ from dashboard.services.overview import TRUSTED_COVERAGE
 from dashboard.services.say import decimal, duration, instant, listing, messages, percent, rate
 from lake.why import Cause, Flow, Part, Told
 
+#: Causes that people look for and that have no part of their own, and why (docs/why.md).
+NO_PART = (
+    "Partitions are not told apart: one that falls behind alone shows as fewer slots at work. "
+    "What limits hold back waits before the queue and has no part here."
+)
 #: Tenants that are named for what they send.
 NAMED = 3
 #: A tenant sends more when it is this many times what it was, and this much of what all send more.

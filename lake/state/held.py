@@ -132,8 +132,11 @@ class Held:
         self.revision = max(self.revision, int(rows.column("revision").to_numpy()[mine].max()))
         # Rows of before there was `second` have none.
         order = [rows.column(name).cast(pa.int64()).fill_null(0).to_numpy()[mine] for name in self._newest_by]
-        sort = np.lexsort(order[::-1])
-        return self._put(rows, mine[sort], np.stack(order, axis=1)[sort])
+        told = np.stack(order, axis=1)
+        if (told != told[0]).any():  # mostly a commit tells of one instant
+            sort = np.lexsort(order[::-1])
+            mine, told = mine[sort], told[sort]
+        return self._put(rows, mine, told)
 
     def _put(self, rows: pa.Table, at: npt.NDArray[np.int64], told: npt.NDArray[np.int64]) -> bool:
         """Hold those of the rows ``at``, in the order of ``told``, that are newer than what is held of their keys."""
@@ -146,18 +149,21 @@ class Held:
         held = self._place[keys]
         if self._count:  # rows of before what is held correct the past, and are no key's present
             newest &= (held < 0) | _later(told, self._told[held])
-        at, keys, told, held = at[newest], keys[newest], told[newest], held[newest]
+        if not newest.all():
+            at, keys, told, held = at[newest], keys[newest], told[newest], held[newest]
         if len(at) == 0:
             return False
         new = held < 0
         self._place[keys[new]] = self._count + np.arange(int(new.sum()))
         self._count += int(new.sum())
         places = self._place[keys]
-        self._told = np.concatenate((self._told, np.zeros((self._count - len(self._told), told.shape[1]), np.int64)))
+        if (more := self._count - len(self._told)) > 0:
+            self._told = np.concatenate((self._told, np.zeros((more, told.shape[1]), np.int64)))
         self._told[places] = told
-        chosen = rows.take(pa.array(at))
+        chosen = rows if np.array_equal(at, np.arange(rows.num_rows)) else rows.take(pa.array(at))
         for name, one in self._columns.items():
-            one.put(places, chosen.column(name).combine_chunks())
+            values = chosen.column(name)
+            one.put(places, values.chunk(0) if values.num_chunks == 1 else values.combine_chunks())
         self._rows = None
         return True
 

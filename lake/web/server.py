@@ -26,6 +26,8 @@ from lake.web.protocol import Http
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+#: How often a server that nothing happens to wakes: for the date that its answers bear.
+_TICK_SECONDS = 1.0
 _GRACE_SECONDS = 2
 #: Bytes of one message of a websocket's peer.
 _MOST_SAID = 1024 * 1024
@@ -92,6 +94,9 @@ class WebServer(uvicorn.Server):
             config.load()
         except OSError as error:
             raise UserError(f"the certificate cannot be used: {error}", "put right certificate and key") from None
+        self._should_exit = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending = asyncio.Event()
         super().__init__(config)
         self._listener = listener
         connections = affordable(limits.connections)
@@ -110,6 +115,25 @@ class WebServer(uvicorn.Server):
             return
         self.servers: list[Any] = [_Acceptor(self, self._listener, self._limits, self.connections)]
         self.started = True
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether the server shall end; may be set from any thread, and by a signal."""
+        return self._should_exit
+
+    @should_exit.setter
+    def should_exit(self, whether: bool) -> None:
+        self._should_exit = whether
+        if whether and self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._ending.set)
+
+    async def main_loop(self) -> None:
+        """Wait until the server shall end. Uvicorn itself looks ten times a second, a hundredth of a core at rest."""
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):  # each is the first of its second
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), _TICK_SECONDS)
 
     def protocol(self, place: Connection) -> Http:
         """What serves one connection."""

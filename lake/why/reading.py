@@ -87,8 +87,12 @@ def flows_of_all(query: Query, ends: Mapping[Name, int], span: int) -> dict[Name
     UserError where no statement can name one of them."""
     if not ends:
         return {}
-    names = sorted({(broker, queue) for broker, queue, _ in ends})
-    theirs = " OR ".join(f"(broker = {literal(broker)} AND queue = {literal(queue)})" for broker, queue in names)
+    queues: dict[str, list[str]] = {}
+    for broker, queue in sorted({(broker, queue) for broker, queue, _ in ends}):
+        queues.setdefault(broker, []).append(literal(queue))
+    theirs = " OR ".join(
+        f"(broker = {literal(broker)} AND queue IN ({', '.join(names)}))" for broker, names in queues.items()
+    )
     sql = _FLOWS.format(mine=f"({theirs})", start=_at(min(ends.values()) - span), end=_at(max(ends.values())))
     by_queue: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in query(sql):

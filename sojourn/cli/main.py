@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from lake.errors import SojournError
+from lake.errors import SojournError, UserError
 from lake.visible import visible
 from sojourn.cli import (
     actions,
@@ -33,6 +33,9 @@ from sojourn.cli import (
     up,
     why,
 )
+
+#: Options that typer adds, each for the shell that it is run in.
+_COMPLETION = ("--install-completion", "--show-completion")
 
 app = typer.Typer(
     name="sojourn",
@@ -90,8 +93,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. Set ``SOJOURN_DEBUG`` to see tracebacks."""
     command = typer.main.get_command(app)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = command.main(list(arguments) if arguments is not None else None, "sojourn", standalone_mode=False)
+        _check_completion(words)
+        code = command.main(words, "sojourn", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except KeyboardInterrupt:
         return 130
@@ -103,6 +108,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("SOJOURN_DEBUG"):
             raise
         return _complain(SojournError(f"{type(error).__name__}: {error} (SOJOURN_DEBUG=1 shows where)"))
+
+
+def _check_completion(words: Sequence[str]) -> None:
+    """UserError where a word follows an option for shell completion: typer would leave it unread, and write for the
+    shell that it runs in."""
+    if len(words) > 1 and words[0] in _COMPLETION:
+        raise UserError(
+            f"{words[0]} takes no value: {words[1]!r}", "leave it out, and run it in the shell that it is for"
+        )
 
 
 def _complain(error: Exception) -> int:

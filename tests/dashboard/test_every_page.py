@@ -1,4 +1,22 @@
-"""What holds of each page whatever it is about: over no lake, an empty one, a broken one, and one of hostile names."""
+"""What holds of each page whatever it is about. Bad input and faults, and where each page is held to them:
+
+* no lake yet, an empty lake: `test_a_lake_without_data_shows_the_first_steps`
+* tables that cannot be read: `test_a_broken_table_is_one_line_without_a_traceback`
+* the analysis has not run yet, `test_pages.py`:
+  `test_a_lake_that_no_analysis_has_finished_is_unknown_and_says_what_to_run`
+* a part that is down – nobody collects, nobody evaluates: `test_a_part_that_is_down_is_said_on_every_page`; the process
+  that reads history: `test_history_that_takes_more_than_there_is_leaves_the_rest_of_the_overview_as_it_is`
+* a lake that is compacted and vacuumed meanwhile:
+  `test_a_lake_that_is_compacted_and_vacuumed_meanwhile_is_shown_all_the_time`; statements and the lab:
+  `test_compacted.py`
+* tables of an earlier version: `test_tables_of_an_earlier_version_are_read_as_far_as_they_go`
+* names with quotes, HTML, emoji, 300 characters; nonsense in the address:
+  `test_names_that_mean_harm_stay_text_and_nonsense_in_the_address_is_no_error`; that they squeeze nothing, in a
+  browser: `test_browser.py`
+* a statement that would scan everything, take too long or too much memory: `test_sql_page.py`
+* all of these on the pages that run something: `test_the_pages_that_run_something_say_what_is_wrong_with_the_lake`,
+  `test_nonsense_in_the_address_of_a_page_that_runs_something_is_shown_and_not_run`
+"""
 
 from __future__ import annotations
 

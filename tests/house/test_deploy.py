@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import typer
 import yaml
@@ -179,8 +180,8 @@ def test_the_unit_of_spark_connect_has_a_user_of_its_own_who_may_change_nothing(
     assert set(re.findall(r"--[a-z-]+", said["ExecStart"])) <= known
 
 
-@pytest.mark.parametrize("folder", ["kubernetes", "kubernetes-s3"])
-def test_kubectl_renders_what_is_laid_over_one_another(folder: str) -> None:
+def rendered(folder: str) -> list[dict[str, Any]]:
+    """What ``kubectl apply -k`` would send to the API server."""
     if (kubectl := shutil.which("kubectl")) is None:
         pytest.skip("no kubectl on this machine")
     asked = [kubectl, "kustomize", str(DEPLOY / folder)]
@@ -188,8 +189,48 @@ def test_kubectl_renders_what_is_laid_over_one_another(folder: str) -> None:
         asked.append("--load-restrictor=LoadRestrictionsNone")
     done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    rendered = {(each["kind"], each["metadata"]["name"]) for each in yaml.safe_load_all(done.stdout)}
-    assert {("Deployment", f"sojourn-{part}") for part in PARTS} <= rendered
+    return list(yaml.safe_load_all(done.stdout))
+
+
+@pytest.mark.parametrize("folder", ["kubernetes", "kubernetes-s3"])
+def test_kubectl_renders_what_is_laid_over_one_another(folder: str) -> None:
+    found = {(each["kind"], each["metadata"]["name"]) for each in rendered(folder)}
+    assert {("Deployment", f"sojourn-{part}") for part in PARTS} <= found
+
+
+#: The oldest and the newest version of Kubernetes whose types the manifests are held to.
+VERSIONS = ("1.25", "1.37")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_manifest_is_of_the_types_of_the_kubernetes_api(version: str) -> None:
+    for each in documents():
+        assert kubernetes_validate.validate(each, version, strict=True) == version
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("folder", ["kubernetes", "kubernetes-s3"])
+def test_what_kubectl_renders_is_of_the_types_of_the_kubernetes_api(folder: str, version: str) -> None:
+    for each in rendered(folder):
+        assert kubernetes_validate.validate(each, version, strict=True) == version
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("replicas",), "one"),
+        (("template", "spec", "containers", 0, "livenessProbes"), {}),
+        (("template", "spec", "securityContext", "runAsUser"), "10001"),
+    ],
+)
+def test_what_the_kubernetes_api_would_refuse_is_found(path: tuple[str | int, ...], wrong: object) -> None:
+    manifest = one("Deployment", "sojourn-alert")
+    place: Any = manifest["spec"]
+    for part in path[:-1]:
+        place = place[part]
+    place[path[-1]] = wrong
+    with pytest.raises(kubernetes_validate.ValidationError, match=str(path[-1]) if wrong == {} else "not of type"):
+        kubernetes_validate.validate(manifest, VERSIONS[-1], strict=True)
 
 
 @pytest.mark.parametrize("unit", sorted(path.name for path in (DEPLOY / "systemd").iterdir()))

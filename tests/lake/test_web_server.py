@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -215,3 +218,35 @@ def test_a_certificate_of_no_use_and_a_port_that_is_taken_are_the_users(tmp_path
             listen("127.0.0.1", one.port)
         with pytest.raises(UserError, match="certificate"):
             WebServer(one.app, one.listener, Limits(), Certificate(tmp_path / "no", tmp_path / "key"))
+
+
+def test_a_server_at_rest_does_not_look_whether_it_shall_end_and_ends_when_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lake.web.server._TICK_SECONDS", 3_600.0)
+    with serving() as one:
+        assert httpx.get(one.url + "/").text == "here"
+        one.server.should_exit = True  # from another thread than its own
+        wait_until(lambda: one.listener.fileno() == -1, "the listener is closed")
+
+
+_UNTIL_A_SIGNAL = """
+import lake.web.server
+from lake.web.access import AccessControl
+from lake.web.policy import Limits, Policy
+from lake.web.server import WebServer, listen
+from starlette.applications import Starlette
+
+lake.web.server._TICK_SECONDS = 3_600.0
+listener = listen("127.0.0.1", 0)
+print(listener.getsockname()[1], flush=True)
+WebServer(AccessControl(Starlette(), Policy()), listener, Limits()).run()
+"""
+
+
+def test_a_signal_ends_a_server_at_rest() -> None:
+    with subprocess.Popen([sys.executable, "-c", _UNTIL_A_SIGNAL], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert httpx.get(f"http://127.0.0.1:{int(process.stdout.readline())}/").status_code == 404  # it serves
+        process.terminate()
+        assert process.wait(60) in (0, -signal.SIGTERM)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sojourn.cli.main import app
+from sojourn.cli.main import app, run
 from tests.dashboard.scene import write_story
 
 
@@ -22,6 +22,17 @@ def test_a_shell_completes_commands(words: str, found: str) -> None:
     command = [sys.executable, "-m", "sojourn.cli.main"]
     done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.split() == [found]
+
+
+@pytest.mark.parametrize("option", ["--install-completion", "--show-completion"])
+def test_a_word_after_completion_is_a_mistake_and_nothing_is_written(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run([option, "nosuch"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith(f"sojourn: {option} takes no value: 'nosuch'")
+    assert len(said.err.splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
 def test_json_is_asked_for_shortly(tmp_path: Path) -> None:
