@@ -42,7 +42,6 @@ from spark_analytics.views import register
 
 log = logging.getLogger(__name__)
 
-DEFAULT_PORT = 15002
 #: Editions of a view's rows that are kept: a query that began before a refresh reads the older one to its end.
 _EDITIONS = 3
 _CONF = {

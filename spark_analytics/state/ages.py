@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from datetime import UTC, datetime
 
 import numpy as np
@@ -23,7 +23,7 @@ from lake.remote import delta_table
 from lake.snapshot import FileGone, read_file
 from lake.state.held import Held
 from lake.store import Lake, LakeError
-from lake.tables import AGE_STATE
+from lake.tables import AGE_STATE, TIMESTAMP
 from spark_analytics.fold.arrays import Array, distinct, located
 from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.fold.units import in_order
@@ -46,7 +46,7 @@ from spark_analytics.state.buckets import Buckets, added_up, code_of, empty, fou
 from spark_analytics.state.feed import Came, Feed, versions_folded
 from spark_analytics.state.newest import Newest
 from spark_analytics.state.receipts import REMEMBERED_SECONDS, Receipts, first_attempts
-from spark_analytics.state.recent import Recent
+from spark_analytics.state.recent import MOST_SECONDS, Recent
 
 log = logging.getLogger(__name__)
 
@@ -145,11 +145,13 @@ class Ages:
     def _add(self, came: Buckets) -> None:
         late = self._is_late(came.code) | (came.width > 1)
         self._touched.append(came.code)
-        mine = came.at(np.flatnonzero(~late)) if late.any() else came
-        brokers = self._brokers_of(mine.code)
-        for number in distinct(brokers).tolist():
-            part = mine.at(np.flatnonzero(brokers == number)) if len(self._keys.brokers) > 1 else mine
+        for number, part in self._by_broker(came.at(np.flatnonzero(~late)) if late.any() else came):
             self._recent_of(number).add(part)
+
+    def _by_broker(self, buckets: Buckets) -> Iterator[tuple[int, Buckets]]:
+        brokers = self._brokers_of(buckets.code)
+        for number in distinct(brokers).tolist():
+            yield number, buckets.at(np.flatnonzero(brokers == number)) if len(self._keys.brokers) > 1 else buckets
 
     def _recent_of(self, broker: int) -> Recent:
         if broker not in self._recent:
@@ -329,34 +331,47 @@ class Ages:
         self._newest.put(told)
         fine = Region((("bucket_seconds", ">=", MINUTE),)).read(self._lake.ensure("partials"), list(LEVELS))
         self._note_levels(_levels_of(fine))
-        self._begin_memory(told)
+        self._begin_memory(told, _latest())
 
-    def _begin_memory(self, told: Buckets) -> None:
-        """Nothing is held yet of what was ``told``, the newest of each slot at least."""
+    def _begin_memory(self, told: Buckets, latest: int, held: Container[int] = ()) -> None:
+        """Nothing is held yet of what was ``told``, the newest of each slot at least, but of the brokers ``held``; what
+        is after second ``latest`` is an event from the future."""
         starts, brokers = starts_of(told.code), self._brokers_of(told.code)
-        latest = int(time.time()) + AHEAD_SECONDS
         ahead = starts > latest
         self._ahead = distinct(starts[ahead])
-        for number in range(len(self._keys.brokers)):
-            self._recent_of(number).rise(min(int(starts[brokers == number].max(initial=-1)), latest))
         if (version := self._feed.versions.get("marks")) is not None:
             since = int(starts[~ahead].max(initial=0)) - REMEMBERED_SECONDS
             rows = truth.attempts_since(self._lake, version, datetime.fromtimestamp(max(since, 0), UTC))
             self._receipts.load(rows, since * _MICROS)
+            if rows.num_rows:  # not all of them are remembered, and of some partials tell, too
+                held = ()
+        for number in range(len(self._keys.brokers)):
+            if number not in held:
+                self._recent_of(number).rise(min(int(starts[brokers == number].max(initial=-1)), latest))
         self._whole = True
 
     def _from_start(self, flush: Callable[[], None]) -> None:
         """Tell every bucket that there is, the oldest first."""
         self._clear()
         files, versions = self._feed.files(), self._feed.versions
+        newest, latest = dict[str, int](), _latest()
         for path in files["partials"]:
-            self._note_levels(_levels_of(read_file(path, LEVELS)))
+            levels = read_file(path, LEVELS)
+            self._note_levels(_levels_of(levels))
+            for broker, second in newest_seconds(levels, latest).items():
+                newest[broker] = max(second, newest.get(broker, second))
         pending, waiting = [], 0
         if files["marks"]:
             known = "partials" in versions
             table = delta_table(self._lake.path("partials"), versions["partials"]) if known else None
             fold = None if table is None else table.transaction_version(APPLICATION)
-            pending.append(self._leveled(self._of_firsts(truth.firsts(self._lake, fold or 0))))
+            firsts = truth.firsts(self._lake, fold or 0)
+            pending.append(self._leveled(self._of_firsts(firsts)))
+            if firsts.num_rows:
+                newest.clear()
+        held = {self._keys.broker_number(broker): second for broker, second in newest.items()}
+        for number, second in held.items():  # what comes next is of these seconds, too
+            self._recent_of(number).rise(second - MOST_SECONDS)
         for _, rows, start in in_order(files["partials"], PARTIAL_COLUMNS):
             if sum(len(each.code) for each in pending[1:]) >= MOST_WAITING:
                 sums = added_up(pending)
@@ -367,9 +382,19 @@ class Ages:
             if waiting > MOST_WAITING:
                 flush()
                 waiting = 0
-            pending.append(self._leveled(of_partials(rows, self._keys)))
+            mine = of_partials(rows, self._keys)
+            pending.append(self._leveled(mine))
+            self._hold(mine, held, latest)
         self._tell(added_up(pending))
-        self._begin_memory(self._newest.buckets(self._newest.slots()))
+        self._begin_memory(self._newest.buckets(self._newest.slots()), latest, held)
+
+    def _hold(self, told: Buckets, brokers: Container[int], latest: int) -> None:
+        """Have memory, of ``brokers``, go on from ``told``."""
+        mine = told.at(np.flatnonzero(~self._is_late(told.code) & (told.width == 1) & (starts_of(told.code) <= latest)))
+        for number, part in self._by_broker(mine):
+            if number in brokers:
+                self._recent_of(number).add(part)
+                self._recent_of(number).prune(MOST_RECENT // len(self._recent))
 
     def again(self, broker: str, queue: str) -> None:
         """Have every bucket of ``queue`` told anew."""
@@ -388,6 +413,20 @@ def _with_empty(there: Buckets, codes: Array, widths: Array) -> Buckets:
     lacking, zero = codes[~known], np.zeros(int((~known).sum()), np.int64)
     none = Buckets(lacking, widths[~known], zero, zero * 0.0, zero * 0.0, zero, zero, zero[:0], zero[:0])
     return added_up([there, none])
+
+
+def _latest() -> int:
+    """The last second that is not of the future."""
+    return int(time.time()) + AHEAD_SECONDS
+
+
+def newest_seconds(rows: pa.Table, latest: int) -> dict[str, int]:
+    """By broker the newest second up to ``latest`` that ``rows`` of partials (LEVELS) tell of by itself."""
+    until = pa.scalar(latest * _MICROS).cast(pa.timestamp("us")).cast(TIMESTAMP)
+    single = pc.and_(pc.equal(rows.column("bucket_seconds"), 1), pc.less_equal(rows.column("bucket_start"), until))
+    told = rows.filter(single).group_by("broker", use_threads=False).aggregate([("bucket_start", "max")])
+    starts = told.column("bucket_start_max").cast(pa.int64()).to_numpy() // _MICROS
+    return dict(zip(told.column("broker").to_pylist(), starts.tolist(), strict=True))
 
 
 def _levels_of(rows: pa.Table) -> dict[str, tuple[int, int]]:

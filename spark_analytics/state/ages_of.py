@@ -123,7 +123,8 @@ def of_partials(rows: pa.Table, keys: Keys) -> Buckets:
         told = np.flatnonzero(counts > 0)
         if len(told) == 0:
             continue
-        chosen = rows.take(pa.array(told)) if len(told) < rows.num_rows else rows
+        chosen = rows.select([*NAMES, *(f"{kind}_age_{value}" for value in _VALUES)])
+        chosen = chosen.take(pa.array(told)) if len(told) < rows.num_rows else chosen
         of_key = keys.unnamed(chosen) if number == FOLDED else of_row[told]
         n, total, most, skewed = (
             np.asarray(pc.fill_null(chosen.column(f"{kind}_age_{value}"), 0).to_numpy()) for value in _VALUES[:-1]

@@ -7,12 +7,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lake.checkpoints import CHECKPOINT_INTERVAL
+from lake.staged import LOOKED_AT, Staged, columns_of
 from lake.store import Lake
-from lake.tables import MARKS
+from lake.tables import MARKS, PARTIALS, TABLES
 from tests.support.waiting import wait_until
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -135,3 +138,36 @@ def test_a_full_disk_is_said_so(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(OSError, match="No space left"):
         for _ in range(50):
             staged.append(marks(*range(1_000), message_id="x" * 10_000))
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_column_of_a_file_is_found_by_the_field_that_it_holds(name: str) -> None:
+    schema, written = TABLES[name].schema, pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), written)
+    columns = pq.ParquetFile(pa.BufferReader(written.getvalue())).metadata.schema
+    assert [columns.column(number).path for number in range(len(columns))] == [
+        path for field in schema for path in columns_of(field)
+    ]
+
+
+@pytest.mark.parametrize("count", [10, LOOKED_AT])
+def test_measured_times_of_which_hardly_any_comes_twice_have_no_dictionary(tmp_path: Path, count: int) -> None:
+    rng = np.random.default_rng(1)
+    told: dict[str, Any] = {
+        "queue": pa.array([f"q{number % 7}" for number in range(count)]),
+        "processing_sum": rng.lognormal(size=count),
+        "processing_max": rng.integers(1, 9, count) / 8,
+        "processing_histogram": pa.array([[{"index": number % 5, "count": 1}] for number in range(count)]),
+    }
+    schema = pa.schema([PARTIALS.schema.field(name) for name in told])
+    rows = pa.table(told).cast(schema)
+    staged = Staged(tmp_path, schema, ())
+    staged.append(rows)
+    [added] = staged.finished()
+    file = pq.ParquetFile(tmp_path / added.path)
+    group = file.metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    plain = {column.path_in_schema for column in columns if not column.has_dictionary_page}
+    assert plain == ({"processing_sum"} if count == LOOKED_AT else set())
+    assert any(column.has_dictionary_page for column in columns if "processing_histogram" in column.path_in_schema)
+    assert file.read().equals(rows)

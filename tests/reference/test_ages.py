@@ -26,6 +26,7 @@ from lake.store import Lake
 from lake.tables import MARKS
 from spark_analytics.maintenance import ages as upkeep
 from spark_analytics.maintenance.states import prune
+from spark_analytics.state import truth
 from spark_analytics.state.writer import Writer
 from tests.reference.compare import differences
 from tests.reference.folded import KIND, ages, leveled, widths
@@ -33,7 +34,7 @@ from tests.reference.generate import Row, generate, logs
 from tests.reference.lives import without_duplicates
 from tests.reference.partials import fill, marks_of
 from tests.reference.reference import Reference
-from tests.reference.replaying import append, batches_of, newest, roll_up
+from tests.reference.replaying import append, batches_of, newest, roll_up, without_named_subscribers
 from tests.reference.test_views_duckdb import _fast_folder
 from tests.support.deep import combinations, examples
 
@@ -269,3 +270,26 @@ def test_columns_are_held_from_the_first_time_that_they_are_asked_for(tmp_path: 
         with Reader(tmp_path) as cold:
             [some, *_] = cold.query(sql).to_pylist()
             assert "None" not in repr([some["histogram"] if "histogram" in some else some["a"]["histogram"]]), sql
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_what_comes_for_the_newest_seconds_of_a_past_is_added_to_what_memory_holds_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """But where subscribers are named: not all that they received is remembered from the past."""
+    log = generate(21, messages=90, seconds=100, burst=10)
+    events = without_duplicates(log[0]) if named else without_named_subscribers(log)[0]
+    reads, read = list[str](), truth.partials
+    monkeypatch.setattr(truth, "partials", lambda lake, broker, *of: reads.append(broker) or read(lake, broker, *of))
+    events.sort(key=lambda event: event["occurred_at"])
+    late, past = events[-40::3], [event for event in events if event not in events[-40::3]]
+    store, writer = Lake(tmp_path), Writer(tmp_path)
+    store.create()
+    append(store, past, [])
+    writer.step()
+    append(store, late, [])
+    writer.step()
+    assert bool(reads) == named
+    with Reader(tmp_path) as reader:
+        check(reader, events)
+    writer.close()
