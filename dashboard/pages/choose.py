@@ -12,6 +12,13 @@ from dashboard.services.keys import QueueKey, resolve
 
 #: The choice that is no one queue.
 ALL = "all queues"
+#: Under which key a session has the queue that its address named and that is not there.
+_MISSING = "missing-queue"
+
+
+def forget_missing() -> None:
+    """A page is opened anew, or a queue was chosen: what an earlier address asked for is over."""
+    st.session_state.pop(_MISSING, None)
 
 
 def queue(names: Mapping[QueueKey, str], *, all_of_them: bool = False) -> QueueKey | None:
@@ -24,11 +31,14 @@ def queue(names: Mapping[QueueKey, str], *, all_of_them: bool = False) -> QueueK
     if found is not None and asked != names[found]:
         st.session_state["queue"] = names[found]  # the box below has read the address already
     if asked and found is None and asked not in options:
-        missing = f"No queue is called {asked!r} here."
-        st.html(markup.banner(missing, f"Choose one of these {len(names)}.", quiet=True))
+        st.session_state[_MISSING] = asked
         del st.query_params["queue"]
+    if missing := st.session_state.get(_MISSING):  # said until another is chosen: whoever followed a link looks at it
+        st.html(
+            markup.banner(f"No queue is called {missing!r} here.", f"Choose one of these {len(names)}.", quiet=True)
+        )
     by_name = {name: key for key, name in names.items()}
-    name = st.selectbox("Queue", options, key="queue", bind="query-params", width=420)
+    name = st.selectbox("Queue", options, key="queue", bind="query-params", width=420, on_change=forget_missing)
     return by_name.get(name) if name else None
 
 

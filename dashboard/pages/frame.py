@@ -17,7 +17,7 @@ from alerts.objectives import SloEntry, rules_of
 from alerts.rules.model import RuleEntry
 from dashboard import rule_files
 from dashboard.evaluation import evaluation
-from dashboard.pages import markup
+from dashboard.pages import choose, markup
 from dashboard.people import present
 from dashboard.repository import Repository
 from dashboard.run import GROUPS_VARIABLE, LAKE_VARIABLE, OBJECTIVES_VARIABLE, SETTINGS_VARIABLE
@@ -92,6 +92,7 @@ def viewers_now() -> datetime:
 
 def live(body: Callable[[Repository, list[Row], datetime], None]) -> None:
     """Show ``body(repository, health, now)`` and renew it every few seconds, without moving the rest of the page."""
+    choose.forget_missing()
     st.html(markup.style_sheet())
     st.fragment(run_every=settings().refresh_seconds)(_guarded)(body)
 

@@ -34,14 +34,14 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     limit = frame.settings().stale_after_seconds
     refused, told = lake.refused(since), lake.deliveries(since)
     chain = pipeline.links(fresh, lake.heartbeats(), lake.put_off(), refused, told, now, limit, evaluation(lake.root))
-    st.html(markup.title(pipeline.verdict(chain, fresh)))
+    off = pipeline.uncovered(health, short_names(QueueKey.of(row) for row in health))
+    st.html(markup.title(pipeline.verdict(chain, fresh, off)))
     st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     st.html(markup.section("From broker to webhook") + details.links(chain))
     st.html(
         markup.section("Brokers", "How far their data reach, and how long before that they were last asked themselves.")
         + details.table(("Broker", "Queues", "Newest data", "Newest reading"), pipeline.brokers(health, now))
     )
-    off = pipeline.uncovered(health, short_names(QueueKey.of(row) for row in health))
     said = "Events against the broker's own count. What is off is an estimate, and policies leave it alone."
     st.html(markup.section("Coverage", said))
     st.html(

@@ -57,14 +57,17 @@ def links(
     )
 
 
-def verdict(found: Sequence[Link], fresh: Freshness | None) -> str:
-    """One sentence: whether the figures of now can be believed."""
+def verdict(found: Sequence[Link], fresh: Freshness | None, off: Sequence[tuple[str, str]] = ()) -> str:
+    """One sentence: whether the figures of now can be believed; ``off``: the queues that are :func:`uncovered`."""
     weak = [link.name.lower() for link in found if link.good is False]
     if fresh is None:
         return "There is nothing to trust yet"
     if fresh.level is Level.STALE:
         return "Do not trust what the pages say of now"
-    return f"Look at {listing(weak)}" if weak else "What the pages say can be trusted"
+    if weak:
+        return f"Look at {listing(weak)}"
+    whose = off[0][0] if len(off) == 1 else f"{len(off)} queues" if len(off) < NAMED else "many queues"
+    return f"What the pages say can be trusted{f', but for {whose}: see coverage' if off else ''}"
 
 
 def brokers(health: Iterable[Row], now: datetime) -> list[tuple[str, str, str, str]]:

@@ -16,7 +16,7 @@ from alerts.settings import AlertSettings
 from dashboard import evaluation, operations
 from dashboard.run import API_VARIABLE
 from dashboard.services import pipeline
-from dashboard.services.freshness import Evaluation, Heartbeats
+from dashboard.services.freshness import Evaluation, Heartbeats, freshness
 from lake.errors import UserError
 from tests.support.ports import free_ports
 
@@ -96,3 +96,13 @@ def test_a_receiver_is_not_told_where_its_newest_delivery_of_the_day_failed() ->
     rows = [tried("pager", "delivered", 5), tried("pager", "failed", 1), tried("chat", "retry", 9)]
     rows += [tried("chat", "delivered", 2), tried("old", "failed", 2000)]
     assert pipeline.untold(rows, NOW) == ["pager"]
+
+
+def test_queues_whose_events_disagree_with_the_broker_are_not_to_be_trusted() -> None:
+    fresh = freshness({"nats": NOW}, Heartbeats(), NOW, 30.0)
+    good = "What the pages say can be trusted"
+    assert pipeline.verdict([], fresh) == good
+    assert pipeline.verdict([], fresh, [("orders", "28 %")]) == f"{good}, but for orders: see coverage"
+    assert pipeline.verdict([], fresh, [("a", "2 %"), ("b", "3 %")]) == f"{good}, but for 2 queues: see coverage"
+    most = [(str(number), "2 %") for number in range(pipeline.NAMED)]  # there may be more
+    assert pipeline.verdict([], fresh, most) == f"{good}, but for many queues: see coverage"

@@ -11,8 +11,8 @@
   `test_compacted.py`
 * tables of an earlier version: `test_tables_of_an_earlier_version_are_read_as_far_as_they_go`
 * names with quotes, HTML, emoji, 300 characters; nonsense in the address:
-  `test_names_that_mean_harm_stay_text_and_nonsense_in_the_address_is_no_error`; that they squeeze nothing, in a
-  browser: `test_browser.py`
+  `test_names_that_mean_harm_stay_text_and_nonsense_in_the_address_is_no_error`; that they stay within their
+  places, and a link to a queue that is not there, in a browser: `test_long_names.py`
 * a statement that would scan everything, take too long or too much memory: `test_sql_page.py`
 * all of these on the pages that run something: `test_the_pages_that_run_something_say_what_is_wrong_with_the_lake`,
   `test_nonsense_in_the_address_of_a_page_that_runs_something_is_shown_and_not_run`
