@@ -23,7 +23,7 @@ LOUD = ("error", "warning")
 #: Where the pictures of docs/images go, if they are to be taken anew (`make images`); others are kept nowhere.
 SHOTS = os.environ.get("SOJOURN_SCREENSHOTS")
 DOCUMENTED = frozenset(("overview", "overview-dark", "overview-phone", "queue", "dead-letters", "lab")) | {
-    f"story-{step}" for step in ("alert", "queue", "approve", "approved", "resolved", "phone")
+    f"story-{step}" for step in ("alert", "approve", "approved")
 }
 #: A picture with less beside its ground is empty.
 LEAST_DRAWN = 0.01
