@@ -129,7 +129,7 @@ class WebServer(uvicorn.Server):
                 self._loop.call_soon_threadsafe(self._ending.set)
 
     async def main_loop(self) -> None:
-        """Wait until the server shall end. Uvicorn itself looks ten times a second, a hundredth of a core at rest."""
+        """Wait until the server shall end. Uvicorn looks ten times a second, which is most of a server at rest."""
         self._loop = asyncio.get_running_loop()
         while not await self.on_tick(0):  # each is the first of its second
             with suppress(TimeoutError):
