@@ -22,5 +22,6 @@ def moved(active: ActiveLimit, by: float, now: float, lease_seconds: float) -> A
             changed_at=min(limit.changed_at + by, now),
             gone_since=None if limit.gone_since is None else min(limit.gone_since + by, now),
             watch=watch,
+            base_at=None if limit.base_at is None else min(limit.base_at + by, now),
         ),
     )

@@ -60,6 +60,9 @@ LONG_SECONDS = 5.0
 LEARNT_AFTER = 600
 #: Looks that must stay calm before one is learnt from: a flood must not become its own entitlement.
 LEARNT_LATE = 20
+#: Where those who are held leave less than this waiting (seconds) for so long as it takes to see what they send,
+#: servers idle for them: shares are of so many times more, each second, up to so many times what was seen.
+NOTHING_SECONDS, IDLE_SECONDS, GROWING, GROWN_MOST = 0.03, 1.0, 3.0, 2.0
 #: So long it is presumed that somebody floods a queue that begins to wait: by then metrics tell who. What they did not
 #: confirm is not presumed again for so long (seconds).
 PRESUMED_SECONDS, NOT_AGAIN_SECONDS = 2.0, 60.0
@@ -148,6 +151,9 @@ class State:
     #: still, so that nothing is learnt of it.
     young: int = 0
     stopped: bool = False
+    #: Since when nothing waits though somebody is held, and of how many times the capacity shares therefore are.
+    idle_since: float | None = None
+    grown: float = 1.0
 
     @property
     def congested(self) -> bool:
@@ -343,7 +349,7 @@ def judge(
             ended = State(state.capacity, state.shown, unconfirmed_since=now)
             return ended, f"messages wait {wait:.2f} s, but metrics tell of nobody who keeps others waiting"
         return state, f"messages wait {wait:.2f} s; who sends them is not known yet"
-    state = replace(state, held=who.held, presumed_until=None)
+    state = _idling(replace(state, held=who.held, presumed_until=None), wait, now)
     if who.helps_held and (wait > terms.exit_seconds or who.used_up):
         all_of_it = f", {who.used_up} tenants send all that they may" if who.used_up else ""
         return replace(state, calm_since=None), f"messages wait {wait:.2f} s{all_of_it}"
@@ -351,6 +357,17 @@ def judge(
     if now - calm_since >= terms.calm_seconds:
         return State(state.capacity), f"messages wait {wait:.2f} s, nobody is held back"
     return replace(state, calm_since=calm_since), f"messages wait {wait:.2f} s, calm so far"
+
+
+def _idling(state: State, wait: float, now: float) -> State:
+    """``state`` with how much more is shared out where servers idle for those who are held.
+
+    What servers that were added can do shows in no rate that shares hold down, but for a little more each time.
+    """
+    if wait > NOTHING_SECONDS or not state.held:
+        return replace(state, idle_since=None, grown=1.0)
+    since = now if state.idle_since is None else state.idle_since
+    return replace(state, idle_since=since, grown=min(GROWN_MOST, GROWING ** max(0.0, now - since - IDLE_SECONDS)))
 
 
 def step(
@@ -399,7 +416,7 @@ def drained(
 
     What waits is drained at the cost of those who sent too much; all others keep their share of all.
     """
-    capacity = terms.part(wait) * state.capacity
+    capacity = terms.part(wait) * state.grown * state.capacity
     held = shares(capacity, arrivals, state.held & arrivals.keys()) if state.held else {}
     found = {name: max(floor, rate, usual(name)) for name, rate in held.items()}
     return found, max(floor, share(capacity, arrivals.values()))

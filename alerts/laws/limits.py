@@ -100,7 +100,8 @@ class Watch:
 class Limit:
     """A limit in force and what the next decision must remember of it. Instants are seconds on one clock.
 
-    ``rose_from`` is what it was before its last change, where it rose then lest servers idle.
+    ``rose_from`` is what it was before it rose lest servers idle, where nothing else changed it since. ``base`` is the
+    tenant's share, as it was reckoned at ``base_at``.
     """
 
     rate: float
@@ -113,6 +114,7 @@ class Limit:
     watch: Watch | None = None
     obeyed: bool | None = None
     rose_from: float | None = None
+    base_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

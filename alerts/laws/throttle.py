@@ -27,7 +27,7 @@ import math
 from dataclasses import replace
 
 from alerts.laws import aimd, costs, inverse_backlog
-from alerts.laws.blame import SIGNIFICANT, by_chance, rose_abruptly, sends_as_always
+from alerts.laws.blame import DEVIATIONS, SIGNIFICANT, by_chance, rose_abruptly, sends_as_always
 from alerts.laws.bounds import Step
 from alerts.laws.limits import (
     Alert,
@@ -56,13 +56,19 @@ HARM_AGAIN_SECONDS, COMPARED_SECONDS = 0.5, 1.0
 USED_UP = 0.8
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
 CONFIRMATIONS = 2
-#: Servers may idle where what is ready waits less than this part of the target; a limit that is used up then rises to
-#: its share, and on by this part of the throughput, after so many seconds again, until something waits.
-NEXT_TO_NOTHING, PROBING, PROBE_SECONDS = 0.1, 0.1, 2.0
-#: Of what a look shows another share to be until a change has settled, this part is believed.
-BELIEVED = 0.25
-#: Where more than this part of next to nothing waits, a rise beyond the share is judged by arrivals after the last one.
-HARDLY_ANY = 0.25
+#: Servers may idle where what is ready waits less than this part of the target: a limit that is used up then rises to
+#: its share. After so many seconds it is seen what a change brought.
+NEXT_TO_NOTHING, PROBE_SECONDS = 0.1, 2.0
+#: Where nothing waits, what consumers can is not known: a limit rises on by this part of the throughput, twice as much
+#: each time that still nothing waits. Less than so many deviations of what a second brings is nothing.
+PROBING, PROBING_FASTER, NOTHING = 0.03, 2.0, 0.5
+#: A limit that rose is kept where so many deviations of what a second brings wait, and what waits beyond is drained
+#: within so many seconds: longer than it takes to see what a change brought, lest limits swing.
+ROOM, SETTLE_SECONDS = 1.0, 5.0
+#: Every change wakes clients: less than this part of the throughput, or of the limit itself, is not worth one.
+WORTH_OF_THROUGHPUT, WORTH_OF_LIMIT = 0.02, 0.05
+#: What a look shows the share to be is told by a few seconds' counts: its mean over about so many seconds is believed.
+BELIEVED_SECONDS = 10.0
 
 
 def decide(
@@ -84,7 +90,7 @@ def decide(
         return Verdict(Kind.SKIP, current, code, reason)
     if current is None:
         return _first(terms, seen, harm, now)
-    current = replace(current, obeyed=obeyed(terms, seen, current, now), base=_base_now(terms, seen, current, now))
+    current = _reckoned(terms, seen, replace(current, obeyed=obeyed(terms, seen, current, now)), now)
     if alert is Alert.ACTIVE:
         return _while_active(terms, seen, current, now)
     return _afterwards(terms, seen, current, now)
@@ -240,7 +246,7 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
         step = aimd.adapt(current.rate, congested=True, priority=terms.priority, bounds=terms.bounds)
     elif seen.calm and not _suffers(terms, seen) and is_unused(terms, seen, current):
         return unused(seen, current)
-    elif terms.law == "aimd" and seen.calm and not _suffers(terms, seen) and _is_used_up(terms, seen, current):
+    elif terms.law == "aimd" and seen.calm and not _suffers(terms, seen) and _is_used_up(terms, seen, current, now):
         step = aimd.adapt(current.rate, congested=False, priority=terms.priority, bounds=terms.bounds)
         if seen.waiting > _next_to_nothing(terms, seen):  # beyond its share it would only add to what waits
             step = replace(step, limit=min(step.limit, relief_rate(terms, seen, current.base)))
@@ -280,31 +286,55 @@ def _work_conserved(terms: Terms, seen: Observation, current: Limit, now: float)
     """A limit that rises because servers may idle while the tenant is held back; None where that is not so.
 
     Below its share it rises as soon as what waits will be gone before it can be there. It does not wait for the
-    cooldown, and its share is what it rose to until one is known again: what consumers can finish shows only once
-    something waits.
+    cooldown. It rises as far as nothing queues: beyond its share by little, and by more while still nothing waits, for
+    what consumers can finish shows only once something does.
     """
     if terms.rate is not None and terms.law != "aimd":  # the operator set it, to be kept
         return None
-    if seen.ready is None or not _is_used_up(terms, seen, current):
+    if seen.ready is None or now - current.changed_at < PROBE_SECONDS or not _is_used_up(terms, seen, current, now):
         return None
-    little = _next_to_nothing(terms, seen)
-    idles = seen.waiting <= little and not _suffers(terms, seen)
+    idles = seen.waiting <= _next_to_nothing(terms, seen) and not _suffers(terms, seen)
     if not idles and not _climbs_in_time(terms, seen, current):
         return None
-    judged = current.rate < current.base or seen.waiting <= HARDLY_ANY * little
-    if now - current.changed_at < PROBE_SECONDS + (0.0 if judged else seen.recent_seconds):
-        return None
-    wanted = max(current.base, current.rate + PROBING * seen.throughput) if idles else current.base
+    wanted, base = _settled(terms, seen, current.base), current.base
+    if idles and seen.waiting <= NOTHING * math.sqrt(seen.throughput):
+        base = max(
+            base, current.rate if current.rose_from is None else current.rose_from
+        )  # so much it was seen to take
+        if current.rate >= current.base:
+            wanted = max(_settled(terms, seen, base), current.rate + _probe(seen, current, now))
+    elif not idles and current.rate * (1 + terms.bounds.max_step) < base:  # it takes more than this step to be there
+        wanted = base
     rate = terms.bounds.step(current.rate, wanted)
     if idles and rate >= terms.bounds.ceiling:
         return Verdict(Kind.RELEASE, None, "ceiling", f"the limit reached its ceiling of {terms.bounds.ceiling:g}/s")
-    if rate <= current.rate:
+    if rate < current.rate + _worth(seen, current):
         return None
     why = "next to nothing waits" if idles else f"the {seen.waiting:.0f} messages that wait will soon be gone"
     reason = f"{why} and it sends all of the {current.rate:.4g}/s that it may: servers may idle"
-    verdict = changed(terms, replace(current, base=max(current.base, rate)), Kind.RELAX, rate, now, "idle", reason)
-    rose_from = current.rate if rate > current.base else None
-    return replace(verdict, limit=verdict.limit and replace(verdict.limit, rose_from=rose_from))
+    verdict = changed(terms, replace(current, base=base), Kind.RELAX, rate, now, "idle", reason)
+    return replace(verdict, limit=verdict.limit and replace(verdict.limit, rose_from=current.rate))
+
+
+def _probe(seen: Observation, current: Limit, now: float) -> float:
+    """By how much (messages/s) a limit rises beyond its share while nothing waits."""
+    probe = PROBING * seen.throughput / seen.cost
+    if current.rose_from is None or now - current.changed_at >= 2 * PROBE_SECONDS:
+        return probe
+    return max(probe, PROBING_FASTER * (current.rate - current.rose_from))
+
+
+def _settled(terms: Terms, seen: Observation, base: float) -> float:
+    """The limit by which as much waits as chance brings anyhow, and no more for long: a regulator in proportion to what
+    waits, on a share that is measured. An equal share at the least."""
+    equal = terms.share * seen.throughput / max(1, seen.active_tenants) / seen.cost
+    beyond = seen.waiting - ROOM * math.sqrt(seen.throughput)
+    return max(min(base, equal), base - beyond / SETTLE_SECONDS / seen.cost)
+
+
+def _worth(seen: Observation, current: Limit) -> float:
+    """By how much a limit has to change that clients are told of it."""
+    return min(WORTH_OF_THROUGHPUT * seen.throughput / seen.cost, WORTH_OF_LIMIT * current.rate)
 
 
 def _climbs_in_time(terms: Terms, seen: Observation, current: Limit) -> bool:
@@ -326,22 +356,22 @@ def _climbs_in_time(terms: Terms, seen: Observation, current: Limit) -> bool:
 
 
 def _taken_back(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict | None:
-    """A limit that rose lest servers idle, by more than they can take: lowered before anybody suffers from it, as far
-    as to where it rose from. None where that is not so.
+    """A limit that rose lest servers idle, by more than they can take: lowered before anybody suffers from it. None
+    where that is not so.
 
     It does not wait for the cooldown, as the rise did not: in a cooldown's time the excess would become harm.
     """
-    if current.rose_from is None or current.obeyed is False:
+    if current.rose_from is None or current.obeyed is False or now - current.changed_at < PROBE_SECONDS:
         return None
-    if now - current.changed_at < PROBE_SECONDS or not _piles_up(terms, seen):
+    if seen.waiting <= _next_to_nothing(terms, seen) + math.sqrt(seen.throughput):
         return None
-    share = max(current.rose_from, base_rate(terms, seen) or current.base)
-    goal = relief_rate(terms, seen, share)
-    if goal >= current.rate:
+    goal = _settled(terms, seen, current.base)
+    if goal > current.rate - _worth(seen, current):
         return None
     rate = terms.bounds.step(current.rate, goal)
-    reason = f"{seen.waiting:.0f} messages wait since it rose; towards its share, {goal:.4g}/s while the backlog drains"
-    return changed(terms, replace(current, base=share), Kind.THROTTLE, rate, now, "overshot", reason)
+    reason = f"{seen.waiting:.0f} messages wait since it rose; to {goal:.4g}/s while they are drained"
+    verdict = changed(terms, current, Kind.THROTTLE, rate, now, "overshot", reason)
+    return replace(verdict, limit=verdict.limit and replace(verdict.limit, rose_from=min(current.rose_from, rate)))
 
 
 def _watched(terms: Terms, seen: Observation, watch: Watch | None, now: float) -> Watch:
@@ -359,18 +389,31 @@ def _not_relieved(watch: Watch | None) -> bool:
     return watch is not None and watch.strikes >= CONFIRMATIONS
 
 
-def _base_now(terms: Terms, seen: Observation, current: Limit, now: float) -> float:
-    """The share as it is now; while nothing waits, what is finished is what is asked for, and tells of no capacity."""
+def _reckoned(terms: Terms, seen: Observation, current: Limit, now: float) -> Limit:
+    """``current`` with the share as it is now: its mean over :data:`BELIEVED_SECONDS`, and at once what is more by far
+    than chance, as when servers were added, or what is less once a change has settled: until then some of it was
+    measured while servers idled, which seems less than it is.
+
+    While nothing waits, what is finished is what is asked for, and tells of no capacity.
+    """
     busy = _is_behind(terms, seen) and seen.finish_rate >= STEADY * seen.completion_rate
     share = base_rate(terms, seen) if busy else None
     if share is None:
-        return current.base
-    if now - current.changed_at >= terms.cooldown_seconds:
-        return share
-    # Until a change has settled, some of it was measured while servers idled, which seems less than it is; and what is
-    # told by a few seconds' counts is believed by and by, lest the share be the most that chance ever showed.
-    less = share - current.base
-    return current.base + BELIEVED * (less if current.rate < current.base else max(0.0, less))
+        return current
+    settled, apart = now - current.changed_at >= terms.cooldown_seconds, share - current.base
+    if (apart if not settled else abs(apart)) > _apart_by_chance(seen):
+        return replace(current, base=share, base_at=now)
+    since = 0.0 if current.base_at is None else now - current.base_at
+    believed = 1 - math.exp(-min(1.0, max(0.0, since)) / BELIEVED_SECONDS)
+    return replace(current, base=current.base + believed * apart, base_at=now)
+
+
+def _apart_by_chance(seen: Observation) -> float:
+    """By how much a share that a look shows may be wrong by chance (messages/s)."""
+    if seen.recent_seconds <= 0:
+        return math.inf
+    varying = (seen.finish_rate + seen.others_rate * seen.others_cost**2) / seen.cost**2
+    return DEVIATIONS * math.sqrt(varying / seen.recent_seconds)
 
 
 def _next_to_nothing(terms: Terms, seen: Observation) -> float:
@@ -392,10 +435,12 @@ def _suffers(terms: Terms, seen: Observation) -> bool:
     return seen.quiet_wait > terms.target_seconds
 
 
-def _is_used_up(terms: Terms, seen: Observation, current: Limit) -> bool:
-    """Whether the tenant sends about all that it may: servers may idle for its limit. On its way back to its share a
-    limit has risen by a step more than arrivals show yet."""
+def _is_used_up(terms: Terms, seen: Observation, current: Limit, now: float) -> bool:
+    """Whether the tenant sends about all that it may: servers may idle for its limit. A limit that has just risen, or
+    is on its way back to its share, has risen by a step more than arrivals show yet."""
     before = current.rate / (1 + terms.bounds.max_step) if current.rate < current.base else current.rate
+    if current.rose_from is not None and now - current.changed_at < PROBE_SECONDS + seen.recent_seconds:
+        before = min(before, current.rose_from)
     return seen.arrival_rate >= USED_UP * before
 
 

@@ -211,3 +211,22 @@ def test_servers_that_idle_for_shares_get_back_to_what_they_showed() -> None:
     assert state.congested
     calm, _ = step(Terms(), Seen(0, 70, {"t0": 70}), State(80), now, {})
     assert calm.capacity < 80, "while nothing binds it is what it was"
+
+
+def test_shares_soon_grow_to_what_servers_that_were_added_can_do() -> None:
+    """They grew by a tenth of the throughput in as long as that takes to be seen: a third of it in four seconds."""
+    terms, state = Terms(), State(120.0, congested_since=0.0, held=frozenset({"flood"}))
+    idles = Seen(0.0, 120.0, {"flood": 50.0, "quiet": 70.0})
+    told, rates = {"flood": 50.0}, []
+    for look in range(8):
+        seen = replace(idles, arrivals={"flood": told["flood"], "quiet": 70.0})
+        state, _ = step(terms, seen, state, look / 2, told)
+        told, _ = entitlements(terms, seen, state, unknown)
+        rates.append(told["flood"])
+    assert rates[:3] == pytest.approx([66.0] * 3, rel=0.02), "no sooner than what they send is seen"
+    assert rates[4] > 150 and max(rates) <= 2 * 1.1 * 120 - 70, "and to no more than twice what was seen"
+    waits = replace(idles, waiting=10.0)
+    state, _ = step(terms, waits, state, 4.0, told)
+    assert entitlements(terms, waits, state, unknown)[0]["flood"] == pytest.approx(66, rel=0.05), (
+        "until something waits"
+    )
