@@ -54,6 +54,8 @@ class _Queue:
     action_id: str = ""
     allowed: Allowed = field(default_factory=Allowed)
     sent: dict[str, float] = field(default_factory=dict)
+    #: What each sent lately before it was presumed that somebody floods.
+    usual: dict[str, float] = field(default_factory=dict)
 
 
 class Entitler:
@@ -154,7 +156,9 @@ class Entitler:
         """Hold what came against what might come then, and not against what may now."""
         law, start, end = queue.law, one.start.timestamp(), one.end.timestamp()
         allowed = queue.allowed.between(start, end)
-        if law.state.presumed_until is not None and (those := who_was_held_back(law, one, allowed, end - start)):
+        if law.state.presumed_until is None:
+            queue.usual = dict(law.lately)
+        elif those := who_was_held_back(law, one, allowed, queue.usual, end - start):
             law.state = replace(law.state, held=those, presumed_until=None)
         law.may |= {unit: share for unit, (share, _) in allowed.items()}
         return replace(one, arrivals=with_the_silent(law, one.arrivals, allowed, queue.sent, now.timestamp()))

@@ -33,10 +33,14 @@ def bound(law: EntitledQueue) -> dict[str, float]:
 
 
 def who_was_held_back(
-    law: EntitledQueue, one: Look, allowed: Mapping[str, tuple[float, float]], seconds: float
+    law: EntitledQueue,
+    one: Look,
+    allowed: Mapping[str, tuple[float, float]],
+    usual: Mapping[str, float],
+    seconds: float,
 ) -> frozenset[str]:
-    """Who sent all that it might, and more than it lately did, over the ``seconds`` of ``one``; nobody where none is
-    protected if those keep to their shares.
+    """Who sent all that it might, and more than is ``usual`` of it, over the ``seconds`` of ``one``; nobody where none
+    is protected if those keep to their shares.
 
     ``allowed`` is what each unit might send while it was bound, and for how many of these seconds it was.
     """
@@ -48,9 +52,9 @@ def who_was_held_back(
     found = set()
     for unit, rate in sent.items():
         might, held = _might(unit, allowed)
-        lately = law.lately.get(unit, 0.0)
-        while_held = rate * seconds - lately * (seconds - held)
-        if held >= LEAST_SECONDS and rate >= RISEN * lately and while_held >= USED_UP * might:
+        before = usual.get(unit, 0.0)
+        while_held = rate * seconds - before * (seconds - held)
+        if held >= LEAST_SECONDS and rate >= RISEN * before and while_held >= USED_UP * might:
             found.add(unit)
     those = frozenset(found)
     return those if protects(law.state.capacity, those, sent) else frozenset()

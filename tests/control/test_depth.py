@@ -313,6 +313,19 @@ def test_a_flood_that_was_held_from_its_first_moments_on_is_confirmed_by_what_it
     assert law.state.held == (frozenset({"t0"}) if stays else frozenset())
 
 
+def test_a_flood_out_of_nothing_need_not_go_on_to_rise_while_it_is_held(glanced: Glanced) -> None:
+    """Who is new did lately what it did first, before it was held: since it may send less, less comes."""
+    glanced.world.finished = 15
+    glanced.run(8, waiting=4)
+    glanced.run(0.5, waiting=40)
+    for sends in (20, 20, 20):
+        glanced.world.more = {"new": sends}
+        glanced.control.entitler.step(glanced.world.now, glanced.world.query)
+        glanced.run(0.5, waiting=40)
+    state = glanced.control.entitler._queues["nats", "orders"].law.state
+    assert state.held == {"new"} and state.presumed_until is None
+
+
 @pytest.mark.parametrize(("sends", "held"), [(4, True), (1, False)], ids=["what it might", "less than half"])
 def test_who_sent_all_that_it_might_then_stays_held_though_it_may_send_more_now(
     glanced: Glanced, sends: int, held: bool
