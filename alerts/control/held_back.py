@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from alerts.laws.entitled_queue import EntitledQueue, Look
-from alerts.laws.entitlement import USED_UP, in_work, protects
+from alerts.laws.entitlement import LET_GO, in_work, protects
 
 #: The share of whoever was never seen.
 ANYBODY = "*"
@@ -39,7 +39,7 @@ def who_was_held_back(
     usual: Mapping[str, float],
     seconds: float,
 ) -> frozenset[str]:
-    """Who sent all that it might, and more than is ``usual`` of it, over the ``seconds`` of ``one``; nobody where none
+    """Who sent half of what it might, and more than is ``usual`` of it, over ``seconds`` of ``one``; nobody where none
     is protected if those keep to their shares.
 
     ``allowed`` is what each unit might send while it was bound, and for how many of these seconds it was.
@@ -54,7 +54,7 @@ def who_was_held_back(
         might, held = _might(unit, allowed)
         before = usual.get(unit, 0.0)
         while_held = rate * seconds - before * (seconds - held)
-        if held >= LEAST_SECONDS and rate >= RISEN * before and while_held >= USED_UP * might:
+        if held >= LEAST_SECONDS and rate >= RISEN * before and while_held >= LET_GO * might:
             found.add(unit)
     those = frozenset(found)
     return those if protects(law.state.capacity, those, sent) else frozenset()
