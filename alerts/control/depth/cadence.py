@@ -1,10 +1,8 @@
-"""Which queue is asked next, and when: hurried ones ten times a second, calm ones two to five times, within the
-broker's bound.
+"""Which queue is asked next, and when: hurried ones ten times a second, calm ones twice, within the broker's bound.
 
-What a flood sends beyond what consumers can between two questions is in the queue before anybody hears of it: of 70
-messages a second 35 in half a second, a third of a second's wait for twelve workers of 0.1 s. So a broker's only queue
-is asked five times a second while it is calm; several share that, and each is asked at least twice. Once anything waits
-a queue is asked ten times a second.
+A flood that begins while all is calm is seen half a second later at most: 70 messages a second too many are 35 by then,
+a third of a second of what twelve workers of 0.1 s do. Once anything waits the queue is asked ten times a second. Asked
+oftener, a flood out of nothing is held before metrics show it, and let go again two seconds later.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-#: Seconds between two questions about one queue; about a calm one where it is the only one, and at most.
-HURRIED_SECONDS, CALM_SECONDS, MOST_CALM_SECONDS = 0.1, 0.2, 0.5
+#: Seconds between two questions about one queue.
+CALM_SECONDS, HURRIED_SECONDS = 0.5, 0.1
 #: After a failure a broker is not asked anything for so long (seconds): by then glances have ceased to count.
 REST_SECONDS = 2.0
 
@@ -33,8 +31,7 @@ class Cadence:
 
     def next(self, now: float, hurried: Callable[[str], bool]) -> tuple[str, float]:
         """The queue to ask next, and in how many seconds: the one that is overdue for the longest."""
-        calm = min(MOST_CALM_SECONDS, CALM_SECONDS * len(self.asked_at))
-        due = {queue: at + (HURRIED_SECONDS if hurried(queue) else calm) for queue, at in self.asked_at.items()}
+        due = {queue: at + (HURRIED_SECONDS if hurried(queue) else CALM_SECONDS) for queue, at in self.asked_at.items()}
         queue = min(due, key=lambda name: due[name])
         return queue, max(0.0, due[queue] - now, self._last + 1 / self.per_second - now, self._not_before - now)
 
