@@ -27,8 +27,9 @@ import math
 from dataclasses import replace
 
 from alerts.laws import aimd, costs, inverse_backlog
-from alerts.laws.blame import DEVIATIONS, SIGNIFICANT, by_chance, rose_abruptly, sends_as_always
+from alerts.laws.blame import by_chance, rose_abruptly, sends_as_always
 from alerts.laws.bounds import Step
+from alerts.laws.conserving import is_used_up, taken_back, work_conserved
 from alerts.laws.limits import (
     Alert,
     Harm,
@@ -45,30 +46,13 @@ from alerts.laws.limits import (
     unused,
 )
 from alerts.laws.observation import Observation
+from alerts.laws.share import STEADY, base_rate, is_behind, next_to_nothing, reckoned, relief_rate, suffers
 
-#: Consumers that finish less than this part of what they did have slowed down, or stopped; that did less than this part
-#: of what they finish now, are on their way back. Neither is a tenant's doing, nor tells what a share is.
-STEADY = 0.8
 #: Harm is believed at a second look, at data at least so many seconds newer than those of the first; consumers are
 #: compared with what they did so many seconds before.
 HARM_AGAIN_SECONDS, COMPARED_SECONDS = 0.5, 1.0
-#: A limit counts as used up from this part of it on.
-USED_UP = 0.8
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
 CONFIRMATIONS = 2
-#: Servers may idle where what is ready waits less than this part of the target: a limit that is used up then rises to
-#: its share. After so many seconds it is seen what a change brought.
-NEXT_TO_NOTHING, PROBE_SECONDS = 0.1, 2.0
-#: Where nothing waits, what consumers can is not known: a limit rises on by this part of the throughput, twice as much
-#: each time that still nothing waits. Less than so many deviations of what a second brings is nothing.
-PROBING, PROBING_FASTER, NOTHING = 0.03, 2.0, 0.5
-#: A limit that rose is kept where so many deviations of what a second brings wait, and what waits beyond is drained
-#: within so many seconds: longer than it takes to see what a change brought, lest limits swing.
-ROOM, SETTLE_SECONDS = 1.0, 5.0
-#: Every change wakes clients: less than this part of the throughput, or of the limit itself, is not worth one.
-WORTH_OF_THROUGHPUT, WORTH_OF_LIMIT = 0.02, 0.05
-#: What a look shows the share to be is told by a few seconds' counts: its mean over about so many seconds is believed.
-BELIEVED_SECONDS = 10.0
 
 
 def decide(
@@ -90,32 +74,15 @@ def decide(
         return Verdict(Kind.SKIP, current, code, reason)
     if current is None:
         return _first(terms, seen, harm, now)
-    current = _reckoned(terms, seen, replace(current, obeyed=obeyed(terms, seen, current, now)), now)
+    current = reckoned(terms, seen, replace(current, obeyed=obeyed(terms, seen, current, now)), now)
     if alert is Alert.ACTIVE:
         return _while_active(terms, seen, current, now)
     return _afterwards(terms, seen, current, now)
 
 
-def base_rate(terms: Terms, seen: Observation) -> float | None:
-    """What a tenant is entitled to: the rate set, or its part of its max-min share; None if unknown."""
-    if terms.rate is not None:
-        return terms.rate
-    share = seen.max_min_share
-    return None if share is None else terms.share * share
-
-
-def relief_rate(terms: Terms, seen: Observation, base: float) -> float:
-    """What of ``base`` is left for the tenant while the backlog shall be gone in ``drain_seconds``; an equal share at
-    the least: draining takes λ + backlog ÷ T, and the others' λ is not the tenant's to give."""
-    if terms.rate is not None or seen.active_tenants < 1:
-        return base
-    equal = terms.share * seen.throughput / seen.active_tenants / seen.cost
-    return max(min(base, equal), base - seen.backlog / terms.drain_seconds)
-
-
 def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Verdict:
     """The first limit, if somebody suffers and the tenant is why; each doubt is a reason to leave it alone."""
-    if not _suffers(terms, seen):
+    if not suffers(terms, seen):
         reason = f"nobody suffers: quiet tenants wait {seen.quiet_wait:.3g} s of {terms.target_seconds:g} s"
         return Verdict(Kind.SKIP, None, "no_harm", reason, harm and replace(harm, since=math.inf))
     base = base_rate(terms, seen)
@@ -228,7 +195,7 @@ def _first_limit(terms: Terms, seen: Observation, base: float) -> Step:
 
 
 def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
-    if (moved := _work_conserved(terms, seen, current, now) or _taken_back(terms, seen, current, now)) is not None:
+    if (moved := work_conserved(terms, seen, current, now) or taken_back(terms, seen, current, now)) is not None:
         return moved
     if now - current.changed_at < terms.cooldown_seconds:
         return renewed(terms, current, now, "cooldown", "the last change has not had its time to act")
@@ -240,15 +207,15 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
     if terms.law == "inverse_backlog":
         wanted = _inverse(terms, seen, current.base)
         step = Step(terms.bounds.step(current.rate, wanted.limit), wanted.reason)
-    elif _is_behind(terms, seen) and (goal := relief_rate(terms, seen, current.base)) < current.rate:
+    elif is_behind(terms, seen) and (goal := relief_rate(terms, seen, current.base)) < current.rate:
         step = Step(terms.bounds.step(current.rate, goal), f"towards its share, {goal:.4g}/s while the backlog drains")
-    elif terms.law == "aimd" and ((returned and _suffers(terms, seen)) or _not_relieved(current.watch)):
+    elif terms.law == "aimd" and ((returned and suffers(terms, seen)) or _not_relieved(current.watch)):
         step = aimd.adapt(current.rate, congested=True, priority=terms.priority, bounds=terms.bounds)
-    elif seen.calm and not _suffers(terms, seen) and is_unused(terms, seen, current):
+    elif seen.calm and not suffers(terms, seen) and is_unused(terms, seen, current):
         return unused(seen, current)
-    elif terms.law == "aimd" and seen.calm and not _suffers(terms, seen) and _is_used_up(terms, seen, current, now):
+    elif terms.law == "aimd" and seen.calm and not suffers(terms, seen) and is_used_up(terms, seen, current, now):
         step = aimd.adapt(current.rate, congested=False, priority=terms.priority, bounds=terms.bounds)
-        if seen.waiting > _next_to_nothing(terms, seen):  # beyond its share it would only add to what waits
+        if seen.waiting > next_to_nothing(terms, seen):  # beyond its share it would only add to what waits
             step = replace(step, limit=min(step.limit, relief_rate(terms, seen, current.base)))
     else:
         return renewed(terms, current, now, "acting", "the alert is active and the limit acts on it")
@@ -263,7 +230,7 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
 def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict:
     gone_since = now if current.gone_since is None else current.gone_since
     current = replace(current, alert_active=False, gone_since=gone_since, watch=None)
-    if (moved := _work_conserved(terms, seen, current, now) or _taken_back(terms, seen, current, now)) is not None:
+    if (moved := work_conserved(terms, seen, current, now) or taken_back(terms, seen, current, now)) is not None:
         return moved
     if not seen.calm:
         if now - gone_since > terms.hold_seconds:
@@ -282,98 +249,6 @@ def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> 
     )
 
 
-def _work_conserved(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict | None:
-    """A limit that rises because servers may idle while the tenant is held back; None where that is not so.
-
-    Below its share it rises as soon as what waits will be gone before it can be there. It does not wait for the
-    cooldown. It rises as far as nothing queues: beyond its share by little, and by more while still nothing waits, for
-    what consumers can finish shows only once something does.
-    """
-    if terms.rate is not None and terms.law != "aimd":  # the operator set it, to be kept
-        return None
-    if seen.ready is None or now - current.changed_at < PROBE_SECONDS or not _is_used_up(terms, seen, current, now):
-        return None
-    idles = seen.waiting <= _next_to_nothing(terms, seen) and not _suffers(terms, seen)
-    if not idles and not _climbs_in_time(terms, seen, current):
-        return None
-    wanted, base = _settled(terms, seen, current.base), current.base
-    if idles and seen.waiting <= NOTHING * math.sqrt(seen.throughput):
-        base = max(
-            base, current.rate if current.rose_from is None else current.rose_from
-        )  # so much it was seen to take
-        if current.rate >= current.base:
-            wanted = max(_settled(terms, seen, base), current.rate + _probe(seen, current, now))
-    elif not idles and current.rate * (1 + terms.bounds.max_step) < base:  # it takes more than this step to be there
-        wanted = base
-    rate = terms.bounds.step(current.rate, wanted)
-    if idles and rate >= terms.bounds.ceiling:
-        return Verdict(Kind.RELEASE, None, "ceiling", f"the limit reached its ceiling of {terms.bounds.ceiling:g}/s")
-    if rate < current.rate + _worth(seen, current):
-        return None
-    why = "next to nothing waits" if idles else f"the {seen.waiting:.0f} messages that wait will soon be gone"
-    reason = f"{why} and it sends all of the {current.rate:.4g}/s that it may: servers may idle"
-    verdict = changed(terms, replace(current, base=base), Kind.RELAX, rate, now, "idle", reason)
-    return replace(verdict, limit=verdict.limit and replace(verdict.limit, rose_from=current.rate))
-
-
-def _probe(seen: Observation, current: Limit, now: float) -> float:
-    """By how much (messages/s) a limit rises beyond its share while nothing waits."""
-    probe = PROBING * seen.throughput / seen.cost
-    if current.rose_from is None or now - current.changed_at >= 2 * PROBE_SECONDS:
-        return probe
-    return max(probe, PROBING_FASTER * (current.rate - current.rose_from))
-
-
-def _settled(terms: Terms, seen: Observation, base: float) -> float:
-    """The limit by which as much waits as chance brings anyhow, and no more for long: a regulator in proportion to what
-    waits, on a share that is measured. An equal share at the least."""
-    equal = terms.share * seen.throughput / max(1, seen.active_tenants) / seen.cost
-    beyond = seen.waiting - ROOM * math.sqrt(seen.throughput)
-    return max(min(base, equal), base - beyond / SETTLE_SECONDS / seen.cost)
-
-
-def _worth(seen: Observation, current: Limit) -> float:
-    """By how much a limit has to change that clients are told of it."""
-    return min(WORTH_OF_THROUGHPUT * seen.throughput / seen.cost, WORTH_OF_LIMIT * current.rate)
-
-
-def _climbs_in_time(terms: Terms, seen: Observation, current: Limit) -> bool:
-    """Whether a limit below its share has to rise now to be there when nothing waits any more.
-
-    A step takes :data:`PROBE_SECONDS`, and the first as long again to be heard of; meanwhile consumers finish of what
-    waits as much as the limit lacks to the share. Only what is seen to drain is about to be gone. A law that follows
-    ages stays below the share as long as they are above the target.
-    """
-    if terms.law == "inverse_backlog" or current.rate >= current.base:
-        return False
-    comes = seen.arrival_rate * seen.cost + seen.others_rate * seen.others_cost
-    if seen.finish_rate < STEADY * seen.completion_rate or seen.finish_rate <= comes:
-        return False
-    growth = 1 + terms.bounds.max_step
-    steps = math.ceil(math.log(current.base / current.rate) / math.log(growth))
-    lacks = steps * current.base - current.rate * (growth**steps - 1) / terms.bounds.max_step
-    return seen.waiting <= PROBE_SECONDS * lacks * seen.cost + _next_to_nothing(terms, seen)
-
-
-def _taken_back(terms: Terms, seen: Observation, current: Limit, now: float) -> Verdict | None:
-    """A limit that rose lest servers idle, by more than they can take: lowered before anybody suffers from it. None
-    where that is not so.
-
-    It does not wait for the cooldown, as the rise did not: in a cooldown's time the excess would become harm.
-    """
-    if current.rose_from is None or current.obeyed is False or now - current.changed_at < PROBE_SECONDS:
-        return None
-    if seen.waiting <= _next_to_nothing(terms, seen) + math.sqrt(seen.throughput):
-        return None
-    goal = _settled(terms, seen, current.base)
-    if goal > current.rate - _worth(seen, current):
-        return None
-    rate = terms.bounds.step(current.rate, goal)
-    reason = f"{seen.waiting:.0f} messages wait since it rose; to {goal:.4g}/s while they are drained"
-    verdict = changed(terms, current, Kind.THROTTLE, rate, now, "overshot", reason)
-    return replace(verdict, limit=verdict.limit and replace(verdict.limit, rose_from=min(current.rose_from, rate)))
-
-
 def _watched(terms: Terms, seen: Observation, watch: Watch | None, now: float) -> Watch:
     if watch is None:
         return Watch(seen.backlog, now, 0)
@@ -381,67 +256,12 @@ def _watched(terms: Terms, seen: Observation, watch: Watch | None, now: float) -
     if elapsed < terms.cooldown_seconds:
         return watch
     due = watch.backlog * max(0.0, 1 - elapsed / terms.drain_seconds)
-    slow = _suffers(terms, seen) and seen.backlog > due and seen.finish_rate > 0
+    slow = suffers(terms, seen) and seen.backlog > due and seen.finish_rate > 0
     return Watch(seen.backlog, now, watch.strikes + 1 if slow else 0)
 
 
 def _not_relieved(watch: Watch | None) -> bool:
     return watch is not None and watch.strikes >= CONFIRMATIONS
-
-
-def _reckoned(terms: Terms, seen: Observation, current: Limit, now: float) -> Limit:
-    """``current`` with the share as it is now: its mean over :data:`BELIEVED_SECONDS`, and at once what is more by far
-    than chance, as when servers were added, or what is less once a change has settled: until then some of it was
-    measured while servers idled, which seems less than it is.
-
-    While nothing waits, what is finished is what is asked for, and tells of no capacity.
-    """
-    busy = _is_behind(terms, seen) and seen.finish_rate >= STEADY * seen.completion_rate
-    share = base_rate(terms, seen) if busy else None
-    if share is None:
-        return current
-    settled, apart = now - current.changed_at >= terms.cooldown_seconds, share - current.base
-    if (apart if not settled else abs(apart)) > _apart_by_chance(seen):
-        return replace(current, base=share, base_at=now)
-    since = 0.0 if current.base_at is None else now - current.base_at
-    believed = 1 - math.exp(-min(1.0, max(0.0, since)) / BELIEVED_SECONDS)
-    return replace(current, base=current.base + believed * apart, base_at=now)
-
-
-def _apart_by_chance(seen: Observation) -> float:
-    """By how much a share that a look shows may be wrong by chance (messages/s)."""
-    if seen.recent_seconds <= 0:
-        return math.inf
-    varying = (seen.finish_rate + seen.others_rate * seen.others_cost**2) / seen.cost**2
-    return DEVIATIONS * math.sqrt(varying / seen.recent_seconds)
-
-
-def _next_to_nothing(terms: Terms, seen: Observation) -> float:
-    """Messages that wait so shortly that servers may idle soon."""
-    return NEXT_TO_NOTHING * terms.target_seconds * seen.throughput
-
-
-def _piles_up(terms: Terms, seen: Observation) -> bool:
-    """Whether more waits than next to nothing, and than chance piles up in a second: no server idles."""
-    return seen.waiting > _next_to_nothing(terms, seen) + SIGNIFICANT * math.sqrt(seen.throughput)
-
-
-def _is_behind(terms: Terms, seen: Observation) -> bool:
-    """Whether servers have more to do than they finish: what they finish is what they can."""
-    return _suffers(terms, seen) or _piles_up(terms, seen)
-
-
-def _suffers(terms: Terms, seen: Observation) -> bool:
-    return seen.quiet_wait > terms.target_seconds
-
-
-def _is_used_up(terms: Terms, seen: Observation, current: Limit, now: float) -> bool:
-    """Whether the tenant sends about all that it may: servers may idle for its limit. A limit that has just risen, or
-    is on its way back to its share, has risen by a step more than arrivals show yet."""
-    before = current.rate / (1 + terms.bounds.max_step) if current.rate < current.base else current.rate
-    if current.rose_from is not None and now - current.changed_at < PROBE_SECONDS + seen.recent_seconds:
-        before = min(before, current.rose_from)
-    return seen.arrival_rate >= USED_UP * before
 
 
 def _inverse(terms: Terms, seen: Observation, base: float) -> Step:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.laws import aimd, inverse_backlog, throttle
+from alerts.laws import aimd, conserving, inverse_backlog
 from alerts.laws.bounds import Bounds
 from alerts.laws.limits import Alert, Harm, Kind, Limit, Terms, Verdict, untrusted
 from alerts.laws.observation import Observation
-from alerts.laws.throttle import base_rate, decide, relief_rate
+from alerts.laws.share import base_rate, relief_rate
+from alerts.laws.throttle import decide
 
 rates = st.floats(0.5, 1e5)
 priorities = st.sampled_from(sorted(aimd.PRIORITIES))
@@ -395,7 +396,7 @@ def test_whatever_happens_limits_keep_bounds_steps_and_leases(
             assert verdict.limit == limit
         if limit is not None and verdict.limit is not None and verdict.limit.rate != limit.rate:
             conserves = verdict.code in ("idle", "overshot")
-            assert now - limit.changed_at >= (throttle.PROBE_SECONDS if conserves else terms.cooldown_seconds)
+            assert now - limit.changed_at >= (conserving.PROBE_SECONDS if conserves else terms.cooldown_seconds)
             assert verdict.code != "overshot" or limit.rose_from is not None
             assert abs(verdict.limit.rate - limit.rate) <= terms.bounds.max_step * limit.rate * (1 + 1e-9)
         limit = verdict.limit
