@@ -31,6 +31,7 @@ from lake.tables import TABLES
 from lake.views import VIEWS
 from spark_analytics.connect.gateway import DEFAULT_SECONDS, Gateway
 from spark_analytics.connect.inside import serve_inside
+from spark_analytics.connect.times import Query
 from spark_analytics.faults import explained, quieten
 from spark_analytics.histograms import QUANTILE_FUNCTION
 from spark_analytics.plans import check_plan
@@ -118,6 +119,7 @@ class Endpoint:
             credentials=credentials,
             seconds=max_seconds or DEFAULT_SECONDS,
             look=self._look,
+            cancel=self._cancel,
         )
 
     def refresh(self) -> None:
@@ -159,6 +161,12 @@ class Endpoint:
             check_plan(self._session, statement, names)
         except PySparkException as error:
             raise UserError(f"Spark does not read this: {first_line(error)}", "see Spark's SQL reference") from error
+
+    def _cancel(self, query: Query) -> None:
+        """End the jobs that ``query`` has now, by the tag that Spark Connect gives them."""
+        context = self._session.sparkContext
+        tags = getattr(context._jvm.org.apache.spark.sql.connect.service, "ExecuteJobTag$")  # type: ignore[union-attr]
+        context.cancelJobsWithTag(getattr(tags, "MODULE$").apply(*query))  # user, session, operation
 
     def _by_reader(self, name: str) -> bool:
         try:

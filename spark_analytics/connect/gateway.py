@@ -61,7 +61,8 @@ class Gateway:
 
     ``names`` are the tables and views that may be read; ``token`` what clients must send, None for nothing;
     ``upstream_token`` what Spark's own server asks for. A query has ``seconds``. ``look`` is a second look at each
-    statement and the names that it may use, which raises UserError; ``limits`` bound connections.
+    statement and the names that it may use, which raises UserError; ``cancel`` ends the jobs of a query; ``limits``
+    bound connections.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Gateway:
         credentials: grpc.ServerCredentials | None = None,
         seconds: float = DEFAULT_SECONDS,
         look: Look = no_look,
+        cancel: Callable[[Query], None] = lambda query: None,
         limits: Limits = _LIMITS,
     ) -> None:
         listener = listen(host, port, "choose another --port")
@@ -90,6 +92,7 @@ class Gateway:
         self._times = QueryTimes(
             seconds,
             lambda request: interrupt(request.SerializeToString(), metadata=self._sent, timeout=GRACE_SECONDS),
+            cancel,
         )
         handlers = {
             "ExecutePlan": self._handler("ExecutePlan", base_pb2.ExecutePlanRequest, many=True),

@@ -2,16 +2,21 @@
 
 A client of Spark Connect may leave a query and come back for its rows, so a call that ends ends no query. What began is
 remembered here until its client gives it up, or its time is over.
+
+Spark interrupts a query once, by its thread, and what that is doing may overlook it: reading a plan, making code. Jobs
+that such a query begins later would run for as long as they like. So its jobs are cancelled again and again.
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql.connect.proto import base_pb2
@@ -22,6 +27,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds after the interruption in which Spark may still end the query by itself, before its client is told.
 GRACE_SECONDS = 5.0
+#: When the jobs of an interrupted query are cancelled again (seconds after the time before): one that begins in between
+#: runs for no longer than its beginning took.
+_AGAIN_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 #: Queries that no client has given up; of more, the oldest is interrupted.
 _MOST_HELD = 256
 
@@ -35,11 +43,19 @@ class Query(NamedTuple):
 
 
 class QueryTimes:
-    """Calls ``interrupt`` for each query that has run for ``seconds``, from a thread of its own, until ``close``."""
+    """Calls ``interrupt`` for each query that has run for ``seconds``, and ``cancel`` for what jobs it has then and
+    later, from a thread of its own, until ``close``."""
 
-    def __init__(self, seconds: float, interrupt: Callable[[base_pb2.InterruptRequest], None]) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        interrupt: Callable[[base_pb2.InterruptRequest], None],
+        cancel: Callable[[Query], None],
+    ) -> None:
         self.seconds = seconds
         self._interrupt = interrupt
+        self._cancel = cancel
+        self._again: list[tuple[float, int, Query]] = []  # a heap: when, for the how manieth time, which
         self._ends: OrderedDict[Query, float] = OrderedDict()  # those that ran first are first
         self._over: OrderedDict[Query, None] = OrderedDict()
         self._changed = threading.Condition()
@@ -87,20 +103,18 @@ class QueryTimes:
         self._thread.join()
 
     def _watch(self) -> None:
-        while (query := self._next()) is not None:
-            request = base_pb2.InterruptRequest(
-                session_id=query.session,
-                interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID,
-                operation_id=query.operation,
-            )
-            request.user_context.user_id = query.user
-            try:
-                self._interrupt(request)
-            except Exception as error:  # it has ended, or Spark has; the next one has its time all the same
-                log.debug("a query was not interrupted: %s", error)
+        while (due := self._next()) is not None:
+            query, times = due
+            for end in (partial(self._interrupt, _request(query)), partial(self._cancel, query)):
+                try:
+                    end()
+                except Exception as error:  # it has ended, or Spark has; the next one has its time all the same
+                    log.debug("a query was not interrupted: %s", error)
+            if times < len(_AGAIN_SECONDS) and len(self._again) < _MOST_HELD:
+                heapq.heappush(self._again, (time.monotonic() + _AGAIN_SECONDS[times], times + 1, query))
 
-    def _next(self) -> Query | None:
-        """The next query whose time is over, once it is; None at the end."""
+    def _next(self) -> tuple[Query, int] | None:
+        """The next query whose time is over, once it is, and how often that was said of it before; None at the end."""
         with self._changed:
             while not self._closed:
                 query, end = next(iter(self._ends.items()), (None, 0.0))
@@ -110,9 +124,24 @@ class QueryTimes:
                     self._over[query] = None
                     if len(self._over) > _MOST_HELD:
                         self._over.popitem(last=False)
-                    return query
-                self._changed.wait(None if query is None else left)
+                    return query, 0
+                until_again = self._again[0][0] - time.monotonic() if self._again else None
+                if until_again is not None and until_again <= 0:
+                    _, times, query = heapq.heappop(self._again)
+                    return query, times
+                waits = [one for one in (None if query is None else left, until_again) if one is not None]
+                self._changed.wait(min(waits, default=None))
         return None
+
+
+def _request(query: Query) -> base_pb2.InterruptRequest:
+    request = base_pb2.InterruptRequest(
+        session_id=query.session,
+        interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID,
+        operation_id=query.operation,
+    )
+    request.user_context.user_id = query.user
+    return request
 
 
 def named(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from lake.store import Lake
 from spark_analytics.connect import times
-from spark_analytics.connect.times import QueryTimes, named
+from spark_analytics.connect.times import Query, QueryTimes, named
 from tests.spark_analytics.connect_client import Client
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
@@ -54,8 +54,10 @@ class Interrupted:
 
 
 @contextmanager
-def timing(seconds: float, interrupt: Interrupted) -> Iterator[QueryTimes]:
-    one = QueryTimes(seconds, interrupt)
+def timing(
+    seconds: float, interrupt: Interrupted, cancel: Callable[[Query], None] = lambda query: None
+) -> Iterator[QueryTimes]:
+    one = QueryTimes(seconds, interrupt, cancel)
     try:
         yield one
     finally:
@@ -98,14 +100,22 @@ def test_of_very_many_that_nobody_gives_up_the_oldest_is_interrupted(monkeypatch
         assert interrupted.operations == [queries[0].operation]
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-def test_pyspark_s_own_client_is_told_that_its_query_took_too_long_and_its_places_are_free_again(
-    tmp_path: Path,
-) -> None:
-    Lake(tmp_path / "lake").create()
+def test_jobs_that_begin_after_their_query_was_interrupted_are_cancelled_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times, "_AGAIN_SECONDS", (0.01, 0.02, 0.04))
+    cancelled: list[Query] = []
+    interrupted = Interrupted(fails=True)
+    with timing(0.05, interrupted, cancelled.append) as one:
+        query = one.begin(asked())
+        wait_until(lambda: len(cancelled) == 4, "its jobs to be cancelled at once and three times more")
+        assert set(cancelled) == {query} and interrupted.operations == [query.operation] * 4
+
+
+@contextmanager
+def serving(folder: Path, max_seconds: float) -> Iterator[int]:
+    """The command on an empty lake; its port. At the end it is asked to end, and has to."""
+    Lake(folder / "lake").create()
     port = free_ports(1)[0]
-    arguments = ["connect", "--port", str(port), "--lake", str(tmp_path / "lake"), "--max-seconds", "3"]
+    arguments = ["connect", "--port", str(port), "--lake", str(folder / "lake"), "--max-seconds", str(max_seconds)]
     server = subprocess.Popen(
         [sys.executable, "-m", "sojourn.cli.main", *arguments, "--unconfined"],
         env={**os.environ, "PYTHONPATH": str(HOME), "SOJOURN_JAVA_ARCHIVE": "ready"},
@@ -115,14 +125,35 @@ def test_pyspark_s_own_client_is_told_that_its_query_took_too_long_and_its_place
     assert server.stdout is not None
     try:
         assert "sc://" in server.stdout.readline()
-        run = subprocess.run(
-            [sys.executable, "-c", NOTEBOOK, f"sc://localhost:{port}"],
-            capture_output=True,
-            text=True,
-            timeout=250,
-            check=False,
-        )
-        assert "ran for more than 3 s and was interrupted" in run.stdout, (run.stdout, run.stderr)
+        yield port
+    finally:
+        server.send_signal(signal.SIGTERM)
+        try:
+            assert server.wait(60) == 0
+        finally:
+            server.kill()  # else a query that nobody waits for keeps all cores from the tests after this one
+            server.stdout.close()
+
+
+def interrupted_in_a_notebook(port: int, max_seconds: float) -> None:
+    """What would take days is asked for by pyspark's own client, and told to have been interrupted."""
+    run = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK, f"sc://localhost:{port}"],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert f"ran for more than {max_seconds:g} s and was interrupted" in run.stdout, (run.stdout, run.stderr)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_pyspark_s_own_client_is_told_that_its_query_took_too_long_and_its_places_are_free_again(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, 3) as port:
+        interrupted_in_a_notebook(port, 3)
         client = Client(port)
 
         def answers() -> bool:
@@ -134,10 +165,10 @@ def test_pyspark_s_own_client_is_told_that_its_query_took_too_long_and_its_place
 
         wait_until(answers, "a short query to be answered")
         client.close()
-    finally:
-        server.send_signal(signal.SIGTERM)
-        try:
-            assert server.wait(60) == 0
-        finally:
-            server.kill()  # else a query that nobody waits for keeps all cores from the tests after this one
-            server.stdout.close()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_query_that_was_interrupted_before_it_had_a_job_has_none_later_and_the_server_ends(tmp_path: Path) -> None:
+    with serving(tmp_path, 0.3) as port:
+        interrupted_in_a_notebook(port, 0.3)
