@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 
@@ -26,6 +28,7 @@ def run_parts(package: str, parts: Sequence[str], description: str | None, *, ap
     )
     parser.add_argument("--scale", type=float, default=1.0, help="1 = the sizes that the goals are stated for")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is ended first
     for part in chosen.only:
         measure: Callable[[float], Iterator[Figure]] = import_module(f"{package}.{part}").measure
         for figure in measure(chosen.scale):
