@@ -83,7 +83,7 @@ class DashboardSettings(BaseModel):
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8501, ge=0, le=65535, description="TCP port; 0 = a free one")
     allowed_hosts: tuple[str, ...] = Field(default=(), description="further host names browsers may use")
-    refresh_seconds: float = Field(default=1.7, ge=0.5, le=3600, description="how often an open page renews itself")
+    refresh_seconds: float = Field(default=1.5, ge=0.5, le=3600, description="how often an open page renews itself")
     stale_after_seconds: float = Field(default=15.0, gt=0, description="age from which data are called stale")
     proxy: ProxySignIn | None = Field(default=None, description="a proxy that says who somebody is")
     oidc: OidcSignIn | None = Field(default=None, description="a provider with which people sign in")
