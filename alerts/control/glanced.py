@@ -7,7 +7,7 @@ within less than two tenths of a second, in which producers hear of it (docs/adr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 
 from alerts.laws.entitlement import Terms
 
@@ -28,7 +28,7 @@ class GlancedTerms(Terms):
     @classmethod
     def of(cls, terms: Terms) -> GlancedTerms:
         """``terms``, before the first glance."""
-        return cls(**{field.name: getattr(terms, field.name) for field in fields(Terms)})
+        return cls(**asdict(terms))
 
     def quick(self) -> Terms:
         """See :meth:`Terms.quick`; by how far glances are apart."""

@@ -44,11 +44,7 @@ def who_was_held_back(
 
     ``allowed`` is what each unit might send while it was bound, and for how many of these seconds it was.
     """
-    units = dict(law.groups)
-    for name in one.arrivals:
-        if (pattern := law.patterns.of(name)) is not None:
-            units[name] = pattern
-    sent = in_work(one.waiting, one.finished, one.arrivals, law.costs, units).arrivals
+    sent = in_work(one.waiting, one.finished, one.arrivals, law.costs, law.units_of(one.arrivals)).arrivals
     found = set()
     for unit, rate in sent.items():
         might, held = _might(unit, allowed)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from alerts.laws.limits import Kind, Limit, Terms, Verdict, changed
 from alerts.laws.observation import Observation
-from alerts.laws.share import STEADY, next_to_nothing, suffers
+from alerts.laws.share import STEADY, less, next_to_nothing, suffers
 
 #: A limit counts as used up from this part of it on.
 USED_UP = 0.8
@@ -89,9 +89,8 @@ def _probe(seen: Observation, current: Limit, now: float) -> float:
 def _settled(terms: Terms, seen: Observation, base: float) -> float:
     """The limit by which as much waits as chance brings anyhow, and no more for long: a regulator in proportion to what
     waits, on a share that is measured. An equal share at the least."""
-    equal = terms.share * seen.throughput / max(1, seen.active_tenants) / seen.cost
     beyond = seen.waiting - ROOM * math.sqrt(seen.throughput)
-    return max(min(base, equal), base - beyond / SETTLE_SECONDS / seen.cost)
+    return less(terms, seen, base, beyond / SETTLE_SECONDS / seen.cost)
 
 
 def _worth(seen: Observation, current: Limit) -> float:

@@ -9,7 +9,7 @@ a moment later, tell of as many messages; else all is as if there were none.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from alerts.laws.costs import Costs
@@ -203,15 +203,19 @@ class EntitledQueue:
             self.rates[name], self.shares[name] = rate, rate * self.costs.of(name)
 
     def _units(self, one: Look, now: float) -> dict[str, str]:
-        """Who is of a group, and of which; alone are all others."""
+        """As :meth:`units_of` all who are seen, once it is known who came."""
         for name, rate in one.arrivals.items():
             if rate > 0:
                 self.onsets.came(name, now)
         self.groups = self.onsets.members(now)
+        return self.units_of({*one.waiting, *one.finished, *one.arrivals})
+
+    def units_of(self, names: Iterable[str]) -> dict[str, str]:
+        """Who is of a group, and of which: those who began together, and those of ``names`` that fit a pattern. Alone
+        are all others."""
         if not self.patterns:
             return self.groups
-        named = {name: self.patterns.of(name) for name in {*one.waiting, *one.finished, *one.arrivals}}
-        return self.groups | {name: pattern for name, pattern in named.items() if pattern is not None}
+        return self.groups | {name: fits for name in names if (fits := self.patterns.of(name)) is not None}
 
     def _tell(self, unit: str, share: float, members: Mapping[str, float]) -> None:
         """What ``share`` of work is in messages, to whom: a tenant, a declared group, or each member of another."""

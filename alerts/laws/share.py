@@ -31,8 +31,13 @@ def relief_rate(terms: Terms, seen: Observation, base: float) -> float:
     the least: draining takes λ + backlog ÷ T, and the others' λ is not the tenant's to give."""
     if terms.rate is not None or seen.active_tenants < 1:
         return base
-    equal = terms.share * seen.throughput / seen.active_tenants / seen.cost
-    return max(min(base, equal), base - seen.backlog / terms.drain_seconds)
+    return less(terms, seen, base, seen.backlog / terms.drain_seconds)
+
+
+def less(terms: Terms, seen: Observation, base: float, by: float) -> float:
+    """``base`` less ``by`` (messages/s); an equal share at the least, or ``base`` where that is less."""
+    equal = terms.share * seen.throughput / max(1, seen.active_tenants) / seen.cost
+    return max(min(base, equal), base - by)
 
 
 def reckoned(terms: Terms, seen: Observation, current: Limit, now: float) -> Limit:
