@@ -6,8 +6,10 @@ Started by :func:`dashboard.run.command` in :func:`dashboard.run.environment`.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import secrets
+import signal
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +22,7 @@ from streamlit.web.server.starlette import App
 
 from dashboard.returning import Returning
 from dashboard.rooted import Rooted
-from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
+from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE, address
 from dashboard.settings import DashboardSettings
 from dashboard.theme import options as theme_options
 from dashboard.trusted_header import TrustedHeader
@@ -94,9 +96,16 @@ def _sign_in(settings: DashboardSettings) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    """Serve until a signal."""
-    settings = DashboardSettings.model_validate_json(os.environ[SETTINGS_VARIABLE])
+    """Serve until SIGTERM or Ctrl-C, whatever it is at, and say where as soon as it listens there."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn ends well, and then hands the signal on to this
+    with suppress(KeyboardInterrupt):
+        _serve(DashboardSettings.model_validate_json(os.environ[SETTINGS_VARIABLE]))
+
+
+def _serve(settings: DashboardSettings) -> None:
     bootstrap.load_config_options(options(settings))
+    # Pages are imported before there is a server, which Streamlit warns of for each cache that they declare.
+    logging.getLogger("streamlit.runtime.caching.cache_data_api").setLevel(logging.ERROR)
     use_all_files()
     front = AccessControl(application(settings), policy(settings))
     lake = Path(os.environ.get(LAKE_VARIABLE) or "lake-data").expanduser().absolute()
@@ -110,8 +119,9 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # modules stay: no collection has to look at them again
     listener = listen(settings.host, settings.port, "choose another: --port, or [dashboard] port")
-    with suppress(KeyboardInterrupt):
-        WebServer(front, listener, front.limits, websockets=True).run()
+    server = WebServer(front, listener, front.limits, websockets=True)
+    print(f"Dashboard at {address(settings)}, Ctrl-C to stop", flush=True)
+    server.run()
 
 
 if __name__ == "__main__":

@@ -118,8 +118,6 @@ def dashboard(
     section = run.claim_port(section)
     if warning := run.exposure(section):
         typer.echo(warning, err=True)
-    typer.echo(f"Dashboard at {run.address(section)}, Ctrl-C to stop")
-    sys.stdout.flush()
     command = run.command(section)
     known = _alerting(settings)
     env = {**os.environ, **run.environment(section, root, **known, api=_api(settings), config=chosen(config))}

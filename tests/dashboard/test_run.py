@@ -2,16 +2,28 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from dashboard import serve
-from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE, address, claim_port, command, environment, exposure
+from dashboard.run import (
+    HEALTH_PATH,
+    LAKE_VARIABLE,
+    SETTINGS_VARIABLE,
+    address,
+    claim_port,
+    command,
+    environment,
+    exposure,
+)
 from dashboard.settings import LOOPBACK_HOSTS, DashboardSettings
 from dashboard.theme import options
 from lake.errors import UserError
@@ -19,6 +31,7 @@ from lake.web.policy import Refusal
 from sojourn.cli.main import app
 from sojourn.cli.parts import leading_on
 from sojourn.settings import load
+from tests.support.waiting import PATIENCE
 
 LAKE = Path("/somewhere/lake")
 
@@ -98,7 +111,7 @@ def test_heading_weights_are_ones_that_streamlit_takes() -> None:
     assert isinstance(weights, list) and all(weight % 50 == 0 and 100 <= weight <= 900 for weight in weights)
 
 
-def test_the_command_takes_host_and_port_prints_its_address_and_refuses_to_be_open_without_a_name(
+def test_the_command_takes_host_and_port_and_refuses_to_be_open_without_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[DashboardSettings] = []
@@ -108,14 +121,31 @@ def test_the_command_takes_host_and_port_prints_its_address_and_refuses_to_be_op
 
     monkeypatch.setattr(os, "execvpe", execute)
     lake = ["--lake", str(tmp_path)]
-    result = CliRunner().invoke(app, ["dashboard", "--host", "127.0.0.1", "--port", "0", *lake])
-    (said,) = re.findall(r"Dashboard at http://127.0.0.1:(\d+), Ctrl-C to stop", result.stdout)
-    assert (started[0].host, started[0].port) == ("127.0.0.1", int(said))
+    CliRunner().invoke(app, ["dashboard", "--host", "127.0.0.1", "--port", "0", *lake])
+    assert started[0].host == "127.0.0.1" and started[0].port != 0
     refused = CliRunner().invoke(app, ["dashboard", "--host", "0.0.0.0", "--port", "0", *lake])
     assert refused.exit_code != 0 and len(started) == 1
     named = ["--host", "0.0.0.0", "--port", "0", "--allowed-host", "queues.example"]
     opened = CliRunner().invoke(app, ["dashboard", *named, *lake])
     assert "no login" in opened.stderr and started[1].allowed_hosts == ("queues.example",)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_is_once_it_answers_there_and_nothing_else_and_ends_in_order(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    command = [sys.executable, "-m", "sojourn.cli.main", "dashboard", "--port", "0", "--lake", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        try:
+            said = process.stdout.readline()
+            found = re.fullmatch(r"Dashboard at (http://127\.0\.0\.1:\d+), Ctrl-C to stop\n", said)
+            assert found is not None, said
+            assert httpx.get(found[1] + HEALTH_PATH, timeout=PATIENCE * 10).text == "ok"
+            process.send_signal(number)
+            assert (process.stdout.read(), process.wait(timeout=PATIENCE * 20)) == ("", 0)
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(
