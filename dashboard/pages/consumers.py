@@ -48,7 +48,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     (total,) = lake.now(questions.counted(find))
     with top:
         fresh = frame.age_of_data(lake, health, now)
-        st.html(markup.title(consumers.headline(found, names, total["consumers"], ran=bool(transitions))))
+        said = consumers.headline(found, names, total["consumers"], ran=bool(transitions))
+        st.html(frame.headline(said, fresh, now))
         st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     place = choose.page_of(total["consumers"], ROWS)
     rows = lake.now(questions.ranked(find, list(found), ROWS, place))

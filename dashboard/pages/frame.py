@@ -145,6 +145,13 @@ def age_of_data(lake: Repository, health: list[Row], now: datetime) -> Freshness
     return fresh
 
 
+def headline(said: str, fresh: Freshness | None, now: datetime) -> str:
+    """The page's heading, ``said`` of now; where the data are old, of when it is true."""
+    if fresh is not None and fresh.level is Level.STALE:
+        said = f"At {instant(fresh.as_of, now, seconds=True)}: {said}"
+    return markup.title(said)
+
+
 def as_of_line(lake: Repository, fresh: Freshness | None, now: datetime) -> str:
     """When the figures are from, whether rules are evaluated and receivers told, how often the page renews itself."""
     if fresh is None:

@@ -16,10 +16,8 @@ from dashboard.pages import download, frame, markup, queue, spark, story
 from dashboard.repository import Repository
 from dashboard.services import forecast
 from dashboard.services.alerting import AlertCard, alert_cards, happenings, in_short, limit_cards
-from dashboard.services.freshness import Level
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.overview import COLUMNS, QueueCard, headline, queue_cards
-from dashboard.services.say import instant
 from dashboard.services.series import on_the_hour
 from dashboard.services.steady import pictured, steady
 from dashboard.services.trends import Trend, last_hour, trends
@@ -45,9 +43,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     alerts, cards = glance.alerts, glance.cards
 
     said = headline(cards, alerts, rules_ran=bool(transitions))
-    if fresh is not None and fresh.level is Level.STALE:
-        said = f"At {instant(fresh.as_of, now, seconds=True)}: {said}"
-    st.html(markup.title(said))
+    st.html(frame.headline(said, fresh, now))
     st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     main, side = st.columns([2.3, 1], gap="large")
     with main:

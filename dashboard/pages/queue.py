@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -165,15 +165,15 @@ def _charts(past: History) -> None:
     legend = " Marks on the time axis: ▲ an alert fires, ▽ it is resolved, ◆ an action." if past.marks else ""
     st.html(markup.section("History", f"{past.span.words}.{legend}"))
     states = past.lake.health_history(past.key, past.span)
-    left, right = st.columns(2, gap="large")
-    with left:
-        _backlog(past, noisy)
-        _rates(past)
-        _held(past, states)
-    with right:
-        _ages(past, noisy)
-        _concurrency(past, states)
-        _polls(past, states)
+    beside: tuple[tuple[Callable[[], None], Callable[[], None]], ...] = (
+        (lambda: _backlog(past, noisy), lambda: _ages(past, noisy)),
+        (lambda: _rates(past), lambda: _concurrency(past, states)),
+        (lambda: _held(past, states), lambda: _polls(past, states)),
+    )
+    for pair in beside:  # in rows, so that what is beside one another begins at one height, however long its words are
+        for column, chart in zip(st.columns(2, gap="large"), pair, strict=True):
+            with column:
+                chart()
 
 
 def _backlog(past: History, noisy: list[str]) -> None:

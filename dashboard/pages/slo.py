@@ -68,7 +68,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         st.html(markup.reserved(_TABLE))
         return
     shown = slo.burns(one, ranked)
-    title.html(markup.title(slo.headline(total, names, shown)))
+    title.html(frame.headline(slo.headline(total, names, shown), fresh, now))
     st.html(
         markup.note(
             f"{slo.promise(one)}. A burn of 1 × spends the budget in just that time; it is too fast where a long and "

@@ -136,10 +136,8 @@ def _api(settings: Settings) -> dict[str, str]:
 
 
 def _alerting(settings: Settings) -> dict[str, Any]:
-    """What pages know of the alert process's settings: objectives, groups of tenants, rule files; none, and a word
-    why, where they cannot be read here."""
-    if not settings.has("alert"):
-        return {}
+    """What pages know of the alert process's settings, which has the built-in rules where nothing is said of it:
+    objectives, groups of tenants, rule files; none, and a word why, where they cannot be read here."""
     try:
         section = settings.section("alert", part("alerts.settings").AlertSettings)
         loader = part("alerts.rules.loader")

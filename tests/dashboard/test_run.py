@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,10 +14,11 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from dashboard import serve
+from dashboard import rule_files, serve
 from dashboard.run import (
     HEALTH_PATH,
     LAKE_VARIABLE,
+    RULES_VARIABLE,
     SETTINGS_VARIABLE,
     address,
     claim_port,
@@ -115,14 +117,17 @@ def test_the_command_takes_host_and_port_and_refuses_to_be_open_without_a_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[DashboardSettings] = []
+    known: list[list[Path]] = []
 
     def execute(file: str, argv: list[str], env: dict[str, str]) -> None:
         started.append(DashboardSettings.model_validate_json(env[SETTINGS_VARIABLE]))
+        known.append([Path(file) for file in json.loads(env[RULES_VARIABLE])])
 
     monkeypatch.setattr(os, "execvpe", execute)
     lake = ["--lake", str(tmp_path)]
     CliRunner().invoke(app, ["dashboard", "--host", "127.0.0.1", "--port", "0", *lake])
     assert started[0].host == "127.0.0.1" and started[0].port != 0
+    assert rule_files.of("DeadLetters", known[0]).entry is not None, "the built-in rules, as an alert process has them"
     refused = CliRunner().invoke(app, ["dashboard", "--host", "0.0.0.0", "--port", "0", *lake])
     assert refused.exit_code != 0 and len(started) == 1
     named = ["--host", "0.0.0.0", "--port", "0", "--allowed-host", "queues.example"]
