@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from alerts.answer import Answer
 from alerts.control.spans import RECENT_RANGE
 from alerts.laws.blame import USUAL_SECONDS
 from lab.noisy import noisy_ones
-from lab.queue import Queue
+from lab.queue import Account, Queue
 from lab.scenario import Scenario
 from lake.errors import SojournError
 from lake.noisy import Array
@@ -110,6 +112,9 @@ class Metrics:
             for name in self._names
         ]
         self._oldest: list[float] = []
+        #: How many of each tenant's first attempts were looked at; second by second the oldest of them, -1: none began.
+        self._begun = [0] * len(self._names)
+        self._ages = deque([[-1.0] * len(self._names)], self._longest)
         self._noisy = np.zeros(len(self._names), bool)
 
     def look(self, oldest: list[float]) -> None:
@@ -124,8 +129,17 @@ class Metrics:
                 [one.failures.get(last, 0) for one in accounts],
             )
         )
+        self._ages.append([self._first_age(place, one) for place, one in enumerate(accounts)])
         worked = self._window.sum(self._window_seconds)[2]
         self._noisy = noisy_ones(self._noisy, accounts, worked, self._queue.now)
+
+    def _first_age(self, place: int, account: Account) -> float:
+        """The oldest message that began since the last look; -1 where none did."""
+        begun, seen = account.begun, self._begun[place]
+        if len(begun) == seen:
+            return -1.0
+        self._begun[place] = len(begun)
+        return max([one.began_at - one.enqueued_at for one in begun[seen:]])
 
     @property
     def noisy(self) -> set[str]:
@@ -209,8 +223,8 @@ class Metrics:
                 "completion_rate": finished,
                 "arrival_rate": came,
                 "active_tenants": int(backlog > 0 or came > 0),
-                "quiet_age": None if is_noisy else told_age(oldest, now),
-                "oldest_age": told_age(oldest, now),
+                "oldest_age": (age := told_age(oldest, now) if one.ready > 0 else None),
+                "quiet_age": None if is_noisy else age,
                 "quiet_ready": None if is_noisy else one.ready,
             }
             for of, one, finished, came, is_noisy, oldest in zip(
@@ -235,10 +249,16 @@ class Metrics:
 
     def _flows(self, seconds: int) -> list[dict[str, Any]]:
         """What came and was finished, and how much work that was, in the last whole ``seconds``."""
+        sums = self._window.sum(seconds)[:3].tolist()
         return [
-            {**of, "enqueued": came, "finished": finished, "work": work}
-            for of, came, finished, work in zip(self._of, *self._window.sum(seconds)[:3].tolist(), strict=True)
+            {**of, "enqueued": came, "finished": finished, "work": work, "first_age": age}
+            for of, came, finished, work, age in zip(self._of, *sums, self._first_ages(seconds), strict=True)
         ]
+
+    def _first_ages(self, seconds: int) -> list[float | None]:
+        """Of each tenant the oldest at its first attempt in the last whole ``seconds``."""
+        ages = np.array(list(islice(reversed(self._ages), seconds))).max(axis=0)
+        return [age if age >= 0 else None for age in ages.tolist()]
 
     def _usually(self, flows: list[dict[str, Any]], seconds: int) -> list[dict[str, Any]]:
         """``flows`` beside those of the last whole ``seconds``, as far as there were so many."""

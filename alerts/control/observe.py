@@ -155,12 +155,16 @@ class _Flow:
     """What came into a queue and what was finished of it in the last seconds."""
 
     enqueued: float = 0.0
+    #: From tenants that nobody names.
+    unnamed: float = 0.0
     of_target: dict[str, float] = field(default_factory=dict)
     finished: dict[str, float] = field(default_factory=dict)
     #: By target, and of all under "": seconds of work, and messages finished.
     work: dict[str, tuple[float, float]] = field(default_factory=dict)
     #: By tenant that is named: the targets that it is of, what came from it, seconds of its work, how many finished.
     named: dict[str, tuple[tuple[str, ...], float, float, float]] = field(default_factory=dict)
+    #: By tenant that is named, and under "" of all others, the oldest of what was tried for the first time.
+    first_age: dict[str, float] = field(default_factory=dict)
     #: By subscriber, seconds of work.
     worked: dict[str, float] = field(default_factory=dict)
     #: The same over a longer time, where that is asked for; ``since`` is its first second of which anything is known.
@@ -176,10 +180,13 @@ class _Flow:
         own = self.usually.of_target.get(tenant, 0.0)
         return own / span, max(0.0, self.usually.enqueued - own) / span, self.usually.slowest / span
 
-    @property
-    def unnamed(self) -> float:
-        """What came from tenants that nobody names."""
-        return max(0.0, self.enqueued - sum(came for _, came, _, _ in self.named.values()))
+    def oldest_first(self, tenants: Iterable[str], sent: float) -> float | None:
+        """The oldest message of ``tenants`` at its first attempt; None where none began, or nobody tells.
+
+        Of those who ``sent`` nothing, anybody's: who comes next waits no longer, in whatever order they came.
+        """
+        ages = [self.first_age[tenant] for tenant in tenants if tenant in self.first_age]
+        return max(ages or (() if sent else self.first_age.values()), default=None)
 
     def rivals(self, tenant: str, seconds: float) -> tuple[float, ...]:
         """What each other tenant that is named sends a second, in messages of the queue's mean cost."""
@@ -282,11 +289,16 @@ def _flows(rows: Iterable[_Row], units: _Units) -> dict[_Queue, _Flow]:
         if (flow := found.get(place)) is None:
             flow = found[place] = _Flow()
         flow.add(subscriber, names, came, finished)
+        if (began := row.get("first_age")) is not None:
+            whose = row["target"] if names else ""
+            flow.first_age[whose] = max(began, flow.first_age.get(whose, 0.0))
         if "since" in row:
             flow.since = min(flow.since, row["since"].timestamp())
             flow.usually = flow.usually or _Flow()
             flow.usually.add(subscriber, names, row["usually_enqueued"], row["usually_finished"])
-        if names:
+        if not names:
+            flow.unnamed += came
+        else:
             _, before, seconds, messages = flow.named.get(row["target"], ((), 0.0, 0.0, 0.0))
             worked = (seconds + work, messages + finished) if work else (seconds, messages)
             flow.named[row["target"]] = names, before + came, *worked
@@ -341,6 +353,8 @@ def _observation(
         rivals=flow.rivals(tenant, recent_seconds),
         quiet_ready=float(max(item.quiet_ready for item in tenants)),
         quiet_rate=flow.unnamed / recent_seconds,
+        quiet_first_age=flow.oldest_first(("",), flow.unnamed),
+        first_age=flow.oldest_first((), 0.0),
     )
 
 
@@ -363,8 +377,10 @@ def _beside_group(
         others = [(old, waits) for name, (names, old, waits) in item.named.items() if beside(name, names)]
         age = max(age, *(old for old, _ in others), 0.0)
         ready = max(ready, item.quiet_ready + sum(waits for _, waits in others))
-    came = sum(came for name, (names, came, _, _) in flow.named.items() if beside(name, names))
-    return replace(seen, quiet_age_seconds=age, quiet_ready=ready, quiet_rate=(seen.quiet_rate or 0.0) + came / seconds)
+    came = {name: came for name, (names, came, _, _) in flow.named.items() if beside(name, names)}
+    sent = flow.unnamed + sum(came.values())
+    first_age = flow.oldest_first(("", *came), sent)
+    return replace(seen, quiet_age_seconds=age, quiet_ready=ready, quiet_rate=sent / seconds, quiet_first_age=first_age)
 
 
 def _lately(seen: Observation, tenant: str, flow: _Flow, seconds: int) -> Observation:

@@ -65,14 +65,16 @@ def names_table(names: AbstractSet[str], column: str) -> str | None:
 
 
 def tenants(scope: Scope) -> str:
-    """What waits of each tenant, comes and is finished, by subscriber."""
+    """What waits of each tenant, comes and is finished, by subscriber; who has all in hand, or put off, waits for
+    nobody, however old it is."""
     return f"""
         SELECT broker, queue, subscriber, {scope.tenant} AS target, MAX(as_of) AS as_of,
           CAST(SUM(backlog) AS BIGINT) AS backlog, CAST(SUM(ready) AS BIGINT) AS ready,
           CAST(SUM(completion_rate) AS DOUBLE) AS completion_rate,
           CAST(SUM(arrival_rate) AS DOUBLE) AS arrival_rate,
           CAST(SUM(CASE WHEN backlog > 0 OR arrival_rate > 0 THEN 1 ELSE 0 END) AS BIGINT) AS active_tenants,
-          MAX(CASE WHEN NOT noisy THEN oldest_age_seconds END) AS quiet_age, MAX(oldest_age_seconds) AS oldest_age,
+          MAX(CASE WHEN NOT noisy AND ready > 0 THEN oldest_age_seconds END) AS quiet_age,
+          MAX(CASE WHEN ready > 0 THEN oldest_age_seconds END) AS oldest_age,
           CAST(SUM(CASE WHEN NOT noisy THEN ready END) AS BIGINT) AS quiet_ready
         FROM tenant_backlog_now {scope.only} {scope.named} GROUP BY broker, queue, subscriber, {scope.tenant}"""
 
@@ -85,7 +87,8 @@ def health(scope: Scope) -> str:
 
 
 def flows(scope: Scope, as_of: dict[str, datetime], recent_seconds: int, usual_seconds: int) -> str:
-    """What came and was finished in the last seconds, and over a longer time where that is asked for.
+    """What came, began and was finished in the last seconds, and over a longer time where that is asked for: of what
+    began, the oldest at its first attempt.
 
     The last seconds end with the newest instant; they begin within a second, of which so much counts as the one that
     fills is short of.
@@ -102,8 +105,9 @@ def flows(scope: Scope, as_of: dict[str, datetime], recent_seconds: int, usual_s
     part = _part_of_first(as_of, recent_seconds)
     columns = {name: f"({what}){part}" for name, what in columns.items()}
     sums = ", ".join(f"CAST(SUM({what}) AS DOUBLE) AS {name}" for name, what in columns.items())
+    began = f"MAX(CASE WHEN {lately} THEN first_attempt_age_max END) AS first_age"
     return f"""
-        SELECT broker, queue, subscriber, {scope.tenant} AS target, {sums}{usual}
+        SELECT broker, queue, subscriber, {scope.tenant} AS target, {sums}, {began}{usual}
         FROM partials {scope.only} {scope.named}
         WHERE {recent(as_of, usual_seconds, filling=True) if usual_seconds else lately}
         GROUP BY broker, queue, subscriber, {scope.tenant}"""

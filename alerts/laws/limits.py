@@ -17,6 +17,9 @@ from alerts.laws.observation import Observation
 
 #: Below this many messages a ratio of two counts, taken a moment apart, says nothing.
 SMALL_BACKLOG = 20
+#: A broker is asked within a second, at whose end events tell what is left: in one count alone is what was finished in
+#: as many seconds.
+COUNTED_APART = 1.0
 #: What asks for a limit is believed at a second look, at least so many seconds after the first.
 CONFIRM_SECONDS = 1.0
 #: An event can seem to come from the future by so much, clocks being what they are (seconds); beyond, no age is known.
@@ -152,7 +155,7 @@ def untrusted(terms: Terms, seen: Observation | None) -> tuple[str, str] | None:
         return None
     if seen.coverage is None:
         return "no_coverage", "how far events can be trusted is unknown"
-    if seen.coverage < terms.min_coverage:
+    if seen.coverage < terms.min_coverage and (1 - seen.coverage) * total > COUNTED_APART * seen.throughput:
         return (
             "low_coverage",
             f"events show {seen.coverage:.0%} of the broker's count, {terms.min_coverage:.0%} is needed",

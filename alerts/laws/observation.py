@@ -9,6 +9,8 @@ from dataclasses import dataclass
 AGE_RESOLUTION = 1.0
 #: How many times as long as all of the quiet, on average, their oldest is believed to wait.
 OLDEST_TO_MEAN = 2.0
+#: How many times as long as what began lately what is still to begin is believed to wait: queues grow.
+WAITING_TO_BEGUN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,9 @@ class Observation:
     ``recent_seconds``; 0: unknown. ``own_backlog`` is the tenant's part of the backlog. ``in_hand`` messages of the
     backlog were in consumers' hands on average, by the work that ended in the last seconds. ``rivals`` are what each of
     the others that an alert names, or a limit holds, sends of ``others_rate``, in messages of the queue's mean cost.
-    Quiet tenants have ``quiet_ready`` messages that wait, and send ``quiet_rate`` a second of late.
+    Quiet tenants have ``quiet_ready`` messages that wait, and send ``quiet_rate`` a second of late; of theirs that were
+    tried for the first time in the last seconds the oldest was ``quiet_first_age`` old, of anybody's ``first_age``
+    (seconds): of who sent nothing, anybody's counts; None where nothing began, or nobody tells.
     ``lately`` is the same by rates over as short a time as tells anything, where that is asked for.
 
     What laws of their own are judged by (:mod:`alerts.laws.registry`) is measured only where one is chosen: of the
@@ -59,6 +63,8 @@ class Observation:
     rivals: tuple[float, ...] = ()
     quiet_ready: float | None = None
     quiet_rate: float | None = None
+    quiet_first_age: float | None = None
+    first_age: float | None = None
     lately: Observation | None = None
     attempts: float | None = None
     failures: float | None = None
@@ -103,10 +109,12 @@ class Observation:
 
     @property
     def quiet_wait(self) -> float:
-        """How long quiet tenants wait (seconds), by as much of their oldest age as is beyond doubt: all of it but what
-        it may be too long by, or as far as what waits in the queue, and of theirs, confirms it."""
-        age = self.quiet_age_seconds
-        return max(age - AGE_RESOLUTION, min(age, self.expected_wait, OLDEST_TO_MEAN * self.quiet_waits), 0.0)
+        """How long quiet tenants wait for their first attempt (seconds), by as much of their oldest age as is beyond
+        doubt: all of it but what it may be too long by, or as far as what waits in the queue, and of theirs, confirms
+        it. What is far older than whatever began lately was tried before: a retry, or a message that is stuck."""
+        age, begun = self.quiet_age_seconds, math.inf if self.quiet_first_age is None else self.quiet_first_age
+        confirmed = min(age, self.expected_wait, OLDEST_TO_MEAN * self.quiet_waits, WAITING_TO_BEGUN * begun)
+        return max(min(age - AGE_RESOLUTION, begun), confirmed, 0.0)
 
     @property
     def max_min_share(self) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from alerts.laws.blame import DEVIATIONS, SIGNIFICANT
 from alerts.laws.limits import Limit, Terms
-from alerts.laws.observation import Observation
+from alerts.laws.observation import WAITING_TO_BEGUN, Observation
 
 #: Consumers that finish less than this part of what they did have slowed down, or stopped; that did less than this part
 #: of what they finish now, are on their way back. Neither is a tenant's doing, nor tells what a share is.
@@ -80,6 +80,13 @@ def piles_up(terms: Terms, seen: Observation) -> bool:
 def is_behind(terms: Terms, seen: Observation) -> bool:
     """Whether servers have more to do than they finish: what they finish is what they can."""
     return suffers(terms, seen) or piles_up(terms, seen)
+
+
+def is_calm(terms: Terms, seen: Observation) -> bool:
+    """Whether a queue is within its target, or only messages that were tried before are older: what began lately is
+    far younger."""
+    begun = math.inf if seen.first_age is None else seen.first_age
+    return seen.calm or WAITING_TO_BEGUN * begun <= terms.target_seconds
 
 
 def suffers(terms: Terms, seen: Observation) -> bool:

@@ -10,8 +10,9 @@ that is used up rises: no server is to idle while messages are held.
 What drives a limit that is in force is chosen so that the limit's own doing cannot drive it further:
 
 * *Congestion* is that the **quiet** tenants, the throttled ones left out, wait longer than the target, by as much of
-  their oldest age as is beyond doubt. A message that a limit holds back has not been enqueued, so it is in no age and
-  in no backlog.
+  their oldest age as is beyond doubt, and no longer than what was tried for the first time of late tells: retries, and
+  messages that are stuck, are nobody's noise. A message that a limit holds back has not been enqueued, so it is in no
+  age and in no backlog.
 * *Not relieved* is the queue's **backlog** failing to shrink fast enough, twice in a row, after the limit has had a
   cooldown to act. Ages would mislead: in a first-in-first-out queue the oldest age goes on rising until the last
   message from before the limit is served, whatever the limit; the backlog turns at once.
@@ -46,7 +47,7 @@ from alerts.laws.limits import (
     unused,
 )
 from alerts.laws.observation import Observation
-from alerts.laws.share import STEADY, base_rate, is_behind, next_to_nothing, reckoned, relief_rate, suffers
+from alerts.laws.share import STEADY, base_rate, is_behind, is_calm, next_to_nothing, reckoned, relief_rate, suffers
 
 #: Harm is believed at a second look, at data at least so many seconds newer than those of the first; consumers are
 #: compared with what they did so many seconds before.
@@ -64,14 +65,16 @@ def decide(
     harm: Harm | None = None,
 ) -> Verdict:
     """What to do about one tenant at ``now``; ``harm`` is the last verdict's. Deterministic; changes nothing."""
+    forgotten = harm and replace(harm, since=math.inf)  # but for what was usual before it
     if alert is Alert.UNKNOWN:
-        return Verdict(Kind.SKIP, current, "alert_unknown", "the rule could not be evaluated on fresh data")
+        reason = "the rule could not be evaluated on fresh data"
+        return Verdict(Kind.SKIP, current, "alert_unknown", reason, forgotten)
     if current is None and alert is Alert.GONE:
         return Verdict(Kind.WAIT, None, "nothing", "no alert and no limit")
     fault = untrusted(terms, seen)
     if fault is not None or seen is None:
         code, reason = fault or ("no_data", "the queue is not in the metrics")
-        return Verdict(Kind.SKIP, current, code, reason)
+        return Verdict(Kind.SKIP, current, code, reason, forgotten)
     if current is None:
         return _first(terms, seen, harm, now)
     current = reckoned(terms, seen, replace(current, obeyed=obeyed(terms, seen, current, now)), now)
@@ -94,7 +97,7 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
     if seen.arrival_rate <= 0:
         return Verdict(Kind.SKIP, None, "sends_nothing", "the tenant sends nothing now: a limit would change nothing")
     before, harm = _watched_harm(terms, seen, harm, now)
-    waits = f"quiet tenants wait {seen.quiet_age_seconds:.3g} s"
+    waits = f"quiet tenants wait {seen.quiet_wait:.3g} s"
     if before is None or min(now - harm.since, _told_at(seen, now) - harm.told_at) < HARM_AGAIN_SECONDS:
         return Verdict(Kind.WAIT, None, "unconfirmed", f"{waits}, seen once", harm)
     compared = min(1.0, (now - before.finish_at) / COMPARED_SECONDS)
@@ -211,16 +214,21 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
         step = Step(terms.bounds.step(current.rate, goal), f"towards its share, {goal:.4g}/s while the backlog drains")
     elif terms.law == "aimd" and ((returned and suffers(terms, seen)) or _not_relieved(current.watch)):
         step = aimd.adapt(current.rate, congested=True, priority=terms.priority, bounds=terms.bounds)
-    elif seen.calm and not suffers(terms, seen) and is_unused(terms, seen, current):
+    elif is_calm(terms, seen) and not suffers(terms, seen) and is_unused(terms, seen, current):
         return unused(seen, current)
-    elif terms.law == "aimd" and seen.calm and not suffers(terms, seen) and is_used_up(terms, seen, current, now):
+    elif (
+        terms.law == "aimd"
+        and is_calm(terms, seen)
+        and not suffers(terms, seen)
+        and is_used_up(terms, seen, current, now)
+    ):
         step = aimd.adapt(current.rate, congested=False, priority=terms.priority, bounds=terms.bounds)
         if seen.waiting > next_to_nothing(terms, seen):  # beyond its share it would only add to what waits
             step = replace(step, limit=min(step.limit, relief_rate(terms, seen, current.base)))
     else:
         return renewed(terms, current, now, "acting", "the alert is active and the limit acts on it")
     if step.limit < current.rate:
-        why = "the alert came back" if returned else f"quiet tenants wait {seen.quiet_age_seconds:.3g} s"
+        why = "the alert came back" if returned else f"quiet tenants wait {seen.quiet_wait:.3g} s"
         return changed(terms, current, Kind.THROTTLE, step.limit, now, "congested", f"{why}; {step.reason}")
     if step.limit > current.rate:
         return changed(terms, current, Kind.RELAX, step.limit, now, "relieved", step.reason)
@@ -232,7 +240,7 @@ def _afterwards(terms: Terms, seen: Observation, current: Limit, now: float) -> 
     current = replace(current, alert_active=False, gone_since=gone_since, watch=None)
     if (moved := work_conserved(terms, seen, current, now) or taken_back(terms, seen, current, now)) is not None:
         return moved
-    if not seen.calm:
+    if not is_calm(terms, seen):
         if now - gone_since > terms.hold_seconds:
             reason = f"the alert is gone for {now - gone_since:.0f} s: others keep the queue busy, not this tenant"
             return Verdict(Kind.SKIP, current, "not_calm", reason)

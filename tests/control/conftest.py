@@ -83,6 +83,7 @@ _SAMPLES = pa.schema(
 _PARTIAL_COLUMNS = (
     *("broker", "queue", "subscriber", "tenant", "bucket_start"),
     *("enqueued", "completed", "failed", "dead_lettered", "expired", "sidelined", "processing_sum"),
+    "first_attempt_age_max",
 )
 _PARTIALS = pa.schema([PARTIALS.schema.field(name) for name in _PARTIAL_COLUMNS])
 
@@ -138,7 +139,7 @@ class World:
         tenants = [
             {
                 "as_of": as_of, "broker": "nats", "queue": "orders", "subscriber": None, "tenant": f"t{i}",
-                "backlog": self.backlog if i == 0 else 2, "ready": self.backlog if i == 0 else 0,
+                "backlog": self.backlog if i == 0 else 2, "ready": self.backlog if i == 0 else 1,
                 "reconciled_backlog": self.backlog if i == 0 else 2, "coverage": self.coverage,
                 "oldest_age_seconds": 40.0 if i == 0 else self.quiet_age,
                 "arrival_rate": 60.0 if i == 0 else self.usual_rate, "completion_rate": 10.0, "noisy": i == 0,

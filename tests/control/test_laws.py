@@ -171,6 +171,36 @@ def test_who_harms_nobody_is_left_alone(seen: Observation, code: str) -> None:
     assert (verdict.code, verdict.limit) == (code, None)
 
 
+@pytest.mark.parametrize("begun", [0.0, 0.05, 4.9])
+def test_retries_and_what_is_stuck_are_no_harm_however_old_they_are(begun: float) -> None:
+    """Quiet tenants' messages of a minute ago are tried again, 500 of them; what is new begins at once."""
+    seen = replace(
+        NOISY, quiet_age_seconds=60.0, quiet_ready=500, quiet_rate=70, quiet_first_age=begun, first_age=begun
+    )
+    assert decide(TERMS, seen, None, Alert.ACTIVE, 100.0, HARM).code == "no_harm"
+    unknown = replace(seen, quiet_first_age=None, first_age=None)
+    assert decide(TERMS, unknown, None, Alert.ACTIVE, 100.0, HARM).kind is Kind.THROTTLE, "of who began nobody tells"
+    waits = replace(seen, quiet_first_age=10.1, first_age=10.1)
+    assert decide(TERMS, waits, None, Alert.ACTIVE, 100.0, HARM).kind is Kind.THROTTLE
+
+
+def test_a_limit_is_let_go_although_an_old_message_is_tried_again() -> None:
+    gone = replace(IN_FORCE, alert_active=False, gone_since=100.0)
+    seen = replace(CALM, calm=False, quiet_age_seconds=60.0, arrival_rate=2.0)
+    assert decide(TERMS, seen, gone, Alert.GONE, 110.0).code == "not_calm"
+    begins = replace(seen, quiet_first_age=0.1, first_age=0.1)
+    assert decide(TERMS, begins, gone, Alert.GONE, 110.0).kind is Kind.RELEASE
+
+
+def test_what_was_usual_outlives_a_look_of_which_nothing_can_be_known() -> None:
+    harm = replace(HARM, usual_rate=40.0, others_usual=50.0, usual_at=90.0)
+    for seen, alert in ((None, Alert.ACTIVE), (NOISY, Alert.UNKNOWN)):
+        verdict = decide(TERMS, seen, None, alert, 100.0, harm)
+        assert verdict.kind is Kind.SKIP and verdict.harm is not None and verdict.harm.usual_rate == 40.0
+        again = decide(TERMS, NOISY, None, Alert.ACTIVE, 101.0, verdict.harm)
+        assert again.code == "unconfirmed", "harm is to be seen twice anew"
+
+
 def test_harm_is_believed_when_it_is_seen_twice() -> None:
     once = decide(TERMS, NOISY, None, Alert.ACTIVE, 100.0)
     assert (once.kind, once.code) == (Kind.WAIT, "unconfirmed")
@@ -258,6 +288,14 @@ def test_nothing_is_done_on_data_that_cannot_be_trusted(seen: Observation | None
 def test_a_coverage_of_few_messages_is_not_judged() -> None:
     assert untrusted(TERMS, replace(NOISY, depth=3, backlog=1, coverage=0.2)) is None
     assert untrusted(TERMS, replace(NOISY, depth=10, backlog=100, coverage=0.2)) is not None
+
+
+def test_a_coverage_is_not_judged_by_what_consumers_finish_between_two_counts() -> None:
+    """A broker was asked in the middle of a second, 87 were there; at its end 59 were left of them, at 140/s."""
+    drained = replace(NOISY, depth=27, backlog=59, coverage=59 / 87, finish_rate=140)
+    assert untrusted(TERMS, drained) is None
+    slower = replace(drained, finish_rate=20, completion_rate=20)
+    assert untrusted(TERMS, slower) == ("low_coverage", "events show 68% of the broker's count, 80% is needed")
 
 
 def test_an_alert_that_is_unknown_leaves_a_limit_to_its_lease() -> None:

@@ -16,7 +16,7 @@ from alerts.control.settings import CapacitySettings
 from lake.definitions import Definitions
 from lake.select import check
 from lake.store import Lake
-from lake.tables import PARTIALS, QUEUE_SAMPLES, TABLES
+from lake.tables import MARKS, PARTIALS, QUEUE_SAMPLES, TABLES
 from lake.views import VIEWS
 from tests.support.finishing import FinishingReader as Reader
 
@@ -79,6 +79,43 @@ def test_what_the_controller_sees_is_what_is_in_the_lake(tmp_path: Path, queue: 
     assert found.arrival_rate == pytest.approx(102.0), "a tenth of the second 14, and the one that fills"
     assert found.quiet_age_seconds == 0.0
     assert not found.calm
+
+
+@pytest.mark.parametrize(
+    ("became", "old", "waits"),
+    [("failed", 19.9, 0.05), (None, 0.0, 0.0), ("delayed", 0.0, 0.0)],  # tried again; in hand; put off
+)
+def test_quiet_tenants_do_not_wait_for_what_was_tried_before(
+    tmp_path: Path, became: str | None, old: float, waits: float
+) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    Definitions(window_seconds=10, target_seconds=5).save(tmp_path)
+    rows = [partial(f"t{i}", second, 10, 10, "orders") for second in range(20) for i in range(2)]
+    rows = [row | {"first_attempt_age_count": 10, "first_attempt_age_max": 0.05} for row in rows]
+    first = partial("t2", 0, 30, 0, "orders")
+    rows.append(first | ({"delayed": 30} if became == "delayed" else {"received": 30, "started": 30}))
+    lake.append("partials", pa.Table.from_pylist(rows, schema=PARTIALS.schema))
+    marks = [
+        {
+            "broker": "nats", "queue": "orders", "subscriber": "", "tenant": "t2", "message_id": f"m{number}",
+            "event_type": became, "attempt": 1, "occurred_at": START + timedelta(seconds=0.5),
+        }
+        for number in range(30)
+    ]  # fmt: skip
+    if became is not None:
+        lake.append("marks", pa.Table.from_pylist(marks, schema=MARKS.schema))
+    newest = START + timedelta(seconds=19.9)
+    sample = {
+        "sampled_at": newest, "broker": "nats", "queue": "orders", "depth": 30, "in_flight": 0,
+        "staleness_seconds": 0.0, "source": "s", "ingested_at": newest, "ingest_date": newest.date(),
+    }  # fmt: skip
+    lake.append("queue_samples", pa.Table.from_pylist([sample], schema=QUEUE_SAMPLES.schema))
+    large = Target("nats", "orders", "t0")
+    seen = observe(Reader(tmp_path).query, [large], newest + timedelta(seconds=1), recent_seconds=5)[large]
+    assert seen.backlog == 30 and seen.quiet_age_seconds == pytest.approx(old)
+    assert (seen.quiet_first_age, seen.first_age) == (0.05, 0.05)
+    assert seen.quiet_wait == pytest.approx(waits, abs=0.06), "up to twice as long as what began lately"
 
 
 @pytest.mark.parametrize("queue", ["orders", QUOTED])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from lab.loop import Loop
 from lab.metrics import EPOCH, Metrics, Rows, instant
 from lab.noisy import noisy_ones
-from lab.queue import Queue, gc_paused
+from lab.queue import Account, Queue, gc_paused
 from lab.run import Result, result
 from lab.scenario import Scenario, Variant
 from lab.shipped import FILLING, Alerts, Controlled
@@ -41,6 +42,8 @@ class Counted(Metrics):
             return super().answer(sql)
         spans = [[int(micros) / 1e6 - EPOCH.timestamp() for micros in span] for span in _SPAN.findall(sql)]
         rows = self._between(_KINDS, spans[0], 1 - self._queue.now % 1.0)
+        for row, account in zip(rows, self._accounts, strict=True):
+            row["first_age"] = _oldest_begun(account, *spans[0])
         if "AS since" in sql:
             usually = {"usually_enqueued": "arrivals", "usually_finished": "completions"}
             more = self._between(usually, spans[-1])
@@ -67,9 +70,15 @@ class Counted(Metrics):
     def _tenants(self) -> list[dict[str, Any]]:
         now, rows = self._queue.now, super()._tenants()
         for row, oldest in zip(rows, self._oldest, strict=True):
-            if row["quiet_age"] is not None:
-                row["quiet_age"] = row["oldest_age"] = 0.0 if oldest == math.inf else now - math.floor(oldest)
+            if row["oldest_age"] is not None:
+                row["oldest_age"] = 0.0 if oldest == math.inf else now - math.floor(oldest)
+                row["quiet_age"] = None if row["quiet_ready"] is None else row["oldest_age"]
         return rows
+
+
+def _oldest_begun(account: Account, begin: float, end: float) -> float | None:
+    lately = takewhile(lambda one: one.began_at >= begin, reversed(account.begun))
+    return max((one.began_at - one.enqueued_at for one in lately if one.began_at < end), default=None)
 
 
 class Often(Loop):

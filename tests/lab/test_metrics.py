@@ -65,6 +65,10 @@ class Lake:
                     "expired": 0,
                     "sidelined": 0,
                     "processing_sum": account.processing.get(at, 0.0),
+                    "first_attempt_age_max": max(
+                        (one.began_at - one.enqueued_at for one in account.begun if at <= one.began_at < at + 1),
+                        default=None,
+                    ),
                 }
                 for at in kept
             ]
