@@ -125,7 +125,11 @@ class Report:
             ("surge → detected", moments.detected, named),
             ("surge → webhook received", moments.webhook, "signature verified by the receiver"),
             ("surge → throttled", moments.throttled, limited),
-            ("surge → quiet tenants recovered", moments.recovered, "their p99 age is low, and stays so"),
+            (
+                "surge → quiet tenants recovered",
+                moments.recovered,
+                f"99 of 100 wait at most {scenario.HARM_SECONDS:g} s from then on",
+            ),
             ("surge → its own end", moments.surge_ends, ""),
             ("surge → alert resolved", moments.resolved, ""),
             ("surge → limit released", moments.released, ""),

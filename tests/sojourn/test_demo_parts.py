@@ -76,6 +76,7 @@ def _ages(*spells: tuple[int, int, float]) -> list[FirstAttempt]:
     [
         ([(0, 10, 0.05), (10, 20, 3.0), (20, 40, 0.05)], 24.0),  # five seconds later none of the old is in sight
         ([(0, 10, 0.05), (10, 20, 3.0), (20, 30, 0.05), (30, 32, 2.0), (32, 40, 0.05)], 36.0),  # it came back once
+        ([(0, 10, 0.05), (10, 20, 3.0), (20, 30, 0.05), (30, 32, 0.9), (32, 40, 0.05)], 24.0),  # that harms nobody
         ([(0, 10, 0.05), (10, 40, 3.0)], None),
         ([(0, 40, 0.05)], 10.0),  # it never rose
         ([(0, 10, 1.0), (10, 20, 3.0), (20, 40, 1.5)], 24.0),  # as good as it was before, within twice
