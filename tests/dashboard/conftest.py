@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,20 +14,12 @@ from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
 from tests.dashboard.scene import write_story
 from tests.dashboard.troubles import write_troubles
-from tests.support.pages import look_for_components_once, scripts_in
+from tests.support.pages import look_for_components_once
 
 look_for_components_once()
 
 #: Far from the present, so that what a page says of age can be told from what it says of the story.
 STORY_END = datetime(2026, 3, 1, 3, 7, 0, tzinfo=UTC)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where this process keeps what its AppTests run."""
-    folder = tmp_path_factory.mktemp("scripts")
-    with scripts_in(folder):
-        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -34,7 +33,7 @@ from spark_analytics.state.writer import Writer
 from tests.collectors.support import running
 from tests.faults.fault import Fault, Row, Scene
 from tests.spark_analytics.analysis import analyse
-from tests.support.pages import look_for_components_once, scripts_in
+from tests.support.pages import look_for_components_once
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
@@ -87,7 +86,7 @@ class Faces:
     def page(self, fault: Fault) -> str:
         """The words of the dashboard's page of the queue."""
         shown = {LAKE_VARIABLE: str(self._root), SETTINGS_VARIABLE: _SETTINGS.model_dump_json()}
-        with patch.dict(os.environ, shown), TemporaryDirectory() as folder, scripts_in(Path(folder)):
+        with patch.dict(os.environ, shown):
             app = AppTest.from_function(_queue_page, default_timeout=120)
             app.query_params["queue"] = fault.queue
             app.run()
