@@ -13,11 +13,11 @@ Mask = Array
 
 
 class Differ:
-    """Remembers the rows of things by their numbers; ``columns`` are compared."""
+    """Remembers the rows of things by their numbers; ``columns`` are compared, as floats: all they hold fits those."""
 
     def __init__(self, columns: Iterable[str]) -> None:
         self._columns = tuple(columns)
-        self._last: dict[str, Array] = {}
+        self._last = np.zeros((len(self._columns), 0))
         self._seen = np.zeros(0, bool)
 
     def __len__(self) -> int:
@@ -31,19 +31,14 @@ class Differ:
         if (most := int(numbers.max())) >= len(self._seen):
             room = max(1024, 2 * most)
             self._seen = padded(self._seen, room)
-            for name in self._columns:
-                self._last[name] = padded(self._last.get(name, np.zeros(0, columns[name].dtype)), room)
-        mask: Mask = ~self._seen[numbers]
-        for name in self._columns:
-            before, now = self._last[name][numbers], columns[name]
-            different = before != now
-            if now.dtype.kind == "f":
-                different &= ~(np.isnan(before) & np.isnan(now))
-            mask |= different
+            self._last = np.ascontiguousarray(padded(self._last.T, room).T)
+        now = np.empty((len(self._columns), len(numbers)))
+        for place, name in enumerate(self._columns):
+            now[place] = columns[name]
+        before = self._last[:, numbers]
+        different = (before != now) & ((before == before) | (now == now))  # of two that are unknown none has changed
+        mask: Mask = different.any(axis=0) | ~self._seen[numbers]
         at = numbers[mask]
         self._seen[at] = True
-        for name in self._columns:
-            kind = np.result_type(self._last[name], columns[name])  # what nobody has is a number of another kind
-            self._last[name] = self._last[name].astype(kind, copy=False)
-            self._last[name][at] = columns[name][mask]
+        self._last[:, at] = now[:, mask]
         return mask
