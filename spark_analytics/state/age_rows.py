@@ -43,8 +43,7 @@ def rows_of(told: Buckets, keys: Keys, said: Mapping[str, Any], happened: Array)
         "histogram": histograms(told),
         "happened": happened,
     }
-    for percent, value in _VALUES.items():
-        index = quantile_indices(told, percent)
+    for (percent, value), index in zip(_VALUES.items(), quantile_indices(told, list(_VALUES)), strict=True):
         unknown = np.isnan(index)
         columns[f"p{percent}"] = pa.array(np.where(unknown, 0, index).astype(np.int64), mask=unknown)
         columns[f"p{percent}_seconds"] = pa.array(np.asarray(value({f"p{percent}": index})), mask=unknown)

@@ -238,10 +238,10 @@ class Ages:
         if self._every:
             slots, self._every = distinct(slots, self._newest.slots()), False
         # The newest of a slot is told with whatever is told of it: the newest revision of a key has its newest bucket.
-        there = slots[self._newest.starts(slots) >= 0]
-        newest = self._newest.buckets(there)
+        starts = self._newest.starts(slots)
         every = together(told)
-        again = newest.at(np.flatnonzero(~located(newest.code, distinct(every.code))[1]))
+        others = (starts >= 0) & ~located(code_of(starts, slots), distinct(every.code))[1]
+        again = self._newest.buckets(slots[others])
         rows = together([every, again])
         if len(rows.code) == 0:
             return None
@@ -301,7 +301,7 @@ class Ages:
         held = self._newest.starts(slots)
         lost = np.flatnonzero((told.n == 0) & (starts <= held) & (held < starts + told.width))
         self._newest.drop(slots[lost])
-        self._newest.put(told.at(np.flatnonzero(told.n > 0)))
+        self._newest.put(told)
         for place in lost.tolist():
             self._newest.put(self._before(int(slots[place]), int(starts[place])))
 
@@ -410,6 +410,8 @@ class Ages:
 def _with_empty(there: Buckets, codes: Array, widths: Array) -> Buckets:
     """``there`` with a bucket of nothing for each of ``codes`` that it lacks; in order."""
     _, known = found(there, codes)
+    if known.all():
+        return there
     lacking, zero = codes[~known], np.zeros(int((~known).sum()), np.int64)
     none = Buckets(lacking, widths[~known], zero, zero * 0.0, zero * 0.0, zero, zero, zero[:0], zero[:0])
     return added_up([there, none])

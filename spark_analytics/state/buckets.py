@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,23 +80,26 @@ def empty() -> Buckets:
 
 def together(parts: Iterable[Buckets]) -> Buckets:
     """All of ``parts``, one after the other."""
-    parts = list(parts)
+    parts = [part for part in parts if len(part.code)]
+    if len(parts) == 1:
+        return parts[0]
     return Buckets(*(np.concatenate(columns) for columns in zip(*parts, strict=True))) if parts else empty()
 
 
 def added_up(parts: Iterable[Buckets]) -> Buckets:
     """The sums of ``parts`` by code; of several widths of a code the greatest."""
     every = together(parts)
-    if len(every.code) == 0:
+    ordered = _ordered(every)
+    if ordered and (every.code[1:] > every.code[:-1]).all():
         return every
     order = np.argsort(every.code, kind="stable")
     starts = run_starts(every.code[order])
     lengths = np.diff(starts, append=len(order))
     alone = np.repeat(lengths == 1, lengths)
-    if not _ordered(every):  # somebody else's histograms
+    if not ordered:  # somebody else's histograms
         alone[:] = False
     if alone.all():
-        return every if (np.diff(order) > 0).all() else every.at(order)
+        return every.at(order)
     shared = _summed(every.at(order[~alone]) if alone.any() else every)
     if not alone.any():
         return shared
@@ -106,9 +109,10 @@ def added_up(parts: Iterable[Buckets]) -> Buckets:
 
 def _ordered(buckets: Buckets) -> bool:
     """Whether each histogram has its indices in order, each once."""
-    falls = np.flatnonzero(np.diff(buckets.indices) <= 0) + 1
-    ends = np.cumsum(buckets.cells)
-    return bool(np.isin(falls, ends).all())
+    rises = np.ones(len(buckets.indices) + 1, bool)
+    np.greater(buckets.indices[1:], buckets.indices[:-1], out=rises[1:-1])
+    rises[np.cumsum(buckets.cells)] = True
+    return bool(rises.all())
 
 
 def _summed(every: Buckets) -> Buckets:
@@ -136,18 +140,19 @@ def found(among: Buckets, codes: Array) -> tuple[Array, Array]:
     return places[there], there
 
 
-def quantile_indices(buckets: Buckets, percent: int) -> Array:
-    """Of each bucket the index in its histogram that holds this quantile, by nearest rank; NaN where it has none."""
-    indices = np.full(len(buckets.code), np.nan)
+def quantile_indices(buckets: Buckets, percents: Sequence[int]) -> list[Array]:
+    """Of each bucket the indices in its histogram that hold these quantiles, by nearest rank; NaN where it has none."""
+    found = [np.full(len(buckets.code), np.nan) for _ in percents]
     some = buckets.cells > 0
     if some.any():
         so_far = np.cumsum(buckets.counts)
-        ends = np.cumsum(buckets.cells)
-        before = np.concatenate(([0], so_far))[ends - buckets.cells]
-        totals = np.concatenate(([0], so_far))[ends] - before
-        ranks = before + -(-totals * percent // 100)
-        indices[some] = buckets.indices[np.searchsorted(so_far, ranks[some])]
-    return indices
+        ends = np.cumsum(buckets.cells)[some]
+        until = so_far[ends - 1]
+        totals = np.diff(until, prepend=0)
+        for percent, indices in zip(percents, found, strict=True):
+            ranks = until - totals - (-totals * percent // 100)
+            indices[some] = buckets.indices[np.searchsorted(so_far, ranks)]
+    return found
 
 
 def histograms(buckets: Buckets) -> pa.Array:
