@@ -37,22 +37,28 @@ class Cells:
         if len(codes) == 0:
             return
         places, there = located(codes, self._codes)
-        if there.any():
-            at = places[there]
-            self._open[at] += nets[there]
-        new = ~there & (nets != 0)
-        emptied = places[there][self._open[places[there]] == 0] if there.any() else np.empty(0, np.int64)
-        codes_, open_ = self._codes, self._open
-        if new.any():
-            codes_ = np.insert(codes_, places[new], codes[new])
-            open_ = np.insert(open_, places[new], nets[new])
+        at = places[there]
+        self._open[at] += nets[there]
+        emptied = at[self._open[at] == 0]
+        new = np.flatnonzero(~there & (nets != 0))
         if len(emptied):
-            # Where the emptied stand after the insertion: moved by as many as were inserted before them.
-            moved = emptied + np.searchsorted(places[new], emptied, side="right")
-            kept = np.ones(len(codes_), bool)
-            kept[moved] = False
-            codes_, open_ = codes_[kept], open_[kept]
-        self._codes, self._open = codes_, open_
+            kept = np.ones(len(self._codes), bool)
+            kept[emptied] = False
+            self._codes, self._open = self._codes[kept], self._open[kept]
+        if len(new):
+            put = places[new] - np.searchsorted(emptied, places[new]) + np.arange(len(new))
+            old = np.ones(len(self._codes) + len(new), bool)
+            old[put] = False
+            self._codes, self._open = (
+                _filled(old, before, put, came) for before, came in ((self._codes, codes[new]), (self._open, nets[new]))
+            )
+
+
+def _filled(old: Array, before: Integers, put: Integers, came: Integers) -> Integers:
+    """``before`` where ``old``, and ``came`` in the places ``put``."""
+    filled = np.empty(len(old), np.int64)
+    filled[old], filled[put] = before, came
+    return filled
 
 
 class OpenCells(Cells):
@@ -107,16 +113,12 @@ class Buckets(Cells):
 
     def p99(self, count: int) -> Array:
         """The bucket of the 99th percentile of each of the first ``count`` keys; NaN where nothing was counted."""
-        found = np.full(count, np.nan)
-        if len(self._codes) == 0:
-            return found
-        so_far = np.cumsum(self._open)
-        keys = self._codes >> _BUCKET_SHIFT
-        starts = run_starts(keys)
-        ends = np.append(starts[1:], len(keys)) - 1
-        before = np.concatenate(([0], so_far[ends[:-1]]))
+        so_far = np.concatenate(([0], np.cumsum(self._open)))
+        ends = so_far[np.searchsorted(self._codes, bucket_codes(np.arange(count + 1), -_BUCKET_OFFSET))]
+        totals = np.diff(ends)
         # The first at which 100 × the count so far reaches 99 × the total: the sums only grow, from key to key, too.
-        ranks = before + -(-(so_far[ends] - before) * 99 // 100)
-        reached = np.searchsorted(so_far, ranks)
-        found[keys[starts]] = (self._codes[reached] & ((1 << _BUCKET_SHIFT) - 1)) - _BUCKET_OFFSET
+        some = np.flatnonzero(totals)
+        reached = np.searchsorted(so_far, ends[some] - (-totals[some] * 99 // 100)) - 1
+        found = np.full(count, np.nan)
+        found[some] = (self._codes[reached] & ((1 << _BUCKET_SHIFT) - 1)) - _BUCKET_OFFSET
         return found

@@ -16,7 +16,7 @@ import numpy as np
 from lake.formula import compiled
 from lake.noisy import SILENT
 from lake.views.catalogue import FORMULAS
-from spark_analytics.fold.arrays import Array, Integers, distinct, null_where
+from spark_analytics.fold.arrays import Array, Integers, distinct, null_where, summed
 from spark_analytics.fold.cells import NONE
 from spark_analytics.fold.intake import Intake, RebuildRequired
 from spark_analytics.fold.judgements import Judgements
@@ -96,15 +96,13 @@ class Fold(Intake):
                 break
             self._out_of_window += 1
             undo.expired += 1
-        for gone in range(self._out_of_window - undo.expired, self._out_of_window):
-            self._window(self.done[gone], -1)
+        self._window(step, 1)
         units = work_units(work)
         consumers = state.consumer_of[keys]
         before = state.tenants(keys)
         self._flow(step, 1)
         after = state.tenants(keys)
         state.add_to_queues(consumers, after - before)
-        self._window(step, 1)
         undo.last_arrival = state.last_arrival[keys]
         state.last_arrival[keys] = np.where(counts[:, ENQUEUED] > 0, second, undo.last_arrival)
         codes, nets = step.cells()
@@ -132,19 +130,29 @@ class Fold(Intake):
             totals[keys, place + 1] += sign * counts[:, MEASURES.index(name)]
 
     def _window(self, step: Step, sign: int) -> None:
-        """Add the step to the sums over the window, or take it out. Rolled-up buckets have windows of their own."""
-        for lately in step.sampled:
-            self.readings.add(lately, sign)
-        keys, counts, work, wide, _ = step.merged()
-        if wide.any():
-            narrow = ~wide
-            keys, counts, work = keys[narrow], counts[narrow], work[narrow]
-        codes, amounts = step.buckets()
-        self.state.buckets.add(codes, sign * amounts)
-        units = work_units(work) * sign
-        self.state.window[keys] += sign * counts[:, : len(WINDOWED)].astype(np.int64)
-        self.state.window_work[keys] += units
-        self.state.queue_work += self.state.work_of(self.state.consumer_of[keys], units)
+        """Add the step to the sums over the window and take out of them what leaves as it comes, or the reverse.
+
+        Rolled-up buckets have windows of their own.
+        """
+        changes = [(step, sign)]
+        changes += (
+            (self.done[gone], -sign) for gone in range(self._out_of_window - step.undo.expired, self._out_of_window)
+        )
+        codes, amounts = [], []
+        for each, its_sign in changes:
+            for lately in each.sampled:
+                self.readings.add(lately, its_sign)
+            keys, counts, work, wide, _ = each.merged()
+            if wide.any():
+                narrow = ~wide
+                keys, counts, work = keys[narrow], counts[narrow], work[narrow]
+            units = work_units(work) * its_sign
+            self.state.window[keys] += its_sign * counts[:, : len(WINDOWED)].astype(np.int64)
+            self.state.window_work[keys] += units
+            self.state.queue_work += self.state.work_of(self.state.consumer_of[keys], units)
+            codes.append(each.buckets()[0])
+            amounts.append(its_sign * each.buckets()[1])
+        self.state.buckets.add(*summed(np.concatenate(codes), np.concatenate(amounts)))
 
     def _tell(self, step: Step, consumers: Array, undo: Undo) -> None:
         """What the queues are like at the end of this second: modes of those that changed or were sampled."""
@@ -236,8 +244,6 @@ class Fold(Intake):
         after = state.tenants(keys)
         self._flow(step, -1)
         state.add_to_queues(state.consumer_of[keys], state.tenants(keys) - after)
-        for gone in range(self._out_of_window - undo.expired, self._out_of_window):
-            self._window(self.done[gone], 1)
         self._out_of_window -= undo.expired
         step.undo, step.sampled, step.wide_sampled = None, [], []
         if len(keys):
