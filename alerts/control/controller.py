@@ -270,6 +270,10 @@ class Controller:
             self._refused.pop(key, None)
         if (again or verdict.kind is Kind.WAIT) and verdict.limit == limit:
             return  # as most looks: nothing to be said, nothing to be remembered
+        lost = acts and verdict.limit is not None and _lost_effect(limit, verdict.limit)
+        if verdict.kind is Kind.WAIT and active is not None and verdict.limit is not None and not lost:
+            changes[key] = dataclasses.replace(active, rule=candidate.rule, limit=verdict.limit, shadow=shadow)
+            return  # as most others: nothing to be said
         entry = rows.decided(policy, candidate, seen, active, verdict, now)
         if verdict.kind is Kind.SKIP:
             entries += self._newly_refused(key, verdict.code, entry)
@@ -279,7 +283,7 @@ class Controller:
             if active is not None:
                 changes[key] = None
             return
-        if acts and _lost_effect(limit, verdict.limit):
+        if lost:
             entries.append(rows.without_effect(entry, verdict.limit, seen))
         if verdict.limit != limit:
             changes[key] = rows.active_limit_of(policy, candidate, entry, verdict.limit, active, shadow)
