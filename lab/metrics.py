@@ -279,14 +279,16 @@ class Metrics:
 
     def _seconds(self, begin: int) -> list[dict[str, Any]]:
         """What came and was finished, and how much work that was, in each second from ``begin`` on."""
+        now = self._queue.now
         return [
             {
                 **of,
                 "bucket_start": instant(at),
+                "newest": instant(min(at + 1, now)),
                 "enqueued": float(one.arrivals.get(at, 0)),
                 "finished": float(one.completions.get(at, 0)),
                 "work": one.processing.get(at, 0.0),
             }
-            for at in range(begin, int(self._queue.now) + 1)
+            for at in range(begin, int(now) + 1)
             for of, one in zip(self._of, self._accounts, strict=True)
         ]

@@ -17,12 +17,12 @@ from alerts.control import entries
 from alerts.control.active_limit import Entry
 from alerts.control.allowed import Allowed
 from alerts.control.board import Board, Congestion, Entitlement
-from alerts.control.glanced import GlancedTerms
 from alerts.control.held_back import bound, who_was_held_back, with_the_silent
 from alerts.control.settings import EntitlementSettings
 from alerts.control.statements import literal, of_queues, since_second
 from alerts.laws.entitled_queue import EntitledQueue, Look
 from alerts.laws.entitlement import LOOK_SECONDS
+from alerts.laws.glanced import GlancedTerms
 from lake.clock import TOLERANCE, ZERO, age
 from lake.errors import SojournError
 from sojourn.client.groups import Patterns, is_pattern
@@ -46,7 +46,6 @@ class _Queue:
 
     law: EntitledQueue
     burst_seconds: float
-    terms: GlancedTerms
     arrivals: Mapping[str, float] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     told: dict[str, Entitlement] = field(default_factory=dict)
@@ -79,8 +78,8 @@ class Entitler:
         for place, ones in of_queues.items():
             agreed = {one.tenant: one.rate for one in ones if one.rate is not None}
             patterns = Patterns(one.tenant for one in ones if is_pattern(one.tenant))
-            terms = GlancedTerms.of(ones[0].terms())
-            self._queues[place] = _Queue(EntitledQueue(terms, agreed, patterns), ones[0].burst_seconds, terms)
+            law = EntitledQueue(GlancedTerms.of(ones[0].terms()), agreed, patterns)
+            self._queues[place] = _Queue(law, ones[0].burst_seconds)
         self._board, self._journal, self._paused = board, journal, paused
         self._looked_at: datetime | None = None
         self._lock = threading.RLock()  # over what is known of the queues
@@ -114,12 +113,13 @@ class Entitler:
             looks = {}
         with self._lock:
             for place, queue in self._queues.items():
-                one = looks.get(place)
-                if one is not None:
+                law = None
+                if (one := looks.get(place)) is not None:
                     queue.arrivals = one.arrivals
                     if queue.law.confirmed(now.timestamp()):  # else what one may changes with looks alone
                         one = self._compared(queue, one, now)
-                self._judge(place, queue, now, None if one is None else partial(queue.law.look, one))
+                    law = partial(queue.law.look, one, until=one.end.timestamp())
+                self._judge(place, queue, now, law)
             rows, self._rows = self._rows, []
             self._publish()
         if rows:
@@ -132,7 +132,6 @@ class Entitler:
             return
         with self._lock:
             congested = queue.congestion
-            queue.terms = queue.law.terms = queue.terms.after([*(at for at, _ in queue.law.glances), now.timestamp()])
             self._judge(place, queue, now, partial(queue.law.glance, waiting))
             if congested is not None or queue.congestion is not None:
                 self._publish()
@@ -156,10 +155,10 @@ class Entitler:
         """Hold what came against what might come then, and not against what may now."""
         law, start, end = queue.law, one.start.timestamp(), one.end.timestamp()
         allowed = queue.allowed.between(start, end)
-        if law.state.presumed_until is None:
+        if law.state.presumed_since is None:
             queue.usual = dict(law.lately)
         elif those := who_was_held_back(law, one, allowed, queue.usual, end - start):
-            law.state = replace(law.state, held=those, presumed_until=None)
+            law.state = replace(law.state, held=those, presumed_since=None)
         law.may |= {unit: share for unit, (share, _) in allowed.items()}
         return replace(one, arrivals=with_the_silent(law, one.arrivals, allowed, queue.sent, now.timestamp()))
 
@@ -224,9 +223,10 @@ def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta 
     spans = windows(rows, newest)
     for row in rows:
         place, subscriber, tenant = (row["broker"], row["queue"]), row["subscriber"], row["tenant"]
-        start, end, span = spans[row["broker"]]
-        if not start <= row["bucket_start"] < end:
+        start, until = spans[row["broker"]]
+        if row["bucket_start"] < start:
             continue
+        span = (until - start) / _SECOND
         arrivals[place][tenant] += row["enqueued"] / span
         for counts, count in ((finished, row["finished"]), (work, row["work"] or 0.0)):
             of_tenant = counts[place][subscriber]
@@ -235,14 +235,14 @@ def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta 
     for place, of_subscribers in waiting.items():
         done = {name: sum(counts.values()) for name, counts in finished[place].items()}
         slowest = min((name for name in done if done[name] > 0), key=lambda name: done[name], default=None)
-        start, end, _ = spans[place[0]]
+        start, until = spans[place[0]]
         found[place] = TimedLook(
             max(of_subscribers.values(), key=lambda counts: sum(counts.values())),
             {} if slowest is None else finished[place][slowest],
             {name: rate for name, rate in arrivals[place].items() if rate > 0},
             {} if slowest is None else work[place][slowest],
             start - ahead,
-            min(end, max(newest[place[0]], start + _SECOND)) - ahead,
+            until - ahead,
         )
     return found
 
@@ -256,27 +256,22 @@ _WAITING = """
 _FLOWS = """
     SELECT broker, queue, subscriber, tenant, bucket_start, CAST(SUM(enqueued) AS DOUBLE) AS enqueued,
       CAST(SUM(completed + dead_lettered + expired + sidelined) AS DOUBLE) AS finished,
-      CAST(SUM(processing_sum) AS DOUBLE) AS work
+      CAST(SUM(processing_sum) AS DOUBLE) AS work, MAX(newest_occurred_at) AS newest
     FROM partials {only} WHERE {recent} GROUP BY broker, queue, subscriber, tenant, bucket_start"""
 
 
-def windows(
-    rows: Iterable[Mapping[str, Any]], newest: Mapping[str, datetime]
-) -> dict[str, tuple[datetime, datetime, float]]:
-    """What rates are counted over, by broker: from, until, and how many seconds of it there are.
+def windows(rows: Iterable[Mapping[str, Any]], newest: Mapping[str, datetime]) -> dict[str, tuple[datetime, datetime]]:
+    """From and until when rates are counted, by broker: the second that fills as far as it is filled, and the one
+    before it.
 
-    Two whole seconds where flows are further than what waits; else the newest one as far as it is filled, and the one
-    before it: half a second fresher.
+    What waits is told a moment after the counts of the same events: in between these are further, as far as their
+    newest event.
     """
-    found = {}
-    for broker, as_of in newest.items():
-        second = as_of.replace(microsecond=0)
-        last = max((row["bucket_start"] for row in rows if row["broker"] == broker), default=second)
-        if last > second:
-            found[broker] = (last - 2 * _SECOND, last, 2.0)
-        else:
-            found[broker] = (second - _SECOND, second + _SECOND, 1 + as_of.microsecond / 1e6)
-    return found
+    until = dict(newest)
+    for row in rows:
+        if row["broker"] in until:
+            until[row["broker"]] = max(until[row["broker"]], row["newest"])
+    return {broker: (at.replace(microsecond=0) - _SECOND, at) for broker, at in until.items()}
 
 
 def _rows(query: Query, wanted: set[Place], sql: str) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ their word, counts then have a flood let go, and all that its producers held mea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from alerts.laws.entitled_queue import EntitledQueue, Look
@@ -20,14 +21,15 @@ ANYBODY = "*"
 LEAST_SECONDS = 0.5
 #: Who is held and sends nothing is there for so long (seconds).
 SILENT_SECONDS = 3.0
-#: Who sends so many times what it lately did has risen; a large tenant that sends what it always does has not.
-RISEN = 1.25
+#: Who sends so many times what it lately did, and so many standard deviations more, has risen by more than chance; a
+#: large tenant that sends what it always does has not.
+RISEN, DEVIATIONS = 1.25, 3.0
 
 
 def bound(law: EntitledQueue) -> dict[str, float]:
     """What those may send who are bound, by unit, as the law counts it: who is held, or everybody while it is not known
     who floods."""
-    if law.state.presumed_until is None:
+    if law.state.presumed_since is None:
         return {unit: law.shares[unit] for unit in law.state.held if unit in law.shares}
     return law.shares | {ANYBODY: law.anybody * law.costs.mean}
 
@@ -42,18 +44,25 @@ def who_was_held_back(
     """Who sent half of what it might, and more than is ``usual`` of it, over ``seconds`` of ``one``; nobody where none
     is protected if those keep to their shares.
 
-    ``allowed`` is what each unit might send while it was bound, and for how many of these seconds it was.
+    ``allowed`` is what each unit might send while it was bound, and for how many of these seconds it was. What one asks
+    for shows in what it sent before.
     """
     sent = in_work(one.waiting, one.finished, one.arrivals, law.costs, law.units_of(one.arrivals)).arrivals
-    found = set()
+    asked: dict[str, float] = {}
     for unit, rate in sent.items():
         might, held = _might(unit, allowed)
-        before = usual.get(unit, 0.0)
-        while_held = rate * seconds - before * (seconds - held)
-        if held >= LEAST_SECONDS and rate >= RISEN * before and while_held >= LET_GO * might:
-            found.add(unit)
-    those = frozenset(found)
-    return those if protects(law.state.capacity, those, sent) else frozenset()
+        before, free = usual.get(unit, 0.0), seconds - held
+        while_held = rate * seconds - before * free
+        if held >= LEAST_SECONDS and while_held >= LET_GO * might and _risen(rate, before, law.costs.of(unit), seconds):
+            asked[unit] = max(rate, (rate * seconds - might) / free) if free >= LEAST_SECONDS else rate
+    those = frozenset(asked)
+    return those if protects(law.state.capacity, those, {**sent, **asked}) else frozenset()
+
+
+def _risen(rate: float, before: float, cost: float, seconds: float) -> bool:
+    """Whether work comes at a higher ``rate`` than ``before`` by more than chance; ``cost`` is that of a message."""
+    deviation = math.sqrt(max(1.0, before * seconds / cost)) * cost
+    return rate >= RISEN * before and (rate - before) * seconds >= DEVIATIONS * deviation
 
 
 def _might(unit: str, allowed: Mapping[str, tuple[float, float]]) -> tuple[float, float]:

@@ -19,7 +19,6 @@ from alerts.laws.entitlement import (
     Seen,
     Senders,
     State,
-    Terms,
     drained,
     entitlements,
     in_work,
@@ -27,6 +26,7 @@ from alerts.laws.entitlement import (
     learn,
     senders,
 )
+from alerts.laws.glanced import GlancedTerms
 from sojourn.client.groups import Onsets, Patterns
 
 #: Nobody is entitled to fewer messages a second.
@@ -70,7 +70,7 @@ class EntitledQueue:
     together; ``anybody`` what one may that was never seen; ``groups`` who began together, by tenant.
     """
 
-    terms: Terms
+    terms: GlancedTerms
     agreed: Mapping[str, float] = field(default_factory=dict)
     patterns: Patterns = field(default_factory=Patterns)
     state: State = field(default_factory=State)
@@ -95,8 +95,9 @@ class EntitledQueue:
     may: dict[str, float] = field(default_factory=dict)
     _who: Senders | None = None
 
-    def look(self, one: Look, now: float) -> str:
-        """One look at ``now`` (seconds): whether it is congested says ``state``; returns why."""
+    def look(self, one: Look, now: float, *, until: float) -> str:
+        """One look at ``now`` (seconds) of what came ``until`` then: whether it is congested says ``state``; returns
+        why."""
         known = self.costs.known
         self.costs.look(one.work, one.finished)
         if self.costs.known != known:  # from now on all is counted in seconds of work, what is remembered in messages
@@ -118,7 +119,7 @@ class EntitledQueue:
         else:
             if wait is None:
                 wait = seen.waiting / self.state.capacity
-            self.state, reason = judge(terms, wait, self._senders, self.state, now)
+            self.state, reason = judge(terms, wait, self._senders, self.state, now, shown_until=until)
         self._note(seen.arrivals, now)
         self.habits.look(seen.arrivals, congested=self.state.congested)
         self.shares, anybody = entitlements(terms, seen, self.state, self.habits.usual, 0.0, wait)
@@ -137,6 +138,7 @@ class EntitledQueue:
         self.glances.append((now, waiting))
         while self.glances[0][0] < now - BEHIND_SECONDS:
             self.glances.popleft()
+        self.terms = self.terms.after([at for at, _ in self.glances])
         wait = self._glanced(now)
         if wait is None:
             return None

@@ -16,8 +16,8 @@ has it all the time, and all that must travel when a queue gets behind is one bi
   that they grow until messages wait again; while it is long, of less, so that the backlog drains.
 * How long messages wait may be known sooner than who sends what: the broker tells its queue's depth at once, the
   pipeline of metrics a second later. :func:`judge` therefore takes the wait apart from what is known of the senders.
-  It may presume (``presume``), for a few seconds, that somebody floods a queue which has just begun to wait: who keeps
-  to what it is entitled to loses nothing by that, and without confirmation it ends.
+  It may presume (``presume``) that somebody floods a queue which has just begun to wait: who keeps to what it is
+  entitled to loses nothing by that, and it ends once metrics show what came since, and do not confirm it.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ LEARNT_LATE = 20
 #: Where those who are held leave less than this waiting (seconds) for so long as it takes to see what they send,
 #: servers idle for them: shares are of so many times more, each second, up to so many times what was seen.
 NOTHING_SECONDS, IDLE_SECONDS, GROWING, GROWN_MOST = 0.03, 1.0, 3.0, 2.0
-#: So long it is presumed that somebody floods a queue that begins to wait: by then metrics tell who. What they did not
-#: confirm is not presumed again for so long (seconds).
-PRESUMED_SECONDS, NOT_AGAIN_SECONDS = 2.0, 60.0
+#: It is presumed that somebody floods a queue that begins to wait until metrics show so much of what came since, and
+#: tell of nobody; at most for so long. What they did not confirm is not presumed again for so long (seconds).
+SHOWN_SECONDS, PRESUMED_SECONDS, NOT_AGAIN_SECONDS = 1.0, 5.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class State:
     calm_since: float | None = None
     #: Who sent more than its share, and sends all that it may since.
     held: frozenset[str] = frozenset()
-    #: Until when the congestion is presumed; and since when it last was, without having been confirmed.
-    presumed_until: float | None = None
+    #: Since when the congestion is presumed; and when it last was, without having been confirmed.
+    presumed_since: float | None = None
     unconfirmed_since: float | None = None
     #: Looks until ``capacity`` is known well enough (:data:`COUNTED_ANEW`: with the next); whether consumers stand
     #: still, so that nothing is learnt of it.
@@ -319,12 +319,20 @@ def learn(terms: Terms, seen: Seen, state: State) -> State:
 
 
 def judge(
-    terms: Terms, wait: float, of: Callable[[], Senders], state: State, now: float, *, presume: bool = False
+    terms: Terms,
+    wait: float,
+    of: Callable[[], Senders],
+    state: State,
+    now: float,
+    *,
+    presume: bool = False,
+    shown_until: float = -math.inf,
 ) -> tuple[State, str]:
     """The state after it became known that messages wait ``wait`` seconds at ``now``, and why; ``of`` tells the
     senders, and is not asked while nothing waits.
 
-    With ``presume`` a wait is enough to begin, for :data:`PRESUMED_SECONDS`, where it is not known yet who sends what.
+    With ``presume`` a wait is enough to begin where it is not known yet who sends what. That ends with the look whose
+    metrics, which show what came ``shown_until`` then, should tell.
     """
     if state.young or state.stopped:
         why = (
@@ -342,14 +350,15 @@ def judge(
         tried = state.unconfirmed_since
         if not presume or (tried is not None and now - tried < NOT_AGAIN_SECONDS):
             return state, f"messages wait {wait:.2f} s, but nobody keeps others waiting who send less"
-        state = replace(state, congested_since=now, calm_since=None, presumed_until=now + PRESUMED_SECONDS)
+        state = replace(state, congested_since=now, calm_since=None, presumed_since=now)
         return state, f"messages began to wait, {wait:.2f} s; who sends them is not known yet"
-    if state.presumed_until is not None and not who.helps:
-        if now >= state.presumed_until:
+    if state.presumed_since is not None and not who.helps:
+        since = state.presumed_since
+        if shown_until - since >= SHOWN_SECONDS or now - since >= PRESUMED_SECONDS:
             ended = State(state.capacity, state.shown, unconfirmed_since=now)
             return ended, f"messages wait {wait:.2f} s, but metrics tell of nobody who keeps others waiting"
         return state, f"messages wait {wait:.2f} s; who sends them is not known yet"
-    state = _idling(replace(state, held=who.held, presumed_until=None), wait, now)
+    state = _idling(replace(state, held=who.held, presumed_since=None), wait, now)
     if who.helps_held and (wait > terms.exit_seconds or who.used_up):
         all_of_it = f", {who.used_up} tenants send all that they may" if who.used_up else ""
         return replace(state, calm_since=None), f"messages wait {wait:.2f} s{all_of_it}"

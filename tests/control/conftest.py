@@ -81,7 +81,7 @@ _SAMPLES = pa.schema(
     ]
 )
 _PARTIAL_COLUMNS = (
-    *("broker", "queue", "subscriber", "tenant", "bucket_start"),
+    *("broker", "queue", "subscriber", "tenant", "bucket_start", "newest_occurred_at"),
     *("enqueued", "completed", "failed", "dead_lettered", "expired", "sidelined", "processing_sum"),
     "first_attempt_age_max",
 )
@@ -120,6 +120,7 @@ class World:
     usual_rate: float = 10.0  # of the others, over the window
     work: dict[str, float] | None = None  # seconds for a message, by tenant; 0.1 of those not named
     lag: timedelta = timedelta(seconds=0.4)
+    further: timedelta = timedelta(0)  # counts are so much further than what waits
     more: dict[str, int] = field(default_factory=dict)  # further tenants, and what each sends a second
     queries: int = 0
     fails: Exception | None = None
@@ -161,12 +162,14 @@ class World:
             }
             for i in range(8)
         ]  # fmt: skip
-        second = as_of.replace(microsecond=0)
-        parts = [as_of.microsecond / 1e6] + [1.0] * 11  # of each second, the newest first
+        counted = as_of + self.further
+        second = counted.replace(microsecond=0)
+        parts = [counted.microsecond / 1e6] + [1.0] * 11  # of each second, the newest first
         partials = [
             {
                 "broker": "nats", "queue": "orders", "subscriber": "", "tenant": f"t{i}",
-                "bucket_start": second - timedelta(seconds=back), "completed": round(self.finished * part),
+                "bucket_start": second - timedelta(seconds=back),
+                "newest_occurred_at": second + timedelta(seconds=part - back), "completed": round(self.finished * part),
                 "enqueued": round((self.noisy_rate if i == 0 else 10) * part),
                 "failed": round(self.failed * part) if i == 0 else 0,
                 "dead_lettered": 0, "expired": 0, "sidelined": 0,
@@ -177,7 +180,8 @@ class World:
         ] + [
             {
                 "broker": "nats", "queue": "orders", "subscriber": "", "tenant": name,
-                "bucket_start": second - timedelta(seconds=back), "enqueued": rate, "completed": 0, "failed": 0,
+                "bucket_start": second - timedelta(seconds=back),
+                "newest_occurred_at": counted - timedelta(seconds=back), "enqueued": rate, "completed": 0, "failed": 0,
                 "dead_lettered": 0, "expired": 0, "sidelined": 0, "processing_sum": None,
             }
             for back in range(2)

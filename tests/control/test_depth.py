@@ -312,6 +312,29 @@ def test_a_flood_that_was_held_from_its_first_moments_on_is_confirmed_by_what_it
     assert law.state.held == (frozenset({"t0"}) if stays else frozenset())
 
 
+def test_a_flood_is_presumed_until_metrics_show_what_came_since(glanced: Glanced) -> None:
+    """Where they come two seconds late, none of them tells of a flood that began two seconds ago."""
+    glanced.world.finished, glanced.world.lag = 15, timedelta(seconds=2)
+    glanced.run(8, waiting=4)
+    glanced.run(2.5, waiting=40)
+    assert glanced.congested, "metrics tell of what was before"
+    glanced.world.noisy_rate = 45
+    glanced.run(2, waiting=40)
+    assert glanced.control.entitler._queues["nats", "orders"].law.state.held == {"t0"}
+    glanced.run(6, waiting=40)
+    assert glanced.congested
+
+
+def test_nothing_is_presumed_for_long_though_metrics_stand_still(glanced: Glanced) -> None:
+    glanced.world.finished = 15
+    glanced.run(8, waiting=4)
+    glanced.world.lag += timedelta(seconds=10)
+    glanced.run(4.9, waiting=40)
+    assert glanced.congested, "metrics tell of what was before"
+    glanced.run(0.3, waiting=40)
+    assert glanced.congested == []
+
+
 def test_a_flood_out_of_nothing_need_not_go_on_to_rise_while_it_is_held(glanced: Glanced) -> None:
     """Who is new did lately what it did first, before it was held: since it may send less, less comes."""
     glanced.world.finished = 15
@@ -322,7 +345,7 @@ def test_a_flood_out_of_nothing_need_not_go_on_to_rise_while_it_is_held(glanced:
         glanced.control.entitler.step(glanced.world.now, glanced.world.query)
         glanced.run(0.5, waiting=40)
     state = glanced.control.entitler._queues["nats", "orders"].law.state
-    assert state.held == {"new"} and state.presumed_until is None
+    assert state.held == {"new"} and state.presumed_since is None
 
 
 @pytest.mark.parametrize(("sends", "held"), [(4, True), (1, False)], ids=["what it might", "less than half"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from alerts.control import Control, build
 from alerts.control.board import Congestion, Entitlement
-from alerts.control.entitler import windows
+from alerts.control.entitler import look
 from alerts.control.settings import ControlSettings, EntitlementSettings
 from lake.clock import Clock
 from lake.errors import SojournError
@@ -127,14 +127,16 @@ def test_a_declared_group_is_entitled_as_one_tenant(start: Start) -> None:
     assert watched.entitled["acme-*"] < 60 and watched.entitled["t1"] >= 10
 
 
-def test_rates_are_counted_over_the_seconds_that_are_there() -> None:
-    """Flows may be further than what waits: counted as if they were not, a queue could do twice what it can."""
-    as_of = datetime(2026, 1, 1, 0, 0, 10, 500_000, tzinfo=UTC)
-    second = as_of.replace(microsecond=0)
-    row = {"broker": "nats", "bucket_start": second}
-    assert windows([row], {"nats": as_of})["nats"] == (second - SECOND, second + SECOND, 1.5)
-    ahead = {"broker": "nats", "bucket_start": second + 2 * SECOND}
-    assert windows([row, ahead], {"nats": as_of})["nats"] == (second, second + 2 * SECOND, 2.0)
+@pytest.mark.parametrize("further", [0.0, 0.3, 0.6, 1.2], ids="{} s".format)
+def test_rates_are_counted_over_the_seconds_that_are_there(world: World, further: float) -> None:
+    """Counts may be further than what waits: taken as if they were not, a queue could do up to twice what it can."""
+    world.further = timedelta(seconds=further)
+    for _ in range(10):
+        world.advance(0.1)
+        one = look(world.query, [("nats", "orders")], world.now)["nats", "orders"]
+        assert one.arrivals["t0"] == pytest.approx(120, rel=0.01)
+        assert sum(one.finished.values()) == pytest.approx(80, rel=0.01)
+        assert one.end == (world.now - world.lag + world.further)
 
 
 def test_what_is_remembered_in_messages_is_not_taken_for_seconds_of_work(start: Start) -> None:

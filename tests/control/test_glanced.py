@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.control.allowed import KEPT_SECONDS, Allowed
-from alerts.control.glanced import OBEYED_SECONDS, GlancedTerms
 from alerts.laws.entitlement import Terms
+from alerts.laws.glanced import OBEYED_SECONDS, GlancedTerms
 
 SHARES = st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1000), max_size=3)
 

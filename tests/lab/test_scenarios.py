@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from alerts.control.depth import cadence
 from lab.compare import LEAST_THROUGHPUT, compare, while_asked_for
 from lab.document import page
 from lab.order import ORDERS, of
 from lab.queue import Queue
 from lab.run import simulate
-from lab.scenario import Variant, load, names, parse
+from lab.scenario import Phase, Tenant, Variant, load, names, parse
 from tests.lab.test_lab import document
 from tests.support.deep import examples
 
@@ -55,6 +56,20 @@ def test_with_glances_the_quiet_wait_half_as_long_as_with_entitlements_by_metric
     for seed in range(2):
         slow, fast = (simulate(scenario, seed, replace(by_metrics, glances=glances)) for glances in (False, True))
         assert fast.quiet_p99 < 0.65 * slow.quiet_p99 and fast.done > 0.97 * slow.done
+
+
+@pytest.mark.parametrize(("lag", "begins"), [(1.0, 60.78), (2.0, 60.0), (2.0, 60.97)])
+def test_a_flood_that_is_held_before_metrics_show_it_is_not_let_go(
+    monkeypatch: pytest.MonkeyPatch, lag: float, begins: float
+) -> None:
+    """All that its producers held would come at once: the quiet waited two to four seconds."""
+    monkeypatch.setattr(cadence, "CALM_SECONDS", 0.2)
+    noisy = load("noisy-neighbour")
+    quiet = [tenant for tenant in noisy.tenants if not tenant.suspect]
+    flood = Tenant("noisy", (Phase(begins, 120),), suspect=True, innocent=False)
+    scenario = replace(noisy, tenants=(*quiet, flood), lag_seconds=lag, duration=80.0, measure=(60.0, 75.0))
+    for seed in range(4):
+        assert simulate(scenario, seed, Variant("glances", False, 12, entitled=True, glances=True)).quiet_p99 < 0.6
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -1,8 +1,7 @@
 """Which queue is asked next, and when: hurried ones ten times a second, calm ones twice, within the broker's bound.
 
 A flood that begins while all is calm is seen half a second later at most: 70 messages a second too many are 35 by then,
-a third of a second of what twelve workers of 0.1 s do. Once anything waits the queue is asked ten times a second. Asked
-oftener, a flood out of nothing is held before metrics show it, and let go again two seconds later.
+a third of a second of what twelve workers of 0.1 s do. Once anything waits the queue is asked ten times a second.
 """
 
 from __future__ import annotations
