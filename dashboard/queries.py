@@ -1,5 +1,5 @@
-"""The pages' questions in SQL (Spark's dialect), over the public views alone; each answer is small, however many
-tenants there are."""
+"""The pages' questions in SQL (Spark's dialect), over the public views, and the sums over tenants that finished state
+has; each answer is small, however many tenants there are."""
 
 from __future__ import annotations
 
@@ -16,15 +16,11 @@ _MOST_NOISY = 50
 NOISY_SECONDS = 3
 
 HEALTH = "SELECT * FROM queue_health_now"
+#: Sums over the tenants of each queue.
 TOTALS = """
 SELECT
-  broker, queue, subscriber,
-  COUNT(*) AS tenants,
-  CAST(SUM(backlog) AS BIGINT) AS backlog, CAST(SUM(in_flight) AS BIGINT) AS in_flight,
-  CAST(SUM(ready) AS BIGINT) AS ready,
-  SUM(arrival_rate) AS arrival_rate, SUM(completion_rate) AS completion_rate
-FROM tenant_backlog_now
-GROUP BY broker, queue, subscriber
+  broker, queue, subscriber, tenants, backlog, in_flight, ready, arrival_rate, completion_rate
+FROM stage_totals
 """
 NOISY = f"""
 SELECT broker, queue, subscriber, tenant, backlog, in_flight, ready, share, drain_state

@@ -325,6 +325,8 @@ QUEUE_STATE = TableSpec(
         # Of a correction: from this unix second on no earlier revision counts any more for this broker and queue.
         ("corrects", pa.int64()),
         ("happened", pa.bool_()),  # whether an event or a sample tells of this second, minute or hour, not time alone
+        ("ready", pa.int64()),  # summed over its tenants, and how many those are; null: an earlier version wrote it
+        ("tenants", pa.int64()),
     ),
 )
 

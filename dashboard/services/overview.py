@@ -245,16 +245,22 @@ def _mode(row: Row, now: datetime, *, needed: bool = False) -> str:
 
 def _facts(row: Row, total: Row) -> tuple[Fact, ...]:
     limit = row["in_flight_limit"]
-    many = "tenant" if total and total["tenants"] == 1 else "tenants"
-    tenants = f"{count(total['tenants'])} {many}" if total else "no tenant seen"
     return (
         Fact("Oldest, quiet tenants", _oldest(row, "quiet_"), f"all tenants: {_oldest(row)}"),
-        Fact("Backlog", count(total.get("backlog")), tenants),
+        Fact("Backlog", count(total.get("backlog")), _tenants(total)),
         Fact("In → out", _flow(total), "messages a second"),
         Fact("Drained", _drained(row, total), row["drain_state"] or ""),
         Fact("In flight", count(row["in_flight"]), f"limit {count(limit)}"),
         Fact("Broker's own count", count(row["depth"]), _trust(row)),
     )
+
+
+def _tenants(total: Row) -> str:
+    if not total:
+        return "no tenant seen"
+    if total["tenants"] is None:  # an earlier version of the analysis did not count them
+        return ""
+    return f"{count(total['tenants'])} {'tenant' if total['tenants'] == 1 else 'tenants'}"
 
 
 def _why_unknown(row: Row, total: Row) -> str:

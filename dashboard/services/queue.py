@@ -60,7 +60,7 @@ def tenant_lines(
     )[:top]
     held = {row["tenant"]: row for row in limits}
     lines = [_line(row, held.get(row["tenant"]) or held.get(None)) for row in ranked]
-    if total is not None and total["tenants"] > len(ranked):
+    if total is not None and (total["tenants"] or 0) > len(ranked):
         lines.append(_others(ranked, total))
     return tuple(lines)
 

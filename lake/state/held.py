@@ -26,6 +26,9 @@ _NOT_HELD = frozenset({"epoch", "revision"})
 MANY = 1 << 16
 #: So many rows are looked through at once: an epoch begins with a file that has a row for every key.
 AT_ONCE = 1 << 14
+#: Where more files than these have come, as after a while in which nobody asked, those are read that have their rows by
+#: now: most were merged.
+MOST_FILES = 32
 #: Few texts for many rows.
 _REPEATED = frozenset({"broker", "queue", "subscriber", "kind", "drain_state", "mode", "status"})
 #: What a key stands for: no later row of it says otherwise.
@@ -80,6 +83,8 @@ class Held:
                 self._ahead = self._files_since(epoch)
             elif not change.same_rows:
                 self._ahead += change.added
+        if len(self._ahead) > MOST_FILES and self.epoch >= 0:
+            self._ahead = self._files_since(epoch, self.revision)
         pending, self._ahead = self._ahead, []
         until = None if epoch is None or revision is None else (epoch, revision)
         changed, self._looked_through = False, 0
@@ -93,8 +98,10 @@ class Held:
             pa.default_memory_pool().release_unused()
         return changed
 
-    def _files_since(self, epoch: int | None) -> list[Location]:
-        """The files with rows of ``epoch`` (default: the newest) or a later one, by the bounds that the log tells."""
+    def _files_since(self, epoch: int | None, revision: int = -1) -> list[Location]:
+        """The files with rows of ``epoch`` (default: the newest) or a later one, and of ``revision`` or a later one, by
+        the bounds that the log tells."""
+        self._snapshot.version()
         table = self._snapshot.table
         if table is None:
             return []
@@ -102,8 +109,9 @@ class Held:
         if files.num_rows == 0 or "max.epoch" not in files.column_names:
             return self._snapshot.files()
         least = pc.max(files.column("max.epoch")) if epoch is None else epoch
-        mine = files.filter(pc.fill_null(pc.greater_equal(files.column("max.epoch"), least), True))
-        return [self._snapshot.path / unquote(path) for path in mine.column("path").to_pylist()]
+        for name, bound in (("max.epoch", least), ("max.revision", revision)):
+            files = files.filter(pc.fill_null(pc.greater_equal(files.column(name), bound), True))
+        return [self._snapshot.path / unquote(path) for path in files.column("path").to_pylist()]
 
     def _take_in(self, path: Location, until: tuple[int, int] | None) -> bool:
         """Hold what a file tells up to ``until``, an epoch and a revision; whether that is anything new.

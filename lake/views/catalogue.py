@@ -167,6 +167,7 @@ _ALL = (
     ),
     *(_stage(f"stage_{stage}_{tense}") for stage in ("tenants", "concurrency") for tense in ("now", "past")),
     *(_view(f"stage_queues_{tense}", "stage_queues", rows=f"queue_state_{tense}") for tense in ("now", "past")),
+    _stage("stage_totals"),
     *(
         _view(f"{name}{twin}", name, public, states=f"SELECT * FROM stage_{stage}_{tense}")
         for name, stage, public in (

@@ -128,6 +128,8 @@ class Outcome:
             "window_seconds": self._lengths[places],
             "backlog": state.queues[places, BACKLOG],
             "in_flight": state.queues[places, IN_FLIGHT],
+            "ready": state.queues[places, READY],
+            "tenants": np.bincount(self.consumers, minlength=len(self._own))[places],
             "noisy_tenants": self._summed(self._noisy)[places].astype(np.int64),
             **{f"window_{name}": self._summed(self._window(name))[places] for name in (*_RATES, "retries")},
             "window_dead_lettered": self._summed(self._window("dead_lettered"))[places].astype(np.int64),

@@ -35,7 +35,7 @@ _QUEUES = (
     "quiet_oldest_second", "window_seconds", "window_enqueued", "window_finished", "window_received", "window_retries",
     "there", "there_change", "there_us", "polls", "empty_polls", "backlog_when_sampled", "sampled_us",
     "told_age_seconds", "sample_staleness_seconds", "lost", "transactional_lag", "transactional_age_seconds",
-    "estimated",
+    "estimated", "ready", "tenants",
 )  # fmt: skip
 _NONE = np.zeros(0, np.int64)
 #: How many rows wait at most before they are committed.

@@ -86,6 +86,11 @@ def test_a_fast_queue_that_takes_more_than_it_gives_says_so_before_it_is_late() 
     assert "growing by 8/s" in one(health(mode="fast"), totals()).sentence
 
 
+def test_tenants_that_an_earlier_version_of_the_analysis_did_not_count_are_not_told() -> None:
+    facts = {fact.label: fact for fact in one(health(), totals(tenants=None, ready=None)).facts}
+    assert (facts["Backlog"].value, facts["Backlog"].note) == ("1,240", "")
+
+
 def test_several_noisy_tenants_are_counted_beyond_the_second() -> None:
     loud = [noisy(tenant=name, in_flight=size) for name, size in (("a", 20), ("b", 40), ("c", 10), ("d", 5))]
     said = one(health(noisy_tenants=4), totals(), *loud).sentence

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lake.state.columns import column
-from lake.state.held import Held
+from lake.state.held import MOST_FILES, Held
 from lake.store import Lake
 from lake.tables import HISTOGRAM, TENANT_STATE
 
@@ -60,10 +60,12 @@ def test_the_newest_row_of_each_key_is_held(tmp_path: Path, seed: int, monkeypat
     """Rows of a key come in any order, corrections of the past among them; a new epoch begins with nothing."""
     if seed % 2:
         monkeypatch.setattr("lake.state.held.AT_ONCE", 3)
+    monkeypatch.setattr("lake.state.held.MOST_FILES", 2)
     chance = random.Random(seed)
     lake = Lake(tmp_path)
     lake.create()
     followed, epoch, told = Held("tenant_state", tmp_path), 1, dict[int, dict[str, Any]]()
+    rarely = Held("tenant_state", tmp_path)
     for revision in range(1, 25):
         if chance.random() < 0.1:
             epoch, told = revision, {}
@@ -74,7 +76,7 @@ def test_the_newest_row_of_each_key_is_held(tmp_path: Path, seed: int, monkeypat
         lake.append("tenant_state", pa.Table.from_pylist(rows, TENANT_STATE.schema))
         if chance.random() < 0.2:
             lake.ensure("tenant_state").optimize.compact()
-        for held in (followed, Held("tenant_state", tmp_path)):
+        for held in (followed, Held("tenant_state", tmp_path), *([rarely] if chance.random() < 0.2 else ())):
             held.refresh()
             assert (held.epoch, held.revision) == (epoch, revision)
             assert _by_key(held) == {key: _named(row) for key, row in told.items()}
@@ -84,6 +86,26 @@ def test_the_newest_row_of_each_key_is_held(tmp_path: Path, seed: int, monkeypat
     assert {row["key"]: row["backlog"] for row in half.rows.to_pylist()} == {
         key: row["backlog"] for key, row in told.items()
     }
+
+
+def test_who_asks_again_after_a_while_reads_what_was_merged_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, lake = random.Random(9), Lake(tmp_path)
+    lake.create()
+    rows = [_row(chance, 1, revision) | {"key": revision, "as_of": _BEGIN} for revision in range(1, MOST_FILES + 6)]
+    held = Held("tenant_state", tmp_path)
+    for row in rows:
+        lake.append("tenant_state", pa.Table.from_pylist([row], TENANT_STATE.schema))
+        if row["revision"] == 3:
+            held.refresh()
+    lake.ensure("tenant_state").optimize.compact()
+    read: list[object] = []
+    take_in = Held._take_in
+    monkeypatch.setattr(Held, "_take_in", lambda self, path, until: read.append(path) or take_in(self, path, until))
+    assert held.refresh()
+    assert len(read) == 1
+    assert _by_key(held) == {row["key"]: _named(row) for row in rows}
 
 
 def test_nothing_is_held_of_a_revision_that_was_not_asked_for(tmp_path: Path) -> None:

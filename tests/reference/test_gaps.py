@@ -57,6 +57,15 @@ def test_levels_are_unknown_until_the_last_gap_is_closed(tmp_path: Path, twin: s
     assert {view: rows(view) for view in LEVELS} == before
 
 
+def test_so_are_those_of_a_queues_totals(tmp_path: Path) -> None:
+    lake = fill(tmp_path, *generate(5, messages=60, seconds=90), finished=True)
+    reader, levels = Reader(tmp_path), ("backlog", "in_flight", "ready")
+    before = reader.query("SELECT * FROM stage_totals").to_pylist()
+    note(lake, "a", open=True)
+    during = reader.query("SELECT * FROM stage_totals").to_pylist()
+    assert during == [row | dict.fromkeys(levels) for row in before] != before
+
+
 def _unknowing(view: str, row: Row) -> Row:
     """``row`` without its levels; a queue of which only samples tell keeps them."""
     if view == "queue_health" and row["noisy_tenants"] is None:

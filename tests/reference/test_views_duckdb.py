@@ -21,6 +21,16 @@ from tests.support.deep import examples
 from tests.support.finishing import finish
 
 SEED = 7
+#: What `stage_totals` has without reading a tenant.
+SUMS = """
+SELECT
+  broker, queue, subscriber, COUNT(*) AS tenants,
+  CAST(SUM(backlog) AS BIGINT) AS backlog, CAST(SUM(in_flight) AS BIGINT) AS in_flight,
+  CAST(SUM(ready) AS BIGINT) AS ready,
+  SUM(arrival_rate) AS arrival_rate, SUM(completion_rate) AS completion_rate
+FROM tenant_backlog_now
+GROUP BY broker, queue, subscriber
+"""
 
 
 def rows_of(reader: Reader, view: str) -> list[Row]:
@@ -50,6 +60,22 @@ def test_every_row_of_a_view_is_what_the_reference_counts(reader: Reader, refere
     expected = expected_rows(reference, view)
     assert expected
     assert differences(expected, rows_of(reader, view)) == []
+
+
+def test_a_queues_totals_are_what_its_tenants_sum_to(reader: Reader) -> None:
+    totals = _by_queue(rows_of(reader, "stage_totals"))
+    assert totals == _summed(reader)
+    assert any(row["ready"] for row in totals.values()) and any(row["tenants"] > 1 for row in totals.values())
+
+
+def _summed(reader: Reader) -> dict[Any, Any]:
+    """What the tenants of each queue sum to; floats within what adding them costs."""
+    sums = _by_queue(reader.query(SUMS).to_pylist())
+    return {name: pytest.approx(row, rel=1e-9) for name, row in sums.items()}
+
+
+def _by_queue(rows: list[Row]) -> dict[Any, Row]:
+    return {(row.pop("broker"), row.pop("queue"), row.pop("subscriber")): row for row in rows}
 
 
 def test_the_log_holds_what_the_definitions_are_about(reference: Reference) -> None:
@@ -106,6 +132,7 @@ def test_the_views_agree_with_the_reference_on_any_log(log: tuple[list[Row], lis
         with Reader(folder) as reader:
             for view in METRIC_VIEWS:
                 assert differences(expected_rows(reference, view), rows_of(reader, view)) == [], view
+            assert _by_queue(rows_of(reader, "stage_totals")) == _summed(reader)
 
 
 def _fast_folder() -> str | None:

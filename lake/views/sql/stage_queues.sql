@@ -12,6 +12,8 @@ SELECT
   window_seconds,
   backlog,
   events_in_flight AS in_flight,
+  ready,
+  tenants,
   noisy_tenants,
   window_enqueued,
   window_finished,
