@@ -111,8 +111,9 @@ def _guarded(body: Callable[[Repository, list[Row], datetime], None]) -> None:
         body(lake, health, now)
     except SojournError as error:
         log.warning("the lake could not be shown: %s", visible(str(error)))
-        st.html(markup.banner("The lake could not be read", str(error), quiet=False))
-        st.html(markup.note("This page tries again by itself. `sojourn doctor` says more."))
+        st.html(markup.title("The lake could not be read"))
+        st.html(markup.banner("This page tries again by itself", str(error), quiet=False))
+        st.html(markup.note("`sojourn doctor` says more."))
 
 
 def trust() -> None:
