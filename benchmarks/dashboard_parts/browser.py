@@ -8,12 +8,18 @@ from contextlib import contextmanager
 from typing import Any
 
 #: Of one page: when its heading came; each renewal from its request to the end of drawing, in milliseconds; layout
-#: shifts that nobody caused by a key or a click (web.dev/cls), with when; when `told` first stood in the page.
+#: shifts that nobody caused by a key or a click (web.dev/cls), with when and what moved; when it first asked.
 WATCH = """
 (() => {
   const seen = window.__seen = {heading: null, whole: null, renewals: [], shifts: [], sent: null};
+  const box = one => [one.x, one.y, one.width, one.height].map(Math.round).join(' ');
+  const place = node => (node.parentElement?.closest('[class]') ?? node).className;
+  const moved = one => `${box(one.previousRect)} → ${box(one.currentRect)} ` +
+    (one.node ? `${place(one.node)}: ${one.node.textContent.slice(0, 120)}` : 'gone');
   new PerformanceObserver(list => {
-    for (const one of list.getEntries()) if (!one.hadRecentInput) seen.shifts.push([one.startTime, one.value]);
+    for (const one of list.getEntries()) if (!one.hadRecentInput) {
+      seen.shifts.push([one.startTime, one.value, one.sources.map(moved)]);
+    }
   }).observe({type: 'layout-shift', buffered: true});
   const send = WebSocket.prototype.send;
   WebSocket.prototype.send = function (data) {

@@ -6,6 +6,7 @@ with minutes between them, which a shorter look would have or miss by chance.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -48,7 +49,10 @@ def _watched(which: str, processor: Callable[[], float], page: Any, seconds: flo
     yield Figure(f"{which}refresh_p95_seconds", quantile(took, 0.95) or 0.0, "s")
     yield Figure(f"{which}refreshes", len(took), "renewals", seconds / EVERY)
     yield Figure(f"{which}open_page_cores", cores, "cores")
-    yield Figure(f"{which}layout_shift", sum(value for at, value in told["shifts"] if at >= since), "score")
+    shifts = [(at - since, value, moved) for at, value, moved in told["shifts"] if at >= since]
+    for at, value, moved in shifts:
+        print(f"{which}layout_shift of {value:.4f} after {at / 1000:.1f} s:", *moved, sep="\n  ", file=sys.stderr)
+    yield Figure(f"{which}layout_shift", sum(value for _, value, _ in shifts), "score")
 
 
 def _cores(processor: Callable[[], float], seconds: float) -> float:
