@@ -70,6 +70,11 @@ def reserved(height: int) -> str:
     return f'<div class="sj" style="height:{height:d}px"></div>'
 
 
+def nothing() -> str:
+    """Says to the style sheet that no place need be kept."""
+    return '<div class="sj-nothing"></div>'
+
+
 def style_sheet() -> str:
     """What the other pieces need once on a page: the style element, and what headings mean."""
     return f"<style>{style()}</style>{explained.all_terms()}"
@@ -137,7 +142,7 @@ def queues(cards: Sequence[QueueCard], caption: str, trends: Mapping[QueueKey, T
     """Many queues as a table, each with its last hour; each name leads to its page."""
     head = explained.heads(("Queue", "", "Last hour", *COLUMNS))
     rows = "".join(_queue_row(card, (trends or {}).get(card.key)) for card in cards)
-    return tabled(head, rows, caption)
+    return tabled(head, rows, caption, "sj-queues")
 
 
 def _queue_row(card: QueueCard, trend: Trend | None) -> str:
@@ -147,11 +152,11 @@ def _queue_row(card: QueueCard, trend: Trend | None) -> str:
     return f"<tr>{head}<td>{spark.hour(trend)}</td>{cells}</tr>"
 
 
-def tabled(head: str, rows: str, caption: str = "") -> str:
-    """A table of ``rows`` below ``head``, both HTML; a ``caption`` is text."""
+def tabled(head: str, rows: str, caption: str = "", kind: str = "") -> str:
+    """A table of ``rows`` below ``head``, both HTML, of the class ``kind``; a ``caption`` is text."""
     above = f"<caption>{escape(caption)}</caption>" if caption else ""
     return (
-        f'<div class="sj sj-scroll"><table class="sj-table">{above}<thead><tr>{head}</tr></thead>'
+        f'<div class="sj sj-scroll"><table class="{f"sj-table {kind}".strip()}">{above}<thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 

@@ -113,6 +113,7 @@ def _draw(lake: Repository, card: QueueCard, found: _Past, transitions: Sequence
     legend = " ▲ an alert fires, ▽ it is resolved, ◆ an action." if any(span.holds(mark.at) for mark in marks) else ""
     if not found.seen:
         if found.depth is None:
+            st.html(markup.nothing())
             return
         line = (Line("the broker's own count", CALM[1], step=True), found.depth)
         figure, said = figures.lines(span, [line], "messages", marks), words.depth(found.depth)
