@@ -70,11 +70,6 @@ def reserved(height: int) -> str:
     return f'<div class="sj" style="height:{height:d}px"></div>'
 
 
-def nothing() -> str:
-    """Says to the style sheet that no place need be kept."""
-    return '<div class="sj-nothing"></div>'
-
-
 def style_sheet() -> str:
     """What the other pieces need once on a page: the style element, and what headings mean."""
     return f"<style>{style()}</style>{explained.all_terms()}"

@@ -59,14 +59,19 @@ def show(
         if found is None and former is not None:
             card, found = former, _asked(lake, former, 0.0)
     except SojournError as error:  # the rest of the page does not need it
-        title, why = _title(card), f"Its history could not be read: {error}"
-        st.html(markup.section(title, why) + markup.reserved(figures.STORY_HEIGHT))
+        _reserve(card, f"Its history could not be read: {error}")
         return card.key
     if found is None:  # its place is kept, so that nothing moves when it comes
-        st.html(markup.section(_title(card), "Its history is being read.") + markup.reserved(figures.STORY_HEIGHT))
+        _reserve(card, "Its history is being read.")
     else:
         _draw(lake, card, found, transitions, now)
     return card.key
+
+
+def _reserve(card: QueueCard, why: str) -> None:
+    """Keep the place of a picture: two elements as it is, since between any two there is a gap."""
+    st.html(markup.section(_title(card), why))
+    st.html(markup.reserved(figures.STORY_HEIGHT))
 
 
 def _title(card: QueueCard) -> str:
@@ -113,7 +118,6 @@ def _draw(lake: Repository, card: QueueCard, found: _Past, transitions: Sequence
     legend = " ▲ an alert fires, ▽ it is resolved, ◆ an action." if any(span.holds(mark.at) for mark in marks) else ""
     if not found.seen:
         if found.depth is None:
-            st.html(markup.nothing())
             return
         line = (Line("the broker's own count", CALM[1], step=True), found.depth)
         figure, said = figures.lines(span, [line], "messages", marks), words.depth(found.depth)

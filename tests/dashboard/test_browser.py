@@ -274,57 +274,6 @@ def test_the_overview_answers_the_page_at_0300(server: str, browser: Any, axe: s
     page.close()
 
 
-#: By selector the shortest and the longest that a renewal puts there as a rule; of a cell its last text.
-SAID = {
-    ".st-key-picture .sj > p.dim": (
-        "Last 5 min. No message was waiting in this range.",
-        "Last 15 min. Now 12,408; 1,017 at 22:18, at most 12,408. acme-7 (noisy) holds 79 % of it. "
-        "Newest first attempts: quiet tenants 995 ms at the median, 13 min 38 s at p99.",
-    ),
-    ".sj-ahead": (
-        "\N{NO-BREAK SPACE}",
-        "→ Drained in 27 min 40 s (1 min 49 s at the earliest, perhaps never); who comes waits beyond 30 s: not at the "
-        "rates of the last minutes (3 min 44 s at the earliest, perhaps never).",
-    ),
-    ".sj-facts div:last-child small": ("events cover 100 %", "events cover only 61 %, read 12 s before"),
-    ".sj-queues td:nth-child(4)": ("fast", "backlogged"),
-    ".sj-queues td:nth-child(5)": ("2 s", "13 min 38 s"),
-    ".sj-queues td:nth-child(6)": ("2 s", "13 min 38 s"),
-    ".sj-queues td:nth-child(7)": ("9", "12,408"),
-    ".sj-queues td:nth-child(8)": ("9/s → 9/s", "19.4/s → 18.4/s"),
-    ".sj-queues td:nth-child(9)": ("in 9 s", "not at this rate"),
-    ".sj-queues td:nth-child(10)": ("9", "1,395"),
-    ".sj-queues td:nth-child(11)": ("9 %", "100 %"),
-    ".sj-queues td:nth-child(12)": ("at once", "12 s before"),
-}
-#: What moves when each of these is first said shortly and then at length, before anything is drawn, as far as Chromium
-#: calls it a shift: from 3 pixels on.
-MOVED = """
-said => {
-  const put = place => {
-    for (const [which, texts] of Object.entries(said)) {
-      const found = document.querySelectorAll(which);
-      if (!found.length) throw new Error(`nothing is at ${which}`);
-      for (const one of found) one.lastChild.textContent = texts[place];
-    }
-    return [...document.querySelectorAll('.js-plotly-plot, [class*=st-key-card-], .sj-queues th, .sj-queues td')]
-      .map(one => [one.className || one.innerText, one.getBoundingClientRect()]);
-  };
-  const before = put(0), after = put(1);
-  const far = (one, other) => ['x', 'y', 'width'].some(side => Math.abs(one[side] - other[side]) >= 3);
-  return before.filter(([, box], place) => far(box, after[place][1])).map(([name]) => name);
-}
-"""
-
-
-def test_nothing_moves_when_what_is_said_becomes_longer(server: str, browser: Any) -> None:
-    page = opened(browser, server)
-    page.wait_for_selector(".st-key-picture .js-plotly-plot .main-svg")
-    page.wait_for_selector("table img.hour[alt*=p99]")
-    page.wait_for_selector("text=/→ Drained/")
-    assert page.evaluate(MOVED, SAID) == []
-
-
 def test_a_queues_card_leads_to_its_page_with_four_charts(server: str, browser: Any, tmp_path: Path) -> None:
     page = opened(browser, server, scheme="dark", height=1750)
     page.locator("[data-testid=stPageLink]").get_by_role("link", name="orders").first.click()
