@@ -36,7 +36,8 @@ from sojourn.demo.broker import Broker, provision
 from sojourn.demo.freshness import Freshness, newest_version
 from sojourn.demo.layout import Layout
 from sojourn.demo.measure import quantile
-from sojourn.demo.settings_file import TARGET_SECONDS, WINDOW_SECONDS, settings_text
+from sojourn.demo.scenario import TARGET_SECONDS
+from sojourn.demo.settings_file import WINDOW_SECONDS, settings_text
 from sojourn.parts import module, own_environment
 from sojourn.supervise.supervisor import TICK_SECONDS, Supervisor
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 AGE_RESOLUTION = 1.0
 #: How many times as long as all of the quiet, on average, their oldest is believed to wait.
 OLDEST_TO_MEAN = 2.0
-#: How many times as long as what began lately what is still to begin is believed to wait: queues grow.
-WAITING_TO_BEGUN = 2.0
+#: How many times as long as what began lately what is still to begin is believed to wait: queues grow, and what is told
+#: up to a second too long is believed as soon as a third of a second is waited.
+WAITING_TO_BEGUN = 4.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ import sojourn
 from benchmarks.backpressure_parts.load import STREAM
 from lake.store import Lake
 from sojourn.demo.freshness import Freshness
-from sojourn.demo.settings_file import TARGET_SECONDS, WINDOW_SECONDS
+from sojourn.demo.scenario import TARGET_SECONDS
+from sojourn.demo.settings_file import WINDOW_SECONDS
 from sojourn.parts import module, own_environment
 from sojourn.supervise.probes import free_port, http_ok
 

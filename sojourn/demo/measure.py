@@ -15,9 +15,10 @@ import pyarrow as pa
 from sojourn.demo import scenario
 from sojourn.demo.broker import StreamReading
 
-#: Quiet tenants have recovered when the p99 of their last ``SETTLED_SECONDS`` seconds stays below what harms them, or
-#: below this many times what it was before the surge if that is more. Less than harm would be no measure of a limit: a
-#: queue whose servers it keeps busy has a p99 of half a second by chance alone.
+#: Quiet tenants have recovered when the p99 of their last ``SETTLED_SECONDS`` seconds stays below this many times what
+#: it was before the surge, or below ``RECOVERED_AGE`` seconds, half of what the queue has to keep, if that is more. Far
+#: less would be no measure of a limit: a queue whose servers it keeps busy has a p99 of half a second by chance alone.
+RECOVERED_AGE = scenario.TARGET_SECONDS / 2
 RECOVERED_FACTOR = 2.0
 SETTLED_SECONDS = 5
 #: What puts a limit in force: a policy, or whoever approved what it proposed.
@@ -140,7 +141,7 @@ def recovery(quiet: Sequence[FirstAttempt], surge: float, until: float) -> float
     None if it was still high when the observation ended at ``until``; the surge's own start if it never rose.
     """
     before = quantile([one.age for one in quiet if one.at < surge], 0.99)
-    low = max(scenario.HARM_SECONDS, RECOVERED_FACTOR * (before or 0.0))
+    low = max(RECOVERED_AGE, RECOVERED_FACTOR * (before or 0.0))
     by_second: dict[int, list[float]] = {}
     for one in quiet:
         by_second.setdefault(math.floor(one.at), []).append(one.age)

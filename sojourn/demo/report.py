@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sojourn.demo import scenario
-from sojourn.demo.measure import Balance, Moments, QuietAges, quantile
+from sojourn.demo.measure import RECOVERED_AGE, Balance, Moments, QuietAges, quantile
 from sojourn.demo.receipt import SurgeReceipt
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Report:
             (
                 "surge → quiet tenants recovered",
                 moments.recovered,
-                f"99 of 100 wait at most {scenario.HARM_SECONDS:g} s from then on",
+                f"their p99 age stays below {RECOVERED_AGE:g} s",
             ),
             ("surge → its own end", moments.surge_ends, ""),
             ("surge → alert resolved", moments.resolved, ""),

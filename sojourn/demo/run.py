@@ -25,7 +25,7 @@ from sojourn.demo.look import Looker
 from sojourn.demo.patience import missing
 from sojourn.demo.report import Report
 from sojourn.demo.screen import Screen
-from sojourn.demo.settings_file import TARGET_SECONDS, WINDOW_SECONDS, settings_text
+from sojourn.demo.settings_file import WINDOW_SECONDS, settings_text
 from sojourn.settings import load
 from sojourn.supervise.patience import Patience
 from sojourn.supervise.supervisor import TICK_SECONDS, Event, State, Supervisor
@@ -124,7 +124,7 @@ class _Demo:
             layout.settings,
             settings_text(layout, self.broker, ports, quick_start=self.plan.is_short, mode=self.mode),
         )
-        Definitions(window_seconds=WINDOW_SECONDS, target_seconds=TARGET_SECONDS).save(layout.lake)
+        Definitions(window_seconds=WINDOW_SECONDS, target_seconds=scenario.TARGET_SECONDS).save(layout.lake)
         parts = cast.parts(layout, self.broker, load(layout.settings))
         supervisor.start(parts["analyze"])  # the slowest to be ready
         supervisor.start(self.broker.child())

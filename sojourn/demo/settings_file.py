@@ -48,7 +48,7 @@ floor = 5.0
 cooldown_seconds = 12.0 # longer than the window: judge a limit by what came after it
 lease_seconds = 30.0
 early = true
-target_seconds = {harm} # half of what the queue has to keep: act before it is missed
+target_seconds = 0.75 # a quarter of what the queue has to keep: act before it is missed
 drain_seconds = 10.0 # the demo is short: leave room for the backlog to be gone soon,
 max_step = 0.9 # and get there in one step
 
@@ -59,7 +59,6 @@ refresh_seconds = 1.0
 
 #: Short, because the demo is: rates settle within seconds of a change.
 WINDOW_SECONDS = 10
-TARGET_SECONDS = 3.0
 #: The policy that the built-in rule on noisy tenants names.
 POLICY = "throttle-noisy"
 
@@ -70,8 +69,7 @@ def settings_text(layout: Layout, broker: Broker, ports: Ports, *, quick_start: 
         "lake": str(layout.lake),
         "quick_start": quick_start,
         "window": WINDOW_SECONDS,
-        "target": TARGET_SECONDS,
-        "harm": scenario.HARM_SECONDS,
+        "target": scenario.TARGET_SECONDS,
         "broker": scenario.BROKER,
         "url": broker.url,
         "stream": scenario.STREAM,

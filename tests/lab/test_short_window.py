@@ -19,7 +19,7 @@ from sojourn.demo import scenario as demo
 from sojourn.demo.broker import Broker
 from sojourn.demo.cast import Ports
 from sojourn.demo.layout import Layout
-from sojourn.demo.settings_file import TARGET_SECONDS, WINDOW_SECONDS, settings_text
+from sojourn.demo.settings_file import WINDOW_SECONDS, settings_text
 from tests.lab import often
 from tests.support.deep import CHOSEN, examples
 
@@ -106,7 +106,7 @@ def demo_scenario() -> Scenario:
         service="lognormal",
         service_mean=demo.PROCESSING_SECONDS,
         policy=POLICIES["demo"],
-        target_seconds=TARGET_SECONDS,
+        target_seconds=demo.TARGET_SECONDS,
         window_seconds=WINDOW_SECONDS,
         lag_seconds=0.5,
         producer="shed",
@@ -124,7 +124,7 @@ def test_a_limit_that_rises_while_a_surge_lasts_makes_nobody_wait_again() -> Non
         assert first.tenant == demo.NOISY and rose < scenario.measure[1] - 20
         lasting = [waits for at, waits in loop.backlogs if rose <= at < scenario.measure[1]]
         ready = max(lasting) - demo.CONCURRENCY
-        assert ready < 0.5 * TARGET_SECONDS * demo.CAPACITY, (seed, loop.decisions)
+        assert ready < 0.5 * demo.TARGET_SECONDS * demo.CAPACITY, (seed, loop.decisions)
 
 
 def test_the_quiet_stay_at_their_own_ages_once_a_flood_is_held_back_and_servers_do_not_idle() -> None:
