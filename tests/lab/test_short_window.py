@@ -132,7 +132,7 @@ def test_the_quiet_stay_at_their_own_ages_once_a_flood_is_held_back_and_servers_
     scenario = demo_scenario()
     begins, ends = scenario.measure
     ages, ratios = [], []
-    for seed in range(examples(4, 20)):
+    for seed in range(examples(8, 20)):
         _, queue, _ = watched(scenario, seed, scenario.variants[1])
         quiet = [one for name, account in queue.accounts.items() if name != demo.NOISY for one in account.begun]
         later = [one.began_at - one.enqueued_at for one in quiet if begins + 15 <= one.began_at < ends]
