@@ -65,6 +65,7 @@ class Lake:
                     "expired": 0,
                     "sidelined": 0,
                     "processing_sum": account.processing.get(at, 0.0),
+                    "newest_occurred_at": instant(min(at + 1, now)),
                     "first_attempt_age_max": max(
                         (one.began_at - one.enqueued_at for one in account.begun if at <= one.began_at < at + 1),
                         default=None,
