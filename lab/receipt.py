@@ -1,9 +1,9 @@
 """What an action saved whom and cost whom: its window's messages through the simulator, as they came and as they would.
 
 With the action is what the events tell. Without it the limited tenant's messages come when its producers had them. No
-event tells that: the tenant is taken to have gone on as it began, at the rate for which it was limited, until all that
-came is sent, and what its producers gave up, where somebody counted it. All else – the others' messages, how long each
-took, how many were worked on at once – is the same.
+event tells that: the tenant is taken to have gone on as it began, at the rate at which it sent when it was limited,
+until all that came is sent, and what its producers gave up, where somebody counted it. All else – the others' messages,
+how long each took, how many were worked on at once – is the same.
 
 Intervals are for a run without the action that somebody might really have seen: as many messages would not have come
 again, nor would each have taken as long.
@@ -23,6 +23,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from alerts.control.spans import BRIEF_SECONDS
+from alerts.laws.blame import DEVIATIONS
 from lab.incident import Incident, read
 from lab.queue import Queue
 from lab.scenario import Arrival, Scenario, Variant, resampled
@@ -93,6 +95,15 @@ def action(rows: Iterable[Mapping[str, Any]], action_id: str) -> Action:
     return Action(action_id=action_id, since=began["at"], until=ended["at"], rate=rate, **named)
 
 
+def sent(trace: Sequence[Arrival], tenant: str, since: float, rate: float) -> float:
+    """What ``tenant`` sent (messages/s) when it was limited at ``since``: ``rate``, as the journal has it, or what it
+    sent in the last seconds, where that is more beyond chance. The journal's is a mean over seconds in which a flood
+    that was limited early had not begun yet."""
+    count = sum(arrival.tenant == tenant and since - BRIEF_SECONDS <= arrival.at < since for arrival in trace)
+    expected = rate * BRIEF_SECONDS
+    return count / BRIEF_SECONDS if count > expected + DEVIATIONS * math.sqrt(expected) else rate
+
+
 def unheld(trace: Sequence[Arrival], tenant: str, since: float, rate: float) -> tuple[Arrival, ...]:
     """``trace`` with the instants at which producers of ``tenant`` had what came from ``since`` on, at ``rate``/s."""
     found, number = [], 0
@@ -144,6 +155,7 @@ def compared(
 ) -> Receipt:
     """The receipt of ``one``, which began ``since`` seconds into ``incident``; ``shed`` messages never came."""
     scenario = traced(incident, definitions, (Variant("as it came", False, 1),))
+    one = replace(one, rate=sent(scenario.trace, one.tenant, since, one.rate))
     scenario = replace(scenario, trace=unheld(scenario.trace, one.tenant, since, one.rate))
     savings, helped, costs, others = [], [], [], []
     ages = _waits(scenario, since, 0)

@@ -157,8 +157,8 @@ def recovery(quiet: Sequence[FirstAttempt], surge: float, until: float) -> float
 
 
 def quiet_ages(quiet: Sequence[FirstAttempt], moments: Moments) -> QuietAges:
-    """The p99 before the surge, from there until recovery, and from there on."""
-    end = moments.recovered or math.inf
+    """The p99 before the surge, while it lasts or the quiet have not recovered from it, and from there on."""
+    end = math.inf if moments.recovered is None else max(moments.surge_ends, moments.recovered)
     return QuietAges(
         before=quantile([one.age for one in quiet if one.at < moments.surge], 0.99),
         during=quantile([one.age for one in quiet if moments.surge <= one.at < end], 0.99),

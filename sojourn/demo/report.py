@@ -99,7 +99,7 @@ class Report:
             table.add_row(what, _seconds(self.since_surge(moment)), note)
         table.add_section()
         table.add_row("quiet tenants' p99 age, before", _seconds(self.ages.before), "first attempts only")
-        table.add_row("… during", _seconds(self.ages.during), "from the surge until they recovered")
+        table.add_row("… during", _seconds(self.ages.during), "until it is over and they have recovered")
         table.add_row("… after", _seconds(self.ages.after), "")
         if (told := self.receipt) is not None:
             interval = f"95 %: {_seconds(told.quiet_without_low)} to {_seconds(told.quiet_without_high)}"
@@ -121,15 +121,13 @@ class Report:
         moments = self.moments
         named = f"named: {', '.join(sorted(self.accused)) or 'nobody'}"
         limited = f"limited: {', '.join(sorted(self.throttled)) or 'nobody'}; {self.shed:,} messages held back"
+        ever = "was never above" if moments.recovered == moments.surge else "stays below"
+        recovered = f"their p99 age {ever} {RECOVERED_AGE:g} s"
         return [
             ("surge → detected", moments.detected, named),
             ("surge → webhook received", moments.webhook, "signature verified by the receiver"),
             ("surge → throttled", moments.throttled, limited),
-            (
-                "surge → quiet tenants recovered",
-                moments.recovered,
-                f"their p99 age stays below {RECOVERED_AGE:g} s",
-            ),
+            ("surge → quiet tenants recovered", moments.recovered, recovered),
             ("surge → its own end", moments.surge_ends, ""),
             ("surge → alert resolved", moments.resolved, ""),
             ("surge → limit released", moments.released, ""),

@@ -81,6 +81,12 @@ def test_what_producers_gave_up_counts_where_it_is_known(root: Path) -> None:
     assert more.others_without.mean == pytest.approx(bare.others_without.mean + 13, abs=6)
 
 
+def test_a_rate_over_seconds_in_which_the_flood_had_not_begun_is_not_what_it_would_have_sent(root: Path) -> None:
+    early = [row("throttle", SINCE, 15.0, inputs=[("arrival_rate", "24")]), *JOURNAL[1:]]
+    (_, whole), (_, mean) = (worked_out(root, rows, "a1", 3, shed=800) for rows in (JOURNAL, early))
+    assert mean.others_without.mean == pytest.approx(whole.others_without.mean, rel=0.25)
+
+
 def test_the_command_tells_it(root: Path) -> None:
     done = CliRunner().invoke(app, ["actions", "receipt", "a1", "--lake", str(root)])
     assert done.exit_code == 0, done.output
