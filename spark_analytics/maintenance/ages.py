@@ -19,12 +19,13 @@ from deltalake.exceptions import DeltaError
 from lake.remote import delta_table
 from lake.store import Lake
 from lake.tables import AGE_STATE
-from spark_analytics.fold.arrays import Array, distinct
+from spark_analytics.fold.arrays import Array
 from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.maintenance.merging import MANY_FILES, SMALL_BYTES, add_actions
 from spark_analytics.maintenance.opening import opened
 from spark_analytics.maintenance.region import Region, Value, replace
 from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE
+from spark_analytics.maintenance.slices import slices
 from spark_analytics.state.age_rows import rows_of
 from spark_analytics.state.ages_of import Keys, of_state
 from spark_analytics.state.buckets import added_up, code_of, slots_of, starts_of
@@ -32,8 +33,8 @@ from spark_analytics.state.feed import versions_folded
 
 log = logging.getLogger(__name__)
 
-#: The most of history that one commit rewrites, in seconds, by what it is made of: bounds memory.
-_SLICES = {MINUTE: HOUR, HOUR: DAY}
+#: Within multiples of so many seconds, by what it is made of, one commit rewrites what has aged.
+_SPANS = {MINUTE: HOUR, HOUR: DAY}
 
 
 def prune(lake: Lake, *, thorough: bool) -> int:
@@ -82,10 +83,8 @@ def _fine(lake: Lake) -> Iterator[tuple[Region, int]]:
         mine = pc.equal(brokers, broker).to_numpy()
         for width, since, until in ((HOUR, -1, hours_until), (MINUTE, hours_until, minutes_until)):
             due = starts[mine & (widths < width) & (starts > since) & (starts <= until)]
-            for number in distinct(due // _SLICES[width]).tolist():
-                begins = int(due[due // _SLICES[width] == number].min()) // width * width
-                ends = min((number + 1) * _SLICES[width], until + 1)
-                yield _between(broker, begins, ends), width
+            for begins, ends in slices(due, width, _SPANS[width]):
+                yield _between(broker, begins, min(ends, until + 1)), width
 
 
 def _between(broker: str, begins: int, ends: int) -> Region:

@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 from lake.store import Lake
 from spark_analytics.maintenance.region import Region, replace
 from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE, Retention, data_time, floor
+from spark_analytics.maintenance.slices import slices
 from spark_analytics.transforms.rollup import rolled_up
 
 log = logging.getLogger(__name__)
 
 _KEYS = ["broker", "bucket_start", "bucket_seconds", "newest_occurred_at"]
-#: The most of history that one commit rewrites, in seconds, by level: bounds memory after a long time without upkeep.
-_SLICES = {MINUTE: HOUR, HOUR: DAY}
+#: Within multiples of so many seconds, by level, one commit rewrites what has aged.
+_SPANS = {MINUTE: HOUR, HOUR: DAY}
 _EVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -51,18 +52,13 @@ def due(partials: pa.Table, retention: Retention, now: datetime) -> Iterator[Str
         for seconds, since, ends in ((HOUR, _EVER, hours_end), (MINUTE, hours_end, minutes_end)):
             aged = pc.and_(pc.greater_equal(starts, since), pc.less(starts, ends))
             aged = pc.and_(aged, pc.less(rows.column("bucket_seconds"), seconds))
-            for begins, until in _slices(starts.filter(aged), _SLICES[seconds], ends):
-                yield Stretch(broker, floor(begins, seconds), until, seconds)
+            aged_starts = starts.filter(aged).cast(pa.int64()).to_numpy() // 1_000_000
+            for begins, until in slices(aged_starts, seconds, _SPANS[seconds]):
+                yield Stretch(broker, _instant(begins), _instant(until), seconds)
 
 
-def _slices(starts: pa.ChunkedArray, width: int, ends: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """The first of ``starts`` in each slice of ``width`` seconds that holds any, and the slice's end."""
-    seconds = pc.divide(starts.cast(pa.int64()), 1_000_000)
-    numbers = pc.divide(seconds, width)
-    firsts = pa.table({"slice": numbers, "second": seconds}).group_by("slice").aggregate([("second", "min")])
-    for row in firsts.sort_by("slice").to_pylist():
-        until = datetime.fromtimestamp((row["slice"] + 1) * width, UTC)
-        yield datetime.fromtimestamp(row["second_min"], UTC), min(until, ends)
+def _instant(second: int) -> datetime:
+    return datetime.fromtimestamp(second, UTC)
 
 
 def stretches(lake: Lake, retention: Retention, now: datetime) -> list[Stretch]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 import threading
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -18,6 +21,7 @@ from lake.reader import Reader as Plain
 from lake.store import Lake
 from lake.tables import PARTIALS
 from spark_analytics.maintenance import Retention, roll_up
+from spark_analytics.maintenance import slices as cuts
 from spark_analytics.transforms.rollup import opening_balance, rolled_up
 from tests.reference.generate import generate
 from tests.reference.partials import fill, partials_of
@@ -147,6 +151,36 @@ def test_the_present_is_the_same_before_and_after(tmp_path: Path) -> None:
     assert {view: rows_of(reader, view) for view in NOW_VIEWS} == before
     assert reader.query(ages).to_pylist() == counted
     assert roll_up(lake, SHORT) == 0, "there was something left to do"
+
+
+@given(st.lists(st.integers(-5_000, 20_000), max_size=60), st.sampled_from([1, 60]), st.integers(1, 20))
+def test_history_is_cut_into_whole_buckets_of_no_more_rows_than_a_commit_may_have(
+    seconds: list[int], width: int, most: int
+) -> None:
+    with patch.object(cuts, "MOST_ROWS", most):
+        parts = list(cuts.slices(np.array(seconds, np.int64), width, 3600))
+    assert all(before[1] <= after[0] for before, after in pairwise(parts)), "in order, and apart"
+    assert sum(begins <= second < ends for second in seconds for begins, ends in parts) == len(seconds)
+    for begins, ends in parts:
+        inside = [second for second in seconds if begins <= second < ends]
+        assert begins % width == ends % width == 0 and (begins < 0 or begins // 3600 == (ends - 1) // 3600)
+        assert len(inside) <= most or len({max(second // width, 0) for second in inside}) == 1
+
+
+def test_more_than_a_commit_may_have_is_rolled_up_in_several_with_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, samples = log_of(9, messages=400, seconds=600)
+    lakes = [fill(tmp_path / name, events, samples) for name in ("whole", "parts")]
+    versions = []
+    for lake, most in zip(lakes, (1 << 21, 60), strict=True):
+        monkeypatch.setattr(cuts, "MOST_ROWS", most)
+        before = lake.ensure("partials").version()
+        roll_up(lake, SHORT)
+        versions.append(lake.ensure("partials").version() - before)
+    assert versions[0] < versions[1]
+    whole, parts = (lake.read("partials") for lake in lakes)
+    assert (parts.num_rows, totals(parts)) == (whole.num_rows, totals(whole))
 
 
 def test_history_is_what_it_was_and_folded_anew_that_of_the_ends_of_minutes(tmp_path: Path) -> None:
