@@ -2,8 +2,8 @@
 
 With the action is what the events tell. Without it the limited tenant's messages come when its producers had them. No
 event tells that: the tenant is taken to have gone on as it began, at the rate at which it sent when it was limited,
-until all that came is sent, and what its producers gave up, where somebody counted it. All else – the others' messages,
-how long each took, how many were worked on at once – is the same.
+until all that came under the limit is sent, and what its producers gave up, where somebody counted it. All else – the
+others' messages, how long each took, how many were worked on at once – is the same.
 
 Intervals are for a run without the action that somebody might really have seen: as many messages would not have come
 again, nor would each have taken as long.
@@ -104,11 +104,12 @@ def sent(trace: Sequence[Arrival], tenant: str, since: float, rate: float) -> fl
     return count / BRIEF_SECONDS if count > expected + DEVIATIONS * math.sqrt(expected) else rate
 
 
-def unheld(trace: Sequence[Arrival], tenant: str, since: float, rate: float) -> tuple[Arrival, ...]:
-    """``trace`` with the instants at which producers of ``tenant`` had what came from ``since`` on, at ``rate``/s."""
+def unheld(trace: Sequence[Arrival], tenant: str, since: float, until: float, rate: float) -> tuple[Arrival, ...]:
+    """``trace`` with the instants at which producers of ``tenant`` had what came from ``since`` until ``until``, at
+    ``rate``/s."""
     found, number = [], 0
     for arrival in trace:
-        if arrival.tenant == tenant and arrival.at >= since:
+        if arrival.tenant == tenant and since <= arrival.at < until:
             number += 1
             arrival = replace(arrival, offered=min(arrival.at, since + number / rate))
         found.append(arrival)
@@ -139,9 +140,11 @@ def recounted(trace: Sequence[Arrival], seed: int) -> tuple[Arrival, ...]:
     return tuple(found)
 
 
-def shed_ones(trace: Sequence[Arrival], one: Action, since: float, shed: int, seed: int) -> tuple[Arrival, ...]:
+def shed_ones(
+    trace: Sequence[Arrival], one: Action, since: float, until: float, shed: int, seed: int
+) -> tuple[Arrival, ...]:
     """``shed`` messages that producers of the tenant gave up, behind those that came, with work like those'."""
-    mine = [arrival for arrival in trace if arrival.tenant == one.tenant and arrival.at >= since]
+    mine = [arrival for arrival in trace if arrival.tenant == one.tenant and since <= arrival.at < until]
     works = [arrival.work for arrival in mine] or [arrival.work for arrival in trace]
     chance = random.Random(f"{seed}/shed")
     return tuple(
@@ -156,13 +159,16 @@ def compared(
     """The receipt of ``one``, which began ``since`` seconds into ``incident``; ``shed`` messages never came."""
     scenario = traced(incident, definitions, (Variant("as it came", False, 1),))
     one = replace(one, rate=sent(scenario.trace, one.tenant, since, one.rate))
-    scenario = replace(scenario, trace=unheld(scenario.trace, one.tenant, since, one.rate))
+    until = since + (one.until - one.since).total_seconds()
+    scenario = replace(scenario, trace=unheld(scenario.trace, one.tenant, since, until, one.rate))
     savings, helped, costs, others = [], [], [], []
     ages = _waits(scenario, since, 0)
     with_it = _p99s(ages)
     for seed in seeds:
         drawn = resampled(scenario, seed)
-        came = sorted((*without(drawn.trace), *shed_ones(drawn.trace, one, since, shed, seed)), key=lambda it: it.at)
+        came = sorted(
+            (*without(drawn.trace), *shed_ones(drawn.trace, one, since, until, shed, seed)), key=lambda it: it.at
+        )
         drawn_ages = _waits(replace(drawn, trace=recounted(came, seed)), since, seed)
         without_it = _p99s(drawn_ages)
         others.append(_others(drawn_ages, one.tenant))

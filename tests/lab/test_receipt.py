@@ -104,18 +104,18 @@ def test_what_was_held_back_comes_when_its_producer_had_it_and_nothing_else_move
     trace = tuple(
         Arrival(at, name, (0.1,)) for at, name in [(1, "n"), (5, "n"), (6, "q"), (7, "n"), (9, "n"), (9.2, "n")]
     )
-    moved = unheld(trace, "n", 4.0, 1.0)
-    assert [one.offered for one in moved] == [None, 5, None, 6, 7, 8]
+    moved = unheld(trace, "n", 4.0, 9.1, 1.0)
+    assert [one.offered for one in moved] == [None, 5, None, 6, 7, None]
     assert [(one.at, one.tenant) for one in without(moved)] == [
         (1, "n"),
         (5, "n"),
         (6, "q"),
         (6, "n"),
         (7, "n"),
-        (8, "n"),
-    ]
-    later = unheld(trace, "n", 4.0, 0.1)
-    assert [one.offered for one in later if one.tenant == "n"] == [None, 5, 7, 9, 9.2], "never later than it came"
+        (9.2, "n"),
+    ], "what came once nobody was limited any more came when its producer had it"
+    later = unheld(trace, "n", 4.0, 9.1, 0.1)
+    assert [one.offered for one in later if one.tenant == "n"] == [None, 5, 7, 9, None], "never later than it came"
 
 
 @pytest.mark.parametrize(
