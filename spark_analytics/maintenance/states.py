@@ -22,6 +22,7 @@ from spark_analytics.maintenance import ages
 from spark_analytics.maintenance.merging import MANY_FILES, SMALL_BYTES, add_actions
 from spark_analytics.maintenance.region import Region, Value, replace
 from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE, Retention
+from spark_analytics.maintenance.slices import MOST_ROWS
 
 Array = npt.NDArray[Any]
 
@@ -62,26 +63,44 @@ def _due(
     if small.num_rows >= MANY_FILES:
         due.append((("epoch", ">=", pc.min(small.column("min.epoch")).as_py()),))
     if thorough:
-        for slice_, older in ((_SLICES[MINUTE], retention.seconds_for), (_SLICES[HOUR], retention.minutes_for)):
-            due += [_between(begins, slice_) for begins in _windows(files, slice_, now - older)]
+        for width, older in ((MINUTE, retention.seconds_for), (HOUR, retention.minutes_for)):
+            for begins in _windows(files, _SLICES[width], now - older):
+                due += [_between(*part) for part in _parts(files, begins, _SLICES[width], width)]
     return due
 
 
 def _windows(files: pa.Table, width: int, until: datetime) -> list[int]:
     """The windows, by the second in which they begin, that end before ``until`` and stand in more than one file."""
     found: dict[int, int] = {}
-    ends = (files.column(f"{end}.as_of").cast(TIMESTAMP).cast(pa.int64()).to_pylist() for end in ("min", "max"))
-    for first, last in zip(*ends, strict=True):
-        for number in range(first // _MICROS // width, last // _MICROS // width + 1):
+    for first, last in zip(*(ends.tolist() for ends in _ends(files)), strict=True):
+        for number in range((first - 1) // _MICROS // width, (last - 1) // _MICROS // width + 1):
             found[number] = found.get(number, 0) + 1
     return sorted(
         number * width for number, count in found.items() if count > 1 and (number + 1) * width <= until.timestamp()
     )
 
 
+def _parts(files: pa.Table, begins: int, length: int, width: int) -> list[tuple[int, int]]:
+    """The window in parts of whole ``width`` seconds, by begin and length, of no more than :data:`MOST_ROWS` rows as
+    far as files tell: their rows are taken to be spread evenly over their time."""
+    firsts, lasts = (ends / _MICROS for ends in _ends(files))
+    inside = np.minimum(lasts, begins + length) - np.maximum(firsts, begins)
+    shares = np.clip((inside + 1) / (lasts - firsts + 1), 0.0, 1.0)
+    rows = float(np.sum(shares * files.column("num_records").to_numpy()))
+    each = max(1, int(length // width * min(1.0, MOST_ROWS / max(rows, 1.0)))) * width
+    return [(start, min(each, begins + length - start)) for start in range(begins, begins + length, each)]
+
+
+def _ends(files: pa.Table) -> tuple[Array, Array]:
+    """The first and the last instant of each file, in microseconds since 1970."""
+    first, last = (files.column(f"{end}.as_of").cast(TIMESTAMP).cast(pa.int64()).to_numpy() for end in ("min", "max"))
+    return first, last
+
+
 def _between(begins: int, width: int) -> tuple[tuple[str, str, Value], ...]:
+    """What is of the seconds from ``begins`` on: what is told of one is so after it began, at its end at the latest."""
     first = datetime.fromtimestamp(begins, UTC)
-    return ("as_of", ">=", first), ("as_of", "<", first + timedelta(seconds=width))
+    return ("as_of", ">", first), ("as_of", "<=", first + timedelta(seconds=width))
 
 
 class Epochs:

@@ -20,6 +20,7 @@ from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import QUEUE_STATE
 from spark_analytics.maintenance.retention import Retention
+from spark_analytics.maintenance.slices import MOST_ROWS
 from spark_analytics.maintenance.states import prune, pruned
 from spark_analytics.run import rebuild_state
 from spark_analytics.state import ages, feed
@@ -134,7 +135,11 @@ def test_upkeep_leaves_each_second_of_history_as_it_is_told(
         log.compare_history(reader)
 
 
-def test_history_is_told_by_the_minute_before_its_hour_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [MOST_ROWS, 100], ids=["at once", "in parts"])
+def test_history_is_told_by_the_minute_before_its_hour_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("spark_analytics.maintenance.states.MOST_ROWS", most)
     monkeypatch.setattr("spark_analytics.state.writer.MOST_REVISIONS", 2)
     monkeypatch.setattr("spark_analytics.maintenance.states.MANY_FILES", 1000)  # none is rewritten for being small
     store, writer = Lake(tmp_path), Writer(tmp_path)
@@ -146,7 +151,9 @@ def test_history_is_told_by_the_minute_before_its_hour_is_over(tmp_path: Path, m
     begins = min(event["occurred_at"] for event in events)
     now = begins.replace(minute=0, second=0) + timedelta(minutes=31)
     assert begins >= now - timedelta(minutes=31) and max(event["occurred_at"] for event in events) < now
+    before = store.ensure("tenant_state").version()
     assert prune(store, "tenant_state", RETENTION, now, thorough=True)
+    assert (store.ensure("tenant_state").version() - before > 1) == (most < MOST_ROWS)
     rows = store.read("tenant_state")
     closed = rows.filter(pc.less(rows.column("epoch"), pc.max(rows.column("epoch"))))
     minutes = [
