@@ -9,11 +9,8 @@ from dashboard.services.overview import TRUSTED_COVERAGE
 from dashboard.services.say import decimal, duration, instant, listing, messages, percent, rate
 from lake.why import Cause, Flow, Part, Told
 
-#: Causes that people look for and that have no part of their own, and why (docs/why.md).
-NO_PART = (
-    "Partitions are not told apart: one that falls behind alone shows as fewer slots at work. "
-    "What limits hold back waits before the queue and has no part here."
-)
+#: The cause that people look for and that has no part of its own, and why (docs/why.md).
+NO_PART = "What limits hold back waits before the queue and has no part here."
 #: Tenants that are named for what they send.
 NAMED = 3
 #: A tenant sends more when it is this many times what it was, and this much of what all send more.
@@ -56,8 +53,7 @@ def lines(told: Told) -> tuple[Line, ...]:
         return ()
     ordered = sorted(told.rise.parts, key=lambda part: (part.cause is Cause.UNKNOWN, -part.seconds))
     return tuple(
-        Line(part.cause.value, part.seconds, _changed(part, told.tenants), place == 0)
-        for place, part in enumerate(ordered)
+        Line(part.cause.value, part.seconds, _changed(part, told), place == 0) for place, part in enumerate(ordered)
     )
 
 
@@ -77,7 +73,7 @@ def notes(told: Told) -> list[str]:
     return found
 
 
-def _changed(part: Part, tenants: tuple[Flow, ...]) -> str:
+def _changed(part: Part, told: Told) -> str:
     if part.now is None:
         return "another order than first in, first out; messages withheld or expired"
     was, now = part.before, part.now
@@ -85,7 +81,9 @@ def _changed(part: Part, tenants: tuple[Flow, ...]) -> str:
         case Cause.ARRIVALS:
             if part.seconds < 0:
                 return f"{rate(now)} arrive, less than could be taken before"
-            return f"{rate(was)} → {rate(now)}{_who(tenants)}"
+            return f"{rate(was)} → {rate(now)}{_who(told.tenants)}"
+        case Cause.PARTITION:
+            return f"partition {told.partition} has {percent(now)} of what waits since, of what arrives {percent(was)}"
         case Cause.SLOTS:
             return f"{_from_to(decimal(was), decimal(now))} at work at once"
         case Cause.SERVICE_TIME:

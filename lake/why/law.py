@@ -35,6 +35,7 @@ class Cause(StrEnum):
     SLOTS = "slots"
     SERVICE_TIME = "service time"
     RETRIES = "retries"
+    PARTITION = "one partition"  # of the slots: lake.why.partitions
     UNKNOWN = "unknown"
 
 

@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lake.sql.parameters import literal
-from lake.why.law import Bin, Rise, explain
+from lake.why.law import Bin, Cause, Rise, explain
+from lake.why.partitions import Partition, with_one_partition
 
 #: How far back the beginning is looked for, and how finely (seconds).
 SPAN, STEP = 3600, 5
+#: Whether messages tell of partitions is seen by those of so many seconds.
+PROBED = 60
 
 #: A queue by its broker, its name and the subscriber that it is seen by; '' where there is none.
 Name = tuple[str, str, str]
@@ -45,6 +48,8 @@ class Told:
     reason: str
     sql: Mapping[str, str]
     margin: int | None = None
+    #: The one that ``rise`` blames, where it blames one.
+    partition: str = ""
 
 
 def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: int = SPAN) -> Told | None:
@@ -63,7 +68,9 @@ def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: i
     ready = row["ready"]
     rise = None if ready is None or not bins else explain(bins, ready)
     tenants: tuple[Flow, ...] = ()
+    partition = ""
     if rise is not None:
+        rise, partition = _of_partitions(query, who, queue, subscriber, rise, sql)
         sql["tenants"] = _TENANTS.format(
             mine=theirs, start=_at(bins[0].end - bins[0].seconds), begun=_at(rise.begun), end=_at(end)
         )
@@ -71,7 +78,26 @@ def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: i
         tenants = tuple(
             Flow(each["tenant"], each["before"] / early, each["since"] / late) for each in query(sql["tenants"])
         )
-    return Told(as_of, ready, row["coverage"], rise, tenants, _reason(ready, bins, rise), sql, row["margin"])
+    return Told(as_of, ready, row["coverage"], rise, tenants, _reason(ready, bins, rise), sql, row["margin"], partition)
+
+
+def _of_partitions(
+    query: Query, who: str, queue: str, subscriber: str, rise: Rise, sql: dict[str, str]
+) -> tuple[Rise, str]:
+    """What one partition has to do with a ``rise`` for want of slots, and which one it is, where messages tell."""
+    if not any(each.cause is Cause.SLOTS and each.seconds > 0 for each in rise.parts):
+        return rise, ""
+    mine = _OF_PARTITIONS.format(who=who, subscriber=literal(subscriber), prefix=literal(f"{queue}."))
+    late = {"mine": mine, "start": _at(rise.end - PROBED), "end": _at(rise.end)}
+    if not query(
+        _ANY_PARTITION.format(**late)
+    ):  # most queues have none: their events of an hour are not looked through
+        return rise, ""
+    statement = _PARTITIONS.format(mine=mine, start=_at(rise.begun), end=_at(rise.end))
+    found = with_one_partition(rise, (Partition(**row) for row in query(statement)))
+    if found[1]:
+        sql["partitions"] = statement
+    return found
 
 
 def flows(query: Query, broker: str, queue: str, subscriber: str, end: int, span: int) -> tuple[list[Bin], str]:
@@ -163,6 +189,24 @@ FROM partials
 WHERE {mine} AND bucket_start >= {start} AND bucket_start < {end}
 GROUP BY broker, queue, subscriber, unix_micros(bucket_start) DIV 1000000
 ORDER BY second, subscriber
+"""
+#: Messages that Kafka's place names: topic.partition.offset.
+_OF_PARTITIONS = (
+    "{who} AND COALESCE(subscriber, '') IN ('', {subscriber}) AND event_type IN ('enqueued', 'received') "
+    "AND startswith(message_id, {prefix}) AND message_id RLIKE '[.][0-9]+[.][0-9]+$'"
+)
+_ANY_PARTITION = (
+    "SELECT 1 AS there FROM message_events WHERE {mine} AND occurred_at >= {start} AND occurred_at < {end} LIMIT 1"
+)
+_PARTITIONS = """
+SELECT
+  regexp_extract(message_id, '[.]([0-9]+)[.][0-9]+$', 1) AS name,
+  CAST(SUM(CASE WHEN event_type = 'enqueued' THEN 1 ELSE 0 END) AS DOUBLE) AS arrivals,
+  CAST(SUM(CASE WHEN event_type = 'received' AND COALESCE(attempt, 1) = 1 THEN 1 ELSE 0 END) AS DOUBLE) AS starts
+FROM message_events
+WHERE {mine} AND occurred_at >= {start} AND occurred_at < {end}
+GROUP BY regexp_extract(message_id, '[.]([0-9]+)[.][0-9]+$', 1)
+ORDER BY name
 """
 _TENANTS = """
 SELECT

@@ -18,7 +18,7 @@ from sojourn.cli.options import ConfigOption, LakeOption, existing, part, termin
 if TYPE_CHECKING:
     from dashboard.services.keys import QueueKey
     from lake.foretell import Foretold
-    from lake.why import Told
+    from lake.why import Part, Told
     from lake.why.reading import Query
 
 
@@ -113,7 +113,7 @@ def as_json(key: QueueKey, told: Told, ahead: Foretold, target: float) -> dict[s
             "starts_per_second": rise.pace,
             "parts": [
                 {"cause": each.cause.value, "seconds": each.seconds, "messages": each.messages}
-                | ({} if each.now is None else {"before": each.before, "now": each.now})
+                | _measures(each, told.partition)
                 for each in rise.parts
             ],
         },
@@ -121,6 +121,14 @@ def as_json(key: QueueKey, told: Told, ahead: Foretold, target: float) -> dict[s
         "foretold": part("dashboard.services.forecast").as_json(ahead, target),
         "sql": dict(told.sql),
     }
+
+
+def _measures(each: Part, partition: str) -> dict[str, Any]:
+    if each.now is None:
+        return {}
+    if each.cause is part("lake.why").Cause.PARTITION:
+        return {"partition": partition, "of_arrivals": each.before, "of_waiting": each.now}
+    return {"before": each.before, "now": each.now}
 
 
 def _print(key: QueueKey, told: Told) -> None:
