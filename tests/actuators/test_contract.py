@@ -24,7 +24,7 @@ from tests.actuators.places import PASSWORD, PLACES, Place, end_shared, serving
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import wait_until
 
-UNTIL = (datetime.now(UTC) + timedelta(minutes=30)).replace(microsecond=0)
+UNTIL = (datetime.now(UTC) + timedelta(hours=6)).replace(microsecond=0)
 DEMAND = Demand("mq", "orders", "t0", 20.0, 20.0, UNTIL, "t0 is noisy", "a1")
 OTHER = dataclasses.replace(DEMAND, rate=7.0, valid_until=UNTIL + timedelta(minutes=5), reason="mine", action_id="z9")
 LONG = 1800.0

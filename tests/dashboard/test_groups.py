@@ -62,11 +62,13 @@ def test_the_page_shows_a_declared_group_with_what_its_tenants_have_together(
     told = Declared(broker="nats", queue="orders", pattern="acme-*").model_dump_json()
     monkeypatch.setenv(GROUPS_VARIABLE, f"[{told}]")
     app = opened("tenants", queue="orders", by="group")
-    assert heading(app).startswith("acme-*: 1 tenant as one, holds ")
+    assert heading(app).startswith("At 1 Mar 03:06:59 UTC: acme-*: 1 tenant as one, holds ")
     said = words(app)
     assert "declared" in said and "by an entitlement" in said and "acme-7" in said
     monkeypatch.delenv(GROUPS_VARIABLE)
-    assert heading(opened("tenants", queue="orders", by="group")) == "No group of tenants on orders"
+    assert (
+        heading(opened("tenants", queue="orders", by="group")) == "At 1 Mar 03:06:59 UTC: No group of tenants on orders"
+    )
 
 
 def test_names_of_groups_are_text(tmp_path: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
