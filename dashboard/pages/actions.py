@@ -43,8 +43,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     since = on_the_hour(now, _WEEK)
     done, waiting = lake.actions(since), suggestions(lake.last_decisions(since), now)
     proposed, shadows = [one for one in waiting if one.proposed], [one for one in waiting if not one.proposed]
-    st.html(frame.headline(_headline(len(limits), len(proposed)), fresh, now))
-    st.html(markup.note(frame.as_of_line(lake, fresh, now)))
+    frame.headed(_headline(len(limits), len(proposed)), lake, fresh, now)
     confirm.outcome()
     if proposed:
         st.html(markup.section("Waits for a yes", "In force once somebody approves: `sojourn actions approve ID`."))

@@ -47,8 +47,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     names = short_names(QueueKey.of(row) for row in health)
     states, changes = lake.alert_states(), lake.alert_transitions()
     lines = alert_lines(states, changes, list(names), now, now - DAY, frame.figures_of(lake))
-    st.html(frame.headline(_headline(lines), fresh, now))
-    st.html(markup.note(frame.as_of_line(lake, fresh, now)))
+    frame.headed(_headline(lines), lake, fresh, now)
     if not lines:
         ran = "" if changes else " No alert rule has been evaluated on this lake yet: is `sojourn alert` running?"
         st.html(markup.note(f"No alert fires, none is pending, none was resolved in the last day.{ran}"))

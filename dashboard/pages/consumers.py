@@ -49,8 +49,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with top:
         fresh = frame.age_of_data(lake, health, now)
         said = consumers.headline(found, names, total["consumers"], ran=bool(transitions))
-        st.html(frame.headline(said, fresh, now))
-        st.html(markup.note(frame.as_of_line(lake, fresh, now)))
+        frame.headed(said, lake, fresh, now)
     place = choose.page_of(total["consumers"], ROWS)
     rows = lake.now(questions.ranked(find, list(found), ROWS, place))
     if not rows:

@@ -73,8 +73,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         st.html(markup.reserved(_TABLE))
         return
     found = dead_letters.dead_queues(told.rows, names, told.until.astimezone(now.tzinfo))
-    st.html(frame.headline(dead_letters.headline(found, names, told.rows), fresh, now))
-    st.html(markup.note(frame.as_of_line(lake, fresh, now)))
+    frame.headed(dead_letters.headline(found, names, told.rows), lake, fresh, now)
     if not found:
         since = instant(told.since, now)
         st.html(markup.note(f"Looked at: everything since {since}, and what dead-letter queues hold now."))

@@ -153,6 +153,12 @@ def headline(said: str, fresh: Freshness | None, now: datetime) -> str:
     return markup.title(said)
 
 
+def headed(said: str, lake: Repository, fresh: Freshness | None, now: datetime) -> None:
+    """Show the page's :func:`headline`, and below it the :func:`as_of_line`."""
+    st.html(headline(said, fresh, now))
+    st.html(markup.note(as_of_line(lake, fresh, now)))
+
+
 def as_of_line(lake: Repository, fresh: Freshness | None, now: datetime) -> str:
     """When the figures are from, whether rules are evaluated and receivers told, how often the page renews itself."""
     if fresh is None:

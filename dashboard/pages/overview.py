@@ -43,8 +43,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     alerts, cards = glance.alerts, glance.cards
 
     said = headline(cards, alerts, rules_ran=bool(transitions))
-    st.html(frame.headline(said, fresh, now))
-    st.html(markup.note(frame.as_of_line(lake, fresh, now)))
+    frame.headed(said, lake, fresh, now)
     main, side = st.columns([2.3, 1], gap="large")
     with main:
         if alerts:

@@ -69,8 +69,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with top:
         fresh = frame.age_of_data(lake, health, now)
         said = tenants.headline(total, names[queue] if queue else None) if known else "No tenant is known here"
-        st.html(frame.headline(said, fresh, now))
-        st.html(markup.note(frame.as_of_line(lake, fresh, now)))
+        frame.headed(said, lake, fresh, now)
     if not known:
         st.html(markup.note("No message event has been seen; a tap, the receiver or `sojourn.Recorder` tells them."))
         return
@@ -113,8 +112,7 @@ def _groups(
     shown = groups.group_rows(found, lake.now(group_questions.sums(found[: groups.MOST])) if found else (), now)
     with top:
         fresh = frame.age_of_data(lake, health, now)
-        st.html(frame.headline(groups.headline(shown, names[queue] if queue else None), fresh, now))
-        st.html(markup.note(frame.as_of_line(lake, fresh, now)))
+        frame.headed(groups.headline(shown, names[queue] if queue else None), lake, fresh, now)
     said = (
         "A group counts as one to entitlements and to `sojourn.FairConsumer`: it has one share, which its members "
         "share. Declared: an entitlement names it (`acme-*`). Began together: many more began to send within "

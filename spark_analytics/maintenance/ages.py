@@ -24,17 +24,14 @@ from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.maintenance.merging import MANY_FILES, SMALL_BYTES, add_actions
 from spark_analytics.maintenance.opening import opened
 from spark_analytics.maintenance.region import Region, Value, replace
-from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE
-from spark_analytics.maintenance.slices import slices
+from spark_analytics.maintenance.retention import HOUR, MINUTE
+from spark_analytics.maintenance.slices import SPANS, slices
 from spark_analytics.state.age_rows import rows_of
 from spark_analytics.state.ages_of import Keys, of_state
 from spark_analytics.state.buckets import added_up, code_of, slots_of, starts_of
 from spark_analytics.state.feed import versions_folded
 
 log = logging.getLogger(__name__)
-
-#: Within multiples of so many seconds, by what it is made of, one commit rewrites what has aged.
-_SPANS = {MINUTE: HOUR, HOUR: DAY}
 
 
 def prune(lake: Lake, *, thorough: bool) -> int:
@@ -83,7 +80,7 @@ def _fine(lake: Lake) -> Iterator[tuple[Region, int]]:
         mine = pc.equal(brokers, broker).to_numpy()
         for width, since, until in ((HOUR, -1, hours_until), (MINUTE, hours_until, minutes_until)):
             due = starts[mine & (widths < width) & (starts > since) & (starts <= until)]
-            for begins, ends in slices(due, width, _SPANS[width]):
+            for begins, ends in slices(due, width, SPANS[width]):
                 yield _between(broker, begins, min(ends, until + 1)), width
 
 

@@ -13,15 +13,13 @@ import pyarrow.compute as pc
 
 from lake.store import Lake
 from spark_analytics.maintenance.region import Region, replace
-from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE, Retention, data_time, floor
-from spark_analytics.maintenance.slices import slices
+from spark_analytics.maintenance.retention import HOUR, MINUTE, Retention, data_time, floor
+from spark_analytics.maintenance.slices import SPANS, slices
 from spark_analytics.transforms.rollup import rolled_up
 
 log = logging.getLogger(__name__)
 
 _KEYS = ["broker", "bucket_start", "bucket_seconds", "newest_occurred_at"]
-#: Within multiples of so many seconds, by level, one commit rewrites what has aged.
-_SPANS = {MINUTE: HOUR, HOUR: DAY}
 _EVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -53,7 +51,7 @@ def due(partials: pa.Table, retention: Retention, now: datetime) -> Iterator[Str
             aged = pc.and_(pc.greater_equal(starts, since), pc.less(starts, ends))
             aged = pc.and_(aged, pc.less(rows.column("bucket_seconds"), seconds))
             aged_starts = starts.filter(aged).cast(pa.int64()).to_numpy() // 1_000_000
-            for begins, until in slices(aged_starts, seconds, _SPANS[seconds]):
+            for begins, until in slices(aged_starts, seconds, SPANS[seconds]):
                 yield Stretch(broker, _instant(begins), _instant(until), seconds)
 
 

@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE
+
+#: Within multiples of so many seconds one commit rewrites what has aged, by the width of the buckets that it becomes.
+SPANS = {MINUTE: HOUR, HOUR: DAY}
 #: The most rows that one commit makes coarser, unless one bucket alone has more: some 0.5 GB of partials. After a long
 #: time without upkeep, or of a busy queue, an hour has tens of millions.
 MOST_ROWS = 1 << 21
