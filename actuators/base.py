@@ -78,6 +78,11 @@ class Actuator(Protocol):
     #: Whether the server itself ends what was written after its ``seconds``. What it does not end needs the reaper.
     ends_by_itself: ClassVar[bool]
 
+    @property
+    def slows_consumers(self) -> bool:
+        """Whether it slows down who reads a tenant's messages, so that what it holds back waits in the queue."""
+        ...
+
     def place(self, demand: Demand) -> str:
         """Where the setting of this tenant is; no two tenants have the same. Refused where it has none."""
         ...

@@ -27,6 +27,7 @@ class File:
     """Keeps one entry for each tenant; entries of others are left where they are."""
 
     ends_by_itself: ClassVar[bool] = False
+    slows_consumers: ClassVar[bool] = False
 
     def __init__(self, settings: FileSettings) -> None:
         self._path = settings.path.expanduser()

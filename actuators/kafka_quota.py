@@ -60,6 +60,11 @@ class KafkaQuota:
     def __init__(self, settings: KafkaQuotaSettings) -> None:
         self._settings = settings
 
+    @property
+    def slows_consumers(self) -> bool:
+        """It does where the quota is consumers'."""
+        return self._settings.quota == "consumer_byte_rate"
+
     def place(self, demand: Demand) -> str:
         """The entity, as JSON."""
         names = {"user": self._settings.entity_user, "client-id": self._settings.entity_client_id}

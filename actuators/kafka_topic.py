@@ -49,6 +49,7 @@ class KafkaTopic:
     """Writes records that readers take for the limits in force."""
 
     ends_by_itself: ClassVar[bool] = False
+    slows_consumers: ClassVar[bool] = False
 
     def __init__(self, settings: KafkaTopicSettings) -> None:
         self._settings = settings

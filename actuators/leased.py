@@ -23,12 +23,14 @@ class Outcome:
     before: str | None
     after: str | None
     said: str
+    slows_consumers: bool = False
 
     @property
     def facts(self) -> dict[str, str]:
         """For the journal."""
         shown = {"setting": self.place, "setting_before": self.before, "setting_after": self.after}
-        return {name: _short(value) for name, value in shown.items()} | {"effect": self.said}
+        whom = {"slows": "consumers"} if self.slows_consumers else {}  # as lake.why asks for it
+        return {name: _short(value) for name, value in shown.items()} | {"effect": self.said} | whom
 
 
 class Leased:
@@ -73,7 +75,8 @@ class Leased:
                 self._undo_log.put(replace(held, deadline=0.0))
                 raise
             self._undo_log.put(replace(held, previous=None, pending=False))
-        return Outcome("applied", place, before, value, "read back as it was written")
+        said = "read back as it was written"
+        return Outcome("applied", place, before, value, said, self._actuator.slows_consumers)
 
     def _before(self, held: Held | None, place: str, there: str | None) -> str | None:
         """What is to be put back at the end. Refused, and no longer held, where the setting is somebody else's."""

@@ -86,6 +86,7 @@ class NatsPause(_Consumer):
     """Pauses a consumer; the server lets it go on when the lease is over."""
 
     ends_by_itself: ClassVar[bool] = True
+    slows_consumers: ClassVar[bool] = True
 
     def value(self, demand: Demand) -> str:
         """Until when, in whole seconds."""
@@ -116,6 +117,7 @@ class NatsInFlight(_Consumer):
     """Bounds what a consumer has in flight."""
 
     ends_by_itself: ClassVar[bool] = False
+    slows_consumers: ClassVar[bool] = True
 
     def __init__(self, settings: NatsInFlightSettings) -> None:
         super().__init__(settings)

@@ -32,6 +32,7 @@ class NatsKv:
     """Puts entries that the server removes when their lease is over."""
 
     ends_by_itself: ClassVar[bool] = True
+    slows_consumers: ClassVar[bool] = False
 
     def __init__(self, settings: NatsKvSettings) -> None:
         self._settings = settings

@@ -48,6 +48,7 @@ class RabbitPolicy:
     """Puts and deletes operator policies, each for one queue."""
 
     ends_by_itself: ClassVar[bool] = False
+    slows_consumers: ClassVar[bool] = False
 
     def __init__(self, settings: RabbitPolicySettings) -> None:
         self._settings = settings

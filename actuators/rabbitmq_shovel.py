@@ -50,6 +50,7 @@ class RabbitShovel:
     """Puts and deletes the shovels of one tenant's queue."""
 
     ends_by_itself: ClassVar[bool] = False
+    slows_consumers: ClassVar[bool] = False
 
     def __init__(self, settings: RabbitShovelSettings) -> None:
         self._settings = settings

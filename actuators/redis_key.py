@@ -36,6 +36,7 @@ class RedisKey:
     """Sets keys that Redis deletes when their lease is over."""
 
     ends_by_itself: ClassVar[bool] = True
+    slows_consumers: ClassVar[bool] = False
 
     def __init__(self, settings: RedisKeySettings) -> None:
         self._settings = settings

@@ -38,6 +38,7 @@ class Webhook:
     """Puts, gets and deletes resources."""
 
     ends_by_itself: ClassVar[bool] = False
+    slows_consumers: ClassVar[bool] = False
 
     def __init__(self, settings: WebhookSettings) -> None:
         self._settings = settings

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dashboard.services.keys import QueueKey
 from dashboard.services.series import Span
-from lake.sql.parameters import literal
+from lake.sql.parameters import among, any_of, literal
 
 _MOST = 300  # rows of a journal that a page can use
 _MOST_NOISY = 50
@@ -270,28 +270,15 @@ def of_queue(key: QueueKey) -> str:
 
 
 def of_any(keys: Iterable[QueueKey], of_subscriber: Callable[[str], str] = _of_subscriber) -> str:
-    """The condition under which a row is about one of ``keys``: queues of one broker and subscriber are listed
-    together, since to understand a condition for each of fifty takes longer than to answer it."""
-    queues: dict[tuple[str, str], list[str]] = {}
-    for key in sorted(set(keys)):
-        queues.setdefault((key.broker, key.subscriber), []).append(key.queue)
-    return (
-        " OR ".join(
-            f"(broker = {literal(broker)} AND {of_subscriber(subscriber)} AND queue IN ({any_of(names)}))"
-            for (broker, subscriber), names in queues.items()
-        )
-        or "FALSE"
+    """The condition under which a row is about one of ``keys``."""
+    return among(
+        "queue", ((f"broker = {literal(key.broker)} AND {of_subscriber(key.subscriber)}", key.queue) for key in keys)
     )
 
 
 def since_of(column: str, since: datetime | None) -> str:
     """The condition under which ``column`` is not before ``since``."""
     return "TRUE" if since is None else f"{column} >= {literal(since)}"
-
-
-def any_of(texts: Iterable[str]) -> str:
-    """``texts`` as a list of literals."""
-    return ", ".join(map(literal, texts))
 
 
 #: What a page says of now, and on which tables each of it rests: it is asked anew when one of those has changed. Of

@@ -40,6 +40,7 @@ class SqsMoveTask:
     """Starts, reads and cancels the move task of a dead-letter queue: the ``queue`` of a demand."""
 
     ends_by_itself: ClassVar[bool] = False
+    slows_consumers: ClassVar[bool] = False
 
     def __init__(self, settings: SqsTaskSettings) -> None:
         self._target = settings.target

@@ -134,18 +134,18 @@ def _seen(entry: Entry) -> str:
     return f'<details class="dim num"><summary>What it saw</summary><p>{told}</p></details>'
 
 
-def parts(lines: Sequence[Line], notes: Sequence[str], sql: str) -> str:
-    """A rise in its parts, each with a bar as long as its seconds are many and a link to the ``sql`` behind it."""
+def parts(lines: Sequence[Line], notes: Sequence[str]) -> str:
+    """A rise in its parts, each with a bar as long as its seconds are many and a link to the SQL behind it."""
     most = max((abs(line.seconds) for line in lines), default=0.0) or 1.0
-    asked = f"sql?sql={quote(sql.strip(), safe='')}"
-    rows = "".join(_part(line, abs(line.seconds) / most * 100, asked) for line in lines)
+    rows = "".join(_part(line, abs(line.seconds) / most * 100) for line in lines)
     said = "".join(f'<p class="dim">{escape(note)}</p>' for note in notes)
     head = '<th scope="col">Cause</th><th scope="col">Wait</th><th scope="col" class="words">What changed</th>'
     head += '<th scope="col">Behind it</th>'
     return tabled(head, rows) + f'<div class="sj">{said}</div>'
 
 
-def _part(line: Line, width: float, asked: str) -> str:
+def _part(line: Line, width: float) -> str:
+    asked = f"sql?sql={quote(line.sql.strip(), safe='')}"
     seconds = escape(line.words) + bar(width, loud=line.main)
     return (
         f'<tr><th scope="row">{escape(line.cause)}</th><td>{seconds}</td>'

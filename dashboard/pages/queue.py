@@ -154,7 +154,7 @@ def _why(told: Told | None, zone: tzinfo) -> None:
     """The rise of the wait in its parts; nothing where it has not risen, or nobody knows."""
     if told is None or told.rise is None or not told.rise.parts:
         return
-    parts = details.parts(why.lines(told), [*why.notes(told), why.NO_PART], told.sql["flows"])
+    parts = details.parts(why.lines(told), why.notes(told))
     st.html(markup.section("Why it waits", why.headline(told, zone)) + parts)
     with st.expander("The SQL behind it, and behind who sends more and what waits"):
         st.code("\n".join(f"-- {name}{text}" for name, text in told.sql.items()), language="sql")

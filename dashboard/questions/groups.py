@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from dashboard.queries import KEY, any_of, of_queue
+from dashboard.queries import KEY, of_queue
 from dashboard.services.groups import Group
 from dashboard.services.keys import QueueKey
-from lake.sql.parameters import literal
+from lake.sql.parameters import any_of, literal
 from sojourn.client.groups import FORGET_SECONDS
 
 #: For how long groups are looked for, and how many beginnings are looked at.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dashboard.queries import KEY, SECOND, any_of, bin_of, of_queue
+from dashboard.queries import KEY, SECOND, bin_of, of_queue
 from dashboard.services.keys import QueueKey
 from dashboard.services.series import Span
-from lake.sql.parameters import literal
+from lake.sql.parameters import among, literal
 
 #: By what tenants can be ordered, and how.
 ORDERS: Mapping[str, str] = {
@@ -84,7 +84,7 @@ def ages(keys: Sequence[tuple[QueueKey, str]]) -> str:
     """The newest ages of tenants, each named by queue and name: of first attempts and of completions."""
     return f"""
     SELECT {KEY}, tenant, kind, p50_seconds, p99_seconds FROM attempt_age_now
-    WHERE kind IN ('first_attempt', 'completion') AND ({_pairs(keys)})"""
+    WHERE kind IN ('first_attempt', 'completion') AND ({_of(keys)})"""
 
 
 def waits(keys: Sequence[tuple[QueueKey, str]], span: Span) -> str:
@@ -94,7 +94,7 @@ def waits(keys: Sequence[tuple[QueueKey, str]], span: Span) -> str:
     WITH mine AS (
       SELECT {KEY}, tenant, {bin_of(second, span)} AS at, cell.index AS bucket, cell.count AS n
       FROM attempt_age LATERAL VIEW explode(histogram) x AS cell
-      WHERE kind = 'first_attempt' AND bucket_start >= {literal(span.instants[0])} AND ({_pairs(keys)})
+      WHERE kind = 'first_attempt' AND bucket_start >= {literal(span.instants[0])} AND ({_of(keys)})
     ),
     cells AS (SELECT {KEY}, tenant, at, bucket, SUM(n) AS n FROM mine GROUP BY {KEY}, tenant, at, bucket),
     ranked AS (
@@ -111,14 +111,8 @@ def backlogs(keys: Sequence[tuple[QueueKey, str]], span: Span) -> str:
     """The backlog of each of ``keys`` at the end of each bin, and before the span."""
     return f"""
     SELECT {KEY}, tenant, {bin_of(SECOND, span)} AS at, MAX_BY(backlog, as_of) AS backlog
-    FROM tenant_backlog WHERE {_pairs(keys)} GROUP BY {KEY}, tenant, {bin_of(SECOND, span)}"""
+    FROM tenant_backlog WHERE {_of(keys)} GROUP BY {KEY}, tenant, {bin_of(SECOND, span)}"""
 
 
-def _pairs(keys: Sequence[tuple[QueueKey, str]]) -> str:
-    by_queue: dict[QueueKey, list[str]] = {}
-    for key, tenant in keys:
-        by_queue.setdefault(key, []).append(tenant)
-    return (
-        " OR ".join(f"({of_queue(key)} AND tenant IN ({any_of(names)}))" for key, names in sorted(by_queue.items()))
-        or "FALSE"
-    )
+def _of(keys: Sequence[tuple[QueueKey, str]]) -> str:
+    return among("tenant", ((of_queue(key), tenant) for key, tenant in keys))

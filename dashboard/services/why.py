@@ -7,10 +7,8 @@ from datetime import UTC, datetime, tzinfo
 
 from dashboard.services.overview import TRUSTED_COVERAGE
 from dashboard.services.say import decimal, duration, instant, listing, messages, percent, rate
-from lake.why import Cause, Flow, Part, Told
+from lake.why import Cause, Flow, Part, Told, behind
 
-#: The cause that people look for and that has no part of its own, and why (docs/why.md).
-NO_PART = "What limits hold back waits before the queue and has no part here."
 #: Tenants that are named for what they send.
 NAMED = 3
 #: A tenant sends more when it is this many times what it was, and this much of what all send more.
@@ -34,12 +32,13 @@ def headline(told: Told, zone: tzinfo = UTC) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One part of a rise: its cause, its seconds, what changed, and whether it is the main one."""
+    """One part of a rise: its cause, its seconds, what changed, whether it is the main one, and the SQL behind it."""
 
     cause: str
     seconds: float
     because: str
     main: bool
+    sql: str
 
     @property
     def words(self) -> str:
@@ -53,7 +52,8 @@ def lines(told: Told) -> tuple[Line, ...]:
         return ()
     ordered = sorted(told.rise.parts, key=lambda part: (part.cause is Cause.UNKNOWN, -part.seconds))
     return tuple(
-        Line(part.cause.value, part.seconds, _changed(part, told), place == 0) for place, part in enumerate(ordered)
+        Line(part.cause.value, part.seconds, _changed(part, told), place == 0, told.sql[behind(part.cause)])
+        for place, part in enumerate(ordered)
     )
 
 
@@ -70,10 +70,29 @@ def notes(told: Told) -> list[str]:
         found.append("Nobody knows which part of the queue the events tell of.")
     elif not TRUSTED_COVERAGE <= told.coverage <= 1 / TRUSTED_COVERAGE:
         found.append(f"Events tell of {percent(told.coverage)} of what the broker counts: a guide, not a measure.")
+    return found + _limits(told)
+
+
+def _limits(told: Told) -> list[str]:
+    """What limits that are in force hold back without a part of the rise, and why it has none."""
+    now, found = [one for one in told.holds if one.ended > told.as_of.timestamp()], []
+    if sent := [f"{one.tenant} is limited to {rate(one.rate)}" for one in now if not one.in_queue]:
+        found.append(f"{listing(sent[:NAMED])}: what limits hold back waits before the queue and has no part here.")
+    parts = told.rise.parts if told.rise else ()
+    slowed = listing(sorted({one.tenant for one in now if one.in_queue})[:NAMED])
+    if slowed and all(part.cause is not Cause.THROTTLED for part in parts):
+        found.append(f"Consumers of {slowed} are slowed down by us: which part of the wait that is cannot be told.")
     return found
 
 
 def _changed(part: Part, told: Told) -> str:
+    if part.cause is Cause.THROTTLED:
+        holds = [one for one in told.holds if one.in_queue]
+        tenants, actuators = sorted({one.tenant for one in holds}), sorted({one.actuator for one in holds})
+        return (
+            f"consumers of {listing(tenants[:NAMED])} slowed down by {listing(actuators)}: "
+            f"slots with nothing to do could have begun {messages(part.messages)}"
+        )
     if part.now is None:
         return "another order than first in, first out; messages withheld or expired"
     was, now = part.before, part.now

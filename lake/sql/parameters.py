@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 
 from lake.errors import UserError
@@ -73,6 +73,22 @@ def literal(value: Value) -> str:
             raise UserError(f"a parameter's value is {value}", "give a finite number")
         return f"CAST({value!r} AS DOUBLE)"
     return f"({value})" if value < 0 else str(value)  # or a minus before it would make a comment
+
+
+def any_of(texts: Iterable[str]) -> str:
+    """``texts`` as a list of literals."""
+    return ", ".join(map(literal, texts))
+
+
+def among(column: str, named: Iterable[tuple[str, str]]) -> str:
+    """The condition under which one of ``named`` holds, each a condition and the text that ``column`` must be: texts of
+    one condition are listed together, since to understand a condition for each of fifty takes longer than to answer it.
+    """
+    texts: dict[str, list[str]] = {}
+    for condition, text in sorted(set(named)):
+        texts.setdefault(condition, []).append(text)
+    found = (f"({condition} AND {column} IN ({any_of(those)}))" for condition, those in texts.items())
+    return " OR ".join(found) or "FALSE"
 
 
 def named_values(given: list[str]) -> dict[str, Value]:

@@ -1,6 +1,6 @@
 """Why messages wait longer than they did: the rise of AgeOfFirstAttempt, in parts that add up to it."""
 
 from lake.why.law import Cause, Part, Rise, explain
-from lake.why.reading import Flow, Told, tell
+from lake.why.reading import Flow, Told, behind, tell
 
-__all__ = ["Cause", "Flow", "Part", "Rise", "Told", "explain", "tell"]
+__all__ = ["Cause", "Flow", "Part", "Rise", "Told", "behind", "explain", "tell"]

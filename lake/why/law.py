@@ -36,6 +36,7 @@ class Cause(StrEnum):
     SERVICE_TIME = "service time"
     RETRIES = "retries"
     PARTITION = "one partition"  # of the slots: lake.why.partitions
+    THROTTLED = "throttled by us"  # lake.why.held
     UNKNOWN = "unknown"
 
 
@@ -94,12 +95,12 @@ def explain(bins: Sequence[Bin], ready: float, *, edge: int = 2) -> Rise | None:
     if len(bins) <= 2 * edge:
         return None
     levels = _levels(bins, ready)
-    wait = _wait(bins[-edge:])
+    wait = wait_of(bins[-edge:])
     if wait is None or _rate(bins[-edge:], "starts") == 0:
         return None
     came = max(edge, len(bins) - max(1, round(wait / bins[-1].seconds)))  # the bin in which who begins now came
     at = _onset(levels[: came + 1], edge)
-    wait_before, pace = _wait(bins[max(0, at - edge) : at]), _rate(bins[came:], "starts")
+    wait_before, pace = wait_of(bins[max(0, at - edge) : at]), _rate(bins[came:], "starts")
     if wait_before is None or pace == 0:
         return None
     rise = Rise(bins[at - 1].end, bins[-1].end, wait_before, wait, pace)
@@ -110,6 +111,17 @@ def explain(bins: Sequence[Bin], ready: float, *, edge: int = 2) -> Rise | None:
     ]
     told.append(Part(Cause.UNKNOWN, None, rise.seconds - sum(part.seconds for part in told)))
     return replace(rise, parts=tuple(told))
+
+
+def idle(bins: Sequence[Bin], some: Sequence[Bin]) -> float | None:
+    """First attempts more that could have begun in ``some`` of ``bins`` with the most slots that were seen at work;
+    None where nobody told how long any attempt took."""
+    service = _service(some) or _service(bins)
+    if service is None:
+        return None
+    seconds = sum(each.seconds for each in some)
+    unused = _most_busy(bins, service) * seconds - sum(each.busy_seconds for each in some)
+    return max(0.0, unused) * (1 - _retried(some)) / service
 
 
 def _parts(
@@ -159,7 +171,8 @@ def _onset(levels: Sequence[float], edge: int) -> int:
     return low[-1] if low else min(reversed(places), key=lambda place: levels[place])
 
 
-def _wait(bins: Sequence[Bin]) -> float | None:
+def wait_of(bins: Sequence[Bin]) -> float | None:
+    """How long first attempts waited, on average (seconds); None where there was none of known age."""
     waited = sum(each.waited for each in bins)
     return sum(each.waited_seconds for each in bins) / waited if waited else None
 

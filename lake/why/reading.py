@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from lake.sql.parameters import literal
+from lake.sql.parameters import among, any_of, literal
+from lake.why.held import Hold, with_holds
 from lake.why.law import Bin, Cause, Rise, explain
 from lake.why.partitions import Partition, with_one_partition
 
@@ -15,6 +16,8 @@ from lake.why.partitions import Partition, with_one_partition
 SPAN, STEP = 3600, 5
 #: Whether messages tell of partitions is seen by those of so many seconds.
 PROBED = 60
+#: No lease of a limit is longer (seconds): who holds one has a row in the journal within them.
+LONGEST_LEASE = 3600
 
 #: A queue by its broker, its name and the subscriber that it is seen by; '' where there is none.
 Name = tuple[str, str, str]
@@ -50,13 +53,20 @@ class Told:
     margin: int | None = None
     #: The one that ``rise`` blames, where it blames one.
     partition: str = ""
+    #: Limits of this queue's tenants that were in force since the waiting began.
+    holds: tuple[Hold, ...] = ()
+
+
+def behind(cause: Cause) -> str:
+    """The name, among a :class:`Told`'s statements, of the one that a part's figures come from."""
+    return _BEHIND.get(cause, "flows")
 
 
 def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: int = SPAN) -> Told | None:
     """Why first attempts on the queue wait as they do, looking back ``span`` seconds; None where nobody knows it."""
     who = f"broker = {literal(broker)} AND queue = {literal(queue)}"
     mine = f"{who} AND COALESCE(subscriber, '') = {literal(subscriber)}"
-    sql = {"ready": _READY.format(mine=mine)}
+    sql = {"ready": _READY.format(mine=mine, health=mine)}
     rows = query(sql["ready"])
     if not rows or rows[0]["as_of"] is None:
         return None
@@ -64,12 +74,15 @@ def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: i
     as_of = row["as_of"].astimezone(UTC)
     end = int(as_of.timestamp()) + 1
     theirs = f"{who} AND subscriber IN ('', {literal(subscriber)})"
+    holds, sql["limits"] = holds_of(query, who, end - span, end)
     bins, sql["flows"] = flows(query, broker, queue, subscriber, end, span)
     ready = row["ready"]
     rise = None if ready is None or not bins else explain(bins, ready)
     tenants: tuple[Flow, ...] = ()
     partition = ""
     if rise is not None:
+        holds = [one for one in holds if one.ended > rise.begun]
+        rise = _of_holds(query, theirs, mine, subscriber, rise, bins, holds, sql)
         rise, partition = _of_partitions(query, who, queue, subscriber, rise, sql)
         sql["tenants"] = _TENANTS.format(
             mine=theirs, start=_at(bins[0].end - bins[0].seconds), begun=_at(rise.begun), end=_at(end)
@@ -78,7 +91,56 @@ def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: i
         tenants = tuple(
             Flow(each["tenant"], each["before"] / early, each["since"] / late) for each in query(sql["tenants"])
         )
-    return Told(as_of, ready, row["coverage"], rise, tenants, _reason(ready, bins, rise), sql, row["margin"], partition)
+    reason = _reason(ready, bins, rise)
+    margin = row["margin"]
+    return Told(as_of, ready, row["coverage"], rise, tenants, reason, sql, margin, partition, tuple(holds))
+
+
+def holds_of(query: Query, who: str, start: int, end: int) -> tuple[list[Hold], str]:
+    """Limits that were in force on the queue at some time between these unix seconds, by tenant, and the statement."""
+    sql = _LIMITS.format(mine=who, start=_at(start - LONGEST_LEASE), end=_at(end))
+    found: dict[str, Hold] = {}
+    for row in query(sql):
+        at, before = row["at"].timestamp(), found.get(row["action_id"])
+        if row["rate"] is None:
+            if before is not None:
+                found[row["action_id"]] = replace(before, ended=min(at, before.ended))
+        elif before is None or before.ended < at:
+            found[row["action_id"]] = Hold(
+                row["tenant"], row["actuator"], at, row["valid_until"].timestamp(), bool(row["in_queue"]), row["rate"]
+            )
+        else:  # renewed, or another rate
+            found[row["action_id"]] = replace(before, ended=row["valid_until"].timestamp(), rate=row["rate"])
+    there = [one for one in found.values() if one.ended > start]
+    return sorted(there, key=lambda one: (not one.in_queue, one.tenant, one.begun)), sql
+
+
+def _of_holds(
+    query: Query,
+    theirs: str,
+    mine: str,
+    subscriber: str,
+    rise: Rise,
+    bins: Sequence[Bin],
+    holds: Sequence[Hold],
+    sql: dict[str, str],
+) -> Rise:
+    """What limits that slow down this queue's consumers have to do with a ``rise``."""
+    tenants = sorted({one.tenant for one in holds if one.in_queue})
+    if not tenants or not rise.parts:
+        return rise
+    held, first = f"tenant IN ({any_of(tenants)})", bins[0].end - bins[0].seconds
+    statement = _FLOWS.format(mine=f"{theirs} AND {held}", start=_at(first), end=_at(rise.end))
+    known = {
+        each.end: each
+        for each in _bins([_as_seen(row, subscriber) for row in query(statement)], rise.end, bins[0].seconds)
+    }
+    flows_of_held = [known.get(each.end, Bin(each.end, each.seconds)) for each in bins]
+    (waits,) = query(_READY.format(mine=f"{mine} AND NOT {held}", health=mine))
+    found = with_holds(rise, bins, flows_of_held, waits["ready"] or 0, holds)
+    if found is not rise:
+        sql["held"] = statement
+    return found
 
 
 def _of_partitions(
@@ -113,12 +175,7 @@ def flows_of_all(query: Query, ends: Mapping[Name, int], span: int) -> dict[Name
     UserError where no statement can name one of them."""
     if not ends:
         return {}
-    queues: dict[str, list[str]] = {}
-    for broker, queue in sorted({(broker, queue) for broker, queue, _ in ends}):
-        queues.setdefault(broker, []).append(literal(queue))
-    theirs = " OR ".join(
-        f"(broker = {literal(broker)} AND queue IN ({', '.join(names)}))" for broker, names in queues.items()
-    )
+    theirs = among("queue", ((f"broker = {literal(broker)}", queue) for broker, queue, _ in ends))
     sql = _FLOWS.format(mine=f"({theirs})", start=_at(min(ends.values()) - span), end=_at(max(ends.values())))
     by_queue: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in query(sql):
@@ -153,11 +210,12 @@ def _reason(ready: int | None, bins: list[Bin], rise: Rise | None) -> str:
     return "too little is known of before"
 
 
-def _bins(rows: Sequence[Mapping[str, Any]], end: int) -> list[Bin]:
-    """The flows in bins of one length, without holes: where nothing happened there is a bin of nothing."""
+def _bins(rows: Sequence[Mapping[str, Any]], end: int, least: int = STEP) -> list[Bin]:
+    """The flows in bins of one length, ``least`` seconds or what the coarsest row has, without holes: where nothing
+    happened there is a bin of nothing."""
     if not rows:
         return []
-    step = max(STEP, *(row["coarsest"] for row in rows))
+    step = max(least, *(row["coarsest"] for row in rows))
     found: dict[int, dict[str, float]] = {}
     for row in rows:
         sums = found.setdefault((end - 1 - row["second"]) // step, dict.fromkeys(_SUMS, 0.0))
@@ -166,12 +224,21 @@ def _bins(rows: Sequence[Mapping[str, Any]], end: int) -> list[Bin]:
     return [Bin(end - place * step, step, **found.get(place, {})) for place in range(max(found), -1, -1)]
 
 
+#: What another statement than that of flows tells of.
+_BEHIND = {Cause.PARTITION: "partitions", Cause.THROTTLED: "held"}
 _SUMS = ("arrivals", "starts", "retries", "ended", "busy_seconds", "waited_seconds", "waited")
 _READY = """
 SELECT MAX(h.as_of) AS as_of, CAST(SUM(t.ready) AS BIGINT) AS ready, MAX(h.coverage) AS coverage,
   MIN(h.retention_margin) AS margin
-FROM (SELECT * FROM queue_health_now WHERE {mine}) AS h
+FROM (SELECT * FROM queue_health_now WHERE {health}) AS h
 LEFT JOIN (SELECT * FROM tenant_backlog_now WHERE {mine}) AS t ON TRUE
+"""
+_LIMITS = """
+SELECT at, action_id, actuator, tenant, after AS rate, valid_until, inputs['slows'] = 'consumers' AS in_queue
+FROM actions
+WHERE {mine} AND tenant IS NOT NULL AND NOT dry_run AND at >= {start} AND at < {end}
+  AND decision <> 'receipt' AND (after IS NULL OR (outcome = 'applied' AND valid_until IS NOT NULL))
+ORDER BY at, action_id
 """
 _FLOWS = """
 SELECT

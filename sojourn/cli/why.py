@@ -94,7 +94,7 @@ def coming(query: Query, key: QueueKey, told: Told, target: float) -> Foretold:
 
 def as_json(key: QueueKey, told: Told, ahead: Foretold, target: float) -> dict[str, Any]:
     """Everything that is known, for programs: seconds, messages and messages a second; null is unknown."""
-    rise = told.rise
+    rise, behind = told.rise, part("lake.why").behind
     return {
         "broker": key.broker,
         "queue": key.queue,
@@ -112,11 +112,27 @@ def as_json(key: QueueKey, told: Told, ahead: Foretold, target: float) -> dict[s
             "rise_seconds": rise.seconds,
             "starts_per_second": rise.pace,
             "parts": [
-                {"cause": each.cause.value, "seconds": each.seconds, "messages": each.messages}
+                {
+                    "cause": each.cause.value,
+                    "seconds": each.seconds,
+                    "messages": each.messages,
+                    "sql": behind(each.cause),
+                }
                 | _measures(each, told.partition)
                 for each in rise.parts
             ],
         },
+        "limits": [
+            {
+                "tenant": one.tenant,
+                "actuator": one.actuator,
+                "since": datetime.fromtimestamp(one.begun, UTC).isoformat(),
+                "until": datetime.fromtimestamp(one.ended, UTC).isoformat(),
+                "per_second": None if one.in_queue else one.rate,
+                "waits_in_queue": one.in_queue,
+            }
+            for one in told.holds
+        ],
         "tenants": [{"tenant": t.tenant, "before_per_second": t.before, "per_second": t.since} for t in told.tenants],
         "foretold": part("dashboard.services.forecast").as_json(ahead, target),
         "sql": dict(told.sql),

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import heapq
 import random
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
 
+from dashboard.pages import details
+from dashboard.services.why import lines
 from lake.reader import Reader
 from lake.tables import MESSAGE_EVENTS
 from lake.why import Cause, Told, tell
@@ -80,6 +84,12 @@ def test_a_hot_partition_is_named_and_has_what_idle_slots_would_have_taken(tmp_p
     assert one.before == pytest.approx(0.775, abs=0.03) and one.now is not None and one.now > 0.97
     (statement,) = (text for name, text in told.sql.items() if name == "partitions")
     assert [row["name"] for row in Reader(tmp_path).query(statement).to_pylist()] == ["0", "1", "2", "3"]
+    shown = lines(told)
+    assert {line.cause: line.sql for line in shown} == {
+        part.cause.value: statement if part is one else told.sql["flows"] for part in told.rise.parts
+    }
+    links = re.findall(r'sql=([^"]+)" [^>]*The SQL behind ([a-z ]+)"', details.parts(shown, []))
+    assert {cause for sql, cause in links if unquote(sql) == statement.strip()} == {"one partition"}
 
 
 def test_consumers_that_are_too_few_for_all_partitions_are_slots(tmp_path: Path) -> None:

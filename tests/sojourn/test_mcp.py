@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,16 @@ def test_a_client_begins_and_is_told_of_tools_that_only_read(client: Client) -> 
     tools = client.ask("tools/list")["result"]["tools"]
     assert {tool["name"] for tool in tools} == {"queues", "why", "tenants", "alerts", "limits", "sql", "propose"}
     assert all(tool["annotations"]["readOnlyHint"] for tool in tools)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_in_order_when_it_is_told_to(tmp_path: Path, number: signal.Signals) -> None:
+    write_story(tmp_path, end=datetime.now(UTC))
+    told = Client(tmp_path)
+    assert told.call("why", queue="orders")["ready"] > 0  # with a process of its own beside it
+    with told.process as process:
+        process.send_signal(number)
+        assert process.wait(timeout=60) == 0
 
 
 def test_the_evidence_is_that_of_pages_and_commands(client: Client) -> None:
