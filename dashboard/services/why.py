@@ -76,7 +76,8 @@ def notes(told: Told) -> list[str]:
 def _limits(told: Told) -> list[str]:
     """What limits that are in force hold back without a part of the rise, and why it has none."""
     now, found = [one for one in told.holds if one.ended > told.as_of.timestamp()], []
-    if sent := [f"{one.tenant} is limited to {rate(one.rate)}" for one in now if not one.in_queue]:
+    strictest = {one.tenant: one for one in sorted(now, key=lambda one: -(one.rate or 0.0)) if not one.in_queue}
+    if sent := [f"{one.tenant} is limited to {rate(one.rate)}" for one in strictest.values()]:
         found.append(f"{listing(sent[:NAMED])}: what limits hold back waits before the queue and has no part here.")
     parts = told.rise.parts if told.rise else ()
     slowed = listing(sorted({one.tenant for one in now if one.in_queue})[:NAMED])

@@ -89,6 +89,7 @@ def test_what_is_applied_stands_there_and_goes_again_with_what_was_before(place:
     assert one.actuator.read(one.where) == place.before
     outcome = one.leased.apply(DEMAND, LONG)
     assert (outcome.kind, outcome.before) == ("applied", place.before)
+    assert (outcome.facts.get("slows") == "consumers") is one.actuator.slows_consumers
     assert one.actuator.read(one.where) == one.actuator.value(DEMAND) == outcome.after
     assert one.leased.end(one.where).kind == "reverted"
     assert one.actuator.read(one.where) == place.before
@@ -220,6 +221,24 @@ def test_a_server_that_is_away_is_said_so_and_what_is_overdue_is_ended_once_it_i
     one.clock[0] += 10
     wait_until(lambda: one.leased.reap() and not one.undo_log.held(), "it to be ended", seconds=60)
     assert one.actuator.read(one.where) == place.before
+
+
+@pytest.mark.parametrize(
+    ("settings", "consumers"),
+    [
+        ({"kind": "nats_pause", "consumer": "{tenant}"}, True),
+        ({"kind": "nats_max_ack_pending", "consumer": "{tenant}", "service_seconds": 0.2}, True),
+        ({"kind": "kafka_quota", "entity_user": "{tenant}", "message_bytes": 1.0, "quota": "consumer_byte_rate"}, True),
+        ({"kind": "kafka_quota", "entity_user": "{tenant}", "message_bytes": 1.0}, False),
+        ({"kind": "file", "path": "limits.json"}, False),
+        ({"kind": "nats_kv"}, False),
+    ],
+    ids=str,
+)
+def test_an_actuator_knows_whether_what_it_holds_back_waits_in_the_queue(
+    settings: dict[str, Any], consumers: bool
+) -> None:
+    assert make(KINDS.chosen({"name": "x"} | settings)).slows_consumers is consumers
 
 
 def test_settings_go_to_the_reaper_and_come_back_without_secrets(place: Place) -> None:

@@ -121,7 +121,7 @@ def test_a_lake_tells_why_and_who(tmp_path: Path) -> None:
     assert told is not None and told.rise is not None and told.reason == ""
     assert max(told.rise.parts, key=lambda part: part.seconds).cause is Cause.ARRIVALS
     assert told.tenants[0].tenant == NOISY and told.tenants[0].since > 5 * told.tenants[0].before
-    assert told.sql.keys() == {"ready", "flows", "tenants"}
+    assert told.sql.keys() == {"ready", "limits", "flows", "tenants"}
     quiet = tell(query, "nats", "emails")
     assert quiet is not None and (quiet.rise is None or quiet.rise.parts == ())
     sampled = tell(query, "nats", "orders.dlq")
