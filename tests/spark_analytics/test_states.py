@@ -86,6 +86,20 @@ def test_thinning_keeps_the_newest_of_each_window_and_thins_no_further(instants:
         assert newest in rows.column("revision").to_pylist()
 
 
+def test_time_of_which_nothing_is_told_is_worth_no_commit(tmp_path: Path) -> None:
+    """However many quarters of an hour lie between the first and the last row of more than one file."""
+    lake, day = Lake(tmp_path), 86_400.0
+    for first in (1.0, 2.0):
+        lake.append("queue_state", rows_of([("a", 4 * day + first), ("a", day / 2 + first)]))
+    current = rows_of([("a", 1.0)])
+    place = current.schema.get_field_index("epoch")
+    lake.append("queue_state", current.set_column(place, "epoch", pa.array([2], current.schema.field(place).type)))
+    version = lake.version("queue_state")
+    assert prune(lake, "queue_state", RETENTION, NOW, thorough=True) == 2
+    commits = lake.version("queue_state") - version
+    assert commits == 3, "a quarter of an hour and then a day of what is old, a quarter of an hour of what is newer"
+
+
 def test_readers_notice_nothing_of_upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_analytics.state.writer.MOST_REVISIONS", 5)
     events, samples = without_named_subscribers(generate(3, messages=200, seconds=600))
