@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from lake.errors import UserError
 from lake.store import Lake
-from tests.support.deep import CHOSEN
+from tests.support.deep import CHOSEN, examples
 from tests.support.kafka import KafkaServer
 from tests.support.nats import NatsServer
 from tests.support.processor import Processor
@@ -22,10 +23,6 @@ from tests.support.servers import require_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# How long an example takes depends on what else the machine does.
-hypothesis.settings.register_profile("sojourn", deadline=None)
-hypothesis.settings.load_profile("sojourn")
 
 #: The environment that says where downloads come from and are kept; all other settings are the test's own.
 KEPT = ("SOJOURN_CACHE", "SOJOURN_JARS", "SOJOURN_MAVEN_REPOSITORY")
@@ -46,6 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """For what is decided where tests are declared."""
     CHOSEN.deep = config.getoption("--deep")
+    # How long an example takes depends on what else the machine does.
+    hypothesis.settings.register_profile("sojourn", deadline=None, max_examples=examples(50, 200))
+    hypothesis.settings.load_profile("sojourn")
     config.pluginmanager.register(Processor())
 
 
@@ -75,6 +75,19 @@ _LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first."""
     items.sort(key=lambda item: next((rank for rank, at in enumerate(_LONG) if item.nodeid.startswith(at)), len(_LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no collection of garbage has to look at it again, nor need
+    one follow every 700 objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000)
+
+
+def pytest_unconfigure() -> None:
+    """At the end of the process all of it goes, as its libraries ask."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)

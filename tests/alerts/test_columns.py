@@ -17,6 +17,7 @@ from alerts.columns import Columns, Instances, advance, firing, unread
 from alerts.models import AlertState
 from alerts.rules.model import Rule
 from alerts.state import RuleError, Tracked, pending_since, resume, step
+from tests.support.deep import examples
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -74,7 +75,7 @@ def by_fingerprint(transitions: list[Any]) -> list[Any]:
     return sorted(transitions, key=lambda one: one.alert.fingerprint)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(100, 400))
 @given(RULES, STEPS)
 def test_they_are_what_walking_all_rows_gives(rule: Rule, steps: list[Any]) -> None:
     walked: Mapping[str, Tracked] = {}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from alerts.rules.sandbox import LONGEST_TEMPLATE, LONGEST_TEXT
 from alerts.rules.templates import compiled, render
 from lake.errors import UserError
+from tests.support.deep import examples
 
 LABELS = {"queue": "orders", "long": "a" * 5_000}
 ROW: dict[str, Any] = {
@@ -137,7 +138,7 @@ _STATEMENTS = (
 _FRAGMENTS = (*_PIECES, *_STATEMENTS, *(f"{{{{ {piece} }}}}" for piece in _PIECES))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(100, 400), deadline=None)
 @given(st.lists(st.sampled_from(_FRAGMENTS), max_size=25))
 def test_whatever_is_written_renders_to_a_short_text(pieces: list[str]) -> None:
     assert len(filled(" ".join(pieces))) <= LONGEST_TEXT

@@ -266,6 +266,8 @@ def test_no_page_waits_for_history(
         for known in list(fresh._known.values()):
             known.work.result(WAITED)
         later = opened(page, **told)
+        if "being " not in words(later):
+            break
     assert "being " not in words(later), page
     assert ("being " in words(early)) == (page in ("queue", "overview", "tenants", "dead_letters", "slo"))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lab.forecasts import LONGEST, over_all, summed
 from lab.scenario import names
 from lake.forecast import FEWEST, breached, drained, overtaken, reached
+from tests.support.deep import examples
 
 
 def test_an_even_flow_drains_when_arithmetic_says() -> None:
@@ -43,7 +44,7 @@ def test_too_little_says_nothing_and_nothing_waiting_is_drained() -> None:
     assert forecast is not None and (forecast.early, forecast.late) == (0.0, 0.0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100, 200), deadline=None)
 @given(
     distance=st.floats(0.0, 1e6),
     flows=st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e4)), min_size=FEWEST, max_size=60),

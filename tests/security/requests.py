@@ -1,7 +1,7 @@
 """Hostile requests as data, each (name, bytes as they go over the wire): for tests of a listener, and for a fuzzer.
 
 Sent to any HTTP listener of ours, none may end the process, give a traceback, or be answered as if it were proper;
-a connection that is not answered is closed. ``BODIES`` are whole bodies that stand behind proper headers.
+a connection that is not answered is closed. ``bodies`` are whole ones that stand behind proper headers.
 """
 
 from __future__ import annotations
@@ -203,50 +203,58 @@ def _deep(depth: int, left: bytes, right: bytes) -> bytes:
     return left * depth + right * depth
 
 
-#: (name, path, content type, content encoding or "", body).
-BODIES: list[tuple[str, str, str, str, bytes]] = [
-    *(
-        (f"{name} {surrogate}", "/v1/events", JSON, "", _text(value, surrogate))
-        for surrogate in SURROGATES
-        for name, value in (
-            ("a sender", events(sender="SURROGATE")),
-            ("a key of a request", events(SURROGATE=1)),
-            ("a key of an event", events(events=[{**_EVENT, "SURROGATE": "x"}])),
-            ("a queue", events(events=[{**_EVENT, "queue": "SURROGATE", "event_id": "queue SURROGATE"}])),
-            ("an event id", events(events=[{**_EVENT, "event_id": "SURROGATE"}])),
-            ("a tenant", events(events=[{**_EVENT, "tenant": "SURROGATE", "event_id": "tenant SURROGATE"}])),
-            ("an event type", events(events=[{**_EVENT, "event_type": "SURROGATE"}])),
-            ("a key of a summary", events(summaries=[{"SURROGATE": 1}])),
-            ("a queue of a poll", events(polls=[{"broker": "b", "queue": "SURROGATE", "polls": 1}])),
-        )
-    ),
-    *(
-        (f"{name} {surrogate}", "/v1/traces", JSON, "", _text(value, surrogate))
-        for surrogate in SURROGATES
-        for name, value in (
-            ("an attribute", _span(**{"sojourn.tenant": "SURROGATE"})),
-            ("a name of an attribute", _span(SURROGATE="x")),
-            ("a field", {"SURROGATE": []}),
-            ("summaries in an attribute", _span(**{"sojourn.summaries": '[{"SURROGATE": 1}]'})),
-        )
-    ),
-    ("surrogates as bytes", "/v1/events", JSON, "", b'{"version": 1, "sender": "\xed\xa0\x80", "sequence": 1}'),
-    ("UTF-16", "/v1/events", JSON, "", json.dumps(events()).encode("utf-16")),
-    ("no JSON", "/v1/events", JSON, "", b"{"),
-    ("a number without end", "/v1/events", JSON, "", b'{"version": ' + b"9" * 10_000 + b"}"),
-    ("not a number", "/v1/events", JSON, "", _text(events(sequence=float("nan")))),
-    ("a deep list", "/v1/events", JSON, "", _deep(100_000, b"[", b"]")),
-    ("a deep object", "/v1/traces", JSON, "", _deep(20_000, b'{"resourceSpans":', b"}")),
-    ("deep protobuf", "/v1/traces", PROTOBUF, "", b"\x0a\x7f" * 1_000),
-    ("no protobuf", "/v1/traces", PROTOBUF, "", b"\xff" * 100),
-    ("no UTF-8 in protobuf", "/v1/traces", PROTOBUF, "", b"\x0a\x0c\x12\x0a\x12\x08\x4a\x06\x0a\x02\xff\xfe\x12\x00"),
-    ("no gzip", "/v1/traces", PROTOBUF, "gzip", b"x" * 100),
-    ("half of gzip", "/v1/traces", PROTOBUF, "gzip", gzip.compress(b"x" * 10_000)[:-9]),
-    ("two members", "/v1/traces", PROTOBUF, "gzip", gzip.compress(b"") * 2),
-    ("a bomb", "/v1/traces", PROTOBUF, "gzip", gzip.compress(bytes(200_000_000), 9)[:400_000]),
-    ("a bomb in deflate", "/v1/traces", PROTOBUF, "deflate", zlib.compress(bytes(10_000_000))),
-    ("packed twice", "/v1/traces", PROTOBUF, "gzip, gzip", gzip.compress(gzip.compress(b""))),
-]
+def bodies() -> list[tuple[str, str, str, str, bytes]]:
+    """(name, path, content type, content encoding or "", body): packed when they are asked for, not at each import."""
+    return [
+        *(
+            (f"{name} {surrogate}", "/v1/events", JSON, "", _text(value, surrogate))
+            for surrogate in SURROGATES
+            for name, value in (
+                ("a sender", events(sender="SURROGATE")),
+                ("a key of a request", events(SURROGATE=1)),
+                ("a key of an event", events(events=[{**_EVENT, "SURROGATE": "x"}])),
+                ("a queue", events(events=[{**_EVENT, "queue": "SURROGATE", "event_id": "queue SURROGATE"}])),
+                ("an event id", events(events=[{**_EVENT, "event_id": "SURROGATE"}])),
+                ("a tenant", events(events=[{**_EVENT, "tenant": "SURROGATE", "event_id": "tenant SURROGATE"}])),
+                ("an event type", events(events=[{**_EVENT, "event_type": "SURROGATE"}])),
+                ("a key of a summary", events(summaries=[{"SURROGATE": 1}])),
+                ("a queue of a poll", events(polls=[{"broker": "b", "queue": "SURROGATE", "polls": 1}])),
+            )
+        ),
+        *(
+            (f"{name} {surrogate}", "/v1/traces", JSON, "", _text(value, surrogate))
+            for surrogate in SURROGATES
+            for name, value in (
+                ("an attribute", _span(**{"sojourn.tenant": "SURROGATE"})),
+                ("a name of an attribute", _span(SURROGATE="x")),
+                ("a field", {"SURROGATE": []}),
+                ("summaries in an attribute", _span(**{"sojourn.summaries": '[{"SURROGATE": 1}]'})),
+            )
+        ),
+        ("surrogates as bytes", "/v1/events", JSON, "", b'{"version": 1, "sender": "\xed\xa0\x80", "sequence": 1}'),
+        ("UTF-16", "/v1/events", JSON, "", json.dumps(events()).encode("utf-16")),
+        ("no JSON", "/v1/events", JSON, "", b"{"),
+        ("a number without end", "/v1/events", JSON, "", b'{"version": ' + b"9" * 10_000 + b"}"),
+        ("not a number", "/v1/events", JSON, "", _text(events(sequence=float("nan")))),
+        ("a deep list", "/v1/events", JSON, "", _deep(100_000, b"[", b"]")),
+        ("a deep object", "/v1/traces", JSON, "", _deep(20_000, b'{"resourceSpans":', b"}")),
+        ("deep protobuf", "/v1/traces", PROTOBUF, "", b"\x0a\x7f" * 1_000),
+        ("no protobuf", "/v1/traces", PROTOBUF, "", b"\xff" * 100),
+        (
+            "no UTF-8 in protobuf",
+            "/v1/traces",
+            PROTOBUF,
+            "",
+            b"\x0a\x0c\x12\x0a\x12\x08\x4a\x06\x0a\x02\xff\xfe\x12\x00",
+        ),
+        ("no gzip", "/v1/traces", PROTOBUF, "gzip", b"x" * 100),
+        ("half of gzip", "/v1/traces", PROTOBUF, "gzip", gzip.compress(b"x" * 10_000)[:-9]),
+        ("two members", "/v1/traces", PROTOBUF, "gzip", gzip.compress(b"") * 2),
+        ("a bomb", "/v1/traces", PROTOBUF, "gzip", gzip.compress(bytes(200_000_000), 9)[:400_000]),
+        ("a bomb in deflate", "/v1/traces", PROTOBUF, "deflate", zlib.compress(bytes(10_000_000))),
+        ("packed twice", "/v1/traces", PROTOBUF, "gzip, gzip", gzip.compress(gzip.compress(b""))),
+    ]
+
 
 #: Frames of HTTP/2 for the gRPC port: (name, bytes).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -17,6 +17,7 @@ from collectors.receive.spans import SpanReader
 from collectors.receive.status import Code
 from lake.clock import Clock
 from tests.collectors.receive.support import request_of
+from tests.support.deep import examples
 
 _WHOLE = request_of(
     ("send", 1, {"messaging__message__id": "m", "sojourn__priority": 3}),
@@ -46,7 +47,7 @@ def test_bytes_from_nowhere(format: str, body: bytes) -> None:
     _check(format, body)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 300), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(_WHOLE) - 1), st.integers(0, 255)), max_size=6), st.integers(0, 40))
 def test_a_real_request_with_some_bytes_changed_or_cut_off(changes: list[tuple[int, int]], cut: int) -> None:
     body = bytearray(_WHOLE)

@@ -16,7 +16,7 @@ import pytest
 
 from lake.store import Lake
 from tests.collectors.receive.support import Receiving, receiving, settings, start
-from tests.security.requests import BODIES, BROKEN, FORGED, head
+from tests.security.requests import BROKEN, FORGED, bodies, head
 from tests.support.waiting import wait_until
 
 JSON = {"content-type": "application/json"}
@@ -95,7 +95,7 @@ def test_broken_requests_are_bad_or_cut_off(receiver: Receiving) -> None:
 
 def test_hostile_bodies_are_answered_and_what_can_be_kept_of_them_is(receiver: Receiving) -> None:
     with httpx.Client(base_url=receiver.url, timeout=30) as client:
-        for name, path, kind, packing, body in BODIES:
+        for name, path, kind, packing, body in bodies():
             headers = {"content-type": kind} | ({"content-encoding": packing} if packing else {})
             status = client.post(path, content=body, headers=headers).status_code
             assert status in (200, 400, 413, 415), (name, status)
