@@ -70,8 +70,12 @@ class SparkCluster(Server):
         self._start("master", f"{_DEPLOY}.master.Master", *place, "-p", str(self._port))
         for number in range(self._workers):
             self._start(f"worker-{number}", f"{_DEPLOY}.worker.Worker", *place, "-c", "1", "-m", "1g", self.master)
+        # Each by its own word: to the master a slow one registers more than once.
+        logs = [f"worker-{number}" for number in range(self._workers)]
         wait_until(
-            lambda: self._log_of("master").count("Registering worker") == self._workers, "all workers", seconds=60
+            lambda: all("Successfully registered with master" in self._log_of(log) for log in logs),
+            "all workers",
+            seconds=60,
         )
 
     @property
