@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import sys
@@ -75,19 +74,6 @@ _LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first."""
     items.sort(key=lambda item: next((rank for rank, at in enumerate(_LONG) if item.nodeid.startswith(at)), len(_LONG)))
-
-
-def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: no collection of garbage has to look at it again, nor need
-    one follow every 700 objects."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000)
-
-
-def pytest_unconfigure() -> None:
-    """At the end of the process all of it goes, as its libraries ask."""
-    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -14,9 +14,9 @@ from dashboard.run import LAKE_VARIABLE, SETTINGS_VARIABLE
 from dashboard.settings import DashboardSettings
 from tests.dashboard.scene import write_story
 from tests.dashboard.troubles import write_troubles
-from tests.support.pages import pages_alone
+from tests.support.pages import look_for_components_once
 
-pages_alone()
+look_for_components_once()
 
 #: Far from the present, so that what a page says of age can be told from what it says of the story.
 STORY_END = datetime(2026, 3, 1, 3, 7, 0, tzinfo=UTC)

@@ -33,11 +33,11 @@ from spark_analytics.state.writer import Writer
 from tests.collectors.support import running
 from tests.faults.fault import Fault, Row, Scene
 from tests.spark_analytics.analysis import analyse
-from tests.support.pages import pages_alone
+from tests.support.pages import look_for_components_once
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
-pages_alone()
+look_for_components_once()
 
 #: Beyond which a queue is behind: far longer than any test takes, and far less than the age of what is old.
 DEFINITIONS = Definitions(target_seconds=300)

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from lake.store import Lake
 from spark_analytics.run import rebuild_state
 from tests.spark_analytics.test_job import assert_gold_is_bronze, write
 from tests.spark_analytics.test_side_by_side import lived, revision, told
+from tests.support.deep import examples
 from tests.support.finishing import finish
 from tests.support.spark_cluster import SparkCluster
 from tests.support.waiting import wait_until
@@ -92,9 +93,9 @@ def by_spark_submit(cluster: SparkCluster, lake: Lake) -> Driver:
     return Driver(cluster, lake, [*submit, *sizes, str(ROOT / "deploy" / "spark" / "analyze.py")])
 
 
-def wait_for_marks(lake: Lake) -> None:
-    """Until the first batch is half written."""
-    wait_until(lambda: lake.version("marks") > 0, "the first commit", seconds=150, every=0.02)
+def wait_for_marks(lake: Lake, version: int) -> None:
+    """Until a batch beyond ``version`` is half written."""
+    wait_until(lambda: lake.version("marks") > version, "the next commit", seconds=150, every=0.02)
 
 
 def assert_executors_did_it(log: str) -> None:
@@ -102,23 +103,25 @@ def assert_executors_did_it(log: str) -> None:
     assert doers and set(doers) == {"executors"}, log
 
 
-def test_executors_compute_and_write_and_survive_the_kill_of_one(cluster: SparkCluster, lake: Lake) -> None:
-    for number in range(4):
-        write(lake, number)
-    driver = by_command(cluster, lake)
-    wait_for_marks(lake)
-    cluster.kill_an_executor()  # which holds computed rows whose partials are not written yet
-    assert_executors_did_it(driver.done())
-    assert_gold_is_bronze(lake)
+#: Who begins and who goes on. What was submitted runs to its end in test_managed, and here in a deep run.
+DRIVERS = [(by_spark_submit, by_command), (by_command, by_spark_submit)]
 
 
-def test_by_spark_submit_killed_and_started_again_counts_stay_exact(cluster: SparkCluster, lake: Lake) -> None:
-    for number in range(4):
+@pytest.mark.parametrize(("begins", "goes_on"), DRIVERS[: examples(1, 2)])
+def test_executors_compute_and_write_and_counts_stay_exact_though_their_driver_is_killed_and_then_one_of_them(
+    cluster: SparkCluster, lake: Lake, begins: Callable[..., Driver], goes_on: Callable[..., Driver]
+) -> None:
+    for number in range(2):
         write(lake, number)
-    first = by_spark_submit(cluster, lake)
-    wait_for_marks(lake)
+    first = begins(cluster, lake)
+    wait_for_marks(lake, 0)
     first.kill()
-    second = by_spark_submit(cluster, lake)
+    for number in range(2, 4):
+        write(lake, number)
+    version = lake.version("marks")
+    second = goes_on(cluster, lake)
+    wait_for_marks(lake, version)
+    cluster.kill_an_executor()  # which holds computed rows whose partials are not written yet
     assert_executors_did_it(second.done())
     assert_gold_is_bronze(lake)
 

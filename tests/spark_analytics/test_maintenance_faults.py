@@ -24,6 +24,7 @@ from spark_analytics.maintenance.routine import run_maintenance
 from tests.reference.partials import marks_of
 from tests.spark_analytics.test_maintenance import moved, without_history
 from tests.spark_analytics.test_rollup import log_of, table_of, totals
+from tests.support.waiting import PATIENCE
 
 Row = dict[str, Any]
 HOME = Path(__file__).parents[2]
@@ -135,7 +136,7 @@ def test_two_at_once_and_a_writer_beside_them_agree_on_every_sum(tmp_path: Path)
     writer.start()
     while not done.is_set():
         pair = [maintenance(lake, newest(everything), rounds=3) for _ in range(2)]
-        assert [process.wait(timeout=100) for process in pair] == [0, 0]
+        assert [process.wait(timeout=100 * PATIENCE) for process in pair] == [0, 0]
     writer.join()
     everything += written
     assert_balanced(lake, everything)
