@@ -7,7 +7,7 @@ from contextlib import closing, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ from lake.visible import visible
 from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json, stopping
 
 if TYPE_CHECKING:
-    from actuators.movers.redrive import Book, Progress
+    from actuators.movers.redrive import Book, Plan, Progress
 
 app = typer.Typer(no_args_is_help=True, help="Bring dead letters back to their queue, carefully; cancel it; go on.")
 
@@ -113,7 +113,7 @@ def _work(progress: Progress, config: Path | None, lake: Path | None) -> None:
     with stopping() as stop:
         mover = redrive.mover_of(broker, plan.layout, plan.subject)
         task = redrive.task_of(broker, plan, root / "state" / "control") if plan.by_task else None
-        world = redrive.World(mover, lambda: _quiet_age(root, plan), stop.wait, task=task)
+        world = redrive.World(mover, lambda: _quiet_wait(root, plan), stop.wait, task=task)
 
         def told(one: Progress) -> None:
             typer.echo(visible(_line(one)))
@@ -147,30 +147,24 @@ def _header(text: str | None) -> tuple[str, str] | None:
     return name, value
 
 
-def _quiet_age(root: Path, plan: Any) -> float | None:
-    """How long the oldest message of those tenants waits that nothing is brought back of, and that are not noisy."""
-    literal = part("alerts.control.statements").literal
-    broker, queue = literal(plan.broker), literal(plan.target)
-    if broker is None or queue is None:
-        return None
-    others = [text for tenant in plan.tenants if (text := literal(tenant)) is not None]
-    without = f" AND tenant NOT IN ({', '.join(others)})" if others else ""
-    rows = (
-        part("lake.reader")
-        .Reader(root)
-        .query(
-            "SELECT max(oldest_age_seconds) AS age FROM tenant_backlog_now "
-            f"WHERE broker = {broker} AND queue = {queue} AND NOT noisy{without}"
-        )
-        .to_pylist()
-    )
-    return None if not rows or rows[0]["age"] is None else float(rows[0]["age"])
+def _quiet_wait(root: Path, plan: Plan) -> float | None:
+    """How long tenants that nothing is brought back of, and that are not noisy, wait for their first attempt, as
+    policies see it; None where the queue is not in the metrics."""
+    target, query = part("alerts.control.active_limit").Target, part("lake.reader").Reader(root, pinned=True).query
+    only = part("alerts.control.statements").of_queues({plan.target})
+    told = query(f"SELECT DISTINCT broker, queue, tenant FROM tenant_backlog_now {only} WHERE noisy").to_pylist()
+    noisy = {row["tenant"] for row in told if (row["broker"], row["queue"]) == (plan.broker, plan.target)}
+    # Nobody's name, where nothing is brought back of anybody alone: all who are not noisy are beside it.
+    apart = {target(plan.broker, plan.target, tenant) for tenant in noisy.union(plan.tenants) or {""}}
+    seconds = part("alerts.control.spans").RECENT_RANGE[1]
+    seen = part("alerts.control.observe").observe(query, apart, datetime.now(UTC), seconds)
+    return next((float(one.quiet_wait) for one in seen.values()), None)
 
 
 class _Journal:
     """The rows of one redrive in the table of actions."""
 
-    def __init__(self, root: Path, plan: Any) -> None:
+    def __init__(self, root: Path, plan: Plan) -> None:
         self._lake = part("lake.store").Lake(root)
         self._plan = plan
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from actuators.movers.redrive import Plan
 from alerts.control import advisor, entitler, statements
 from alerts.control.active_limit import Target
 from alerts.control.observe import observe
@@ -19,7 +20,9 @@ from lake.select import check
 from lake.store import Lake
 from lake.tables import MARKS, PARTIALS, QUEUE_SAMPLES, TABLES
 from lake.views import VIEWS
+from sojourn.cli.redrive import _quiet_wait
 from tests.support.finishing import FinishingReader as Reader
+from tests.support.finishing import finish
 
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 QUOTED = "o'r\"d\\ers"
@@ -82,19 +85,15 @@ def test_what_the_controller_sees_is_what_is_in_the_lake(tmp_path: Path, queue: 
     assert not found.calm
 
 
-@pytest.mark.parametrize(
-    ("became", "old"),
-    [("failed", 19.9), (None, 0.0), ("delayed", 0.0)],  # tried again; in hand; put off
-)
-def test_quiet_tenants_do_not_wait_for_what_was_tried_before(tmp_path: Path, became: str | None, old: float) -> None:
-    lake = Lake(tmp_path)
+def tried_before(root: Path, became: str | None, rows: list[dict[str, Any]]) -> datetime:
+    """A lake in which thirty messages of t2 are in hand since the first second, or are what they ``became``, beside
+    what these ``rows`` of partials tell; when the newest came."""
+    lake = Lake(root)
     lake.create()
-    Definitions(window_seconds=10, target_seconds=5).save(tmp_path)
-    rows = [partial(f"t{i}", second, 10, 10, "orders") for second in range(20) for i in range(2)]
-    rows = [row | {"first_attempt_age_count": 10, "first_attempt_age_max": 0.05} for row in rows]
+    Definitions(window_seconds=10, target_seconds=5).save(root)
     first = partial("t2", 0, 30, 0, "orders")
-    rows.append(first | ({"delayed": 30} if became == "delayed" else {"received": 30, "started": 30}))
-    lake.append("partials", pa.Table.from_pylist(rows, schema=PARTIALS.schema))
+    first |= {"delayed": 30} if became == "delayed" else {"received": 30, "started": 30}
+    lake.append("partials", pa.Table.from_pylist([*rows, first], schema=PARTIALS.schema))
     marks = [
         {
             "broker": "nats", "queue": "orders", "subscriber": "", "tenant": "t2", "message_id": f"m{number}",
@@ -110,11 +109,47 @@ def test_quiet_tenants_do_not_wait_for_what_was_tried_before(tmp_path: Path, bec
         "staleness_seconds": 0.0, "source": "s", "ingested_at": newest, "ingest_date": newest.date(),
     }  # fmt: skip
     lake.append("queue_samples", pa.Table.from_pylist([sample], schema=QUEUE_SAMPLES.schema))
+    return newest
+
+
+def begun(tenant: str, enqueued: int, completed: int, age: float) -> list[dict[str, Any]]:
+    """Twenty seconds of a tenant whose oldest first attempt was so old in each."""
+    first = {"first_attempt_age_count": completed, "first_attempt_age_max": age}
+    return [partial(tenant, second, enqueued, completed, "orders") | first for second in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("became", "old"),
+    [("failed", 19.9), (None, 0.0), ("delayed", 0.0)],  # tried again; in hand; put off
+)
+def test_quiet_tenants_do_not_wait_for_what_was_tried_before(tmp_path: Path, became: str | None, old: float) -> None:
+    newest = tried_before(tmp_path, became, [*begun("t0", 10, 10, 0.05), *begun("t1", 10, 10, 0.05)])
     large = Target("nats", "orders", "t0")
     seen = observe(Reader(tmp_path).query, [large], newest + timedelta(seconds=1), recent_seconds=5)[large]
     assert seen.backlog == 30 and seen.quiet_age_seconds == pytest.approx(old)
     assert (seen.quiet_first_age, seen.first_age) == (0.05, 0.05)
     assert seen.quiet_wait <= WAITING_TO_BEGUN * 0.05
+
+
+@pytest.mark.parametrize(
+    ("rows", "tenants", "least", "most"),
+    [
+        ([*begun("t0", 10, 10, 0.05), *begun("t1", 10, 10, 0.05)], (), 0.0, 0.2),
+        # What a noisy one waits is nobody else's wait.
+        ([*begun("t0", 100, 60, 18.0), *begun("t1", 10, 10, 0.05)], (), 0.0, 0.2),
+        # What is brought back begins at once, or is tried again: those beside it wait all the same.
+        ([*begun("t2", 10, 10, 0.05), *begun("t1", 10, 4, 12.0), *begun("t3", 10, 4, 12.0)], ("t2",), 10.0, 20.0),
+        ([*begun("t1", 10, 4, 12.0), *begun("t3", 10, 4, 12.0)], (), 10.0, 20.0),
+    ],
+)
+def test_a_redrives_retries_neither_read_as_harm_nor_hide_it(
+    tmp_path: Path, rows: list[dict[str, Any]], tenants: tuple[str, ...], least: float, most: float
+) -> None:
+    tried_before(tmp_path, "failed", rows)
+    finish(tmp_path)
+    wait = _quiet_wait(tmp_path, Plan("r1", "nats", "dead", "orders", tenants))
+    assert wait is not None and least <= wait <= most
+    assert _quiet_wait(tmp_path, Plan("r1", "nats", "dead", "elsewhere", tenants)) is None
 
 
 @pytest.mark.parametrize("queue", ["orders", QUOTED])
