@@ -16,7 +16,7 @@ from alerts.rules.expression import ENGINE_VIEWS
 from alerts.rules.prepared import at_time, names_time
 from lake.errors import SojournError
 from lake.lean import trim
-from lake.select import canonical, check, for_duckdb, tables_of
+from lake.select import at_instants, canonical, check, for_duckdb, tables_of, without_instants
 from lake.tables import TABLES
 from lake.views import VIEWS
 from lake.worker.worker import Worker
@@ -230,9 +230,15 @@ class ViewCache:
         self._conditions.clear()
 
 
-@lru_cache(maxsize=1024)
 def _understood(sql: str) -> tuple[str, frozenset[str], Dependence]:
     """``sql`` as DuckDB may run it, the views that it reads, and what its answer depends on."""
+    pattern, instants = without_instants(sql)
+    text, tables, depends = _understood_once(pattern)
+    return at_instants(text, instants), tables, depends
+
+
+@lru_cache(maxsize=1024)
+def _understood_once(sql: str) -> tuple[str, frozenset[str], Dependence]:
     text, query = for_duckdb(canonical(sql, _KNOWN)), check(sql, _KNOWN)
     return text, frozenset(tables_of(query)), dependence(query, text)
 

@@ -26,7 +26,7 @@ from lake.log import newest_from
 from lake.planned import Planned
 from lake.remote import Location
 from lake.scoped import BROKERS, BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot
-from lake.select import canonical, check, for_duckdb, tables_of
+from lake.select import at_instants, canonical, check, for_duckdb, tables_of, without_instants
 from lake.snapshot import Snapshot
 from lake.state import State
 from lake.tables import QUEUE_STATE, TABLES
@@ -256,10 +256,19 @@ def _below(names: frozenset[str]) -> frozenset[str]:
     return frozenset({*tables, *views})
 
 
-@lru_cache(maxsize=1024)
 def _understood(sql: str) -> tuple[str, frozenset[str], frozenset[str] | None]:
     """``sql`` as DuckDB may run it, the tables and views that it reads, and its names, those of the columns that it
     asks for among them; None where it may ask for all. Raises UserError where it is no such query."""
+    pattern, instants = without_instants(sql)
+    try:
+        text, names, columns = _understood_once(pattern)
+    except UserError:
+        return _understood_once(sql)  # which says what is wrong in its own words
+    return at_instants(text, instants), names, columns
+
+
+@lru_cache(maxsize=1024)
+def _understood_once(sql: str) -> tuple[str, frozenset[str], frozenset[str] | None]:
     statement = check(sql, _KNOWN)
     columns = None if _may_ask_for_all(statement) else frozenset(
         name.name.lower() for name in statement.find_all(exp.Identifier)

@@ -6,6 +6,7 @@ and that reading is checked against allow-lists: of syntax, of functions, of tab
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from functools import lru_cache
 
@@ -19,9 +20,21 @@ from lake.sql.functions import is_allowed_function, judgement
 from lake.sql.lexical import calls, scan
 from lake.sql.nodes import check_nodes
 
-__all__ = ["canonical", "check", "check_expression", "for_duckdb", "is_allowed_function", "limited", "tables_of"]
+__all__ = [
+    "at_instants",
+    "canonical",
+    "check",
+    "check_expression",
+    "for_duckdb",
+    "is_allowed_function",
+    "limited",
+    "tables_of",
+    "without_instants",
+]
 
 _ONE = "write one SELECT in Spark's dialect"
+#: Microseconds since 1970 of any instant from 2001 to 2286, and what stands for the nth of a statement.
+_INSTANT, _STANDS_FOR = re.compile(r"\b[1-9]\d{15}\b"), re.compile(r"\b80000000000000(\d\d)\b")
 
 
 def check(sql: str, allowed: Collection[str]) -> exp.Query:
@@ -59,6 +72,21 @@ def check_expression(sql: str) -> str:
     if more or len(statement.expressions) != 1 or any(statement.expressions[0].find_all(exp.Query)):
         raise UserError(f"{sql.strip()[:80]} is not one expression", "name one column, or compute one value")
     return render(statement.expressions[0])
+
+
+def without_instants(sql: str) -> tuple[str, tuple[str, ...]]:
+    """``sql`` with the same numbers in place of its instants, and these: whoever asks the same of each moment has it
+    understood once. :func:`at_instants` puts them back into what was made of it, in either dialect."""
+    found = tuple(_INSTANT.findall(sql))
+    if not found or len(found) > 100 or _STANDS_FOR.search(sql):
+        return sql, ()
+    numbers = iter(range(len(found)))
+    return _INSTANT.sub(lambda _: f"80000000000000{next(numbers):02d}", sql), found
+
+
+def at_instants(text: str, instants: tuple[str, ...]) -> str:
+    """``text`` at these ``instants``, as :func:`without_instants` told them."""
+    return _STANDS_FOR.sub(lambda one: instants[int(one[1])], text) if instants else text
 
 
 @lru_cache(maxsize=2048)

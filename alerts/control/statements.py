@@ -172,7 +172,7 @@ def _part_of_first(as_of: dict[str, datetime], recent_seconds: int) -> str:
     cases = [
         f"WHEN broker = {literal(broker)}"
         f" AND bucket_start < timestamp_micros({(int(newest.timestamp()) - recent_seconds + 1) * _MICROS})"
-        f" THEN {1 - newest.microsecond / _MICROS!r}"
+        f" THEN 1 - {round(newest.timestamp() * _MICROS)} % {_MICROS} / 1e6"
         for broker, newest in sorted(as_of.items())
         if newest.microsecond
     ]

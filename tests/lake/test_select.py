@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from lake import reader
 from lake.errors import UserError
-from lake.select import canonical, check, check_expression, for_duckdb, tables_of
+from lake.select import (
+    at_instants,
+    canonical,
+    check,
+    check_expression,
+    for_duckdb,
+    tables_of,
+    without_instants,
+)
 
 VIEWS = {"tenant_backlog_now", "queue_health"}
 
@@ -114,3 +123,33 @@ def test_joins_that_nobody_could_parse_in_time_are_refused_before_they_are_parse
 def test_many_joins_with_their_conditions_are_a_question() -> None:
     joined = "".join(f" JOIN queue_health AS h{number} ON true" for number in range(20))
     assert canonical("SELECT 1 FROM queue_health" + joined + " CROSS JOIN queue_health" * 20, VIEWS)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "bucket_start >= timestamp_micros(1777636819000000) AND bucket_start < timestamp_micros(1777636820123456)",
+        "tenant = 'order-1777636819000000' OR tenant = '1777636819000000'",
+        "tenant = '8000000000000007' AND bucket_start < timestamp_micros(1777636819000000)",
+        " OR ".join(f"bucket_start = timestamp_micros({1777636819000000 + second})" for second in range(120)),
+        "enqueued > 99999999999999999 OR enqueued > 1 - 1777636819000001 % 1000000 / 1e6",
+    ],
+)
+def test_a_statement_is_the_same_whether_its_instants_were_apart_or_not(where: str) -> None:
+    allowed = ["partials"]
+    sql = f"SELECT tenant FROM partials WHERE {where}"
+    pattern, instants = without_instants(sql)
+    assert at_instants(pattern, instants) == sql
+    assert at_instants(canonical(pattern, allowed), instants) == canonical(sql, allowed)
+    assert at_instants(for_duckdb(canonical(pattern, allowed)), instants) == for_duckdb(canonical(sql, allowed))
+
+
+def test_what_is_asked_of_each_moment_is_understood_once_and_a_mistake_told_in_its_own_words() -> None:
+    sql = "SELECT count(*) AS n FROM partials WHERE bucket_start < timestamp_micros({})"
+    known = reader._understood(sql.format(1777636819000000))
+    asked = reader._understood_once.cache_info().misses
+    again = reader._understood(sql.format(1777636820000000))
+    assert reader._understood_once.cache_info().misses == asked
+    assert "1777636820000000" in again[0] and again[1:] == known[1:]
+    with pytest.raises(UserError, match="1777636819000001"):
+        reader._understood("SELECT tenant FROM partials WHERE tenant 1777636819000001")
