@@ -32,7 +32,7 @@ from alerts.store import ApiState, Author, Given, Resolved, States
 from alerts.views_cache import ViewCache
 from lake.clock import ZERO
 from lake.definitions import Definitions
-from lake.select import check, without_instants
+from lake.select import check, without_values
 from lake.tables import TABLES
 from lake.views import VIEWS
 from lake.worker.worker import Overrun
@@ -115,7 +115,7 @@ class Engine:
 
     def query(self, sql: str) -> pa.Table:
         """Rows for policies, from the very reading of the views that the rules last saw."""
-        check(without_instants(sql)[0], {*VIEWS, *TABLES})
+        check(without_values(sql)[0], {*VIEWS, *TABLES})
         return self._views.query(sql)
 
     def round(

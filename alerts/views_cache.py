@@ -16,7 +16,7 @@ from alerts.rules.expression import ENGINE_VIEWS
 from alerts.rules.prepared import at_time, names_time
 from lake.errors import SojournError
 from lake.lean import trim
-from lake.select import at_instants, canonical, check, for_duckdb, tables_of, without_instants
+from lake.select import canonical, check, for_duckdb, tables_of, with_values, without_values
 from lake.tables import TABLES
 from lake.views import VIEWS
 from lake.worker.worker import Worker
@@ -232,9 +232,9 @@ class ViewCache:
 
 def _understood(sql: str) -> tuple[str, frozenset[str], Dependence]:
     """``sql`` as DuckDB may run it, the views that it reads, and what its answer depends on."""
-    pattern, instants = without_instants(sql)
+    pattern, values = without_values(sql)
     text, tables, depends = _understood_once(pattern)
-    return at_instants(text, instants), tables, depends
+    return with_values(text, values), tables, depends
 
 
 @lru_cache(maxsize=1024)

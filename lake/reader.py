@@ -26,7 +26,7 @@ from lake.log import newest_from
 from lake.planned import Planned
 from lake.remote import Location
 from lake.scoped import BROKERS, BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot
-from lake.select import at_instants, canonical, check, for_duckdb, tables_of, without_instants
+from lake.select import canonical, check, for_duckdb, tables_of, with_values, without_values
 from lake.snapshot import Snapshot
 from lake.state import State
 from lake.tables import QUEUE_STATE, TABLES
@@ -259,12 +259,12 @@ def _below(names: frozenset[str]) -> frozenset[str]:
 def _understood(sql: str) -> tuple[str, frozenset[str], frozenset[str] | None]:
     """``sql`` as DuckDB may run it, the tables and views that it reads, and its names, those of the columns that it
     asks for among them; None where it may ask for all. Raises UserError where it is no such query."""
-    pattern, instants = without_instants(sql)
+    pattern, values = without_values(sql)
     try:
         text, names, columns = _understood_once(pattern)
     except UserError:
         return _understood_once(sql)  # which says what is wrong in its own words
-    return at_instants(text, instants), names, columns
+    return with_values(text, values), names, columns
 
 
 @lru_cache(maxsize=1024)

@@ -17,11 +17,10 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError, UnsupportedError
 from lake.errors import UserError, first_line
 from lake.sql.dialect import Canonical, render
 from lake.sql.functions import is_allowed_function, judgement
-from lake.sql.lexical import calls, scan
+from lake.sql.lexical import MOST_CHARACTERS, calls, scan
 from lake.sql.nodes import check_nodes
 
 __all__ = [
-    "at_instants",
     "canonical",
     "check",
     "check_expression",
@@ -29,12 +28,16 @@ __all__ = [
     "is_allowed_function",
     "limited",
     "tables_of",
-    "without_instants",
+    "with_values",
+    "without_values",
 ]
 
 _ONE = "write one SELECT in Spark's dialect"
-#: Microseconds since 1970 of any instant from 2001 to 2286, and what stands for the nth of a statement.
-_INSTANT, _STANDS_FOR = re.compile(r"\b[1-9]\d{15}\b"), re.compile(r"\b80000000000000(\d\d)\b")
+#: What statements that are asked again and again have another of each time: instants in microseconds, from 2001 to
+#: 2286, and names packed into one literal, where no character of them is written differently in another dialect.
+_VALUE = re.compile(r"\b[1-9]\d{15}\b|(?<=\bexplode\(split\(')[\w .:/@\uE000-\uF8FF-]*(?=', ')")
+#: What stands for the nth.
+_STANDS_FOR = re.compile(r"\b80000000000000(\d\d)\b")
 
 
 def check(sql: str, allowed: Collection[str]) -> exp.Query:
@@ -74,19 +77,20 @@ def check_expression(sql: str) -> str:
     return render(statement.expressions[0])
 
 
-def without_instants(sql: str) -> tuple[str, tuple[str, ...]]:
-    """``sql`` with the same numbers in place of its instants, and these: whoever asks the same of each moment has it
-    understood once. :func:`at_instants` puts them back into what was made of it, in either dialect."""
-    found = tuple(_INSTANT.findall(sql))
-    if not found or len(found) > 100 or _STANDS_FOR.search(sql):
+def without_values(sql: str) -> tuple[str, tuple[str, ...]]:
+    """``sql`` with the same numbers in place of its instants and packed names, and these: whoever asks the same of
+    each moment, or of others, has it understood once. :func:`with_values` puts them back into what was made of it, in
+    either dialect."""
+    found = tuple(_VALUE.findall(sql))
+    if not 0 < len(found) <= 100 or len(sql) > MOST_CHARACTERS or _STANDS_FOR.search(sql):
         return sql, ()
     numbers = iter(range(len(found)))
-    return _INSTANT.sub(lambda _: f"80000000000000{next(numbers):02d}", sql), found
+    return _VALUE.sub(lambda _: f"80000000000000{next(numbers):02d}", sql), found
 
 
-def at_instants(text: str, instants: tuple[str, ...]) -> str:
-    """``text`` at these ``instants``, as :func:`without_instants` told them."""
-    return _STANDS_FOR.sub(lambda one: instants[int(one[1])], text) if instants else text
+def with_values(text: str, values: tuple[str, ...]) -> str:
+    """``text`` with these ``values``, as :func:`without_values` told them."""
+    return _STANDS_FOR.sub(lambda one: values[int(one[1])], text) if values else text
 
 
 @lru_cache(maxsize=2048)

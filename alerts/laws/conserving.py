@@ -14,8 +14,8 @@ from alerts.laws.share import STEADY, less, next_to_nothing, suffers
 
 #: A limit counts as used up from this part of it on.
 USED_UP = 0.8
-#: After so many seconds it is seen what a change brought.
-PROBE_SECONDS = 2.0
+#: After so many seconds it is seen what a change brought, or after so many times what metrics lag behind.
+PROBE_SECONDS, PROBE_LAGS = 1.0, 2.0
 #: Where nothing waits, what consumers can is not known: a limit rises on by this part of the throughput, twice as much
 #: each time that still nothing waits. Less than so many deviations of what a second brings is nothing.
 PROBING, PROBING_FASTER, NOTHING = 0.03, 2.0, 0.5
@@ -35,7 +35,7 @@ def work_conserved(terms: Terms, seen: Observation, current: Limit, now: float) 
     """
     if terms.rate is not None and terms.law != "aimd":  # the operator set it, to be kept
         return None
-    if seen.ready is None or now - current.changed_at < PROBE_SECONDS or not is_used_up(terms, seen, current, now):
+    if seen.ready is None or now - current.changed_at < _seen_after(seen) or not is_used_up(terms, seen, current, now):
         return None
     idles = seen.waiting <= next_to_nothing(terms, seen) and not suffers(terms, seen)
     if not idles and not _climbs_in_time(terms, seen, current):
@@ -65,7 +65,7 @@ def taken_back(terms: Terms, seen: Observation, current: Limit, now: float) -> V
 
     It does not wait for the cooldown, as the rise did not: in a cooldown's time the excess would become harm.
     """
-    if current.rose_from is None or current.obeyed is False or now - current.changed_at < PROBE_SECONDS:
+    if current.rose_from is None or current.obeyed is False or now - current.changed_at < _seen_after(seen):
         return None
     if seen.waiting <= next_to_nothing(terms, seen) + math.sqrt(seen.throughput):
         return None
@@ -78,10 +78,15 @@ def taken_back(terms: Terms, seen: Observation, current: Limit, now: float) -> V
     return replace(verdict, limit=verdict.limit and replace(verdict.limit, rose_from=min(current.rose_from, rate)))
 
 
+def _seen_after(seen: Observation) -> float:
+    """How long it takes until it is seen what a change brought (seconds)."""
+    return max(PROBE_SECONDS, PROBE_LAGS * (seen.data_age_seconds or 0.0))
+
+
 def _probe(seen: Observation, current: Limit, now: float) -> float:
     """By how much (messages/s) a limit rises beyond its share while nothing waits."""
     probe = PROBING * seen.throughput / seen.cost
-    if current.rose_from is None or now - current.changed_at >= 2 * PROBE_SECONDS:
+    if current.rose_from is None or now - current.changed_at >= 2 * _seen_after(seen):
         return probe
     return max(probe, PROBING_FASTER * (current.rate - current.rose_from))
 
@@ -101,9 +106,9 @@ def _worth(seen: Observation, current: Limit) -> float:
 def _climbs_in_time(terms: Terms, seen: Observation, current: Limit) -> bool:
     """Whether a limit below its share has to rise now to be there when nothing waits any more.
 
-    A step takes :data:`PROBE_SECONDS`, and the first as long again to be heard of; meanwhile consumers finish of what
-    waits as much as the limit lacks to the share. Only what is seen to drain is about to be gone. A law that follows
-    ages stays below the share as long as they are above the target.
+    A step takes until it is seen what it brought, and the first as long again to be heard of; meanwhile consumers
+    finish of what waits as much as the limit lacks to the share. Only what is seen to drain is about to be gone. A law
+    that follows ages stays below the share as long as they are above the target.
     """
     if terms.law == "inverse_backlog" or current.rate >= current.base:
         return False
@@ -113,13 +118,13 @@ def _climbs_in_time(terms: Terms, seen: Observation, current: Limit) -> bool:
     growth = 1 + terms.bounds.max_step
     steps = math.ceil(math.log(current.base / current.rate) / math.log(growth))
     lacks = steps * current.base - current.rate * (growth**steps - 1) / terms.bounds.max_step
-    return seen.waiting <= PROBE_SECONDS * lacks * seen.cost + next_to_nothing(terms, seen)
+    return seen.waiting <= _seen_after(seen) * lacks * seen.cost + next_to_nothing(terms, seen)
 
 
 def is_used_up(terms: Terms, seen: Observation, current: Limit, now: float) -> bool:
     """Whether the tenant sends about all that it may: servers may idle for its limit. A limit that has just risen, or
     is on its way back to its share, has risen by a step more than arrivals show yet."""
     before = current.rate / (1 + terms.bounds.max_step) if current.rate < current.base else current.rate
-    if current.rose_from is not None and now - current.changed_at < PROBE_SECONDS + seen.recent_seconds:
+    if current.rose_from is not None and now - current.changed_at < _seen_after(seen) + seen.recent_seconds:
         before = min(before, current.rose_from)
     return seen.arrival_rate >= USED_UP * before

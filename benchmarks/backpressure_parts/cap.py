@@ -17,7 +17,7 @@ early = true
 target_seconds = {TARGET_SECONDS}
 cooldown_seconds = 8.0
 max_step = 0.9
-drain_seconds = 30.0
+drain_seconds = 8.0
 """
 
 

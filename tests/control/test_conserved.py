@@ -14,7 +14,7 @@ from tests.control.test_laws import CALM, IN_FORCE, NOISY, TERMS
 
 
 def test_a_limit_leaves_no_server_idle_while_the_tenant_is_held_back() -> None:
-    idle = replace(CALM, arrival_rate=10.0, ready=3.0)
+    idle = replace(CALM, arrival_rate=10.0, ready=3.0, data_age_seconds=1.0)
     current, rates = IN_FORCE, []
     for second in range(101, 113):  # within the cooldown of five seconds, too
         verdict = decide(TERMS, replace(idle, arrival_rate=current.rate), current, Alert.ACTIVE, float(second))
@@ -23,7 +23,7 @@ def test_a_limit_leaves_no_server_idle_while_the_tenant_is_held_back() -> None:
         rates.append(current.rate)
     by_each = [10, 12.4, 17.2, 25.8, 38.7, 58.05]
     assert rates[1::2] == pytest.approx([*by_each[1:], 87.075]), "3 % of 80/s, then twice as much, by half at most"
-    assert rates[::2] == pytest.approx(by_each), "each two seconds"
+    assert rates[::2] == pytest.approx(by_each), "each two seconds, of data that are a second old"
     assert verdict.code == "idle" and "servers may idle" in verdict.reason
     assert decide(TERMS, idle, IN_FORCE, Alert.GONE, 102.0).code == "idle"
 
@@ -67,7 +67,10 @@ def test_a_rise_that_was_too_much_is_taken_back_before_anybody_suffers_from_it()
     assert risen is not None and (risen.rate, risen.rose_from, risen.base) == (pytest.approx(12.4), 10, 10)
     risen = replace(risen, rate=15)
     behind = replace(idle, arrival_rate=15.0, backlog=160.0, ready=150.0, quiet_age_seconds=2.0)
-    assert decide(TERMS, behind, risen, Alert.ACTIVE, 103.0).code == "cooldown", "too soon to be seen"
+    assert decide(TERMS, behind, risen, Alert.ACTIVE, 102.9).code == "cooldown", "too soon to be seen"
+    old = replace(behind, data_age_seconds=0.8)
+    assert decide(TERMS, old, risen, Alert.ACTIVE, 103.5).code == "cooldown", "by data that lag"
+    assert decide(TERMS, behind, risen, Alert.ACTIVE, 103.0).code == "overshot"
     by_chance = replace(behind, backlog=90.0, ready=88.0)
     assert decide(TERMS, by_chance, risen, Alert.ACTIVE, 104.0).code == "cooldown", "80 is next to nothing, 9 chance"
     for alert in (Alert.ACTIVE, Alert.GONE):
