@@ -241,6 +241,7 @@ def look(query: Query, places: Iterable[Place], now: datetime, ahead: timedelta 
             {} if slowest is None else finished[place][slowest],
             {name: rate for name, rate in arrivals[place].items() if rate > 0},
             {} if slowest is None else work[place][slowest],
+            (until - start) / _SECOND,
             start - ahead,
             until - ahead,
         )

@@ -52,12 +52,13 @@ ALIKE, ALIKE_MESSAGES = 2.0, 20.0
 @dataclass(frozen=True, slots=True)
 class Look:
     """What is seen of a queue, by tenant: messages that wait, what was finished and came (messages a second), and the
-    seconds of work that went into it, a second."""
+    seconds of work that went into it, a second; counted over so many ``seconds``."""
 
     waiting: Mapping[str, float]
     finished: Mapping[str, float]
     arrivals: Mapping[str, float]
     work: Mapping[str, float]
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -106,14 +107,14 @@ class EntitledQueue:
             self.shares, self.lately = {}, {}
         units = self._units(one, now)
         alone = in_work(one.waiting, one.finished, one.arrivals, self.costs)
-        seen = in_work(one.waiting, one.finished, one.arrivals, self.costs, units)
+        seen = in_work(one.waiting, one.finished, one.arrivals, self.costs, units, one.work, one.seconds)
         total = sum(one.waiting.values())
         self.cost = seen.waiting / total if total > 0 else self.costs.mean
         self._compare(total, now)
         self.looked_at, self.seen, self._who = now, seen, None
         wait = self._glanced(now)
         terms = self.terms if wait is None else self.terms.quick()
-        self.state = learn(self.terms, seen, self.state)
+        self.state = learn(self.terms, seen, self.state, now)
         if self.state.capacity <= 0:
             wait, reason = None, "nothing was ever finished: consumers are at fault"
         else:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from types import MappingProxyType
 
@@ -56,13 +56,22 @@ STOPPED = 0.1
 #: Where messages wait for so long already (seconds), more than a share is what a tenant sends over seconds, not by
 #: chance.
 LONG_SECONDS = 5.0
+#: Of work that takes longer than this part of the time that rates are counted over, messages are counted: it ends in
+#: lumps.
+LUMPS = 0.5
+#: What one sends in one look is taken for so many standard deviations less, down to what it lately sent, until
+#: somebody is held.
+CHANCE = 1.0
 #: Looks after which a tenant's past counts: before, its 99th percentile would be its highest rate.
 LEARNT_AFTER = 600
 #: Looks that must stay calm before one is learnt from: a flood must not become its own entitlement.
 LEARNT_LATE = 20
 #: Where those who are held leave less than this waiting (seconds) for so long as it takes to see what they send,
-#: servers idle for them: shares are of so many times more, each second, up to so many times what was seen.
+#: servers idle for them: shares are of so many times more, each second, up to so many times what was known then.
 NOTHING_SECONDS, IDLE_SECONDS, GROWING, GROWN_MOST = 0.03, 1.0, 3.0, 2.0
+#: So many standard deviations are no chance. Who finishes so many times what consumers could, and leaves nothing
+#: waiting, has been helped: once somebody has been held for so long (seconds) that it is known what they could.
+DEVIATIONS, HELPED, KNOWN_SECONDS = 3.0, 1.15, 3.0
 #: It is presumed that somebody floods a queue that begins to wait until metrics show so much of what came since, and
 #: tell of nobody; at most for so long. What they did not confirm is not presumed again for so long (seconds).
 SHOWN_SECONDS, PRESUMED_SECONDS, NOT_AGAIN_SECONDS = 1.0, 5.0, 60.0
@@ -115,6 +124,9 @@ class Seen:
     waiting: float
     finish_rate: float
     arrivals: Mapping[str, float]
+    #: What one standard deviation of chance is in what was finished and what came, where that is known.
+    finish_deviation: float = 0.0
+    deviations: Mapping[str, float] = field(default_factory=dict)
 
 
 def in_work(
@@ -123,13 +135,29 @@ def in_work(
     arrivals: Mapping[str, float],
     costs: Costs,
     units: Mapping[str, str] = MappingProxyType({}),
+    work: Mapping[str, float] = MappingProxyType({}),
+    seconds: float = math.inf,
 ) -> Seen:
     """A queue as its tenants have it (messages, messages a second), counted in seconds of work; what comes by tenant,
-    or by the unit that ``units`` says it is of."""
+    or by the unit that ``units`` says it is of.
+
+    What was finished is the ``work`` that was done (seconds a second), where it is told: consumers that fail, and try
+    again, do as much of it as others do, and it varies far less than how many messages that was.
+    """
+    rate = spread = 0.0
+    for name in {*work, *finished}:
+        cost, count = costs.of(name), finished.get(name, 0.0)
+        done = work.get(name, 0.0) if cost < LUMPS * seconds else 0.0
+        done = done or count * cost
+        cost = max(cost, done / count) if count > 0 else cost
+        rate, spread = rate + done, spread + 2 * done * cost * min(1.0, cost / seconds) / seconds
+    varying = grouped({name: rate * costs.of(name) ** 2 / seconds for name, rate in arrivals.items()}, units)
     return Seen(
         sum(count * costs.of(name) for name, count in waiting.items()),
-        sum(rate * costs.of(name) for name, rate in finished.items()),
+        rate,
         grouped({name: rate * costs.of(name) for name, rate in arrivals.items()}, units),
+        math.sqrt(spread),
+        {name: math.sqrt(variance) for name, variance in varying.items()},
     )
 
 
@@ -151,9 +179,11 @@ class State:
     #: still, so that nothing is learnt of it.
     young: int = 0
     stopped: bool = False
-    #: Since when nothing waits though somebody is held, and of how many times the capacity shares therefore are.
+    #: Since when nothing waits though somebody is held, what consumers could then, and how much is shared out, lest
+    #: servers idle, until something waits.
     idle_since: float | None = None
-    grown: float = 1.0
+    idle_capacity: float = 0.0
+    reach: float = 0.0
 
     @property
     def congested(self) -> bool:
@@ -290,20 +320,27 @@ def senders(
     lately: Mapping[str, float] = MappingProxyType({}),
 ) -> Senders:
     """Who sends more than its share of what consumers can; for ``in_force`` and ``lately`` see :func:`step`."""
-    demands = {name: max(seen.arrivals.get(name, 0.0), lately.get(name, 0.0)) for name in {*seen.arrivals, *lately}}
-    sends = seen.arrivals
-    if seen.waiting > LONG_SECONDS * state.capacity:
-        sends = {name: min(rate, lately.get(name, rate)) for name, rate in sends.items()}
+    chance = 0.0 if state.congested and state.presumed_since is None else CHANCE
+    if is_long := seen.waiting > LONG_SECONDS * state.capacity:
+        chance = DEVIATIONS
+    believed = {
+        name: min(rate, max(lately.get(name, rate), rate - chance * seen.deviations.get(name, 0.0)))
+        for name, rate in seen.arrivals.items()
+    }
+    demands = {name: max(believed.get(name, 0.0), lately.get(name, 0.0)) for name in {*believed, *lately}}
+    sends = {name: min(rate, lately.get(name, rate)) for name, rate in believed.items()} if is_long else believed
     those = beyond(state.capacity, sends)
-    may = {name: in_force.get(name, math.inf) for name in seen.arrivals}
+    grown = max(1.0, state.reach / state.capacity) if state.capacity > 0 else 1.0
+    may = {name: in_force.get(name, math.inf) / grown for name in seen.arrivals}
     held = those | {name for name in state.held if seen.arrivals.get(name, 0.0) >= LET_GO * may.get(name, 0.0)}
     used_up = [name for name in held if seen.arrivals.get(name, 0.0) >= USED_UP * may.get(name, math.inf)]
     helps = protects(state.capacity, those, demands)
     return Senders(those, helps, held, protects(state.capacity, held, demands), len(used_up))
 
 
-def learn(terms: Terms, seen: Seen, state: State) -> State:
-    """What a look says of the consumers: ``capacity`` and ``shown``. Nothing was ever finished where that is 0.
+def learn(terms: Terms, seen: Seen, state: State, now: float) -> State:
+    """What a look at ``now`` says of the consumers: ``capacity``, ``shown``, and whether they have been helped. Nothing
+    was ever finished where the capacity is 0.
 
     While they stand still nothing is learnt: what they can is what they could.
     """
@@ -312,10 +349,18 @@ def learn(terms: Terms, seen: Seen, state: State) -> State:
     capacity = _capacity(terms, seen, state)
     if capacity <= 0:
         return State()
+    helped = state.held and state.congested_since is not None and now - state.congested_since >= KNOWN_SECONDS
+    if helped and _more(seen, max(HELPED * state.capacity, USED_UP * state.reach), state):
+        state = replace(state, reach=GROWN_MOST * capacity)
     state = replace(state, stopped=False, young=max(0, YOUNG_LOOKS if state == State() else state.young - 1))
     if seen.waiting / capacity > terms.exit_seconds:
         state = replace(state, shown=state.shown + SHOWING * (seen.finish_rate - state.shown))
     return replace(state, capacity=capacity)
+
+
+def _more(seen: Seen, than: float, state: State) -> bool:
+    """Whether more is finished than consumers could, by more than chance, and ``than`` so much."""
+    return seen.finish_rate > max(than, state.capacity + DEVIATIONS * seen.finish_deviation)
 
 
 def judge(
@@ -374,9 +419,12 @@ def _idling(state: State, wait: float, now: float) -> State:
     What servers that were added can do shows in no rate that shares hold down, but for a little more each time.
     """
     if wait > NOTHING_SECONDS or not state.held:
-        return replace(state, idle_since=None, grown=1.0)
-    since = now if state.idle_since is None else state.idle_since
-    return replace(state, idle_since=since, grown=min(GROWN_MOST, GROWING ** max(0.0, now - since - IDLE_SECONDS)))
+        return replace(state, idle_since=None, idle_capacity=0.0, reach=0.0)
+    since, base, reach = state.idle_since, state.idle_capacity, state.reach
+    if since is None or state.capacity >= USED_UP * reach > base:
+        since, base = now, state.capacity
+    grown = min(GROWN_MOST, GROWING ** max(0.0, now - since - IDLE_SECONDS))
+    return replace(state, idle_since=since, idle_capacity=base, reach=max(reach, grown * base))
 
 
 def step(
@@ -389,7 +437,7 @@ def step(
 ) -> tuple[State, str]:
     """The state after a look at ``now``, and why; ``in_force`` is what each tenant is entitled to while congested,
     ``lately`` what each sent over a longer while."""
-    state = learn(terms, seen, state)
+    state = learn(terms, seen, state, now)
     if state.capacity <= 0:
         return state, "nothing was ever finished: consumers are at fault"
     known = state
@@ -425,7 +473,7 @@ def drained(
 
     What waits is drained at the cost of those who sent too much; all others keep their share of all.
     """
-    capacity = terms.part(wait) * state.grown * state.capacity
+    capacity = terms.part(wait) * max(state.capacity, state.reach)
     held = shares(capacity, arrivals, state.held & arrivals.keys()) if state.held else {}
     found = {name: max(floor, rate, usual(name)) for name, rate in held.items()}
     return found, max(floor, share(capacity, arrivals.values()))
@@ -437,7 +485,9 @@ def _capacity(terms: Terms, seen: Seen, state: State) -> float:
         return seen.finish_rate
     if state.young:
         return max(state.capacity, seen.finish_rate)
+    sure = _more(seen, 0.0, state) and seen.finish_deviation > 0
     if seen.waiting <= terms.exit_seconds * state.capacity:  # they may have idled
-        known = max(state.capacity * (1 - FORGETTING), min(seen.finish_rate, terms.probing * state.capacity))
+        finished = seen.finish_rate if sure else min(seen.finish_rate, terms.probing * state.capacity)
+        known = max(state.capacity * (1 - FORGETTING), finished)
         return max(known, state.shown) if state.congested else known
-    return state.capacity + SMOOTHING * (seen.finish_rate - state.capacity)
+    return seen.finish_rate if sure else state.capacity + SMOOTHING * (seen.finish_rate - state.capacity)

@@ -14,7 +14,7 @@ from alerts.laws.entitlement import Terms
 #: Within so many seconds producers obey what follows from a glance, by a long poll.
 OBEYED_SECONDS = 0.2
 #: From what wait on those who are held get less than there is, and how much more they get below it.
-EXIT_SECONDS, PROBING = 0.04, 1.15
+EXIT_SECONDS, PROBING = 0.04, 1.25
 #: The time between glances is the mean of so many.
 MEAN_OF = 3
 

@@ -68,3 +68,15 @@ def test_where_all_cost_the_same_shares_are_as_if_messages_were_counted() -> Non
     expected, anybody = entitlements(Terms(), plain, State(50.0), nobody, 0.0)
     assert {name: share / 0.1 for name, share in shares.items()} == pytest.approx(expected)
     assert stranger / 0.1 == pytest.approx(anybody)
+
+
+def test_what_consumers_do_is_the_work_that_they_did_and_not_what_they_finished() -> None:
+    """Four attempts of five fail: they finish a fifth of the messages in as much work."""
+    costs = Costs()
+    costs.look({"a": 12.0}, {"a": 120.0})
+    seen = in_work({"a": 0.0}, {"a": 24.0}, {"a": 24.0}, costs, work={"a": 12.0}, seconds=1.5)
+    assert seen.finish_rate == 12.0 and 0 < seen.finish_deviation < 12.0
+    lumps = in_work({"a": 0.0}, {"a": 24.0}, {"a": 24.0}, costs, work={"a": 30.0}, seconds=0.1)
+    assert lumps.finish_rate == pytest.approx(24.0 * costs.of("a")), "it ends in lumps: messages are counted"
+    untold = in_work({"a": 0.0}, {"a": 24.0}, {"a": 24.0}, costs, seconds=1.5)
+    assert untold.finish_rate == pytest.approx(24.0 * costs.of("a"))

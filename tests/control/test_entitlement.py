@@ -230,3 +230,30 @@ def test_shares_soon_grow_to_what_servers_that_were_added_can_do() -> None:
     assert entitlements(terms, waits, state, unknown)[0]["flood"] == pytest.approx(66, rel=0.05), (
         "until something waits"
     )
+
+
+def test_consumers_that_finish_more_than_they_could_by_more_than_chance_have_been_helped() -> None:
+    flood = {"flood": 50.0, "quiet": 70.0}
+    state = State(120.0, congested_since=0.0, held=frozenset({"flood"}))
+    for finished, deviation, reach in ((125.0, 5.0, 120.0), (180.0, 30.0, 120.0), (180.0, 5.0, 360.0)):
+        seen = Seen(0.0, finished, flood, deviation)
+        found, _ = step(Terms(), seen, state, 10.0, {"flood": 50.0})
+        assert found.reach == pytest.approx(max(reach, found.capacity)), finished
+    shared, _ = entitlements(Terms(), seen, found, unknown)
+    assert shared["flood"] > 240, "what was added is not known yet"
+    early, _ = step(Terms(), seen, replace(state, congested_since=9.0), 10.0, {"flood": 50.0})
+    assert early.reach < 200, "what they could is not known yet"
+    waits, _ = step(Terms(), replace(seen, waiting=50.0), state, 10.0, {"flood": 50.0})
+    assert waits.reach == 0.0, "nobody idles"
+    after, _ = step(Terms(), Seen(0.0, 180.0, flood, 5.0), found, 10.5, {"flood": 110.0})
+    assert after.held == {"flood"}, "what it may send since does not show yet in what it sent"
+
+
+def test_who_sends_more_in_one_look_by_chance_floods_nobody() -> None:
+    sends = {f"t{n}": 12.0 for n in range(8)} | {"small": 5.0}
+    lucky = sends | {"t0": 24.0}
+    chance = dict.fromkeys(lucky, 14.0)
+    for deviations, congested in (({}, True), (chance, False)):
+        seen = Seen(60.0, 100.0, lucky, 5.0, deviations)
+        state, _ = step(Terms(), seen, State(100.0), 10.0, {}, sends)
+        assert state.congested == congested

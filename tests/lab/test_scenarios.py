@@ -50,6 +50,24 @@ def test_an_outage_is_nobodys_noise_for_entitlements(glances: bool) -> None:
         assert held.done > 0.99 * free.done
 
 
+def test_work_that_fails_is_nobodys_noise_for_entitlements() -> None:
+    """Where four attempts of five fail, a fifth is finished of what consumers can: who sent more by chance was held."""
+    scenario, nothing = load("retry-storm"), Variant("nothing", False, 12)
+    for seed in (8, 9):
+        free, held = (simulate(scenario, seed, replace(nothing, entitled=on)) for on in (False, True))
+        assert held.quiet_total_p99 < free.quiet_total_p99 + scenario.service_mean
+
+
+def test_servers_that_are_added_are_used_while_a_flood_is_held() -> None:
+    scenario, nothing = load("scale-out"), Variant("nothing", False, 12)
+    parts = []
+    for seed in range(4):
+        free, held = (simulate(scenario, seed, replace(nothing, entitled=on)) for on in (False, True))
+        parts.append(while_asked_for(held, free))
+        assert held.quiet_total_p99 < free.quiet_total_p99 - 1
+    assert sum(parts) / len(parts) > 0.955, parts
+
+
 def test_with_glances_the_quiet_wait_half_as_long_as_with_entitlements_by_metrics_alone() -> None:
     scenario = load("noisy-neighbour")
     by_metrics = Variant("entitled", False, 12, entitled=True)
