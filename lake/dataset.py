@@ -43,7 +43,7 @@ def _files(table: DeltaTable) -> FileSystem:
 
 def rows_of(table: DeltaTable, columns: Sequence[str] | None = None, where: Conditions | None = None) -> pa.Table:
     """The rows of ``table`` that meet ``where``; files that cannot hold any are not opened."""
-    return dataset(table).to_table(
+    return dataset(table, where).to_table(
         columns=None if columns is None else list(columns),
         filter=None if where is None else pq.filters_to_expression(list(where)),
     )

@@ -24,7 +24,7 @@ from benchmarks.figures import Figure, show
 from benchmarks.processor import memory_mb
 from lake.lean import give_back_memory, load_arrow_alone
 
-load_arrow_alone()  # as the alert process does
+load_arrow_alone(reads=True)  # as the alert process does
 
 from lake.reader import Reader  # noqa: E402 - after it, as in every process of ours that reads
 from lake.store import Lake  # noqa: E402

@@ -66,7 +66,7 @@ def alert(config: ConfigOption = None, lake: LakeOption = None, once: OnceOption
     """Evaluate rules, send webhooks, decide and serve limits."""
     logs.start()
     lean = part("lake.lean")
-    lean.load_arrow_alone()
+    lean.load_arrow_alone(reads=True)
     lean.give_back_memory()
     run = part("alerts.run").run
     settings, root = opened(config, lake)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from lake.store import Lake
@@ -69,6 +70,8 @@ def run_maintenance(
         rows["marks"] += marks.prune(lake, retention, now)
     told("keeping the present of", "every table")
     retained = retain_versions(lake, [name for name in there if name not in STREAMED], retention.versions_for, clock)
+    # Read once: what a table's pruning replaces of epochs that are over leaves their beginnings and corrections.
+    epochs = cache(lambda: states.Epochs(lake))
     done = []
     for name in there:
         if not thorough and name in STREAMED:
@@ -76,7 +79,7 @@ def run_maintenance(
             vacuum.shorten_log(lake, name, retention.log_for(name), clock)
         if name in STATE_TABLES:
             told("pruning", name)
-            rows[name] += states.prune(lake, name, retention, now, thorough=thorough)
+            rows[name] += states.prune(lake, name, retention, now, epochs, thorough=thorough)
         if not thorough and name not in merging.GOLD_TABLES:
             continue
         days = 0

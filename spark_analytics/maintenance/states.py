@@ -8,6 +8,7 @@ are added up instead: :mod:`spark_analytics.maintenance.ages`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,21 +35,25 @@ _SLICES = {MINUTE: 15 * MINUTE, HOUR: DAY}
 _HAPPENED = "happened"
 
 
-def prune(lake: Lake, name: str, retention: Retention, now: datetime, *, thorough: bool) -> int:
-    """Thin table ``name`` as far as it is due; how many rows went. SojournError where the table cannot be used."""
+def prune(
+    lake: Lake, name: str, retention: Retention, now: datetime, told: Callable[[], Epochs], *, thorough: bool
+) -> int:
+    """Thin table ``name`` as far as it is due; how many rows went. SojournError where the table cannot be used.
+
+    ``told`` says of its epochs, and is asked where something is due.
+    """
     if name == AGE_STATE.name:
         return ages.prune(lake, thorough=thorough)
     files = add_actions(lake, name)
     if files.num_rows == 0 or "max.epoch" not in files.column_names:
         return 0
     current = pc.max(files.column("max.epoch")).as_py()
-    epochs = Epochs(lake)
 
     def thinned(rows: pa.Table) -> pa.Table | None:
         """None where files that hold what was before and after a window have nothing of it: that is worth no commit."""
         if rows.num_rows == 0:
             return None
-        return pruned(rows, retention, now, epochs, begins=name == QUEUE_STATE.name)
+        return pruned(rows, retention, now, told(), begins=name == QUEUE_STATE.name)
 
     closed = files.filter(pc.less(files.column("max.epoch"), current))
     gone = 0

@@ -89,7 +89,7 @@ def told_as_they_come(
             if rng.random() < 0.15:
                 roll_up(store, (newest(store) - rng.choice((0, 61))) // 3600 * 3600, 3600)
             if rng.random() < 0.3:
-                prune(store, "age_state", None, None, thorough=True)  # type: ignore[arg-type]
+                prune(store, "age_state", None, None, None, thorough=True)  # type: ignore[arg-type]
             if rng.random() < 0.15:
                 writer.close()
                 writer = Writer(root)
@@ -99,7 +99,7 @@ def told_as_they_come(
                     check(reader, so_far)
         writer.step()
         check(reader, so_far)
-        prune(store, "age_state", None, None, thorough=True)  # type: ignore[arg-type]
+        prune(store, "age_state", None, None, None, thorough=True)  # type: ignore[arg-type]
         check(reader, so_far)
         width = widths(store)
         exact = ages(Reference(so_far, []), width)

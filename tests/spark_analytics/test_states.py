@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from lake.store import Lake
 from lake.tables import QUEUE_STATE
 from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.slices import MOST_ROWS
-from spark_analytics.maintenance.states import prune, pruned
+from spark_analytics.maintenance.states import Epochs, prune, pruned
 from spark_analytics.run import rebuild_state
 from spark_analytics.state import ages, feed
 from spark_analytics.state.feed import Came, Feed
@@ -91,7 +92,7 @@ def test_time_of_which_nothing_is_told_is_worth_no_commit(tmp_path: Path) -> Non
         lake.append("queue_state", rows_of([("a", 4 * day + first), ("a", day / 2 + first)]))
     lake.append("queue_state", rows_of([("a", 1.0)], epoch=2))
     version = lake.version("queue_state")
-    assert prune(lake, "queue_state", RETENTION, NOW, thorough=True) == 2
+    assert prune(lake, "queue_state", RETENTION, NOW, lambda: Epochs(lake), thorough=True) == 2
     assert lake.version("queue_state") - version == 3, "two for what is days old, one for what is hours old"
 
 
@@ -108,7 +109,7 @@ def test_readers_notice_nothing_of_upkeep(tmp_path: Path, monkeypatch: pytest.Mo
             served(warm)
         before = {name: lake.ensure(name).to_pyarrow_table().num_rows for name in ("tenant_state", "queue_state")}
         wanted = served(warm)
-        gone = {name: prune(lake, name, RETENTION, newest, thorough=True) for name in before}
+        gone = {name: prune(lake, name, RETENTION, newest, lambda: Epochs(lake), thorough=True) for name in before}
         assert all(gone.values())
         assert {name: lake.ensure(name).to_pyarrow_table().num_rows + gone[name] for name in before} == before
         assert served(warm) == wanted
@@ -139,7 +140,9 @@ def test_upkeep_leaves_each_second_of_history_as_it_is_told(
         log.compare_history(reader)
         rows = {name: store.ensure(name).to_pyarrow_table() for name in ("tenant_state", "queue_state")}
         assert disorder == 0 or pc.any(pc.is_valid(rows["queue_state"].column("corrects"))).as_py()
-        assert sum(prune(store, name, RETENTION, now, thorough=True) for name in ("queue_state", "tenant_state"))
+        epochs = cache(lambda: Epochs(store))
+        tables = "queue_state", "tenant_state"
+        assert sum(prune(store, name, RETENTION, now, epochs, thorough=True) for name in tables)
         assert all(store.ensure(name).to_pyarrow_table().num_rows < each.num_rows for name, each in rows.items())
         log.compare_history(reader)
 
@@ -161,7 +164,7 @@ def test_history_is_told_by_the_minute_before_its_hour_is_over(
     now = begins.replace(minute=0, second=0) + timedelta(minutes=31)
     assert begins >= now - timedelta(minutes=31) and max(event["occurred_at"] for event in events) < now
     before = store.ensure("tenant_state").version()
-    assert prune(store, "tenant_state", RETENTION, now, thorough=True)
+    assert prune(store, "tenant_state", RETENTION, now, lambda: Epochs(store), thorough=True)
     assert (store.ensure("tenant_state").version() - before > 1) == (most < MOST_ROWS)
     rows = store.read("tenant_state")
     closed = rows.filter(pc.less(rows.column("epoch"), pc.max(rows.column("epoch"))))
@@ -190,7 +193,8 @@ def test_history_by_the_minute_and_hour_has_the_newest_row_of_each(
     reference = Reference(events, samples)
     now = max(event["occurred_at"] for event in events)
     kept = Retention(seconds_for=timedelta(minutes=15), minutes_for=timedelta(hours=1), hours_for=timedelta(days=1))
-    gone = {name: prune(store, name, kept, now, thorough=True) for name in ("queue_state", "tenant_state")}
+    epochs = cache(lambda: Epochs(store))
+    gone = {name: prune(store, name, kept, now, epochs, thorough=True) for name in ("queue_state", "tenant_state")}
     assert all(gone.values())
     instants: dict[tuple[Any, ...], list[int]] = {
         (*key.queue, key.tenant): reference.key_instants(key) for key in reference.keys
