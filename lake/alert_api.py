@@ -87,7 +87,8 @@ def ask(
         raise UserError(f"{base} refuses ({error.code}): {_detail(error)}", hint) from error
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise SojournError(f"no alert process answers at {base}: {reason}") from error
+        told = f"no alert process answers at {base}: {reason} – start one by `sojourn alert`, or correct its address"
+        raise SojournError(told) from error
 
 
 def is_ready(base: str, timeout: float) -> bool | None:

@@ -61,7 +61,9 @@ def rule_files(paths: Iterable[Path]) -> list[Path]:
         elif path.is_file():
             found.append(path)
         else:
-            raise UserError(f"there is no rule file {path}", "correct the path under rules in [alert]")
+            raise UserError(
+                f"there is no rule file {path}", "correct the path, in the command or under rules in [alert]"
+            )
     return found
 
 
