@@ -48,9 +48,15 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with main:
         if alerts:
             st.html(glance.warned)
+        opened = "pictured" not in st.session_state  # the picture is asked for before anything else of history
         picture = st.container(key="picture")
         troubled, st.session_state["places"] = steady(cards, st.session_state.get("places"), CARDS, monotonic())
-        opened = "pictured" not in st.session_state  # the picture is asked for before anything else of history
+        chosen = pictured(troubled or cards, st.session_state.get("picture"), monotonic())
+        st.session_state["picture"] = chosen
+        drawn = next(card for card in cards if card.key == chosen.key)
+        spots = (picture.empty(), picture.empty()) if opened else (picture, picture)
+        if opened:  # before anything below it is there
+            story.reserve(drawn, spots)
         ahead = None if opened else _foretell(lake, cards[:LINES], health, now, 0.0)
         found = None if opened else _recent(lake, cards[:LINES], health, 0.0)
         places = _trouble(lake, troubled, found, ahead, now)
@@ -59,15 +65,11 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         st.html(glance.happened)
     table = _all(lake, cards, found, now)
     # What is said is on the screen by now; history that was never read may take its time.
-    with picture:
-        chosen = pictured(troubled or cards, st.session_state.get("picture"), monotonic())
-        st.session_state["picture"] = chosen
-        drawn = next(card for card in cards if card.key == chosen.key)
-        was = st.session_state.get("pictured")
-        former = None if was is None else next((card for card in cards if card.key == was.key), None)
-        no_worse = was is not None and chosen.verdict >= was.verdict
-        shown = story.show(lake, drawn, former, transitions, now, patient=no_worse)
-        st.session_state["pictured"] = chosen if shown == chosen.key else was
+    was = st.session_state.get("pictured")
+    former = None if was is None else next((card for card in cards if card.key == was.key), None)
+    no_worse = was is not None and chosen.verdict >= was.verdict
+    shown = story.show(lake, drawn, former, transitions, now, spots, patient=no_worse)
+    st.session_state["pictured"] = chosen if shown == chosen.key else was
     late = found is None or ahead is None
     if found is None:
         found = _recent(lake, cards[:LINES], health)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-
-import streamlit as st
+from typing import Any
 
 from dashboard import figures
 from dashboard.figures import Line
@@ -24,6 +23,8 @@ from lake.errors import SojournError
 
 #: The longest range that is drawn here; the queue's own page has longer ones.
 LONGEST = "1 h"
+#: Where a picture's heading stands, and where the picture.
+Spots = tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,11 @@ def show(
     former: QueueCard | None,
     transitions: Sequence[Row],
     now: datetime,
+    spots: Spots,
     *,
     patient: bool = False,
 ) -> QueueKey:
-    """Draw the queue of ``card``: backlog by tenant and age of first attempt, else the broker's own count.
+    """Draw the queue of ``card`` at ``spots``: backlog by tenant and age of first attempt, else the broker's own count.
 
     While its history is not read yet, the ``former`` one stays; for as long as the pace of history wants where it is
     ``patient``, being no worse. Gives back whose queue is drawn.
@@ -59,19 +61,19 @@ def show(
         if found is None and former is not None:
             card, found = former, _asked(lake, former, 0.0)
     except SojournError as error:  # the rest of the page does not need it
-        _reserve(card, f"Its history could not be read: {error}")
+        reserve(card, spots, f"Its history could not be read: {error}")
         return card.key
     if found is None:  # its place is kept, so that nothing moves when it comes
-        _reserve(card, "Its history is being read.")
+        reserve(card, spots)
     else:
-        _draw(lake, card, found, transitions, now)
+        _draw(lake, card, found, transitions, now, spots)
     return card.key
 
 
-def _reserve(card: QueueCard, why: str) -> None:
+def reserve(card: QueueCard, spots: Spots, why: str = "Its history is being read.") -> None:
     """Keep the place of a picture: two elements as it is, since between any two there is a gap."""
-    st.html(markup.section(_title(card), why))
-    st.html(markup.reserved(figures.STORY_HEIGHT))
+    spots[0].html(markup.section(_title(card), why))
+    spots[1].html(markup.reserved(figures.STORY_HEIGHT))
 
 
 def _title(card: QueueCard) -> str:
@@ -109,7 +111,9 @@ def _begun(found: _Past) -> _Past:
     )
 
 
-def _draw(lake: Repository, card: QueueCard, found: _Past, transitions: Sequence[Row], now: datetime) -> None:
+def _draw(
+    lake: Repository, card: QueueCard, found: _Past, transitions: Sequence[Row], now: datetime, spots: Spots
+) -> None:
     title = _title(card)
     span = replace(found.span, zone=now.tzinfo or UTC)  # what was found is everybody's
     about = [entry for entry in transitions if concerns(entry["labels"], card.key)]
@@ -118,6 +122,8 @@ def _draw(lake: Repository, card: QueueCard, found: _Past, transitions: Sequence
     legend = " ▲ an alert fires, ▽ it is resolved, ◆ an action." if any(span.holds(mark.at) for mark in marks) else ""
     if not found.seen:
         if found.depth is None:
+            for spot in spots:
+                spot.empty()
             return
         line = (Line("the broker's own count", CALM[1], step=True), found.depth)
         figure, said = figures.lines(span, [line], "messages", marks), words.depth(found.depth)
@@ -125,8 +131,8 @@ def _draw(lake: Repository, card: QueueCard, found: _Past, transitions: Sequence
         target = reference(lake, highest(found.ages))
         figure = figures.story(span, found.curves, found.noisy, found.ages, target, marks)
         said = f"{words.backlog(found.curves, span, found.noisy)} {words.ages(found.p50, found.p99)}"
-    st.html(markup.section(title, f"{span.words}. {said}{legend}"))
-    st.plotly_chart(figure, config=CHART, key=f"story {card.key.full}", alt=f"{title}. {said}")
+    spots[0].html(markup.section(title, f"{span.words}. {said}{legend}"))
+    spots[1].plotly_chart(figure, config=CHART, key=f"story {card.key.full}", alt=f"{title}. {said}")
 
 
 def _read(past: Repository, key: QueueKey, *, seen: bool) -> _Past:

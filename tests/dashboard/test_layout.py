@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.dashboard.scene import write_story
+from lake.store import Lake
+from tests.dashboard.scene import _append, _partials, write_story
 from tests.dashboard.test_browser import _served, browser, opened
+from tests.dashboard.troubles import QUEUE, write_troubles
+from tests.support.finishing import finish
 
 __all__ = ["browser"]  # the fixture
 pytestmark = pytest.mark.browser
@@ -53,12 +56,52 @@ said => {
 """
 
 
+#: Where the first card stands, at every frame from when it says something on, until the picture is there.
+CARD = """
+window.tops = new Set();
+const look = () => {
+  const card = document.querySelector('.st-key-card-0');
+  if (card && card.querySelector('.sj-sentence')) window.tops.add(Math.round(card.getBoundingClientRect().y));
+  requestAnimationFrame(look);
+};
+requestAnimationFrame(look);
+"""
+#: What Chromium calls a shift: how much, and of what.
+SHIFTS = """
+window.shifts = [];
+new PerformanceObserver(list => {
+  for (const one of list.getEntries())
+    if (!one.hadRecentInput)
+      window.shifts.push([one.value, one.sources.map(({node}) => (node?.innerText || node?.className || '').slice(0, 80))]);
+}).observe({type: 'layout-shift'});
+"""
+PAGES = (
+    "",
+    "queue?queue=orders",
+    "tenants?queue=orders",
+    "consumers",
+    "dead-letters",
+    "slo",
+    "alerts",
+    "actions",
+    "pipeline",
+)
+AS_OF = "() => document.body.innerText.match(/As of [0-9:]+/)?.[0]"
+#: How much data comes at once, and how often (seconds, times).
+MORE, TIMES = 10, 3
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A dashboard over a lake with a queue that needs somebody."""
-    root: Path = tmp_path_factory.mktemp("lake")
-    write_story(root, end=datetime.now(UTC))
-    yield from _served(root)
+    yield from _served(_told(tmp_path_factory.mktemp("lake")))
+
+
+def _told(root: Path) -> Path:
+    end = datetime.now(UTC)
+    write_story(root, end=end, lease=timedelta(hours=1))
+    write_troubles(root, end=end)
+    return root
 
 
 def test_nothing_moves_when_what_is_said_becomes_longer(server: str, browser: Any) -> None:
@@ -67,3 +110,45 @@ def test_nothing_moves_when_what_is_said_becomes_longer(server: str, browser: An
     page.wait_for_selector("table img.hour[alt*=p99]")
     page.wait_for_selector("text=/→ Drained/")
     assert page.evaluate(MOVED, SAID) == []
+
+
+def test_the_picture_has_its_place_before_anything_below_it_is_there(server: str, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    page.set_default_timeout(60_000)
+    page.add_init_script(CARD)
+    page.goto(server)
+    page.wait_for_selector(".st-key-picture .js-plotly-plot .main-svg")
+    page.wait_for_selector("text=/→ Drained/")
+    tops = page.evaluate("[...window.tops]")
+    assert tops and max(tops) - min(tops) < 3, tops
+
+
+def test_no_page_moves_when_it_is_renewed_with_other_figures(tmp_path: Path, browser: Any) -> None:
+    root, begun = _told(tmp_path), datetime.now(UTC)
+    running = _served(root)
+    server = next(running)
+    try:
+        pages = {path: opened(browser, f"{server}/{path}") for path in PAGES}
+        for page in pages.values():
+            page.wait_for_load_state("networkidle")
+            page.wait_for_function("() => !/being read|reading the last hour/.test(document.body.innerText)")
+            page.evaluate(SHIFTS)
+        for time in range(TIMES):
+            before = {path: page.evaluate(AS_OF) for path, page in pages.items()}
+            _go_on(root, begun + timedelta(seconds=MORE * time), time)
+            for path, page in pages.items():
+                page.wait_for_function(f"before => ({AS_OF})() !== before", arg=before[path])
+        moved = {
+            path: [one for one in page.evaluate("window.shifts") if one[0] >= 0.001] for path, page in pages.items()
+        }
+        assert {path: found for path, found in moved.items() if found} == {}
+    finally:
+        running.close()
+
+
+def _go_on(root: Path, since: datetime, seed: int) -> None:
+    """Ten seconds more of each queue: who was quiet is loud, and who was loud is not."""
+    lake = Lake(root)
+    for queue, share in (("orders", 5.0 * seed), ("emails", 9.0), (QUEUE, 30.0 * (seed % 2))):
+        _append(lake, "partials", _partials(queue, since, MORE, MORE, seed, share=share))
+    finish(root)
