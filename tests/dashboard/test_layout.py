@@ -72,7 +72,7 @@ window.shifts = [];
 new PerformanceObserver(list => {
   for (const one of list.getEntries())
     if (!one.hadRecentInput)
-      window.shifts.push([one.value, one.sources.map(({node}) => (node?.innerText || node?.className || '').slice(0, 80))]);
+      window.shifts.push([one.value, one.sources.map(({node}) => (node?.innerText || '').slice(0, 80))]);
 }).observe({type: 'layout-shift'});
 """
 PAGES = (
@@ -92,16 +92,18 @@ MORE, TIMES = 10, 3
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A dashboard over a lake with a queue that needs somebody."""
-    yield from _served(_told(tmp_path_factory.mktemp("lake")))
-
-
-def _told(root: Path) -> Path:
-    end = datetime.now(UTC)
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a lake with queues that need somebody."""
+    root, end = tmp_path_factory.mktemp("lake"), datetime.now(UTC)
     write_story(root, end=end, lease=timedelta(hours=1))
     write_troubles(root, end=end)
     return root
+
+
+@pytest.fixture(scope="module")
+def server(lake: Path) -> Iterator[str]:
+    """A dashboard over it."""
+    yield from _served(lake)
 
 
 def test_nothing_moves_when_what_is_said_becomes_longer(server: str, browser: Any) -> None:
@@ -123,32 +125,24 @@ def test_the_picture_has_its_place_before_anything_below_it_is_there(server: str
     assert tops and max(tops) - min(tops) < 3, tops
 
 
-def test_no_page_moves_when_it_is_renewed_with_other_figures(tmp_path: Path, browser: Any) -> None:
-    root, begun = _told(tmp_path), datetime.now(UTC)
-    running = _served(root)
-    server = next(running)
-    try:
-        pages = {path: opened(browser, f"{server}/{path}") for path in PAGES}
-        for page in pages.values():
-            page.wait_for_load_state("networkidle")
-            page.wait_for_function("() => !/being read|reading the last hour/.test(document.body.innerText)")
-            page.evaluate(SHIFTS)
-        for time in range(TIMES):
-            before = {path: page.evaluate(AS_OF) for path, page in pages.items()}
-            _go_on(root, begun + timedelta(seconds=MORE * time), time)
-            for path, page in pages.items():
-                page.wait_for_function(f"before => ({AS_OF})() !== before", arg=before[path])
-        moved = {
-            path: [one for one in page.evaluate("window.shifts") if one[0] >= 0.001] for path, page in pages.items()
-        }
-        assert {path: found for path, found in moved.items() if found} == {}
-    finally:
-        running.close()
+def test_no_page_moves_when_it_is_renewed_with_other_figures(lake: Path, server: str, browser: Any) -> None:
+    begun, pages = datetime.now(UTC), {path: opened(browser, f"{server}/{path}") for path in PAGES}
+    for page in pages.values():
+        page.wait_for_function("() => !/being read|reading the last hour/.test(document.body.innerText)")
+        page.wait_for_load_state("networkidle")
+        page.evaluate(SHIFTS)
+    for time in range(TIMES):
+        before = {path: page.evaluate(AS_OF) for path, page in pages.items()}
+        _go_on(lake, begun + timedelta(seconds=MORE * time), time)
+        for path, page in pages.items():
+            page.wait_for_function(f"before => ({AS_OF})() !== before", arg=before[path])
+    moved = {path: [one for one in page.evaluate("window.shifts") if one[0] >= 0.001] for path, page in pages.items()}
+    assert {path: found for path, found in moved.items() if found} == {}
 
 
 def _go_on(root: Path, since: datetime, seed: int) -> None:
     """Ten seconds more of each queue: who was quiet is loud, and who was loud is not."""
-    lake = Lake(root)
+    there = Lake(root)
     for queue, share in (("orders", 5.0 * seed), ("emails", 9.0), (QUEUE, 30.0 * (seed % 2))):
-        _append(lake, "partials", _partials(queue, since, MORE, MORE, seed, share=share))
+        _append(there, "partials", _partials(queue, since, MORE, MORE, seed, share=share))
     finish(root)
