@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import streamlit as st
+
 from dashboard.figures import Line
+from dashboard.pages import markup
 from dashboard.repository import Repository
 from dashboard.services import series
 from dashboard.services.keys import QueueKey
@@ -39,3 +42,9 @@ def reference(lake: Repository, most: float) -> tuple[float, str] | None:
 def highest(drawn: Drawn) -> float:
     """The largest value of several curves."""
     return max((value for _, curve in drawn for value in curve.values if value is not None), default=0.0)
+
+
+def pending(title: str, why: str, height: int) -> None:
+    """Keep the place of a chart of ``height`` pixels: two elements as it is, since between any two there is a gap."""
+    st.html(markup.section(title, why))
+    st.html(markup.reserved(height))

@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard import figures
 from dashboard.figures import Line
 from dashboard.pages import bring_back, choose, details, download, frame, lists, markup
-from dashboard.pages.charts import CHART
+from dashboard.pages.charts import CHART, pending
 from dashboard.questions import dead_letters as questions
 from dashboard.repository import Repository
 from dashboard.services import dead_letters, series
@@ -96,7 +96,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         stretch = choose.stretch()
     past = lake.behind(("dead letters", chosen, stretch), lambda past: _read(past, chosen, stretch, newest_data))
     if past is None:
-        st.html(markup.section(f"{names[chosen]}: when", "Its history is being read.") + markup.reserved(_QUEUE))
+        pending(f"{names[chosen]}: when", "Its history is being read.", _QUEUE)
         return
     _one(past, chosen, names[chosen], now.tzinfo or UTC)
     bring_back.show(lake, chosen, names[chosen], health, [row["tenant"] for row in past.tenants], now)

@@ -12,7 +12,7 @@ from alerts.objectives import SloEntry
 from dashboard import figures
 from dashboard.figures import Line
 from dashboard.pages import choose, download, frame, lists, markup
-from dashboard.pages.charts import CHART
+from dashboard.pages.charts import CHART, pending
 from dashboard.questions import slo as questions
 from dashboard.repository import Repository
 from dashboard.services import slo
@@ -26,8 +26,8 @@ from dashboard.theme import LOUD
 ROWS = 25
 #: What is held up to view where nobody has declared an objective: this much within the lake's target.
 ASSUMED = 0.99
-#: Pixels that are kept for what is not read yet: the table, and the burn of one.
-_TABLE, _BURN = 500, 300
+#: Pixels that are kept for the table while it is not read yet.
+_TABLE = 500
 
 
 def page() -> Any:
@@ -52,7 +52,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     total = lake.behind(("slo", *whose), lambda past: past.past(questions.counted(one, at, find))[0])
     with top:
         fresh = frame.age_of_data(lake, health, now)
-        title = st.empty()
+        title = st.container()  # an empty place would be one for a moment, in which all below moves
         st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     if not declared:
         st.html(
@@ -118,7 +118,7 @@ def _over_time(
 
     found = lake.behind(("burn", one.model_dump_json(), burn.key, burn.tenant, stretch), read)
     if found is None:
-        st.html(markup.section(f"{name}: burn", "Its history is being read.") + markup.reserved(_BURN))
+        pending(f"{name}: burn", "Its history is being read.", figures.HEIGHT)
         return
     span = replace(found[0], zone=zone)  # what was found is everybody's
     curve = slo.over_time(one, span, found[1])
@@ -130,4 +130,4 @@ def _over_time(
     )
     st.html(markup.section(f"{name}: burn", f"{span.words}. {said}"))
     figure = figures.lines(span, [(Line("burn rate", LOUD, step=True), curve)], "× budget", (), target=(1.0, "1 ×"))
-    st.plotly_chart(figure, config=CHART, key=f"burn {one.slo} {name}", alt=f"{name}: burn. {said}")
+    st.plotly_chart(figure, config=CHART, key=f"burn {one.slo}", alt=f"{name}: burn. {said}")

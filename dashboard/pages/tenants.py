@@ -15,7 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import figures
 from dashboard.pages import choose, download, frame, lists, markup
-from dashboard.pages.charts import CHART
+from dashboard.pages.charts import CHART, pending
 from dashboard.questions import groups as group_questions
 from dashboard.questions import tenants as questions
 from dashboard.questions.tenants import Wanted
@@ -149,9 +149,7 @@ def _heat(
 
     found = lake.behind(("heat", what, of), read)
     if found is None:  # its place is kept, so that nothing moves when it comes
-        st.html(
-            markup.section(title, "The last hour is being read.") + markup.reserved(figures.heat_height(len(lines)))
-        )
+        pending(title, "The last hour is being read.", figures.heat_height(len(lines)))
         return
     span, then, rows = replace(found[0], zone=zone), *found[1:]  # what was found is everybody's
     if what == "wait":
