@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from alerts.laws.costs import Costs
 from alerts.laws.entitlement import (
     COUNTED_ANEW,
-    Habits,
     Seen,
     Senders,
     State,
@@ -27,6 +26,7 @@ from alerts.laws.entitlement import (
     senders,
 )
 from alerts.laws.glanced import GlancedTerms
+from alerts.laws.habits import Habits
 from sojourn.client.groups import Onsets, Patterns
 
 #: Nobody is entitled to fewer messages a second.

@@ -23,7 +23,6 @@ has it all the time, and all that must travel when a queue gets behind is one bi
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -34,8 +33,6 @@ from sojourn.client.groups import grouped
 
 #: So often a queue is looked at (seconds): what counts by looks below is meant for that.
 LOOK_SECONDS = 0.5
-#: The relative width of the classes in which a tenant's past is counted, and how fast it is forgotten.
-CLASS_WIDTH, FORGOTTEN = 1.05, 0.99975
 #: Who sends this part of what it is entitled to may be held back.
 USED_UP = 0.9
 #: Who sends at most this part of what those beyond their shares send on average keeps within its own, by more than
@@ -62,10 +59,6 @@ LUMPS = 0.5
 #: What one sends in one look is taken for so many standard deviations less, down to what it lately sent, until
 #: somebody is held.
 CHANCE = 1.0
-#: Looks after which a tenant's past counts: before, its 99th percentile would be its highest rate.
-LEARNT_AFTER = 600
-#: Looks that must stay calm before one is learnt from: a flood must not become its own entitlement.
-LEARNT_LATE = 20
 #: Where those who are held leave less than this waiting (seconds) for so long as it takes to see what they send,
 #: servers idle for them: shares are of so many times more, each second, up to so many times what was known then.
 NOTHING_SECONDS, IDLE_SECONDS, GROWING, GROWN_MOST = 0.03, 1.0, 3.0, 2.0
@@ -193,60 +186,6 @@ class State:
 
 #: Of a queue that was looked at for long, and is counted in another unit from now on.
 COUNTED_ANEW = State(young=1)
-
-
-class Past:
-    """How much a tenant used to send: its rates in classes of relative width, the older the lighter."""
-
-    __slots__ = ("_classes", "_weight", "looks")
-
-    def __init__(self) -> None:
-        self._classes: dict[int, float] = {}
-        self._weight = 1.0  # of the next rate: growing weights forget without touching what is there
-        self.looks = 0
-
-    def add(self, rate: float) -> None:
-        """Count one look at which it sent ``rate``/s."""
-        self.looks += 1
-        if rate > 0:
-            number = math.ceil(math.log(rate, CLASS_WIDTH))
-            self._classes[number] = self._classes.get(number, 0.0) + self._weight
-        self._weight /= FORGOTTEN
-        if self._weight > 1e12:
-            self._classes = {number: weight / self._weight for number, weight in self._classes.items()}
-            self._weight = 1.0
-
-    def quantile(self, q: float) -> float:
-        """The rate that it kept to at ``q`` of the looks at which it sent at all, at most 5 % too high."""
-        left = sum(self._classes.values()) * (1 - q)
-        for number in sorted(self._classes, reverse=True):
-            left -= self._classes[number]
-            if left < 0:
-                return CLASS_WIDTH**number
-        return 0.0
-
-
-class Habits:
-    """What tenants of one queue used to send while nobody was held back."""
-
-    def __init__(self) -> None:
-        self._tenants: dict[str, Past] = {}
-        self._looks: deque[Mapping[str, float]] = deque()
-
-    def look(self, arrivals: Mapping[str, float], *, congested: bool) -> None:
-        """Count one look; what came shortly before a congestion may have brought it about, and is forgotten."""
-        if congested:
-            self._looks.clear()
-            return
-        self._looks.append(arrivals)
-        if len(self._looks) > LEARNT_LATE:
-            for name, rate in self._looks.popleft().items():
-                self._tenants.setdefault(name, Past()).add(rate)
-
-    def usual(self, tenant: str) -> float:
-        """The 99th percentile of what ``tenant`` sent (messages/s); 0 where too little is known of it."""
-        past = self._tenants.get(tenant)
-        return past.quantile(0.99) if past is not None and past.looks >= LEARNT_AFTER else 0.0
 
 
 def share(capacity: float, others: Iterable[float]) -> float:
@@ -449,8 +388,8 @@ def entitlements(
 ) -> tuple[dict[str, float], float]:
     """What each tenant that sends is entitled to (messages/s), and what one is that was never seen.
 
-    ``usual`` tells what a tenant used to send, as :meth:`Habits.usual`; ``wait`` how long messages wait, where that is
-    known better than by ``seen``.
+    ``usual`` tells what a tenant used to send, as :meth:`alerts.laws.habits.Habits.usual`; ``wait`` how long messages
+    wait, where that is known better than by ``seen``.
     """
     if wait is None:
         wait = seen.waiting / state.capacity if state.capacity > 0 else 0.0

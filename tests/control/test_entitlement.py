@@ -10,12 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.laws.entitlement import (
-    CLASS_WIDTH,
-    FORGOTTEN,
-    LEARNT_AFTER,
-    LEARNT_LATE,
-    Habits,
-    Past,
     Seen,
     State,
     Terms,
@@ -24,6 +18,7 @@ from alerts.laws.entitlement import (
     shares,
     step,
 )
+from alerts.laws.habits import CLASS_WIDTH, FORGOTTEN, LEARNT_AFTER, LEARNT_LATE, Habits, Past
 
 rates = st.floats(0, 1e4)
 demands = st.dictionaries(st.text(max_size=3), rates, max_size=12)

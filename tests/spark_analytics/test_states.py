@@ -273,9 +273,7 @@ def test_state_that_was_spoilt_is_told_anew(tmp_path: Path) -> None:
     _spoil_ages(log)
     assert rebuild_state(tmp_path) >= len(rows)
     _check_ages(log)
-    with Reader(tmp_path) as reader:
-        log.compare(reader)
-        log.compare_history(reader)
+    _compare(log, tmp_path)
 
 
 def test_the_state_of_one_queue_is_told_anew(tmp_path: Path) -> None:
@@ -293,9 +291,7 @@ def test_the_state_of_one_queue_is_told_anew(tmp_path: Path) -> None:
     ages = _spoil_ages(log, queue)
     assert 0 < rebuild_state(tmp_path, f"{broker}/{queue}") < len(rows) + ages
     _check_ages(log, queue)
-    with Reader(tmp_path) as reader:
-        log.compare(reader)
-        log.compare_history(reader)
+    _compare(log, tmp_path)
     with pytest.raises(UserError, match="nothing is known"):
         rebuild_state(tmp_path, f"{broker}/nowhere")
 
@@ -355,9 +351,7 @@ def test_whoever_takes_over_tells_what_was_late_and_not_corrected_yet(
     again = Writer(tmp_path)
     again.step()
     again.close()
-    with Reader(tmp_path) as reader:
-        log.compare(reader)
-        log.compare_history(reader)
+    _compare(log, tmp_path)
 
 
 def test_a_run_that_ends_finishes_beside_its_batches_and_leaves_nothing_late(
@@ -371,9 +365,7 @@ def test_a_run_that_ends_finishes_beside_its_batches_and_leaves_nothing_late(
         runner.wake(len(batch))
         wait_until(lambda before=before: last_revision(log.lake) > before, "the batch to be finished")  # type: ignore[misc]
     runner.close()
-    with Reader(tmp_path) as reader:
-        log.compare(reader)
-        log.compare_history(reader)
+    _compare(log, tmp_path)
 
 
 def test_files_that_went_before_the_next_writer_read_them_leave_nothing_out(tmp_path: Path) -> None:
@@ -386,9 +378,7 @@ def test_files_that_went_before_the_next_writer_read_them_leave_nothing_out(tmp_
     table = log.lake.ensure("partials")
     assert table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     finish(tmp_path)
-    with Reader(tmp_path) as reader:
-        log.compare(reader)
-        log.compare_history(reader)
+    _compare(log, tmp_path)
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -415,11 +405,7 @@ def test_a_writer_that_was_long_down_reads_file_by_file_what_came_meanwhile(
     finish(tmp_path)
     assert looks[-1].much and not looks[-1].rows and not looks[-1].rebuild
     assert gone or last_revision(log.lake) > before + 2, "no more rows of ages wait than may"
-    with Reader(tmp_path) as reader:
-        log.compare(reader)
-        log.compare_history(reader)
-        wanted = log.reference.attempt_age()
-        assert wanted and differences(wanted, reader.query("SELECT * FROM attempt_age").to_pylist()) == []
+    _compare(log, tmp_path)
 
 
 def test_of_what_came_while_a_step_took_long_no_more_is_held_than_may_be(
@@ -442,13 +428,17 @@ def test_of_what_came_while_a_step_took_long_no_more_is_held_than_may_be(
     writer.step()
     writer.close()
     assert len(looks) > 1 and not any(one.much or one.rebuild for one in looks)
-    with Reader(tmp_path) as reader:
-        log.compare(reader)
-        log.compare_history(reader)
-        wanted = log.reference.attempt_age()
-        assert wanted and differences(wanted, reader.query("SELECT * FROM attempt_age").to_pylist()) == []
+    _compare(log, tmp_path)
 
 
 def _read(root: Path) -> dict[str, list[dict[str, Any]]]:
     with Reader(root) as reader:
         return served(reader)
+
+
+def _compare(log: Committed, root: Path) -> None:
+    with Reader(root) as reader:
+        log.compare(reader)
+        log.compare_history(reader)
+        wanted = log.reference.attempt_age()
+        assert wanted and differences(wanted, reader.query("SELECT * FROM attempt_age").to_pylist()) == []
