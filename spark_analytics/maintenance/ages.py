@@ -41,8 +41,7 @@ def prune(lake: Lake, *, thorough: bool) -> int:
     if thorough:
         for broker, until in opened(lake).items():
             old = Region((("broker", "=", broker), ("bucket_start", "<", until)))
-            if old.read(lake.ensure(AGE_STATE.name), ["broker"]).num_rows:
-                done.append(replace(lake, AGE_STATE.name, old, lambda rows: rows.slice(0, 0)))
+            done.append(replace(lake, AGE_STATE.name, old, lambda rows: rows.slice(0, 0)))
         for region, width in _fine(lake):
             done.append(replace(lake, AGE_STATE.name, region, partial(coarser, width=width)))
     return sum(counts[0] - counts[1] for counts in done if counts)

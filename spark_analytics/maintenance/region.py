@@ -57,8 +57,9 @@ def replace(
 
     The rows are read at the very version that the commit is checked against: what is appended in between is a conflict,
     and they are read anew. ``numbered`` (application, number) makes a commit that is made once, by whomever. None where
-    others were quicker :data:`MOST_TRIES` times, have made that commit, or ``change`` wants nothing changed: the table
-    is as it was. SojournError where the table cannot be used.
+    others were quicker :data:`MOST_TRIES` times, have made that commit, ``change`` wants nothing changed, or the region
+    is empty, which files whose bounds lie on either side of it do not tell: the table is as it was, unless the commit
+    is numbered. SojournError where the table cannot be used.
     """
     properties = CommitProperties(app_transactions=[Transaction(*numbered)]) if numbered else None
     try:
@@ -67,6 +68,8 @@ def replace(
             if numbered and (table.transaction_version(numbered[0]) or 0) >= numbered[1]:
                 return None
             there = region.read(table).cast(TABLES[name].schema)
+            if there.num_rows == 0 and not numbered:
+                return None
             rows = change(there)
             if rows is None:
                 return None

@@ -48,18 +48,13 @@ def prune(
     if files.num_rows == 0 or "max.epoch" not in files.column_names:
         return 0
     current = pc.max(files.column("max.epoch")).as_py()
-
-    def thinned(rows: pa.Table) -> pa.Table | None:
-        """None where files that hold what was before and after a window have nothing of it: that is worth no commit."""
-        if rows.num_rows == 0:
-            return None
-        return pruned(rows, retention, now, told(), begins=name == QUEUE_STATE.name)
-
     closed = files.filter(pc.less(files.column("max.epoch"), current))
     gone = 0
     for conditions in _due(closed, retention, now, thorough=thorough):
         region = Region((*conditions, ("epoch", "<", current)))
-        done = replace(lake, name, region, thinned)
+        done = replace(
+            lake, name, region, lambda rows: pruned(rows, retention, now, told(), begins=name == QUEUE_STATE.name)
+        )
         gone += done[0] - done[1] if done else 0
     return gone
 
