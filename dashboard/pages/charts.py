@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -16,6 +17,8 @@ from dashboard.theme import CALM, LOUD
 
 CHART = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 Drawn = list[tuple[Line, Curve]]
+#: Where a chart's heading stands, and where the chart.
+Spots = tuple[Any, Any]
 
 
 def age_lines(
@@ -44,7 +47,7 @@ def highest(drawn: Drawn) -> float:
     return max((value for _, curve in drawn for value in curve.values if value is not None), default=0.0)
 
 
-def pending(title: str, why: str, height: int) -> None:
+def pending(title: str, why: str, height: int, spots: Spots = (st, st)) -> None:
     """Keep the place of a chart of ``height`` pixels: two elements as it is, since between any two there is a gap."""
-    st.html(markup.section(title, why))
-    st.html(markup.reserved(height))
+    spots[0].html(markup.section(title, why))
+    spots[1].html(markup.reserved(height))

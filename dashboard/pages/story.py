@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from dashboard import figures
 from dashboard.figures import Line
 from dashboard.pages import markup
-from dashboard.pages.charts import CHART, Drawn, age_lines, highest, reference
+from dashboard.pages.charts import CHART, Drawn, Spots, age_lines, highest, pending, reference
 from dashboard.repository import Repository
 from dashboard.services import series
 from dashboard.services import story as words
@@ -23,8 +22,6 @@ from lake.errors import SojournError
 
 #: The longest range that is drawn here; the queue's own page has longer ones.
 LONGEST = "1 h"
-#: Where a picture's heading stands, and where the picture.
-Spots = tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +68,8 @@ def show(
 
 
 def reserve(card: QueueCard, spots: Spots, why: str = "Its history is being read.") -> None:
-    """Keep the place of a picture: two elements as it is, since between any two there is a gap."""
-    spots[0].html(markup.section(_title(card), why))
-    spots[1].html(markup.reserved(figures.STORY_HEIGHT))
+    """Keep the place of a picture."""
+    pending(_title(card), why, figures.STORY_HEIGHT, spots)
 
 
 def _title(card: QueueCard) -> str:
