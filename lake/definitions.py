@@ -10,6 +10,8 @@ from lake.errors import UserError
 from lake.files import write_atomically
 
 FILE_NAME = "definitions.json"
+#: No lease of a limit is longer (seconds): who holds one has a row in the journal within them.
+LONGEST_LEASE_SECONDS = 3600
 
 
 class Definitions(BaseModel):

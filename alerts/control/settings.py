@@ -15,6 +15,7 @@ from alerts.laws import capacity, entitlement, registry
 from alerts.laws.bounds import Bounds
 from alerts.laws.law import Agreed
 from alerts.laws.limits import Terms
+from lake.definitions import LONGEST_LEASE_SECONDS
 from sojourn.client.groups import Patterns
 
 #: The kind of actuator that bounds what a consumer has in hand.
@@ -66,7 +67,10 @@ class PolicySettings(BaseModel):
     )
     cooldown_seconds: float = Field(default=15.0, ge=0, description="time that a change has to act before the next")
     lease_seconds: float = Field(
-        default=60.0, ge=1, le=3600, description="a limit that is not renewed ends after this; renewed at half of it"
+        default=60.0,
+        ge=1,
+        le=LONGEST_LEASE_SECONDS,
+        description="a limit that is not renewed ends after this; renewed at half of it",
     )
     release_margin: float = Field(
         default=0.25, ge=0, description="released when the limit exceeds the tenant's arrivals by this part of them"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from lake.definitions import LONGEST_LEASE_SECONDS
 from lake.sql.parameters import among, any_of, literal
 from lake.why.held import Hold, with_holds
 from lake.why.law import Bin, Cause, Rise, explain
@@ -16,8 +17,6 @@ from lake.why.partitions import Partition, with_one_partition
 SPAN, STEP = 3600, 5
 #: Whether messages tell of partitions is seen by those of so many seconds.
 PROBED = 60
-#: No lease of a limit is longer (seconds): who holds one has a row in the journal within them.
-LONGEST_LEASE = 3600
 
 #: A queue by its broker, its name and the subscriber that it is seen by; '' where there is none.
 Name = tuple[str, str, str]
@@ -98,7 +97,7 @@ def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: i
 
 def holds_of(query: Query, who: str, start: int, end: int) -> tuple[list[Hold], str]:
     """Limits that were in force on the queue at some time between these unix seconds, by tenant, and the statement."""
-    sql = _LIMITS.format(mine=who, start=_at(start - LONGEST_LEASE), end=_at(end))
+    sql = _LIMITS.format(mine=who, start=_at(start - LONGEST_LEASE_SECONDS), end=_at(end))
     found: dict[str, Hold] = {}
     for row in query(sql):
         at, before = row["at"].timestamp(), found.get(row["action_id"])
