@@ -193,7 +193,7 @@ def drain_sentence(backlog: float | None, total: Row, row: Row, now: datetime) -
         held = "its depth is unknown too" if row["depth"] is None else f"the broker counts {messages(row['depth'])}"
         if total:
             return f"earlier events are still being read, so backlog and drain are {UNKNOWN}; {held}"
-        return f"no message events are seen, so tenants, ages and drain are {UNKNOWN}; {held}"
+        return f"no message events are seen, so {_lacking(row)} are {UNKNOWN}; {held}{_by_samples(row)}"
     arrivals, leaving = total.get("arrival_rate"), total.get("completion_rate")
     gain = arrivals - leaving if arrivals is not None and leaving is not None else None
     if state == "idle":
@@ -210,6 +210,22 @@ def drain_sentence(backlog: float | None, total: Row, row: Row, now: datetime) -
         return f"backlog {count(backlog)}, draining; until when is {UNKNOWN}"
     end = instant(now + timedelta(seconds=seconds), now, seconds=seconds < 600) if seconds < 864_000 else "later"
     return f"backlog {count(backlog)}; at the rates of the last seconds drained in {duration(seconds)}, by {end}"
+
+
+def _lacking(row: Row) -> str:
+    """What samples alone do not tell of the queue."""
+    told = {"ages": row["oldest_age_seconds"], "drain": row["drain_state"]}
+    return listing(["tenants", *(name for name, value in told.items() if value is None)])
+
+
+def _by_samples(row: Row) -> str:
+    """What samples tell besides the depth: whether it drains, and the age of the oldest message."""
+    parts = [{"growing": "growing", "stalled": "nothing leaves"}.get(row["drain_state"], "")]
+    if row["drain_state"] == "draining":
+        parts = [f"drained {drained(row)}"]
+    if row["oldest_age_seconds"] is not None:
+        parts.append(f"the oldest {duration(row['oldest_age_seconds'])} old")
+    return "".join(f", {part}" for part in parts if part)
 
 
 def _flows(row: Row, total: Row) -> bool:
@@ -246,13 +262,20 @@ def _mode(row: Row, now: datetime, *, needed: bool = False) -> str:
 def _facts(row: Row, total: Row) -> tuple[Fact, ...]:
     limit = row["in_flight_limit"]
     return (
-        Fact("Oldest, quiet tenants", _oldest(row, "quiet_"), f"all tenants: {_oldest(row)}"),
+        _waits(row),
         Fact("Backlog", count(total.get("backlog")), _tenants(total)),
         Fact("In → out", _flow(total), "messages a second"),
         Fact("Drained", _drained(row, total), row["drain_state"] or ""),
         Fact("In flight", count(row["in_flight"]), f"limit {count(limit)}"),
         Fact("Broker's own count", count(row["depth"]), _trust(row)),
     )
+
+
+def _waits(row: Row) -> Fact:
+    if row["noisy_tenants"] is None:  # nobody knows whose the messages are
+        whose = "whose it is, is unknown" if row["oldest_age_seconds"] is not None else ""
+        return Fact("Oldest message", _oldest(row), whose)
+    return Fact("Oldest, quiet tenants", _oldest(row, "quiet_"), f"all tenants: {_oldest(row)}")
 
 
 def _tenants(total: Row) -> str:
@@ -298,8 +321,10 @@ def _flow(total: Row) -> str:
 
 
 def _oldest(row: Row, who: str = "") -> str:
+    """An age, or that nothing waits, where events or the broker's own count tell of that."""
     seconds = row[f"{who}oldest_age_seconds"]
-    return UNKNOWN if seconds is None and row["mode"] is None else age(seconds)
+    told = row["mode"] is not None and (row["noisy_tenants"] is not None or _empty_by_count(row))
+    return age(seconds) if told or seconds is not None else UNKNOWN
 
 
 def _drained(row: Row, total: Row) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from dashboard.services.alerting import AlertCard
 from dashboard.services.keys import QueueKey
-from dashboard.services.overview import Verdict, drained, headline, queue_cards
+from dashboard.services.overview import Fact, Verdict, drained, headline, queue_cards
 
 NOW = datetime(2026, 3, 1, 3, 7, 0, tzinfo=UTC)
 KEY = {"broker": "nats", "queue": "orders", "subscriber": None}
@@ -102,7 +102,32 @@ def test_a_queue_known_by_its_depth_alone_is_unknown_not_zero() -> None:
     assert card.verdict is Verdict.UNKNOWN
     assert "no message events are seen" in card.sentence and "the broker counts 12 messages" in card.sentence
     shown = {fact.label: fact.value for fact in card.facts}
-    assert shown["Backlog"] == shown["In → out"] == shown["Oldest, quiet tenants"] == shown["Drained"] == "unknown"
+    assert shown["Backlog"] == shown["In → out"] == shown["Oldest message"] == shown["Drained"] == "unknown"
+
+
+SAMPLED = {"noisy_tenants": None, "quiet_oldest_age_seconds": None}
+
+
+def test_a_queue_known_by_samples_tells_its_age_and_whether_it_drains_and_not_whose_messages_wait() -> None:
+    row = health(**SAMPLED, depth=1244, oldest_age_seconds=48.0)
+    card = one(row, None)
+    assert card.sentence == (
+        "orders: no message events are seen, so tenants are unknown; "
+        "the broker counts 1,244 messages, growing, the oldest 48 s old"
+    )
+    assert card.facts[0] == Fact("Oldest message", "48 s", "whose it is, is unknown")
+    assert card.cells[:3] == ("backlogged", "unknown", "48 s")
+    stalled = one({**row, "drain_state": "stalled"}, None).sentence
+    assert stalled.endswith("the broker counts 1,244 messages, nothing leaves, the oldest 48 s old")
+    draining = one({**row, "drain_state": "draining", "drain_eta_seconds": 42.0, "oldest_age_seconds": None}, None)
+    assert draining.sentence.endswith(
+        "so tenants and ages are unknown; the broker counts 1,244 messages, drained in 42 s"
+    )
+
+
+def test_of_a_queue_known_by_samples_in_which_nothing_waits_no_tenant_waits_either() -> None:
+    card = one(health(**SAMPLED, mode="fast", depth=0, in_flight=0, drain_state="idle"), None)
+    assert card.facts[0] == Fact("Oldest message", "none waiting", "") and card.cells[1:3] == ("none waiting",) * 2
 
 
 def test_an_empty_dead_letter_queue_is_fine() -> None:

@@ -202,8 +202,7 @@ def test_a_queue_without_events_says_unknown_and_draws_what_its_broker_counts(
     said = words(app)
     assert "Unknown: no message event of this queue has been seen." in said
     assert (
-        "Unknown: oldest, quiet tenants, backlog, in → out, drained – no message event of a dead-letter queue is seen"
-        in said
+        "Unknown: oldest message, backlog, in → out, drained – no message event of a dead-letter queue is seen" in said
     )
     assert "The broker counts 0 now; at most 0 in this range." in said
     assert len(app.get("plotly_chart")) == 1
