@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
-import time
+import threading
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -61,28 +62,31 @@ def ensure(folder: Path) -> None:
     )
 
 
-def main(folder: Path, parent: int) -> None:
-    """Reap until nothing is held and whoever started us is gone."""
+def main(folder: Path, parent: int, stop: threading.Event) -> None:
+    """Reap until nothing is held and whoever started us is gone, or until ``stop`` is set."""
     handler = RotatingFileHandler(folder / LOG, maxBytes=1 << 20, backupCount=1)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", handlers=[handler])
     while True:
         try:
             with only_one(folder / LOCK, "the reaper"):
                 undo_log = UndoLog(folder)
-                _watch(undo_log, parent)
+                _watch(undo_log, parent, stop)
                 undo_log.close()
         except UserError:
             return  # another one runs
         with_some = UndoLog(folder)
         left = with_some.held()
         with_some.close()
+        if stop.is_set():
+            log.info("told to stop: %d settings are held, which the next alert process looks after", len(left))
+            return
         if not left:  # else somebody put it down while we let go of the lock
             return
 
 
-def _watch(undo_log: UndoLog, parent: int) -> None:
+def _watch(undo_log: UndoLog, parent: int, stop: threading.Event) -> None:
     last: list[str] = []
-    while True:
+    while not stop.is_set():
         try:
             failed = reap(undo_log)
             done = not undo_log.held() and os.getppid() != parent
@@ -94,8 +98,17 @@ def _watch(undo_log: UndoLog, parent: int) -> None:
         last = failed
         if done:
             return
-        time.sleep(EVERY)
+        stop.wait(EVERY)
+
+
+def _told_to_stop() -> threading.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Not from the handler: the signal may come while this very thread holds the event's lock.
+        signal.signal(number, lambda *_: threading.Thread(target=stop.set).start())
+    return stop
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), _told_to_stop())

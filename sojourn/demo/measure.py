@@ -181,6 +181,25 @@ def alert_moments(queries: Queries, tenant: str, since: float) -> tuple[float | 
     )
 
 
+def to_come(queries: Queries, entries: Iterable[Mapping[str, Any]], tenant: str, since: float) -> list[str]:
+    """What is still to come of a surge of ``tenant`` that is over, in words: the end of its alert, the webhook (of
+    ``entries``) that tells of it, the end of its limit."""
+    found = []
+    detected, resolved = alert_moments(queries, tenant, since)
+    if detected is not None and resolved is None:
+        found.append("the alert to be resolved")
+    status: dict[frozenset[tuple[str, str]], str] = {}
+    for entry in entries:
+        for alert in (entry["payload"] or {}).get("alerts", []) if entry["verified"] else []:
+            if alert["labels"].get("tenant") == tenant:
+                status[frozenset(alert["labels"].items())] = alert["status"]
+    if "firing" in status.values():
+        found.append("the webhook that says so")
+    if queries.query(f"SELECT 1 AS there FROM limits WHERE tenant = '{tenant}'").num_rows:
+        found.append("the limit to end")
+    return found
+
+
 def accused(queries: Queries, since: float) -> set[str]:
     """Every tenant that an alert which fired named."""
     rows = _rows(queries, "alert_transitions", since)

@@ -65,7 +65,8 @@ def main() -> None:
     """Serve until told to stop."""
     port, secret_file, output = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     server = serve(port, secret_file.read_text(encoding="utf-8").strip(), output)
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
     server.serve_forever(poll_interval=0.1)
 
 

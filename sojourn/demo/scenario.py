@@ -36,8 +36,6 @@ CALM_SHARE, SURGE_SHARE = 0.25, 0.45
 OVERHEAD_SECONDS = 35.0
 LEAST_DURATION = 90.0
 DEFAULT_DURATION = 165.0
-#: How long the last messages may take to be consumed once nobody sends any more.
-DRAIN_SECONDS = 8.0
 #: How long the noisy tenant sends nothing at all once its surge has ended: its batch is through.
 REST_SECONDS = 6.0
 

@@ -22,7 +22,7 @@ from standardwebhooks.webhooks import Webhook
 from lake.errors import UserError
 from lake.reader import Reader
 from lake.store import Lake
-from lake.tables import ALERT_TRANSITIONS, DELIVERIES, MESSAGE_EVENTS, PARTIALS
+from lake.tables import ACTIONS, ALERT_TRANSITIONS, DELIVERIES, MESSAGE_EVENTS, PARTIALS
 from sojourn.demo import measure, receipt, scenario
 from sojourn.demo.broker import StreamReading
 from sojourn.demo.freshness import Freshness
@@ -31,6 +31,7 @@ from sojourn.demo.receipt import SurgeReceipt
 from sojourn.demo.receiver import serve
 from sojourn.demo.report import Report
 from sojourn.supervise.probes import free_port
+from tests.dashboard.scene import actions_of
 
 SECRET = "whsec_" + "c29qb3VybiB0ZXN0IHNlY3JldCBvZiAzMiBieXRlcyE="
 
@@ -212,6 +213,34 @@ def test_the_moments_of_an_alert_are_its_first_firing_and_its_last_end(tmp_path:
     assert measure.alert_moments(reader, "grove", 90) == (102.0, 120.0)
     assert measure.alert_moments(reader, "grove", 115) == (None, 120.0)
     assert measure.accused(reader, 90) == {"grove"}
+
+
+def _told(status: str, tenant: str = "grove", verified: bool = True) -> dict[str, Any]:
+    labels = {"alertname": "NoisyTenant", "tenant": tenant}
+    return {"verified": verified, "payload": {"alerts": [{"status": status, "labels": labels}]}}
+
+
+def test_a_surge_is_over_once_its_alert_is_resolved_that_is_told_and_its_limit_has_ended(tmp_path: Path) -> None:
+    lake, reader, now = Lake(tmp_path), Reader(tmp_path), time.time()
+    fired = _transition(int(now) - 60, "grove", "pending", "firing")
+    lake.append("alert_transitions", pa.Table.from_pylist([fired], ALERT_TRANSITIONS.schema))
+    limit = actions_of(datetime.fromtimestamp(now - 50, UTC), datetime.fromtimestamp(now, UTC))[0]
+    limit |= {"tenant": "grove", "valid_until": datetime.fromtimestamp(now + 600, UTC)}
+    lake.append("actions", pa.Table.from_pylist([limit], ACTIONS.schema))
+    entries = [_told("firing")]
+
+    def left() -> list[str]:
+        return measure.to_come(reader, entries, "grove", now - 100)
+
+    assert left() == ["the alert to be resolved", "the webhook that says so", "the limit to end"]
+    entries += [_told("resolved", "acme"), _told("resolved", verified=False)]
+    gone = _transition(int(now) - 10, "grove", "firing", "inactive")
+    lake.append("alert_transitions", pa.Table.from_pylist([gone], ALERT_TRANSITIONS.schema))
+    assert left() == ["the webhook that says so", "the limit to end"]
+    entries.append(_told("resolved"))
+    over = limit | {"at": datetime.fromtimestamp(now - 5, UTC), "decision": "release", "after": None}
+    lake.append("actions", pa.Table.from_pylist([over], ACTIONS.schema))
+    assert left() == []
 
 
 @pytest.fixture
