@@ -271,6 +271,7 @@ class Controller:
         if (again or verdict.kind is Kind.WAIT) and verdict.limit == limit:
             return  # as most looks: nothing to be said, nothing to be remembered
         lost = acts and verdict.limit is not None and _lost_effect(limit, verdict.limit)
+        lost = lost and self._actuators[policy.actuator].shows_in_arrivals
         if verdict.kind is Kind.WAIT and active is not None and verdict.limit is not None and not lost:
             changes[key] = dataclasses.replace(active, rule=candidate.rule, limit=verdict.limit, shadow=shadow)
             return  # as most others: nothing to be said

@@ -5,6 +5,9 @@ Some of it is: a flood would have piled up unlimited, too. So it is told apart b
 With g messages of theirs left since it began, and l messages that slots with nothing to do could have begun
 while they were held and nobody else needed, l ÷ g of it, all at most, is throttled by us, and the rest is
 their arrivals.
+
+A consumer that reads held tenants alone, as NATS' are that can be held, has nobody beside them to compare with. Of its
+slots those that have nothing to do while it is held are ours.
 """
 
 from __future__ import annotations
@@ -33,16 +36,12 @@ class Hold:
 
 def with_holds(rise: Rise, bins: Sequence[Bin], held: Sequence[Bin], ready: float, holds: Iterable[Hold]) -> Rise:
     """``rise`` with what ``holds`` in the queue have to do with it told apart; as it was where they have nothing to, or
-    nobody knows: all are held, or no first attempt of others tells how long one waits without.
+    nobody knows: no first attempt of others, who are there, tells how long one waits without.
 
     ``bins`` are the queue's, ``held`` those of the tenants that are held, one for one; ``ready``: what waits of others.
     """
     edge = 2
     others = [_without(all_, theirs) for all_, theirs in zip(bins, held, strict=True)]
-    before = [place for place, each in enumerate(bins) if each.end <= rise.begun][-edge:]
-    was, now = _added(bins, others, before), _added(bins, others, range(len(bins) - edge, len(bins)))
-    if was is None or now is None or now <= was:
-        return rise
     spans = [(one.begun, one.ended) for one in holds if one.in_queue]
     places = [
         place
@@ -50,6 +49,12 @@ def with_holds(rise: Rise, bins: Sequence[Bin], held: Sequence[Bin], ready: floa
         if rise.begun <= each.end - each.seconds / 2 and any(a <= each.end - each.seconds / 2 < b for a, b in spans)
     ]
     if not places:
+        return rise
+    if not any(each.arrivals or each.starts for each in others):
+        return _of_nobody_else(rise, bins, places)
+    before = [place for place, each in enumerate(bins) if each.end <= rise.begun][-edge:]
+    was, now = _added(bins, others, before), _added(bins, others, range(len(bins) - edge, len(bins)))
+    if was is None or now is None or now <= was:
         return rise
     begun = next(place for place, each in enumerate(bins) if each.end > rise.begun)
     left = sum(each.arrivals - each.starts for each in held[begun : places[-1] + 1])
@@ -62,6 +67,31 @@ def with_holds(rise: Rise, bins: Sequence[Bin], held: Sequence[Bin], ready: floa
     rest = explain(others, ready, edge=edge)
     rest_parts = () if rest is None else _at_work_for_others(rest, bins)
     return _summed(rise, rest_parts, Part(Cause.THROTTLED, messages, throttled), (now - was) - throttled)
+
+
+def _of_nobody_else(rise: Rise, bins: Sequence[Bin], places: Sequence[int]) -> Rise:
+    """``rise`` of a consumer that reads held tenants alone: of its missing slots, those are ours that had nothing to do
+    in ``places``, of all that had nothing to do since the waiting began."""
+    slots = next((each for each in rise.parts if each.cause is Cause.SLOTS and each.seconds > 0), None)
+    since = idle(bins, [each for each in bins if each.end > rise.begun])
+    unused = idle(bins, [bins[place] for place in places])
+    if slots is None or not since or not unused:
+        return rise
+    part = min(1.0, unused / since)
+    own = {each.cause: each for each in rise.parts}
+    own[Cause.SLOTS] = _scaled(slots, 1 - part)
+    ours, arrivals = Part(Cause.THROTTLED, slots.messages, slots.seconds), own[Cause.ARRIVALS]
+    ours = _scaled(ours, part)
+    if arrivals.seconds < 0:  # fewer came than it could take: some of these slots would have had nothing to do anyway
+        spare = min(1.0, -arrivals.seconds / ours.seconds)
+        own[Cause.ARRIVALS] = replace(arrivals, messages=None, seconds=arrivals.seconds + spare * ours.seconds)
+        ours = _scaled(ours, 1 - spare)
+    unknown = own.pop(Cause.UNKNOWN)
+    return replace(rise, parts=(*own.values(), ours, unknown))
+
+
+def _scaled(one: Part, by: float) -> Part:
+    return replace(one, messages=None if one.messages is None else by * one.messages, seconds=by * one.seconds)
 
 
 def _at_work_for_others(rest: Rise, bins: Sequence[Bin]) -> tuple[Part, ...]:

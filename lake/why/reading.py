@@ -81,7 +81,7 @@ def tell(query: Query, broker: str, queue: str, subscriber: str = "", *, span: i
     partition = ""
     if rise is not None:
         holds = [one for one in holds if one.ended > rise.begun]
-        rise = _of_holds(query, theirs, mine, subscriber, rise, bins, holds, sql)
+        rise, holds = _of_holds(query, theirs, mine, subscriber, rise, bins, holds, sql)
         rise, partition = _of_partitions(query, who, queue, subscriber, rise, sql)
         sql["tenants"] = _TENANTS.format(
             mine=theirs, start=_at(bins[0].end - bins[0].seconds), begun=_at(rise.begun), end=_at(end)
@@ -123,23 +123,26 @@ def _of_holds(
     bins: Sequence[Bin],
     holds: Sequence[Hold],
     sql: dict[str, str],
-) -> Rise:
-    """What limits that slow down this queue's consumers have to do with a ``rise``."""
+) -> tuple[Rise, Sequence[Hold]]:
+    """What limits that slow down this queue's consumers have to do with a ``rise``; and the ``holds`` without those of
+    tenants whose messages another subscriber has."""
     tenants = sorted({one.tenant for one in holds if one.in_queue})
-    if not tenants or not rise.parts:
-        return rise
+    if not tenants:
+        return rise, holds
     held, first = f"tenant IN ({any_of(tenants)})", bins[0].end - bins[0].seconds
     statement = _FLOWS.format(mine=f"{theirs} AND {held}", start=_at(first), end=_at(rise.end))
-    known = {
-        each.end: each
-        for each in _bins([_as_seen(row, subscriber) for row in query(statement)], rise.end, bins[0].seconds)
-    }
+    rows = [_as_seen(row, subscriber) for row in query(statement)]
+    if not rows:
+        return rise, [one for one in holds if not one.in_queue]
+    if not rise.parts:
+        return rise, holds
+    known = {each.end: each for each in _bins(rows, rise.end, bins[0].seconds)}
     flows_of_held = [known.get(each.end, Bin(each.end, each.seconds)) for each in bins]
     (waits,) = query(_READY.format(mine=f"{mine} AND NOT {held}", health=mine))
     found = with_holds(rise, bins, flows_of_held, waits["ready"] or 0, holds)
     if found is not rise:
         sql["held"] = statement
-    return found
+    return found, holds
 
 
 def _of_partitions(

@@ -16,6 +16,8 @@ from pydantic import ValidationError
 from actuators.undo_log import UndoLog
 from alerts.control.settings import ControlSettings
 from sojourn.cli import main
+from tests.collectors.support import make_queue
+from tests.support.nats import NatsServer
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
 
@@ -64,6 +66,19 @@ def test_a_policy_holds_through_the_actuator_that_it_names_and_the_journal_has_i
     loop.control.controller.revoke(row["action_id"], loop.world.now)
     assert client.get(KEY) is None
     assert inputs(_last(loop))["effect"] == "nothing stands again"
+
+
+def test_arrivals_that_do_not_follow_a_limit_of_the_consumers_are_no_want_of_effect(
+    start: Start, tmp_path: Path
+) -> None:
+    with NatsServer(tmp_path / "nats") as server:
+        make_queue(server.url, "orders", "of-t0", filter_subject="orders.t0")
+        slow = {"kind": "nats_max_ack_pending", "name": "slow", "url": server.url, "consumer": "of-{tenant}"}
+        loop = start(actuators=[slow | {"service_seconds": 1.0}], actuator="slow", lease_seconds=600)
+        loop.throttle("t0")
+        loop.run(20, "t0")  # arrivals stay at 120/s
+        assert loop.journal()[0]["outcome"] == "applied" and inputs(loop.journal()[0])["slows"] == "consumers"
+        assert [row["reason"] for row in loop.journal() if row["outcome"] == "failed"] == []
 
 
 def _last(loop: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -125,10 +125,30 @@ def test_who_is_held_and_keeps_up_all_the_same_is_no_cause() -> None:
     assert parts.get(Cause.THROTTLED, 0.0) < 0.05 * sum(parts.values()) < parts[Cause.ARRIVALS]
 
 
-def test_where_all_are_held_nobody_tells_how_long_one_waits_without() -> None:
-    rise, whole, _, _ = queue({}, slowed_to(15.0))
-    assert rise is not None
-    assert with_holds(rise, whole, whole, 0.0, [Hold(HELD, "pause", TURNED, SECONDS, in_queue=True)]) is rise
+def told_alone(rates: Mapping[str, float], lets: Lets, holds: list[Hold]) -> dict[Cause, float]:
+    """The same of a consumer that reads nobody but who is held."""
+    _, _, alone, _ = queue(rates, lets)
+    rise = explain(alone, sum(each.arrivals - each.starts for each in alone))
+    assert rise is not None and rise.parts
+    found = with_holds(rise, alone, alone, 0.0, holds)
+    assert sum(part.seconds for part in found.parts) == pytest.approx(found.seconds) and found.seconds == rise.seconds
+    return {part.cause: part.seconds for part in found.parts}
+
+
+def test_slots_of_a_consumer_of_the_held_alone_that_idle_while_it_is_held_are_ours() -> None:
+    limited = Hold(HELD, "bound", TURNED, SECONDS, in_queue=True)
+    parts = told_alone({}, slowed_to(15.0), [limited])
+    whole = sum(parts.values())
+    assert parts[Cause.THROTTLED] > 0.8 * whole and abs(parts[Cause.SLOTS]) < 0.05 * whole
+    paused = told_alone({}, lambda at: 0.0 if TURNED <= at < TURNED + 120 else 1e9, [replace(limited, ended=280.0)])
+    assert paused[Cause.THROTTLED] > 0.7 * sum(paused.values())
+    half = told_alone({}, slowed_to(15.0), [replace(limited, begun=(TURNED + SECONDS) / 2)])
+    assert half[Cause.SLOTS] > 0.3 * whole, "they idled before it was held, too"
+
+
+def test_what_a_consumer_of_the_held_alone_gets_beyond_all_its_slots_is_the_tenants_own() -> None:
+    parts = told_alone({HELD: 250.0}, lambda at: 1e9, [Hold(HELD, "bound", TURNED, SECONDS, in_queue=True)])
+    assert parts.get(Cause.THROTTLED, 0.0) < 0.1 * sum(parts.values()) < parts[Cause.ARRIVALS]
 
 
 END = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -27,6 +27,11 @@ class Told:
 class Enforcer(Protocol):
     """What puts limits in force somewhere."""
 
+    @property
+    def shows_in_arrivals(self) -> bool:
+        """Whether arrivals follow its limits: they do not where what it holds back has arrived before."""
+        ...
+
     def enforce(self, active_limits: Sequence[ActiveLimit]) -> Mapping[Target, Told]:
         """Make exactly ``active_limits`` hold, and nothing else of ours. SojournError if that failed for all."""
         ...

@@ -13,6 +13,8 @@ from alerts.control.board import Board, ServedLimit
 class LimitsApi:
     """Serves the strictest limit of each tenant."""
 
+    shows_in_arrivals = True
+
     def __init__(self, board: Board) -> None:
         self._board = board
 

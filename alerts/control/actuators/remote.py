@@ -45,7 +45,7 @@ class Remote:
         undo_log.remember(settings)
         self._undo_log, self._clock = undo_log, clock
         self._leased = Leased(settings.name, actuator, undo_log, settings.broker)
-        self._lasts = not actuator.ends_by_itself
+        self._lasts, self.shows_in_arrivals = not actuator.ends_by_itself, not actuator.slows_consumers
         self._patience, self._rest, self._tick = patience, rest, tick
         self._changed = threading.Condition()
         self._wanted: dict[Target, ActiveLimit] = {}

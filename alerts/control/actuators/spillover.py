@@ -60,6 +60,8 @@ class SpilloverSettings(Settings):
 class Spillover:
     """Moves messages in a thread of its own for as long as limits hold, and back afterwards."""
 
+    shows_in_arrivals = False
+
     def __init__(
         self, settings: SpilloverSettings, mover: Mover | None = None, now: Callable[[], float] = time.time
     ) -> None:
