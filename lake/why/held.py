@@ -77,16 +77,15 @@ def _of_nobody_else(rise: Rise, bins: Sequence[Bin], places: Sequence[int]) -> R
     unused = idle(bins, [bins[place] for place in places])
     if slots is None or not since or not unused:
         return rise
-    part = min(1.0, unused / since)
     own = {each.cause: each for each in rise.parts}
-    own[Cause.SLOTS] = _scaled(slots, 1 - part)
-    ours, arrivals = Part(Cause.THROTTLED, slots.messages, slots.seconds), own[Cause.ARRIVALS]
-    ours = _scaled(ours, part)
+    arrivals, unknown = own[Cause.ARRIVALS], own.pop(Cause.UNKNOWN)
     if arrivals.seconds < 0:  # fewer came than it could take: some of these slots would have had nothing to do anyway
-        spare = min(1.0, -arrivals.seconds / ours.seconds)
-        own[Cause.ARRIVALS] = replace(arrivals, messages=None, seconds=arrivals.seconds + spare * ours.seconds)
-        ours = _scaled(ours, 1 - spare)
-    unknown = own.pop(Cause.UNKNOWN)
+        spare = min(slots.seconds, -arrivals.seconds)
+        own[Cause.ARRIVALS] = replace(arrivals, messages=None, seconds=arrivals.seconds + spare)
+        slots = _scaled(slots, 1 - spare / slots.seconds)
+    part = min(1.0, unused / since)
+    own[Cause.SLOTS] = _scaled(slots, 1 - part)
+    ours = _scaled(Part(Cause.THROTTLED, slots.messages, slots.seconds), part)
     return replace(rise, parts=(*own.values(), ours, unknown))
 
 

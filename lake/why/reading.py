@@ -121,9 +121,9 @@ def _of_holds(
     subscriber: str,
     rise: Rise,
     bins: Sequence[Bin],
-    holds: Sequence[Hold],
+    holds: list[Hold],
     sql: dict[str, str],
-) -> tuple[Rise, Sequence[Hold]]:
+) -> tuple[Rise, list[Hold]]:
     """What limits that slow down this queue's consumers have to do with a ``rise``; and the ``holds`` without those of
     tenants whose messages another subscriber has."""
     tenants = sorted({one.tenant for one in holds if one.in_queue})
