@@ -274,6 +274,7 @@ def beside(figure: go.Figure, span: Span, drawn: tuple[Line, Curve]) -> None:
     most = max((value for value in curve.values if value is not None), default=0.0)
     figure.update_layout(
         yaxis2={
+            "title": {"text": line.name, "standoff": 8},
             "overlaying": "y",
             "side": "right",
             "rangemode": "tozero",

@@ -297,7 +297,9 @@ class Repository:
         found: T | None = _behind(root).answer(question, _token(root), lambda: work(past), wait, patient=patient)
         return found
 
-    def remembered(self, question: Hashable, work: Callable[[Repository], T]) -> tuple[Repository, T] | None:
+    def remembered(
+        self, question: Hashable, work: Callable[[Repository], T], first_seconds: float | None = None
+    ) -> tuple[Repository, T] | None:
         """As :meth:`behind`, for who draws from the very answers that ``work`` has asked for: a repository that has
         them, and what ``work`` made of them."""
 
@@ -305,7 +307,7 @@ class Repository:
             kept: dict[str, list[Row]] = {}
             return kept, work(replace(past, kept=kept))
 
-        found = self.behind(question, put_down)
+        found = self.behind(question, put_down, first_seconds)
         return None if found is None else (replace(self, read={**self.read, **found[0]}), found[1])
 
     def of_queue(self, key: QueueKey, sql: str) -> list[Row]:

@@ -98,6 +98,7 @@ def _switch(who: Person | None, root: Path) -> None:
             who, root, "Resume all policies", question, "resume", "policies", operations.switch(root, "resume")
         )
         return
+    st.html(markup.section("All policies", "For when they do harm: every limit is lifted, nothing is decided."))
     question = "Every limit is lifted now, and no policy decides anything until they are resumed."
     doing = operations.switch(root, "pause")
     confirm.button(who, root, "Pause all policies", question, "pause", "policies", doing, icon=":material/pause:")

@@ -66,7 +66,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     newest_data = max(newest(health).values())
     told = lake.behind("dead letters", lambda past: _queues(past, newest_data))
     if told is None:  # its place is kept, so that nothing moves when it comes
-        st.html(markup.title("Dead letters are being counted") + markup.note(frame.as_of_line(lake, fresh, now)))
+        st.html(markup.title("Dead letters are being counted"))
+        st.html(markup.note(frame.as_of_line(lake, fresh, now)))
         held = [(names[QueueKey.of(row)], count(row["depth"])) for row in health if row["dead_letter_for"]]
         if held:
             st.html(markup.section("Held now") + details.table(("Dead-letter queue", "Messages"), held))
@@ -143,7 +144,7 @@ def _one(past: _Past, key: QueueKey, name: str, zone: tzinfo) -> None:
     curve = series.Curve("dead-lettered", tuple(float(deaths.get(second, 0)) for second in span.seconds[1:]))
     figure = figures.bars(span, (Line(f"dead-lettered in {span.step} s", LOUD), curve))
     if held is not None:
-        figures.beside(figure, span, (Line("wait in dead-letter queues", CALM[1], "dot", step=True), held))
+        figures.beside(figure, span, (Line("wait in dead-letter queues", CALM[0], width=2.4, step=True), held))
     st.plotly_chart(figure, config=CHART, key=f"dead {key.full}", alt=f"{name}: when. {said}")
     st.html(markup.section("Why", "By the reason that the newest events of the last day give."))
     if isinstance(past.reasons, str):

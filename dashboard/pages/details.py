@@ -49,7 +49,7 @@ def alert_table(lines: Sequence[AlertLine], chosen: AlertLine | None) -> str:
     head = "".join(f'<th scope="col" class="words">{name}</th>' for name in ("Alert", "State", "Since"))
     head += "".join(f'<th scope="col">{name}</th>' for name in ("Value", "Threshold"))
     head += '<th scope="col" class="words">About</th>'
-    return tabled(head, "".join(_alert_row(line, line is chosen) for line in lines))
+    return tabled(head, "".join(_alert_row(line, line is chosen) for line in lines), kind="sj-alerted")
 
 
 def _alert_row(line: AlertLine, chosen: bool) -> str:
@@ -60,7 +60,7 @@ def _alert_row(line: AlertLine, chosen: bool) -> str:
     state = "▽ resolved" if line.resolved else _alert_sign(card)
     return (
         f'<tr{here}{rest}><th scope="row">{name}</th><td class="words">{state}</td>'
-        f'<td class="words">{escape(card.since)}</td>{cell(line.value)}{cell(line.threshold)}'
+        f'<td class="words">{escape(card.since.removeprefix("since "))}</td>{cell(line.value)}{cell(line.threshold)}'
         f'<td class="words">{escape(card.about)}</td></tr>'
     )
 
@@ -141,7 +141,7 @@ def parts(lines: Sequence[Line], notes: Sequence[str]) -> str:
     said = "".join(f'<p class="dim">{escape(note)}</p>' for note in notes)
     head = '<th scope="col">Cause</th><th scope="col">Wait</th><th scope="col" class="words">What changed</th>'
     head += '<th scope="col">Behind it</th>'
-    return tabled(head, rows) + f'<div class="sj">{said}</div>'
+    return tabled(head, rows, kind="sj-parts") + (f'<div class="sj sj-below">{said}</div>' if said else "")
 
 
 def _part(line: Line, width: float) -> str:
@@ -162,7 +162,7 @@ def links(chain: Sequence[Link]) -> str:
         for link in chain
     )
     head = "".join(f'<th scope="col" class="words">{name}</th>' for name in ("Link", "State", "What it means"))
-    return tabled(head, rows)
+    return tabled(head, rows, kind="sj-links")
 
 
 def _link_sign(link: Link) -> str:
@@ -171,11 +171,11 @@ def _link_sign(link: Link) -> str:
     return '<span class="sj-tag fine">✓ good</span>' if link.good else '<span class="sj-tag watch">◆ look</span>'
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts, the first of each row its heading."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
+    """A table of texts, the first of each row its heading, of the class ``kind``."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     body = "".join(
         f'<tr><th scope="row">{escape(first, NAME)}</th>{"".join(cell(text) for text in rest)}</tr>'
         for first, *rest in rows
     )
-    return tabled(head, body)
+    return tabled(head, body, kind=kind)

@@ -24,9 +24,10 @@ from dashboard.services.tenants import COLUMNS, PARTS, TenantRow
 from dashboard.services.trends import level_words
 
 
-def head(names: Sequence[str], words: Sequence[str] = ()) -> str:
-    """The headings of a table: of columns of figures, and then of ``words``."""
-    return explained.heads(names) + explained.heads(words, "words")
+def head(names: Sequence[str], *words: str) -> str:
+    """The headings of a table's columns: of figures at the right, of states, queues and ``words`` at the left."""
+    left = {"State", "Queue", *words}
+    return "".join(explained.heads((name,), "words" if name in left else "") for name in names)
 
 
 def tag(sign: str, tone: str, word: str) -> str:
@@ -37,7 +38,7 @@ def tag(sign: str, tone: str, word: str) -> str:
 def tenants(rows: Sequence[TenantRow], names: Mapping[QueueKey, str] | None) -> str:
     """Tenants as a table, with their queues where ``names`` has them."""
     return tabled(
-        head(("Tenant", "", *(["Queue"] if names else []), *COLUMNS)), "".join(_tenant(row, names) for row in rows)
+        head(("Tenant", "State", *(["Queue"] if names else []), *COLUMNS)), "".join(_tenant(row, names) for row in rows)
     )
 
 
@@ -52,8 +53,8 @@ def _tenant(row: TenantRow, names: Mapping[QueueKey, str] | None) -> str:
 
 def groups(rows: Sequence[GroupRow], names: Mapping[QueueKey, str] | None) -> str:
     """Groups of tenants as a table, with their queues where ``names`` has them."""
-    columns = ("Group", "", *(["Queue"] if names else []), *grouping.COLUMNS[:-1])
-    return tabled(head(columns, grouping.COLUMNS[-1:]), "".join(_group(row, names) for row in rows))
+    columns = ("Group", "State", *(["Queue"] if names else []), *grouping.COLUMNS)
+    return tabled(head(columns, grouping.COLUMNS[-1]), "".join(_group(row, names) for row in rows))
 
 
 def _group(row: GroupRow, names: Mapping[QueueKey, str] | None) -> str:
@@ -81,7 +82,7 @@ def consumers(
     judged: bool,
 ) -> str:
     """Consumers as a table, each with what rules say of it and its last hour; ``judged``: whether rules ran at all."""
-    columns = ("Queue", "", working.COLUMNS[0], "Last hour", *working.COLUMNS[1:])
+    columns = ("Queue", "State", working.COLUMNS[0], "Last hour", *working.COLUMNS[1:])
     return tabled(head(columns), "".join(_consumer(row, names, hours.get(row.key), judged) for row in rows))
 
 
@@ -105,7 +106,7 @@ def _consumer(row: ConsumerRow, names: Mapping[QueueKey, str], hour: Curve | Non
 
 def dead_queues(rows: Sequence[DeadQueue], names: Mapping[QueueKey, str]) -> str:
     """Queues that dead-letter as a table, each with whether it goes on."""
-    return tabled(head(("Queue", "", *dead_letters.COLUMNS)), "".join(_dead(row, names) for row in rows))
+    return tabled(head(("Queue", "State", *dead_letters.COLUMNS)), "".join(_dead(row, names) for row in rows))
 
 
 def _dead(row: DeadQueue, names: Mapping[QueueKey, str]) -> str:
@@ -120,7 +121,7 @@ _BURNS = {"critical": ("▲", "act", "burns fast"), "warning": ("◆", "watch", 
 def burns(rows: Sequence[Burn], columns: Sequence[str], names: Mapping[QueueKey, str]) -> str:
     """Whom an objective is for as a table, each with what is left of the budget."""
     per_tenant = any(row.tenant is not None for row in rows)
-    first = ("Tenant", "Queue", "") if per_tenant else ("Queue", "")
+    first = ("Tenant", "Queue", "State") if per_tenant else ("Queue", "State")
     return tabled(head((*first, *columns)), "".join(_burn(row, names) for row in rows))
 
 
@@ -150,7 +151,7 @@ _STATES = {
 
 def ways(rows: Sequence[Way]) -> str:
     """The ways to run a queue as a table, the best first, each with how it compares with doing nothing."""
-    return tabled(head(("Way", "", *lab.COLUMNS[:-1]), lab.COLUMNS[-1:]), "".join(map(_way, rows)))
+    return tabled(head(("Way", "State", *lab.COLUMNS), lab.COLUMNS[-1]), "".join(map(_way, rows)))
 
 
 def _way(row: Way) -> str:

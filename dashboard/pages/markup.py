@@ -135,7 +135,7 @@ def queue(card: QueueCard) -> str:
 
 def queues(cards: Sequence[QueueCard], caption: str, trends: Mapping[QueueKey, Trend] | None = None) -> str:
     """Many queues as a table, each with its last hour; each name leads to its page."""
-    head = explained.heads(("Queue", "", "Last hour", *COLUMNS))
+    head = explained.heads(("Queue", "State", "Last hour", *COLUMNS))
     rows = "".join(_queue_row(card, (trends or {}).get(card.key)) for card in cards)
     return tabled(head, rows, caption, "sj-queues")
 
@@ -149,7 +149,7 @@ def _queue_row(card: QueueCard, trend: Trend | None) -> str:
 
 def tabled(head: str, rows: str, caption: str = "", kind: str = "") -> str:
     """A table of ``rows`` below ``head``, both HTML, of the class ``kind``; a ``caption`` is text."""
-    above = f"<caption>{escape(caption)}</caption>" if caption else ""
+    above = f"<caption><span>{escape(caption)}</span></caption>" if caption else ""
     return (
         f'<div class="sj sj-scroll"><table class="{f"sj-table {kind}".strip()}">{above}<thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"

@@ -17,19 +17,20 @@ from dashboard.repository import Repository
 from dashboard.services import forecast, series, story, why
 from dashboard.services.alerting import Happening, alert_cards, happenings, in_short
 from dashboard.services.keys import QueueKey, Row, concerns, short_names
-from dashboard.services.overview import queue_cards
+from dashboard.services.overview import Fact, queue_cards
 from dashboard.services.queue import COLUMNS, tenant_lines
 from dashboard.services.say import count, percent
 from dashboard.services.series import Curve, Span
 from dashboard.theme import CALM, MUTED
 from lake.errors import SojournError
 from lake.foretell import Foretold
-from lake.why import Told
+from lake.why import Cause, Told
 
 #: Tenants in the table; all others are one line.
 TENANTS = 20
-#: Pixels that are kept for the charts of history while it is read.
-_CHARTS = 900
+#: Pixels that are kept for the charts of history while it is read: three rows of them, with what is said of each.
+_CHARTS = 3 * (figures.HEIGHT + 78)
+_FOLD = "The SQL behind it, and behind who sends more and what waits"
 
 
 def page() -> Any:
@@ -66,30 +67,40 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if alerts:
         st.html(markup.section("Alerts") + markup.alerts(alerts))
     because = st.container(key="why")
+    spots: tuple[Any, Any, Any] = (because, because, because)
+    found: tuple[Repository, _Past] | SojournError | None = None
+    if total is not None:
+        ready = total["ready"]
+
+        def history(first_seconds: float | None = None) -> tuple[Repository, _Past] | SojournError | None:
+            try:
+                return lake.remembered(
+                    ("queue", chosen, stretch), lambda past: _read(past, chosen, stretch, row, ready), first_seconds
+                )
+            except SojournError as error:
+                return error
+
+        found = history(0.0)
+        if found is None and not card.flows:  # before anything below it is there
+            spots = (because.empty(), because.empty(), because.empty())
+            _reserve(spots)
     _tenants(lake, chosen, total, estimated=bool(row["estimated"]))
     about = [entry for entry in transitions if concerns(entry["labels"], chosen)]
     done = [entry for entry in lake.actions() if concerns(entry, chosen)]
     marks = happenings(about, done, now, limit=60)
     if total is not None:
-        ready = total["ready"]
-
-        def read(past: Repository) -> _Past:
-            return _read(past, chosen, stretch, row, ready)
-
-        try:
-            found = lake.remembered(("queue", chosen, stretch), read)
-        except SojournError as error:
-            st.html(markup.section("History", f"It could not be read: {error}") + markup.reserved(_CHARTS))
+        if found is None:
+            found = history()
+        if isinstance(found, SojournError):
+            st.html(markup.section("History", f"It could not be read: {found}") + markup.reserved(_CHARTS))
+        elif found is None:  # its place is kept, so that nothing moves when it comes
+            st.html(markup.section("History", "It is being read.") + markup.reserved(_CHARTS))
         else:
-            if found is None:  # its place is kept, so that nothing moves when it comes
-                st.html(markup.section("History", "It is being read.") + markup.reserved(_CHARTS))
-            else:
-                past, told = found
-                with because:
-                    _foretold(lake, told.foretold, now)
-                    _why(told.why, now.tzinfo or UTC)
-                span = replace(told.span, zone=now.tzinfo or UTC)  # what was found is everybody's
-                _charts(History(past, chosen, span, told.since, marks))
+            past, told = found
+            _foretold(lake, told.foretold, now, spots[0])
+            _why(told.why, now.tzinfo or UTC, spots[1:])
+            span = replace(told.span, zone=now.tzinfo or UTC)  # what was found is everybody's
+            _charts(History(past, chosen, span, told.since, marks))
     else:
         _depth(lake, chosen, Span.ending(row["as_of"].astimezone(now.tzinfo), stretch), marks)
     st.html(markup.section("What happened"))
@@ -150,13 +161,27 @@ def _read(past: Repository, key: QueueKey, stretch: str, row: Row, ready: int | 
     return _Past(span, since, past.foretell(row, ready), past.why(key))
 
 
-def _why(told: Told | None, zone: tzinfo) -> None:
+def _reserve(spots: Sequence[Any]) -> None:
+    """Keep the place of :func:`_foretold` and :func:`_why`, by what they mostly say."""
+    comes, parts, fold = spots
+    wait = Fact("Drained", "…", "…")
+    comes.html(markup.section("What comes", "It is being worked out.") + markup.facts([wait]))
+    causes = [(cause.value, "…", "…", "…") for cause in Cause if cause not in (Cause.PARTITION, Cause.THROTTLED)]
+    rows = details.table(("Cause", "Wait", "What changed", "Behind it"), causes, "sj-parts")
+    parts.html(markup.section("Why it waits", "It is being worked out.") + rows)
+    fold.expander(_FOLD)
+
+
+def _why(told: Told | None, zone: tzinfo, spots: Sequence[Any]) -> None:
     """The rise of the wait in its parts; nothing where it has not risen, or nobody knows."""
+    where, fold = spots
     if told is None or told.rise is None or not told.rise.parts:
+        where.empty()
+        fold.empty()
         return
     parts = details.parts(why.lines(told), why.notes(told))
-    st.html(markup.section("Why it waits", why.headline(told, zone)) + parts)
-    with st.expander("The SQL behind it, and behind who sends more and what waits"):
+    where.html(markup.section("Why it waits", why.headline(told, zone)) + parts)
+    with fold.expander(_FOLD):
         st.code("\n".join(f"-- {name}{text}" for name, text in told.sql.items()), language="sql")
 
 
@@ -238,11 +263,12 @@ def _polls(past: History, states: Sequence[Row]) -> None:
     _chart("Empty polls", said, figure, past.key)
 
 
-def _foretold(lake: Repository, told: Foretold, now: datetime) -> None:
+def _foretold(lake: Repository, told: Foretold, now: datetime, where: Any) -> None:
     if told.drained is None and told.breached is None and told.retention is None:
+        where.empty()
         return
     shown = markup.facts(forecast.facts(told, now, lake.definitions.target_seconds))
-    st.html(markup.section("What comes", forecast.said(told)) + shown)
+    where.html(markup.section("What comes", forecast.said(told)) + shown)
 
 
 def _concurrency(past: History, states: Sequence[Row]) -> None:

@@ -49,11 +49,20 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         find = choose.text("Queue or tenant", "find")
     at = max(newest(health).values())
     whose = (one.model_dump_json(), find)
-    total = lake.behind(("slo", *whose), lambda past: past.past(questions.counted(one, at, find))[0])
+
+    def counted(first_seconds: float | None = None) -> Row | None:
+        return lake.behind(("slo", *whose), lambda past: past.past(questions.counted(one, at, find))[0], first_seconds)
+
+    total = counted(0.0)
     with top:
         fresh = frame.age_of_data(lake, health, now)
-        title = st.container()  # an empty place would be one for a moment, in which all below moves
+        # Where nothing is known yet, it is said at once; later an empty place would be one for a moment, in which all
+        # below moves.
+        title = st.container() if total else st.empty()
+        if total is None:
+            title.html(markup.title("Budgets are being counted"))
         st.html(markup.note(frame.as_of_line(lake, fresh, now)))
+    total = total or counted()
     if not declared:
         st.html(
             markup.note(

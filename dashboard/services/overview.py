@@ -265,7 +265,7 @@ def _facts(row: Row, total: Row) -> tuple[Fact, ...]:
         _waits(row),
         Fact("Backlog", count(total.get("backlog")), _tenants(total)),
         Fact("In → out", _flow(total), "messages a second"),
-        Fact("Drained", _drained(row, total), row["drain_state"] or ""),
+        Fact("Drained", _drained(row, total), "" if _flows(row, total) else row["drain_state"] or ""),
         Fact("In flight", count(row["in_flight"]), f"limit {count(limit)}"),
         Fact("Broker's own count", count(row["depth"]), _trust(row)),
     )

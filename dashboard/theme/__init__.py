@@ -18,6 +18,9 @@ ACTING = "#8a63c9"
 #: The rest of many, and reference lines.
 MUTED = "#8b95a1"
 
+#: The ground of pages, light and dark.
+GROUNDS = ("#fcfcfb", "#12161b")
+
 #: The sign of Sojourn: messages wait, one moves on. As text, so that no browser fetches it from elsewhere.
 MARK = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="24" height="24">'
@@ -35,12 +38,12 @@ def options() -> dict[str, object]:
         "theme.paddingTop": "2.4rem",
         "theme.headingFontSizes": ["1.9rem", "1.2rem", "1.05rem"],
         "theme.headingFontWeights": [650, 600, 600],
-        "theme.light.backgroundColor": "#fcfcfb",
+        "theme.light.backgroundColor": GROUNDS[0],
         "theme.light.secondaryBackgroundColor": "#f2f3f1",
         "theme.light.textColor": "#1d252c",
         "theme.light.primaryColor": "#2b6f95",
         "theme.light.borderColor": "#dfe2df",
-        "theme.dark.backgroundColor": "#12161b",
+        "theme.dark.backgroundColor": GROUNDS[1],
         "theme.dark.secondaryBackgroundColor": "#1b2129",
         "theme.dark.textColor": "#e3e7ea",
         "theme.dark.primaryColor": "#79b6d9",
@@ -51,4 +54,5 @@ def options() -> dict[str, object]:
 @cache
 def style() -> str:
     """The style sheet for :mod:`dashboard.pages.markup`."""
-    return (Path(__file__).with_name("style.css")).read_text(encoding="utf-8")
+    ground = f".sj {{ --ground: light-dark({', '.join(GROUNDS)}); }}\n"
+    return ground + Path(__file__).with_name("style.css").read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ from lake.store import Lake
 from lake.visible import visible
 from tests.dashboard.scene import TENANTS, write_story
 from tests.dashboard.troubles import write_troubles
-from tests.support.browser import DOCUMENTED, READY, chromium, opened, shoot
+from tests.support.browser import DOCUMENTED, LEAST_DRAWN, READY, chromium, drawn, opened, settled, shoot
 from tests.support.programs import node_folder
 
 pytestmark = pytest.mark.browser
@@ -168,11 +168,21 @@ def assert_file(page: Any, head: str) -> None:
     assert text.startswith(head) and len(text.splitlines()) > 1
 
 
-def assert_on_a_phone(page: Any) -> None:
-    """Nothing is wider than a phone: what is, as a table, is moved within its own place."""
+#: What the page as a whole, and what its main part, is wider than the window.
+TOO_WIDE = """() => Math.max(...[document.documentElement, document.querySelector('[data-testid=stMain]')]
+  .map(one => one.scrollWidth - window.innerWidth))"""
+
+
+def assert_on_a_phone(page: Any, axe: str, scheme: str) -> None:
+    """Nothing is wider than a phone – what is, as a table, is moved within its own place –, nothing lies upon anything
+    else, and nothing there is grave on the ground of ``scheme``."""
+    page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_selector(READY)
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    page.wait_for_function(f"({TOO_WIDE})() <= 0")
+    settled(page)
+    assert drawn(page.screenshot()) >= LEAST_DRAWN
+    assert_nothing_grave(page, axe)
 
 
 def test_every_page_is_among_those_that_are_looked_at() -> None:
@@ -197,7 +207,7 @@ def test_a_link_to_a_page_opens_that_page(server: str, browser: Any, axe: str, t
     if zone:  # whoever looks reads their own time
         said = page.inner_text("[data-testid=stMain]")
         assert " UTC" not in said and " IST" in said
-    assert_on_a_phone(page)
+    assert_on_a_phone(page, axe, ("dark", "light")[place % 2])
 
 
 def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: Any, axe: str, tmp_path: Path) -> None:
@@ -210,6 +220,7 @@ def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: A
     shoot(page, "sql", tmp_path)
     assert page.outside == [] and page.wrong == []
     assert_nothing_grave(page, axe)
+    assert_on_a_phone(page, axe, "dark")
     page.close()
 
 
@@ -229,8 +240,7 @@ def test_the_lab_runs_a_scenario_from_a_link_and_draws_every_way(
     assert page.locator("[data-testid=stException]").count() == 0
     shoot(page, "lab", tmp_path)
     assert_nothing_grave(page, axe)
-    page.set_viewport_size({"width": 390, "height": 1400})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert_on_a_phone(page, axe, "dark")
     assert page.outside == [] and page.wrong == []
 
 

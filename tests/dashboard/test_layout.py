@@ -13,6 +13,7 @@ from lake.store import Lake
 from tests.dashboard.scene import _append, _partials, write_story
 from tests.dashboard.test_browser import _served, browser, opened
 from tests.dashboard.troubles import QUEUE, write_troubles
+from tests.support.browser import READY
 from tests.support.finishing import finish
 
 __all__ = ["browser"]  # the fixture
@@ -56,16 +57,22 @@ said => {
 """
 
 
-#: Where the first card stands, at every frame from when it says something on, until the picture is there.
-CARD = """
-window.tops = new Set();
+#: By what it says, where each heading, label and sentence stands, at every frame from when nothing above it is one of
+#: Streamlit's skeletons: those are as high as they are, whatever takes their place.
+STOOD = """
+window.stood = {};
 const look = () => {
-  const card = document.querySelector('.st-key-card-0');
-  if (card && card.querySelector('.sj-sentence')) window.tops.add(Math.round(card.getBoundingClientRect().y));
+  const top = one => Math.round(one.getBoundingClientRect().y);
+  const skeletons = [...document.querySelectorAll('[data-testid=stMain] [data-testid=stSkeleton]')].map(top);
+  for (const one of document.querySelectorAll('h1, .sj h2, [data-testid=stWidgetLabel], .sj-sentence'))
+    if (one.innerText && one.checkVisibility() && Math.min(...skeletons) > top(one))
+      (window.stood[one.innerText] ??= new Set()).add(top(one));
   requestAnimationFrame(look);
 };
 requestAnimationFrame(look);
 """
+MOVED_SINCE = """() => Object.entries(window.stood).map(([name, tops]) => [name, [...tops]])
+  .filter(([, tops]) => Math.max(...tops) - Math.min(...tops) >= 3)"""
 #: What Chromium calls a shift: how much, and of what.
 SHIFTS = """
 window.shifts = [];
@@ -86,6 +93,8 @@ PAGES = (
     "actions",
     "pipeline",
 )
+#: What a page says of what it has not read yet.
+LATE = "/being (read|counted)|reading the last hour/"
 AS_OF = "() => document.body.innerText.match(/As of [0-9:]+/)?.[0]"
 #: How much data comes at once, and how often (seconds, times).
 MORE, TIMES = 10, 3
@@ -114,21 +123,24 @@ def test_nothing_moves_when_what_is_said_becomes_longer(server: str, browser: An
     assert page.evaluate(MOVED, SAID) == []
 
 
-def test_the_picture_has_its_place_before_anything_below_it_is_there(server: str, browser: Any) -> None:
+@pytest.mark.parametrize("path", PAGES)
+def test_what_comes_late_has_its_place_before_anything_below_it_is_there(server: str, browser: Any, path: str) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.set_default_timeout(60_000)
-    page.add_init_script(CARD)
-    page.goto(server)
-    page.wait_for_selector(".st-key-picture .js-plotly-plot .main-svg")
-    page.wait_for_selector("text=/→ Drained/")
-    tops = page.evaluate("[...window.tops]")
-    assert tops and max(tops) - min(tops) < 3, tops
+    page.add_init_script(STOOD)
+    page.goto(f"{server}/{path}")
+    page.wait_for_function(f"() => /As of/.test(document.body.innerText) && !{LATE}.test(document.body.innerText)")
+    page.wait_for_selector(READY)
+    page.wait_for_timeout(1000)  # what came last is drawn
+    stood, moved = page.evaluate("Object.keys(window.stood).length"), page.evaluate(MOVED_SINCE)
+    page.close()
+    assert stood > 1 and moved == []
 
 
 def test_no_page_moves_when_it_is_renewed_with_other_figures(lake: Path, server: str, browser: Any) -> None:
     begun, pages = datetime.now(UTC), {path: opened(browser, f"{server}/{path}") for path in PAGES}
     for page in pages.values():
-        page.wait_for_function("() => !/being read|reading the last hour/.test(document.body.innerText)")
+        page.wait_for_function(f"() => !{LATE}.test(document.body.innerText)")
         page.wait_for_load_state("networkidle")
         page.evaluate(SHIFTS)
     for time in range(TIMES):
