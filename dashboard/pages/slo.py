@@ -56,10 +56,9 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     total = counted(0.0)
     with top:
         fresh = frame.age_of_data(lake, health, now)
-        # Where nothing is known yet, it is said at once; later an empty place would be one for a moment, in which all
-        # below moves.
-        title = st.container() if total else st.empty()
-        if total is None:
+        title = st.container()
+        if total is None:  # said before anything below it is there; later an empty place would be one for a moment
+            title = title.empty()
             title.html(markup.title("Budgets are being counted"))
         st.html(markup.note(frame.as_of_line(lake, fresh, now)))
     total = total or counted()
