@@ -115,26 +115,18 @@ def server(lake: Path) -> Iterator[str]:
     yield from _served(lake)
 
 
+@pytest.fixture(scope="module")
+def cold(lake: Path) -> Iterator[str]:
+    """Another, which has read nothing of its history yet."""
+    yield from _served(lake)
+
+
 def test_nothing_moves_when_what_is_said_becomes_longer(server: str, browser: Any) -> None:
     page = opened(browser, server)
     page.wait_for_selector(".st-key-picture .js-plotly-plot .main-svg")
     page.wait_for_selector("table img.hour[alt*=p99]")
     page.wait_for_selector("text=/→ Drained/")
     assert page.evaluate(MOVED, SAID) == []
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_what_comes_late_has_its_place_before_anything_below_it_is_there(server: str, browser: Any, path: str) -> None:
-    page = browser.new_page(viewport={"width": 1440, "height": 1000})
-    page.set_default_timeout(60_000)
-    page.add_init_script(STOOD)
-    page.goto(f"{server}/{path}")
-    page.wait_for_function(f"() => /As of/.test(document.body.innerText) && !{LATE}.test(document.body.innerText)")
-    page.wait_for_selector(READY)
-    page.wait_for_timeout(1000)  # what came last is drawn
-    stood, moved = page.evaluate("Object.keys(window.stood).length"), page.evaluate(MOVED_SINCE)
-    page.close()
-    assert stood > 1 and moved == []
 
 
 def test_no_page_moves_when_it_is_renewed_with_other_figures(lake: Path, server: str, browser: Any) -> None:
@@ -150,6 +142,20 @@ def test_no_page_moves_when_it_is_renewed_with_other_figures(lake: Path, server:
             page.wait_for_function(f"before => ({AS_OF})() !== before", arg=before[path])
     moved = {path: [one for one in page.evaluate("window.shifts") if one[0] >= 0.001] for path, page in pages.items()}
     assert {path: found for path, found in moved.items() if found} == {}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_what_comes_late_has_its_place_before_anything_below_it_is_there(cold: str, browser: Any, path: str) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    page.set_default_timeout(60_000)
+    page.add_init_script(STOOD)
+    page.goto(f"{cold}/{path}")
+    page.wait_for_function(f"() => /As of/.test(document.body.innerText) && !{LATE}.test(document.body.innerText)")
+    page.wait_for_selector(READY)
+    page.wait_for_timeout(1000)  # what came last is drawn
+    stood, moved = page.evaluate("Object.keys(window.stood).length"), page.evaluate(MOVED_SINCE)
+    page.close()
+    assert stood > 1 and moved == []
 
 
 def _go_on(root: Path, since: datetime, seed: int) -> None:
