@@ -77,7 +77,7 @@ def _measured(folder: Path, chosen: argparse.Namespace) -> Iterator[Figure]:
     layout.prepare()
     Lake(layout.lake).create()
     with _load(layout, chosen.rate) as (supervisor, broker, ports):
-        write_atomically(layout.settings, settings_text(layout, broker, ports, quick_start=False))
+        write_atomically(layout.settings, settings_text(layout, broker, ports))
         Definitions(window_seconds=WINDOW_SECONDS, target_seconds=TARGET_SECONDS).save(layout.lake)
         freshness = Freshness(Lake(layout.lake).path("partials"))
         finished = Freshness(Lake(layout.lake).path("queue_state"), "as_of")

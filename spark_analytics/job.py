@@ -29,8 +29,9 @@ from spark_analytics.batches.flows import EVENTS, SUMMARIES, Flow
 from spark_analytics.batches.tenants import Tenants
 from spark_analytics.catching_up.filling import Filling, Process
 from spark_analytics.catching_up.gaps import Gap, Gaps, attempts_of
-from spark_analytics.catching_up.log import in_log
+from spark_analytics.catching_up.log import in_log, is_young
 from spark_analytics.catching_up.opening import open_gap
+from spark_analytics.catching_up.places import Checkpoint
 from spark_analytics.catching_up.turns import Turns
 from spark_analytics.faults import explained
 from spark_analytics.gold import Gold, checkpoint_path
@@ -327,9 +328,17 @@ class Job:
         return self._live.checkpoint if flow is EVENTS else checkpoint_path(self._lake.root, flow.name)
 
     def _beginning(self, flow: Flow) -> dict[str, int]:
-        """Where a query without notes of its own begins, if not with all there is."""
-        behind_gap = flow is EVENTS and self._live.starts is not None
-        return {"startingVersion": self._live.starts or 0} if behind_gap and not self._live.begun() else {}
+        """Where a query without notes of its own begins, if not with the table as it is.
+
+        Of a young one it reads the commits: to list the files of a table as it is Spark runs queries, its first ones,
+        which keep a start waiting for seconds.
+        """
+        if Checkpoint(self._checkpoint(flow)).planned():
+            return {}
+        if flow is EVENTS and self._live.starts is not None:
+            return {"startingVersion": self._live.starts}
+        place = self._lake.path(flow.source.name)
+        return {"startingVersion": 0} if not isinstance(place, Remote) and is_young(place) else {}
 
     def _engine(self, flow: Flow, app_id: str, notes: Path) -> Engine:
         """An engine that commits as ``app_id`` and keeps its notes of attempts in the folder ``notes``."""

@@ -12,19 +12,16 @@ import time
 from pathlib import Path
 
 from lake.errors import UserError
-from lake.log import log_entry
 from lake.remote import Location
 from spark_analytics.batches.engine import Engine
 from spark_analytics.batches.files import Files
-from spark_analytics.catching_up.log import DataFile, data_files
+from spark_analytics.catching_up.log import DataFile, data_files, only_adds
 from spark_analytics.catching_up.places import Checkpoint, Place
 
 #: For so long (seconds) a batch stays open: what Spark plans next begins where it ended, and reads the log from there.
 OPEN_SECONDS = 60.0
 #: More bytes, or more commits, that wait are for a batch of Spark's.
 MOST_BYTES, MOST_COMMITS = 16 << 20, 256
-#: How lines of the log begin that change what the table is.
-_OF_THE_TABLE = ('{"metaData"', '{"protocol"')
 
 
 class Tail:
@@ -77,7 +74,11 @@ class Tail:
 
     def read_on(self, newest: int) -> int | None:
         """Bring what came up to version ``newest`` into gold; the records in it. None: it is for Spark's next batch."""
-        if time.monotonic() >= self._until or newest - self._next >= MOST_COMMITS or not self._only_adds(newest):
+        if (
+            time.monotonic() >= self._until
+            or newest - self._next >= MOST_COMMITS
+            or not only_adds(self._log, self._next, newest)
+        ):
             return None
         try:
             files = self._files(self._next, newest)
@@ -96,17 +97,6 @@ class Tail:
 
     def _files(self, first: int, last: int) -> list[DataFile]:
         return list(data_files(self._table, Place(first), last + 1, self._log))
-
-    def _only_adds(self, newest: int) -> bool:
-        """Whether no commit until ``newest`` changes what the table is, of which Spark has to know."""
-        try:
-            return not any(
-                line.startswith(_OF_THE_TABLE)
-                for version in range(self._next, newest + 1)
-                for line in log_entry(self._log, version).read_text(encoding="utf-8").splitlines()
-            )
-        except FileNotFoundError:
-            return False
 
     def _end(self, batch_id: int) -> int | None:
         """The version behind ``batch_id``; None where it ended within one, or in the table as it was at first."""

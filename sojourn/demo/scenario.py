@@ -66,11 +66,6 @@ class Scenario:
         return cls(duration - OVERHEAD_SECONDS)
 
     @property
-    def is_short(self) -> bool:
-        """Whether it is over before Spark's best code would have paid for its compilation."""
-        return self.traffic_seconds < DEFAULT_DURATION - OVERHEAD_SECONDS
-
-    @property
     def phases(self) -> tuple[Phase, Phase, Phase]:
         """Calm, surge and calm again."""
         surge = self.traffic_seconds * CALM_SHARE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +21,9 @@ from spark_analytics.catching_up.places import Place
 _REBUILD = "restore the table's _delta_log, or compute gold anew: `sojourn analyze --rebuild`"
 #: How lines of the log begin that are about files; the others are many, and not asked.
 _OF_FILES = ('{"add"', '{"remove"')
+_OF_THE_TABLE = ('{"metaData"', '{"protocol"')
+#: So many commits at most has a table that is young: files are not rewritten before there are more.
+_YOUNG = 100
 _ROWS = re.compile(r'"numRecords": ?(\d+)')
 
 
@@ -37,6 +40,29 @@ class DataFile:
 def in_log(table: Location, version: int) -> bool:
     """Whether the log still has the commit of ``version``."""
     return log_entry(table, version).exists()
+
+
+def only_adds(log: Location, first: int, last: int) -> bool:
+    """Whether the commits from ``first`` to ``last`` are there, and none changes what the table is."""
+    return not _any_line(log, range(first, last + 1), _OF_THE_TABLE)
+
+
+def is_young(table: Location) -> bool:
+    """Whether the log tells of all that was ever in the table, in few commits, which only added to it."""
+    newest = next((version for version in range(_YOUNG) if not in_log(table, version)), _YOUNG) - 1
+    return 0 <= newest < _YOUNG - 1 and not _any_line(table, range(1, newest + 1), (*_OF_THE_TABLE, '{"remove"'))
+
+
+def _any_line(log: Location, versions: Iterable[int], beginnings: tuple[str, ...]) -> bool:
+    """Whether a line of those entries begins so, or one of them is not there."""
+    try:
+        return any(
+            line.startswith(beginnings)
+            for version in versions
+            for line in log_entry(log, version).read_text(encoding="utf-8").splitlines()
+        )
+    except FileNotFoundError:
+        return True
 
 
 def newest_data(table: Location, newest: int, until: int) -> int | None:

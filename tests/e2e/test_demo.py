@@ -38,7 +38,7 @@ class Demo:
         self.began = time.time()
         command = [sys.executable, "-m", "sojourn.cli.main", "demo", *(more or ("--headless",))]
         command += ["--lake", str(lake), "--duration", str(duration)]
-        env = {**os.environ, "PYTHONPATH": str(HOME)}
+        env = {**os.environ, "PYTHONPATH": str(HOME), "SOJOURN_JAVA_ARCHIVE": "ready"}
         self.output = lake.with_suffix(f".{int(self.began)}.txt")
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output, env=env)

@@ -26,7 +26,7 @@ from tests.support.deep import CHOSEN, examples
 
 def demo_policy() -> PolicySettings:
     """As `sojourn demo` writes it."""
-    text = settings_text(Layout(Path("lake")), Broker(Path("store"), 1, 2), Ports(3, 4, 5), quick_start=True)
+    text = settings_text(Layout(Path("lake")), Broker(Path("store"), 1, 2), Ports(3, 4, 5))
     return PolicySettings(**tomllib.loads(text)["alert"]["control"]["policies"][0])
 
 

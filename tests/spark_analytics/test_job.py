@@ -17,11 +17,13 @@ import pytest
 
 from lake.errors import SojournError, UserError
 from lake.files import only_one
+from lake.log import log_entry
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import EVENT_SUMMARIES, EVENT_TYPES
 from spark_analytics import tail
 from spark_analytics.batches.flows import EVENTS
+from spark_analytics.catching_up.log import is_young
 from spark_analytics.catching_up.places import Checkpoint
 from spark_analytics.job import Job
 from spark_analytics.run import lock_path, rebuild, run
@@ -202,6 +204,42 @@ def test_without_its_checkpoint_it_refuses_and_rebuilds_when_asked(lake: Lake, s
     assert in_gold(lake) == Counter()
     analyse_here(spark, lake)
     assert_gold_is_bronze(lake)
+
+
+@pytest.mark.timeout(1200)
+def test_a_young_table_is_read_by_its_commits_and_any_other_as_it_is(lake: Lake, spark: SparkSession) -> None:
+    place = lake.path("message_events")
+    for number in range(3):
+        write(lake, number)
+    assert is_young(place)
+    analyse_here(spark, lake)
+    assert_gold_is_bronze(lake)
+    rebuild(AnalyzeSettings(), lake.root)
+    lake.compact("message_events")
+    assert not is_young(place), "its commits tell of files that may be vacuumed"
+    table = lake.ensure("message_events")
+    assert table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    write(lake, 3)
+    analyse_here(spark, lake)
+    assert_gold_is_bronze(lake)
+
+
+def test_a_table_that_has_changed_or_whose_log_is_long_or_not_whole_is_not_young(lake: Lake) -> None:
+    place = lake.path("message_events")
+    write(lake, 0)
+    entry = log_entry(place, 1).read_text(encoding="utf-8")
+    for version in range(2, 99):
+        log_entry(place, version).write_text(entry, encoding="utf-8")
+    assert is_young(place)
+    log_entry(place, 99).write_text(entry, encoding="utf-8")
+    assert not is_young(place), "it takes long to read"
+    log_entry(place, 99).unlink()
+    log_entry(place, 0).rename(place / "first")
+    assert not is_young(place), "its first commit is gone"
+    (place / "first").rename(log_entry(place, 0))
+    assert is_young(place)
+    log_entry(place, 2).write_text('{"metaData":{}}\n' + entry, encoding="utf-8")
+    assert not is_young(place), "its rows were others before"
 
 
 @pytest.mark.timeout(1200)
