@@ -43,9 +43,11 @@ def humanize_percentage(ratio: float | None) -> str:
 
 
 def messages(count: float | None) -> str:
-    """``count`` with its noun: 1 → 1 message, 1234567 → 1.235M messages."""
-    said = humanize(count)
-    return "an unknown number of messages" if count is None else f"{said} message{'' if said == '1' else 's'}"
+    """``count`` with its noun: 1 → 1 message, 1244 → 1,244 messages."""
+    if count is None:
+        return "an unknown number of messages"
+    whole = round(count)
+    return f"{whole:,} message{'' if whole == 1 else 's'}"
 
 
 #: What a template may name.

@@ -34,7 +34,7 @@ def filled(text: str) -> str:
         ("{{ labels.queue | upper }} holds {{ row.backlog | humanize }}", "ORDERS holds 1.235M"),
         (
             "{{ 1 | messages }}, {{ value | messages }}, {{ row.backlog | messages }}",
-            "1 message, 4 messages, 1.235M messages",
+            "1 message, 4 messages, 1,234,567 messages",
         ),
         ("{{ row.absent | messages }}", "an unknown number of messages"),
         ("{{ 'much' if value > 3 else 'little' }}", "much"),

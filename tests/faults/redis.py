@@ -142,7 +142,7 @@ SCENE = Scene(
             {"depth": 500, "in_flight": 0, "mode": "backlogged", "drain_state": "stalled"},
             frozenset({"NothingAcknowledged", "QueueBacklogged"}),
             ("sojourn_queue_depth{", "sojourn_queue_oldest_age_seconds{"),
-            page=("For ten minutes nothing of tasks was acknowledged, with 500 messages waiting",),
+            page=("Nothing of tasks is acknowledged, with 500 messages waiting",),
         ),
         Fault(
             "celery-eta",
