@@ -79,6 +79,8 @@ def test_arrivals_that_do_not_follow_a_limit_of_the_consumers_are_no_want_of_eff
         loop.run(20, "t0")  # arrivals stay at 120/s
         assert loop.journal()[0]["outcome"] == "applied" and inputs(loop.journal()[0])["slows"] == "consumers"
         assert [row["reason"] for row in loop.journal() if row["outcome"] == "failed"] == []
+        loop.control.controller.pause(loop.world.now)  # else the reaper would wait for a server that is gone
+        wait_until(lambda: not loop.control.undo_log.held(), "it to be put back")
 
 
 def _last(loop: Any) -> dict[str, Any]:
