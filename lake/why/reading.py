@@ -203,8 +203,10 @@ def _as_seen(row: Mapping[str, Any], subscriber: str) -> Mapping[str, Any]:
 def _reason(ready: int | None, bins: list[Bin], rise: Rise | None) -> str:
     if rise is not None:
         return ""
+    if ready is None and not bins:
+        return "no message events of this queue are seen; a tap, the receiver or sojourn.Recorder tells them"
     if ready is None:
-        return "what waits is unknown: no events tell of this queue, or history is still being read"
+        return "what waits is unknown while events of before are still being read"
     if not any(each.starts for each in bins):
         return "no first attempt began in this time"
     if not any(each.starts for each in bins[-2:]):

@@ -125,5 +125,5 @@ def test_a_lake_tells_why_and_who(tmp_path: Path) -> None:
     quiet = tell(query, "nats", "emails")
     assert quiet is not None and (quiet.rise is None or quiet.rise.parts == ())
     sampled = tell(query, "nats", "orders.dlq")
-    assert sampled is not None and sampled.rise is None and "unknown" in sampled.reason
+    assert sampled is not None and sampled.rise is None and "a tap" in sampled.reason
     assert tell(query, "nats", "it's not there \\") is None
