@@ -57,15 +57,15 @@ said => {
 """
 
 
-#: By what it says, where each heading, label and sentence stands, at every frame from when nothing above it is one of
-#: Streamlit's skeletons: those are as high as they are, whatever takes their place.
+#: By what it says, where each heading, label and sentence in the window stands, at every frame from when nothing above
+#: it is one of Streamlit's skeletons: those are as high as they are, whatever takes their place.
 STOOD = """
 window.stood = {};
 const look = () => {
   const top = one => Math.round(one.getBoundingClientRect().y);
   const skeletons = [...document.querySelectorAll('[data-testid=stMain] [data-testid=stSkeleton]')].map(top);
   for (const one of document.querySelectorAll('h1, .sj h2, [data-testid=stWidgetLabel], .sj-sentence'))
-    if (one.innerText && one.checkVisibility() && Math.min(...skeletons) > top(one))
+    if (one.innerText && one.checkVisibility() && top(one) < innerHeight && Math.min(...skeletons) > top(one))
       (window.stood[one.innerText] ??= new Set()).add(top(one));
   requestAnimationFrame(look);
 };

@@ -165,7 +165,7 @@ SCENE = Scene(
             {"broker": BROKER, "depth": 2, "in_flight": 0, "drain_state": "stalled"},
             frozenset({"NothingAcknowledged"}),
             ("sojourn_queue_depth{",),
-            page=("nothing of digest was acknowledged, with 2 messages waiting",),
+            page=("Nothing of digest is acknowledged, with 2 messages waiting",),
         ),
         Fault(
             "redis-log",

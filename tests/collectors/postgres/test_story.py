@@ -80,7 +80,7 @@ def test_a_stuck_worker_is_paged_with_what_is_known_and_over_once_its_jobs_are_r
             firing = told(1)
         assert firing["status"] == "firing"
         assert firing["labels"].items() >= {"broker": "app-db", "queue": "orders"}.items()
-        assert firing["annotations"]["summary"].endswith("nothing of orders was acknowledged, with 3 messages waiting")
+        assert firing["annotations"]["summary"].endswith("Nothing of orders is acknowledged, with 3 messages waiting")
         assert firing["annotations"]["description"].strip() == "1 are in flight: long jobs, or stuck ones."
         newest = Reader(root).query(
             "SELECT * FROM queue_samples WHERE queue = 'orders' ORDER BY sampled_at DESC LIMIT 1"
