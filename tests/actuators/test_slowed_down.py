@@ -165,7 +165,7 @@ def test_what_waits_for_a_bound_that_a_policy_set_is_said_to_be_ours_until_it_is
             wait_until(
                 lambda: (now := rise()) is not None and now.seconds > ENOUGH < parts(now).get(Cause.THROTTLED, 0.0),
                 "it to be ours",
-                seconds=90,
+                seconds=180,
                 every=2,
             )
             assert asyncio.run(bound(broker.url)) == 1
@@ -188,7 +188,7 @@ def test_what_waits_for_a_bound_that_a_policy_set_is_said_to_be_ours_until_it_is
             wait_until(
                 lambda: (now := rise()) is not None and parts(now).get(Cause.THROTTLED, 0.0) < ENOUGH / 100,
                 "nothing to wait for us",
-                seconds=60,
+                seconds=120,
                 every=2,
             )
             assert json.loads(said("why", f"mq/{STREAM}/of-{HELD}", "--json"))["rise"]["wait_seconds"] < rose, logs(
