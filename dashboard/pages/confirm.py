@@ -36,10 +36,13 @@ def button(
     """
     may = who is not None and who.may_write
     key = f"{what} {about}"
-    # A click may come twice, with a renewal that was under way meanwhile: each answer has a button of its own.
+    # A click may come twice, with a renewal that was under way meanwhile: each answer has a button of its own, in a
+    # place of its own, which is closed.
     answered = st.session_state.get(f"answered {key}", 0)
     why = "" if may else "Operators may. You can look."
-    with st.popover(markup.plain(label), icon=icon, disabled=not may, help=markup.plain(why), key=f"ask {key}"):
+    with st.popover(
+        markup.plain(label), icon=icon, disabled=not may, help=markup.plain(why), key=f"ask {key} {answered}"
+    ):
         st.html(markup.note(question))
         if st.button(markup.plain(f"Yes, {label[:1].lower()}{label[1:]}"), type="primary", key=f"do {key} {answered}"):
             st.session_state[f"answered {key}"] = answered + 1

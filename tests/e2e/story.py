@@ -54,7 +54,9 @@ def told_on_the_pages(demo: Demo, browser: Any, tmp_path: Path) -> None:
     shoot(page, "story-approve", tmp_path)
     yes.click()
     page.wait_for_selector("text=Done: Approve")
+    yes.wait_for(state="hidden")  # what asked is closed
     page.wait_for_selector(f".sj-list >> text=◆ {NOISY} on {STREAM}")
+    page.wait_for_selector(".sj-list >> text=approved by somebody at this machine")
     shoot(page, "story-approved", tmp_path)
     reader = Reader(demo.layout.lake)
     approvals = reader.query(
