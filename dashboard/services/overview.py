@@ -220,11 +220,9 @@ def _lacking(row: Row) -> str:
 
 def _by_samples(row: Row) -> str:
     """What samples tell besides the depth: whether it drains, and the age of the oldest message."""
-    parts = [{"growing": "growing", "stalled": "nothing leaves"}.get(row["drain_state"], "")]
-    if row["drain_state"] == "draining":
-        parts = [f"drained {drained(row)}"]
-    if row["oldest_age_seconds"] is not None:
-        parts.append(f"the oldest {duration(row['oldest_age_seconds'])} old")
+    drains = {"growing": "growing", "stalled": "nothing leaves", "draining": f"drained {drained(row)}"}
+    seconds = row["oldest_age_seconds"]
+    parts = (drains.get(row["drain_state"]), None if seconds is None else f"the oldest {duration(seconds)} old")
     return "".join(f", {part}" for part in parts if part)
 
 
