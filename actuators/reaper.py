@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from actuators.registry import make
 from actuators.undo_log import UndoLog, is_locked
 from lake.errors import SojournError, UserError
 from lake.files import only_one
+from lake.stopping import stopping
 
 LOCK, LOG = "reaper.lock", "reaper.log"
 #: How often it looks (seconds). A server that fails is asked again as often, each time within its timeout.
@@ -101,14 +101,6 @@ def _watch(undo_log: UndoLog, parent: int, stop: threading.Event) -> None:
         stop.wait(EVERY)
 
 
-def _told_to_stop() -> threading.Event:
-    """An event that SIGTERM and SIGINT set."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Not from the handler: the signal may come while this very thread holds the event's lock.
-        signal.signal(number, lambda *_: threading.Thread(target=stop.set).start())
-    return stop
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), _told_to_stop())
+    with stopping() as stopped:
+        main(Path(sys.argv[1]), int(sys.argv[2]), stopped)

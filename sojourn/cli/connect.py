@@ -10,8 +10,9 @@ from typing import Annotated, cast
 import typer
 
 from lake.errors import UserError
+from lake.stopping import stopping
 from sojourn.cli import logs
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part, stopping
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from lake.errors import UserError
-from sojourn.cli.options import LakeOption, part, stopping
+from lake.stopping import stopping
+from sojourn.cli.options import LakeOption, part
 
 
 def demo(

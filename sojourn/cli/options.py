@@ -5,13 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -122,25 +120,3 @@ def existing(config: Path | None, lake: Path | None) -> tuple[Settings, Path]:
     if not root.is_dir():
         raise UserError(f"there is no lake at {root}", "name it with --lake, or run `sojourn demo` to make one")
     return settings, root
-
-
-@contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """An event that SIGTERM, SIGINT and SIGHUP set; a second signal interrupts at once."""
-    stop = threading.Event()
-    told: list[int] = []
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        if told or stop.is_set():
-            raise KeyboardInterrupt
-        told.append(number)
-        # Not from here: the signal may have come while this very thread held the event's lock, on its way into or out
-        # of a wait, and it would wait for itself.
-        threading.Thread(target=stop.set, name="stopping", daemon=True).start()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

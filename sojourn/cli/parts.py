@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lake.errors import UserError
+from lake.stopping import stopping
 from sojourn.cli import logs
-from sojourn.cli.options import ConfigOption, LakeOption, chosen, opened, part, stopping
+from sojourn.cli.options import ConfigOption, LakeOption, chosen, opened, part
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

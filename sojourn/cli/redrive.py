@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.errors import UserError
+from lake.stopping import stopping
 from lake.visible import visible
-from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json, stopping
+from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json
 
 if TYPE_CHECKING:
     from actuators.movers.redrive import Book, Plan, Progress

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lake.errors import SojournError
+from lake.stopping import stopping
 from lake.visible import visible
-from sojourn.cli.options import ConfigOption, LakeOption, existing, part, say_json, stopping
+from sojourn.cli.options import ConfigOption, LakeOption, existing, part, say_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

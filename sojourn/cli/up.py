@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from sojourn.cli.options import ConfigOption, LakeOption, opened, part, stopping
+from lake.stopping import stopping
+from sojourn.cli.options import ConfigOption, LakeOption, opened, part
 
 
 def up(

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from actuators import reaper
+from lake.stopping import stopping
 from lake.store import Lake
-from sojourn.cli.options import stopping
 from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE, wait_until
 
