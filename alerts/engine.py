@@ -32,7 +32,7 @@ from alerts.store import ApiState, Author, Given, Resolved, States
 from alerts.views_cache import ViewCache
 from lake.clock import ZERO
 from lake.definitions import Definitions
-from lake.select import check, without_values
+from lake.select import check, tables_of, without_values
 from lake.tables import TABLES
 from lake.views import VIEWS
 from lake.worker.worker import Overrun
@@ -101,6 +101,8 @@ class Engine:
         self._given = Given()
         self._received_due: datetime | None = None
         self._overruns = Overruns()
+        early = {policy.name for policy in settings.control.policies if policy.early}
+        self._early = frozenset(rule.key for rule in rules if not early.isdisjoint(rule.actions))
         self._identities = {rule.key: Identities() for rule in rules}
         self._evaluations: dict[tuple[str, str], RuleEvaluation] = {}
         self._looked: dict[tuple[str, str], datetime] = {}  # when the round began in which it was evaluated
@@ -118,12 +120,25 @@ class Engine:
         check(without_values(sql)[0], {*VIEWS, *TABLES})
         return self._views.query(sql)
 
+    def newest(self, sql: str) -> pa.Table:
+        """As :meth:`query`, of the views as they are now, though the rules have yet to read them."""
+        self._views.refresh(tables_of(check(without_values(sql)[0], {*VIEWS, *TABLES})))
+        return self._views.query(sql)
+
     def round(
-        self, now: datetime, *, new_data: bool, everything: bool = False, ahead: timedelta = ZERO
+        self,
+        now: datetime,
+        *,
+        new_data: bool,
+        everything: bool = False,
+        ahead: timedelta = ZERO,
+        act: Callable[[Sequence[RuleEvaluation]], None] = lambda _: None,
     ) -> tuple[RuleEvaluation, ...]:
         """Evaluate every rule that is due at ``now``, and return the newest evaluation of each rule.
 
         ``now`` is of a clock that nobody sets (:class:`lake.clock.Clock`), and the wall clock ``ahead`` of it.
+        ``act`` is told of them once: as soon as those rules were looked at whose policies are ``early``, which wait for
+        no others; where there are none, or for ``everything``, at the end.
 
         What is decided over one view is committed and announced before another is read, that one first which has
         waited longest for what it costs. Once a round has taken READING, it reads no more of them: ``behind`` says that
@@ -145,8 +160,12 @@ class Engine:
         due = [(self._order(rule, started), rule) for rule in self._rules if self._is_due(rule, now)]
         due.sort(key=itemgetter(0))
         self.behind, has_read = False, False
-        for (_, _, tables), group in groupby(due, key=lambda one: (one[0][1], one[0][2], one[1].tables)):
+        acted, at_the_end = False, everything or not self._early
+        for (*_, tables), group in groupby(due, key=lambda one: (*one[0][1:4], one[1].tables)):
             found = [rule for _, rule in group]
+            if not (acted or at_the_end) and found[0].key not in self._early:
+                act(tuple(self._evaluations.values()))
+                acted = True
             must_read = not freshness.stale and self._views.outdated(tables)
             late = has_read and time.monotonic() - started > READING
             if must_read and not everything and (late or not self._views.may_read(tables)):
@@ -160,6 +179,8 @@ class Engine:
         self._end_acknowledgements(now)
         evaluations = tuple(self._evaluations.values())
         self.snapshot = Snapshot(now, freshness, evaluations, tuple(self._resolved.values()), ahead)
+        if not acted:
+            act(evaluations)
         return evaluations
 
     def close(self, now: datetime) -> None:
@@ -170,10 +191,11 @@ class Engine:
             self._views.close()
 
     def _order(self, rule: Rule, at: float) -> tuple[Any, ...]:
-        """What overran goes last, so that it delays nobody; rules that can wait go behind those that cannot."""
+        """What overran goes last, so that it delays nobody; whom policies in a hurry ask goes first, and rules that
+        can wait go behind those that cannot."""
         urgency = self._views.urgency(rule.tables, at)
-        waits = self._patience(rule) is not None
-        return rule.key in self._overruns, waits, not reads_lake(rule), -urgency, sorted(rule.tables)
+        waits, later = self._patience(rule) is not None, rule.key not in self._early
+        return rule.key in self._overruns, later, waits, not reads_lake(rule), -urgency, sorted(rule.tables)
 
     def _answer(self, rule: Rule, sql: str, at: datetime, now: datetime) -> pa.Table:
         """Rows of ``rule`` as of ``at``; an Overrun is noted, and raised again unasked as long as the rule rests."""

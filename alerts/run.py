@@ -27,6 +27,7 @@ from alerts.evidence.facts import Facts
 from alerts.evidence.pages import Pages
 from alerts.freshness import FreshnessProbe
 from alerts.metrics import exposition, waiting_in
+from alerts.models import RuleEvaluation
 from alerts.notify.receipt import tell_receipt
 from alerts.notify.sender import Sender
 from alerts.received import GROUP as RECEIVED
@@ -196,15 +197,19 @@ def _run(
 
         holds = {rule.key: rule.hold for rule in rules}
 
+        def act(evaluations: Sequence[RuleEvaluation]) -> None:
+            control.controller.step(clock.now(), evaluations, engine.newest)
+
         def one_round(new_data: bool) -> None:
             # All views are of one version of the lake, those too that this round leaves to the next for want of time.
             if new_data or not engine.behind:
                 reader.advance()
             control.entitler.step(clock.now(), engine.query, clock.ahead)  # first: who waits must not wait for rules
-            evaluations = engine.round(clock.now(), new_data=new_data, everything=once, ahead=clock.ahead)
+            evaluations = engine.round(clock.now(), new_data=new_data, everything=once, ahead=clock.ahead, act=act)
             exemplars.expect(evaluations, holds, clock.now())
             control.advisor.step(clock.now(), engine.query, clock.ahead)
-            control.controller.step(clock.now(), evaluations, engine.query)
+            if not engine.behind:
+                control.controller.rehearse(clock.now(), engine.query)
 
         if once:
             one_round(True)

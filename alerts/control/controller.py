@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from alerts.control.candidates import Candidate, Evaluations, Unusable
 from alerts.control.groups import Groups, together
 from alerts.control.journal import Journal
 from alerts.control.minds import Minds
-from alerts.control.observe import Query, Usually, observe
+from alerts.control.observe import Query, Usually, observe, rehearse
 from alerts.control.pace import Pace
 from alerts.control.settings import ControlSettings
 from alerts.control.signals import signals_of
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 PAUSE_FLAG = "paused"
 #: Who asks for something without saying who they are.
 OPERATOR = "the operator"
+#: Looks are rehearsed so often (seconds): a log that nobody reads grows by three entries a second, and catching up with
+#: a thousand takes half a second.
+REHEARSE_EVERY = 60.0
 
 
 class Controller:
@@ -71,6 +75,7 @@ class Controller:
         self._lock = threading.RLock()
         self._evaluations, self._usually = Evaluations(), Usually()
         self._pace = Pace(self._early)
+        self._looked_at = -math.inf
         #: The code for which each was refused last: the same again is no news.
         self._refused: dict[Key, str] = {}
         self._minds = Minds()
@@ -111,6 +116,19 @@ class Controller:
             except SojournError as error:
                 log.warning("no decision, what is in force is left to its lease: %s", error)
         self._journal.flush()
+
+    def rehearse(self, now: datetime, query: Query) -> None:
+        """Look at somebody while it is calm, where a policy is ``early``: the first look at a flood must not be what
+        everything is read for, which takes a second."""
+        if not self._early or now.timestamp() - self._looked_at < REHEARSE_EVERY:
+            return
+        self._looked_at = now.timestamp()
+        try:
+            spans = self._signals, self._usual, BRIEF_SECONDS
+            if not rehearse(query, now, self._recent, self._clock.ahead, *spans):
+                self._looked_at = -math.inf  # there is nothing to look at yet
+        except SojournError as error:
+            log.warning("looks are not rehearsed: %s", error)
 
     def approve(self, action_id: str, now: datetime, by: str = OPERATOR) -> bool:
         """Put the proposal ``action_id`` in force, as it is by now, until it is released; False if there is none.
@@ -210,6 +228,7 @@ class Controller:
         entries = self._unusable_entries([*unusable, *surplus], candidates, now)
         changes: dict[Key, ActiveLimit | None] = {}
         if self._pace.due(candidates, before, self._refused, now.timestamp()):
+            self._looked_at = now.timestamp()
             targets = [candidate.key.target for candidate in candidates]
             members, spans = self._groups.members, (self._signals, self._usual, self._usually)
             brief, held = BRIEF_SECONDS if self._pace.hurried else 0, {key.target for key in before}

@@ -34,9 +34,10 @@ class Pace:
         """Whether to look at ``candidates`` ``now`` (seconds): which of them are ``limited``, and which were
         ``refused`` when they were looked at last."""
         early = (item.key for item in candidates if item.key.policy in self._early)
-        self._met = {key: self._met.get(key, now) for key in early if key not in limited}
+        met, self._met = self._met, {key: self._met.get(key, now) for key in early if key not in limited}
         self.hurried = any(0 <= now - since < NEW_SECONDS for since in self._met.values())
-        new = any(item.key not in limited and item.key not in refused for item in candidates)
+        known = limited.keys() | refused.keys() | met.keys()
+        new = any(item.key not in known for item in candidates)
         every = OBSERVE_NEW if self.hurried else OBSERVE_EVERY
         if not candidates or (not new and 0 <= now - self._looked_at < every):
             return False

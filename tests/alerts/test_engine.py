@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from alerts.aside import rule_worker
 from alerts.engine import Engine
 from alerts.freshness import FreshnessProbe
-from alerts.models import AlertState
+from alerts.models import AlertState, RuleEvaluation
 from alerts.overruns import FIRST_REST, LONGEST_REST, Overruns
 from alerts.rules.expression import checked
 from alerts.rules.model import Rule
@@ -313,3 +314,25 @@ def test_rules_that_can_wait_are_evaluated_behind_those_that_cannot(gold: GoldLa
         world.round(start + timedelta(seconds=second))
     at = {one.rule: one.evaluated_at for one in world.engine.snapshot.evaluations}
     assert start + timedelta(seconds=2) <= at["Short"] < at["Long"]
+
+
+def test_policies_that_are_early_act_on_the_newest_views_before_other_rules_are_evaluated(gold: GoldLake) -> None:
+    """They waited for all of a round, and looked at views that it had left to the next for want of time."""
+    others = "SELECT broker, queue, oldest_age_seconds AS value FROM queue_health_now"
+    filling = "SELECT broker, queue, tenant, backlog AS value FROM tenant_backlog_now"
+    asks = replace(rule("Fills", filling), actions=("throttle",))
+    early = {"control": {"policies": [{"name": "throttle", "early": True}]}}
+    world = World(gold, [rule("Health", others), asks], settings=AlertSettings.model_validate(early))
+    acted: list[tuple[set[str], datetime]] = []
+
+    def act(evaluations: Sequence[RuleEvaluation]) -> None:
+        (row,) = world.engine.newest("SELECT as_of FROM queue_health_now").to_pylist()
+        acted.append(({one.rule for one in evaluations if one.evaluated_at >= now}, row["as_of"]))
+
+    for _ in range(2):
+        newest, now = gold.partial(enqueued=1), datetime.now(UTC)
+        world.engine.round(now, new_data=True, act=act)
+        assert acted == [({"Fills"}, newest)]
+        acted.clear()
+    world.engine.round(now := datetime.now(UTC), new_data=True, everything=True, act=act)
+    assert acted == [({"Fills", "Health"}, newest)], "where there is but one round, policies see all of it"

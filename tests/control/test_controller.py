@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from alerts.control import build
@@ -15,6 +16,7 @@ from alerts.control.actuators.limits_api import LimitsApi
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.models import AlertState
 from lake.errors import SojournError
+from lake.select import without_values
 from tests.control.conftest import World
 
 Start = Callable[..., Any]
@@ -59,6 +61,36 @@ def test_a_policy_that_is_early_limits_at_the_second_look_at_harm_while_the_aler
     loop.world.calm()
     loop.run(120)
     assert loop.served() == {}, "an alert that never fired is gone like others"
+
+
+def test_what_looks_at_a_flood_ask_was_asked_before_where_a_policy_is_early(start: Start) -> None:
+    """The first look after a start took a second: history was read, and each statement understood, for it alone."""
+    asked: set[str] = set()
+
+    def query(sql: str) -> pa.Table:
+        asked.add(without_values(sql)[0])
+        return loop.world.query(sql)
+
+    loop = start()
+    loop.control.controller.rehearse(loop.world.now, query)
+    assert not asked, "nobody is in a hurry"
+    loop = start(early=True)
+    loop.control.controller.rehearse(loop.world.now, query)
+    rehearsed, controller = asked.copy(), loop.control.controller
+    asked.clear()
+    pending = replace(loop.world.evaluation("t0").alerts[0], state=AlertState.PENDING, fired_at=None)
+    for _ in range(2):
+        controller.step(loop.world.now, [replace(loop.world.evaluation("t0"), alerts=(pending,))], query)
+        loop.world.advance(0.75)
+    assert loop.served() == {"t0": 10.0}
+    assert asked and asked <= rehearsed
+    asked.clear()
+    loop.world.advance(58)
+    controller.rehearse(loop.world.now, query)
+    assert not asked, "it was looked at within a minute"
+    loop.world.advance(2)
+    controller.rehearse(loop.world.now, query)
+    assert asked == rehearsed
 
 
 def test_the_whole_life_of_a_limit_throttle_renew_relax_release(start: Start) -> None:
