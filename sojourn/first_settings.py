@@ -41,7 +41,7 @@ _NOTHING = """
 """
 #: Kind → how a tenant would be found there, as an example in a comment.
 _TENANT = {"sidekiq": "json:args[0].tenant", "bullmq": "json:tenant.id", "dramatiq": "json:kwargs.tenant"}
-_LIBRARIES = {"dyno": "dyno-queues", "streams": "streams", "celery": "Celery", "rq": "RQ"}
+_LIBRARIES = {"dyno": "dyno-queues", "streams": "Redis Streams", "celery": "Celery", "rq": "RQ"}
 
 
 def written(found: Sequence[Found], name: str = "sojourn.toml") -> str:
@@ -74,7 +74,7 @@ def _redis(one: Found) -> list[str]:
     for layout in one.layouts:
         example = f"    # tenant = {_quoted(_TENANT[layout])}" if layout in _TENANT else ""
         title = _LIBRARIES.get(layout, layout.capitalize())
-        lines.append(f"{layout} = {{}}    # {title}'s queues are here{example}")
+        lines.append(f"{layout} = {{}}    # queues of {title} are here{example}")
     if not one.layouts:
         lines.append(
             "# Nothing that is known keeps queues there now: every layout is searched for. Name those that you use:"

@@ -94,7 +94,7 @@ def told(found: Knowledge) -> Iterator[tuple[bool, str]]:
     """(whether it is a trouble, what is said) for each line about one broker."""
     if found.queues:
         letters = f", {found.dead_letters} of dead letters" if found.dead_letters else ", none of dead letters"
-        yield False, f"{found.queues} queues{letters}; known: {', '.join(found.known)}"
+        yield False, f"{found.queues} queue{'' if found.queues == 1 else 's'}{letters}; known: {', '.join(found.known)}"
     elif not found.unread:
         yield True, "no queue is there, or none that this user may see"
     if found.unknown:

@@ -163,7 +163,8 @@ def _of_partitions(waiting: Tally, of: int, judgement: Judgement, now: int, miss
     elif waiting.margin is not None:
         values["retention_margin"] = waiting.margin
     else:
-        missing["retention_margin"] = unknown or "nothing waits, so nothing can be lost unread"
+        idle = "retention has deleted nothing yet" if waiting.depth else "nothing waits, so nothing can be lost unread"
+        missing["retention_margin"] = unknown or idle
     return values
 
 

@@ -79,8 +79,9 @@ def _waiting(found: Tally, reading: Reading, head: Head, end: int, most: int | N
     first = offset
     if isinstance(start, int):
         first = max(offset, start)  # retention took what stood between
-        margin = first - start
-        found.margin = margin if found.margin is None else min(found.margin, margin)
+        if start > 0:  # before, nothing was ever deleted, and how soon something may be is not told by offsets
+            margin = first - start
+            found.margin = margin if found.margin is None else min(found.margin, margin)
     else:
         found.marginless[partition] = start
     lag = max(0, end - first)

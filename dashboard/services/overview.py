@@ -99,7 +99,7 @@ def queue_cards(
     ranked = []
     for key, row in rows.items():
         total = sums.get(key, {})
-        judged = verdict(row, [alert for alert in alerts if alert.queue == key])
+        judged = verdict(row, total, [alert for alert in alerts if alert.queue == key])
         card = QueueCard(
             key=key,
             name=names[key],
@@ -130,7 +130,7 @@ def _harm(row: Row) -> tuple[float, float]:
     return -quiet, -anybody
 
 
-def verdict(row: Row, alerts: Sequence[AlertCard]) -> Verdict:
+def verdict(row: Row, total: Row, alerts: Sequence[AlertCard]) -> Verdict:
     """How much the queue needs somebody: a severe alert, or that it is behind and will not catch up.
 
     A warning or a ticket (some messages were dead-lettered, say) asks for a look, not for somebody at once.
@@ -138,17 +138,18 @@ def verdict(row: Row, alerts: Sequence[AlertCard]) -> Verdict:
     firing = [alert for alert in alerts if alert.firing]
     if any(severity_rank(alert.severity) < severity_rank("warning") for alert in firing):
         return Verdict.ACT
-    state = _state_verdict(row)
+    state = _state_verdict(row, total)
     return min(state, Verdict.WATCH) if firing else state
 
 
-def _state_verdict(row: Row) -> Verdict:
+def _state_verdict(row: Row, total: Row) -> Verdict:
     if row["mode"] is None and row["drain_state"] != "stalled":
         if _empty_by_count(row):
             return Verdict.FINE
         return Verdict.WATCH if row["dead_letter_for"] and row["depth"] else Verdict.UNKNOWN
     if row["mode"] == "backlogged":
-        return Verdict.WATCH if row["drain_state"] == "draining" else Verdict.ACT
+        at_work = (total.get("ready") if total else row["depth"]) == 0  # for long, and nobody waits behind it
+        return Verdict.WATCH if at_work or row["drain_state"] == "draining" else Verdict.ACT
     if row["noisy_tenants"] or row["drain_state"] == "stalled":
         return Verdict.WATCH
     return Verdict.FINE
@@ -190,7 +191,7 @@ def drain_sentence(backlog: float | None, total: Row, row: Row, now: datetime) -
         if row["dead_letter_for"] and row["depth"]:
             letters = f"{count(row['depth'])} dead letter{'' if row['depth'] == 1 else 's'}"
             return f"holds {letters} of {_served(row)} until somebody brings them back"
-        held = "its depth is unknown too" if row["depth"] is None else f"the broker counts {messages(row['depth'])}"
+        held = _counted(row)
         if total:
             return f"earlier events are still being read, so backlog and drain are {UNKNOWN}; {held}"
         return f"no message events are seen, so {_lacking(row)} are {UNKNOWN}; {held}{_by_samples(row)}"
@@ -210,6 +211,15 @@ def drain_sentence(backlog: float | None, total: Row, row: Row, now: datetime) -
         return f"backlog {count(backlog)}, draining; until when is {UNKNOWN}"
     end = instant(now + timedelta(seconds=seconds), now, seconds=seconds < 600) if seconds < 864_000 else "later"
     return f"backlog {count(backlog)}; at the rates of the last seconds drained in {duration(seconds)}, by {end}"
+
+
+def _counted(row: Row) -> str:
+    """What the broker holds by its own count."""
+    if row["depth"] is None:
+        return "its depth is unknown too"
+    if row["depth"] == 0 and row["in_flight"]:
+        return f"by the broker's own count none waits and {count(row['in_flight'])} are in flight"
+    return f"the broker counts {messages(row['depth'])}"
 
 
 def _lacking(row: Row) -> str:
@@ -304,13 +314,18 @@ def _cells(row: Row, total: Row) -> tuple[str, ...]:
         row["mode"] or UNKNOWN,
         _oldest(row, "quiet_"),
         _oldest(row),
-        count(total.get("backlog")),
+        _backlog(row, total),
         _flow(total),
         _drained(row, total),
         count(row["in_flight"]),
         percent(row["coverage"]),
         UNKNOWN if stale is None else "at once" if stale < 1 else f"{duration(round(stale))} before",
     )
+
+
+def _backlog(row: Row, total: Row) -> str:
+    """The backlog; of a queue without events as much of it as the broker counts, by the word for that."""
+    return count(total.get("backlog")) if total or row["depth"] is None else f"{count(row['depth'])} ready"
 
 
 def _flow(total: Row) -> str:

@@ -95,7 +95,8 @@ def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int,
         Text(visible(seen.headline), style="bold"),
         *_freshness(seen.health, root, now, limit),
         *(
-            Text(f"▲ {card.severity if card.firing else 'pending'}: {visible(card.summary or card.title)} {card.since}")
+            # What a rule said of it is of when it began: without the instant it would seem to be of now.
+            Text(f"▲ {card.severity if card.firing else 'pending'} {card.since}: {visible(card.summary or card.title)}")
             for card in seen.alerts[:ALERTS]
         ),
         *(

@@ -1,115 +1,14 @@
-"""What queues go through, calm and troubled, as the records that collectors would write, and what rules see of it.
-
-Each situation is a broker of its own. What the views hold of it is what the reference counts, which the views are held
-to; so rules are tried on rows as they come, and not on rows that somebody thought of.
-"""
+"""What queues go through, calm and troubled; groups of a log have a file of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Iterator
+from datetime import datetime
 
-import pyarrow as pa
+from tests.alerts import group_situations
+from tests.alerts.situation import CALM, LENGTH, TROUBLE, Situation, Story, calm, trouble
 
-from alerts.rules.expression import schema_of
-from tests.reference.reference import Reference
-
-Row = dict[str, Any]
-
-#: Every situation is watched for so many seconds: closely at first, then at longer intervals.
-LENGTH = 1800
-INSTANTS = (*range(5, 60, 10), *range(60, LENGTH, 240))
-#: Data older than this is stale.
-STALE_AFTER = 30
-_VIEWS = ("tenant_backlog", "queue_health", "attempt_age", "concurrency")
-
-
-@dataclass
-class Situation:
-    """A broker's records; every instant is in seconds since ``START``."""
-
-    name: str
-    events: list[Row]
-    samples: list[Row]
-    start: datetime
-
-    def event(self, event_type: str, message: object, at: float, *, enqueued: float = 0, **more: Any) -> None:
-        """``message`` was ``event_type`` at ``at``."""
-        row = {
-            "event_type": event_type,
-            "broker": self.name,
-            "queue": "orders",
-            "subscriber": None,
-            "tenant": "acme",
-            "message_id": str(message),
-            "enqueued_at": self.start + timedelta(seconds=enqueued),
-            "occurred_at": self.start + timedelta(seconds=at),
-        }
-        self.events.append({**row, **more})
-
-    def job(self, message: object, at: float, *, wait: float = 0.1, takes: float | None = 0.1) -> None:
-        """A message enqueued at ``at``, begun ``wait`` later, and done if it ``takes`` a known time."""
-        self.event("enqueued", message, at, enqueued=at)
-        self.event("received", message, at + wait, enqueued=at, attempt=1)
-        if takes is not None:
-            self.event("completed", message, at + wait + takes, enqueued=at, attempt=1, processing_seconds=takes)
-
-    def sample(self, at: float, queue: str = "orders", **more: Any) -> None:
-        """The broker was read at ``at``."""
-        row = {"sampled_at": self.start + timedelta(seconds=at), "broker": self.name, "queue": queue}
-        self.samples.append({**row, "subscriber": None, "source": "sampler", **more})
-
-    def sampled(self, until: int = LENGTH, **more: Any) -> None:
-        """The broker was read every ten seconds; what is given as a function depends on the time."""
-        for at in range(0, until, 10):
-            self.sample(at, **{name: value(at) if callable(value) else value for name, value in more.items()})
-
-    def rows(self, at: int) -> dict[str, list[Row]]:
-        """What the engine and the four views show at ``at``."""
-        now = self.start + timedelta(seconds=at)
-        events = [event for event in self.events if event["occurred_at"] <= now]
-        samples = [sample for sample in self.samples if sample["sampled_at"] <= now]
-        instants = [event["occurred_at"] for event in events] + [sample["sampled_at"] for sample in samples]
-        if not instants:
-            return {}
-        age = (now - max(instants)).total_seconds()
-        freshness = {"broker": self.name, "as_of": max(instants), "age_seconds": age}
-        reference = Reference(events, samples)
-        views = {f"{view}_now": getattr(reference, view)(now=True) for view in _VIEWS}
-        newest = samples[-1:] if samples and samples[-1].get("tenants") else []
-        views["sampled_tenants"] = [{**sample, **share} for sample in newest for share in sample["tenants"]]
-        return views | {"data_freshness": [freshness | {"stale": age > STALE_AFTER, "sampled": bool(samples)}]}
-
-
-def table(view: str, rows: list[Row]) -> pa.Table:
-    """``rows`` of the reference as the view has them."""
-    schema = schema_of(view)
-    names = [name for name in schema.names if name != "histogram"]
-    flat = pa.schema([schema.field(name) for name in names])
-    return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], schema=flat)
-
-
-Story = Callable[[Situation], None]
-CALM: dict[str, Story] = {}
-TROUBLE: dict[str, tuple[Story, frozenset[str]]] = {}
-
-
-def calm(story: Story) -> Story:
-    """Nothing that anybody must be woken for."""
-    CALM[story.__name__] = story
-    return story
-
-
-def trouble(*alerts: str) -> Callable[[Story], Story]:
-    """What must fire ``alerts`` in the end."""
-
-    def noted(story: Story) -> Story:
-        TROUBLE[story.__name__] = story, frozenset(alerts)
-        return story
-
-    return noted
+assert group_situations  # told by being imported
 
 
 def _work(s: Situation, until: int = LENGTH, every: int = 20) -> None:
@@ -311,6 +210,11 @@ def nobody_consumes_what_keeps_coming(s: Situation) -> None:
     s.sampled(depth=lambda at: 500 + at, in_flight=0, consumers=0, oldest_age_seconds=lambda at: 100 + at)
 
 
+@trouble("NoConsumers", "NoConsumersWhileGrowing")
+def nobody_consumes_what_keeps_coming_of_unknown_age(s: Situation) -> None:
+    s.sampled(depth=lambda at: 500 + at, in_flight=0, consumers=0)
+
+
 @trouble("NoConsumers")
 def nobody_consumes_five_hundred_tasks(s: Situation) -> None:
     s.sampled(depth=500, in_flight=0, consumers=0)
@@ -339,70 +243,19 @@ def a_sampled_queue_grows(s: Situation) -> None:
     s.sampled(depth=lambda at: 100 + at, acked_total=lambda at: at, in_flight=1, oldest_age_seconds=100.0)
 
 
-@trouble("ConsumerNotOk", "MessagesLost")
-def retention_overtakes_a_group_that_reads(s: Situation) -> None:
-    s.sampled(depth=100, consumers=2, status="LOST", acked_total=lambda at: at)
+@trouble("SampledBacklogGrowing")
+def a_queue_of_which_no_age_is_known_takes_longer_than_its_target(s: Situation) -> None:
+    s.sampled(depth=lambda at: 100 + at, acked_total=lambda at: at, in_flight=1, consumers=1)
 
 
-@trouble("ConsumerNotOk")
-def a_group_of_a_sampled_topic_stops(s: Situation) -> None:
-    s.sampled(depth=lambda at: 100 + at, consumers=0, status=lambda at: "STOP" if at > 75 else None, acked_total=5)
-
-
-@trouble("ConsumerNotOk")
-def a_group_of_a_sampled_topic_holds_its_membership_and_hangs(s: Situation) -> None:
-    s.sampled(depth=lambda at: 100 + at, consumers=2, status="STALL", acked_total=lambda at: at // 600)
-
-
-@trouble("ConsumerNotOk")
-def a_group_is_rewound(s: Situation) -> None:
-    s.sampled(depth=lambda at: max(0, 900 - at), consumers=2, status="REWIND", acked_total=lambda at: at)
-
-
-@trouble("MessagesDeletedUnread")
-def retention_overtakes_a_group_that_goes_on_at_once(s: Situation) -> None:
-    s.sampled(depth=3, consumers=2, status="OK", acked_total=lambda at: at, lost_total=lambda at: 46 * (at >= 300))
-
-
-@trouble("RetentionNear")
-def retention_is_about_to_overtake_a_group(s: Situation) -> None:
-    s.sampled(
-        depth=10_000,
-        consumers=2,
-        status="WARN",
-        acked_total=lambda at: at,
-        oldest_age_seconds=3600.0,
-        retention_margin=lambda at: max(1, 900 - at),
-    )
-
-
-@trouble("RetentionNear")
-def retention_is_at_what_is_unread_and_no_age_is_known(s: Situation) -> None:
-    s.sampled(depth=10_000, consumers=2, status="WARN", acked_total=lambda at: at, retention_margin=0)
-
-
-@trouble("TransactionHangs", "ConsumerNotOk")
-def a_transaction_hangs_before_a_group_that_reads_committed_records(s: Situation) -> None:
-    s.sampled(
-        depth=0,
-        consumers=2,
-        status=lambda at: "BLOCKED" if at > 75 else "OK",
-        acked_total=90,
-        transactional_lag=lambda at: 10 * at,
-        transactional_age_seconds=lambda at: float(at),
-    )
+@trouble("SampledBacklogGrowing")
+def a_queue_of_which_nothing_but_its_depth_is_known_grows(s: Situation) -> None:
+    s.sampled(depth=lambda at: 100 + at)
 
 
 @calm
-def transactions_are_open_for_a_while_and_end(s: Situation) -> None:
-    s.sampled(
-        depth=5,
-        consumers=2,
-        status="OK",
-        acked_total=lambda at: at,
-        transactional_lag=lambda at: at % 600,
-        transactional_age_seconds=lambda at: float(at % 600),
-    )
+def what_waits_in_a_queue_of_unknown_ages_is_work_for_a_second(s: Situation) -> None:
+    s.sampled(depth=50, acked_total=lambda at: 50 * at, in_flight=20, consumers=1)
 
 
 @trouble("BusyButDead")
@@ -447,3 +300,8 @@ def situations(start: datetime) -> Iterator[Situation]:
         situation = Situation(story.__name__, [], [], start)
         story(situation)
         yield situation
+
+
+def troubled(name: str) -> Story:
+    """The trouble of that name."""
+    return TROUBLE[name][0]

@@ -15,7 +15,8 @@ from alerts.memory import Memory
 from alerts.rules.expression import bound
 from alerts.rules.loader import BUILTIN, load_rules, rule_files
 from lake.definitions import Definitions
-from tests.alerts.situations import CALM, INSTANTS, TROUBLE, Row, Situation, situations, table
+from tests.alerts.situation import CALM, INSTANTS, TROUBLE, Row, Situation, table
+from tests.alerts.situations import situations
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = [

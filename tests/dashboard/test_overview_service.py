@@ -116,13 +116,23 @@ def test_a_queue_known_by_samples_tells_its_age_and_whether_it_drains_and_not_wh
         "the broker counts 1,244 messages, growing, the oldest 48 s old"
     )
     assert card.facts[0] == Fact("Oldest message", "48 s", "whose it is, is unknown")
-    assert card.cells[:3] == ("backlogged", "unknown", "48 s")
+    assert card.cells[:4] == ("backlogged", "unknown", "48 s", "1,244 ready") and card.verdict is Verdict.ACT
     stalled = one({**row, "drain_state": "stalled"}, None).sentence
     assert stalled.endswith("the broker counts 1,244 messages, nothing leaves, the oldest 48 s old")
     draining = one({**row, "drain_state": "draining", "drain_eta_seconds": 42.0, "oldest_age_seconds": None}, None)
     assert draining.sentence.endswith(
         "so tenants and ages are unknown; the broker counts 1,244 messages, drained in 42 s"
     )
+
+
+def test_what_is_at_work_for_long_with_nobody_behind_it_is_watched_and_needs_nobody_at_once() -> None:
+    sampled = one(health(**SAMPLED, depth=0, in_flight=67, oldest_age_seconds=316.0), None)
+    assert sampled.verdict is Verdict.WATCH and sampled.cells[3] == "0 ready"
+    assert sampled.sentence.endswith(
+        "by the broker's own count none waits and 67 are in flight, growing, the oldest 5 min 16 s old"
+    )
+    assert one(health(oldest_age_seconds=316.0), totals(ready=0, in_flight=40, backlog=40)).verdict is Verdict.WATCH
+    assert one(health(oldest_age_seconds=316.0), totals(ready=None)).verdict is Verdict.ACT  # nobody knows
 
 
 def test_of_a_queue_known_by_samples_in_which_nothing_waits_no_tenant_waits_either() -> None:

@@ -55,7 +55,7 @@ def test_what_runs_is_found_with_the_libraries_that_keep_queues_there_and_nothin
         )
         said = runner.invoke(app, ["doctor", "-c", str(only), "--lake", str(tmp_path / "lake")]).output
     lines = [line for line in said.splitlines() if "broker jobs" in line]
-    assert any("1 queues, 1 of dead letters; known: depth, in flight, delayed, retries, age" in line for line in lines)
+    assert any("1 queue, 1 of dead letters; known: depth, in flight, delayed, retries, age" in line for line in lines)
     assert any("unknown: messages acknowledged – Sidekiq counts what was processed" in line for line in lines)
 
 

@@ -19,7 +19,8 @@ from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import PARTIALS, QUEUE_SAMPLES
 from spark_analytics.sql import SqlSession, query
-from tests.alerts.situations import LENGTH, TROUBLE, Situation
+from tests.alerts.situation import LENGTH, Situation
+from tests.alerts.situations import troubled
 from tests.reference.partials import partials_of
 from tests.spark_analytics.events import event
 from tests.support.finishing import finish
@@ -65,7 +66,7 @@ STORIES = (
 def test_the_shipped_rules_find_the_same_in_both_engines(lake: Lake, spark: SparkSession) -> None:
     for name in STORIES:
         situation = Situation(name, [], [], START)
-        TROUBLE[name][0](situation)
+        troubled(name)(situation)
         ours = {"source": "sampler", "ingested_at": START, "ingest_date": START.date()}
         samples = [row | ours for row in situation.samples]
         lake.append("partials", pa.Table.from_pylist(partials_of(situation.events), PARTIALS.schema))

@@ -99,8 +99,9 @@ def test_without_the_right_to_read_a_topic_all_but_the_age_is_known(
     kafka_server: KafkaServer, shown: dict[str, Any]
 ) -> None:
     kafka_server.make_topics("private")
-    kafka_server.produce("private", 3)
-    kafka_server.commit("reader-of-private", "private", {0: 1})
+    kafka_server.produce("private", 4)
+    kafka_server.delete_records("private", 1)
+    kafka_server.commit("reader-of-private", "private", {0: 2})
     kafka_server.deny(ResourceType.TOPIC, "private", AclOperation.READ)
     sample = read(settings(kafka_server.sasl_bootstrap, "private", **shown))["private", "reader-of-private"]
     assert (sample.depth, sample.retention_margin, sample.oldest_age_seconds) == (2, 1, None)

@@ -65,7 +65,7 @@ def reading(committed: dict[int, int], ends: dict[int, int | str], **changes: An
             groups=(group,),
             ends={("t", partition): end for partition, end in ends.items()},
             stable_ends={("t", partition): end for partition, end in ends.items()},
-            starts={("t", partition): 0 for partition in ends},
+            starts={("t", partition): 1 for partition in ends},
             stamps={Head("t", 0, 2): Stamp(2, NOW - 9000, False), Head("t", 1, 3): Stamp(3, NOW - 5000, False)},
         ),
         **changes,
@@ -78,7 +78,7 @@ def only(found: Reading) -> Any:
 
 def test_what_waits_on_known_partitions_is_told_beside_the_number_of_unknown_ones() -> None:
     sample = only(reading({0: 2, 1: 3, 2: 0}, {0: 10, 1: 10, 2: "its leader is changing"}))
-    assert (sample.depth, sample.oldest_age_seconds, sample.retention_margin) == (15, 9.0, 2)
+    assert (sample.depth, sample.oldest_age_seconds, sample.retention_margin) == (15, 9.0, 1)
     assert (sample.unknown_partitions, sample.consumers) == (1, 1)
     for name in ("unknown_partitions", "published_total"):  # a sum of ends would seem to jump when the third is back
         assert sample.unavailable[name] == "1 of 3 partitions are unknown; 2: its leader is changing"
@@ -103,7 +103,14 @@ def test_no_known_partition_is_no_depth() -> None:
 
 def test_the_oldest_of_all_partitions_counts_and_the_least_margin() -> None:
     sample = only(reading({0: 2, 1: 3}, {0: 10, 1: 10}))
-    assert (sample.depth, sample.oldest_age_seconds, sample.retention_margin) == (15, 9.0, 2)
+    assert (sample.depth, sample.oldest_age_seconds, sample.retention_margin) == (15, 9.0, 1)
+
+
+def test_where_nothing_was_ever_deleted_no_margin_is_known() -> None:
+    sample = only(reading({0: 2, 1: 3}, {0: 10, 1: 10}, starts={("t", 0): 0, ("t", 1): 0}))
+    assert (sample.depth, sample.retention_margin) == (15, None)
+    assert sample.unavailable["retention_margin"] == "retention has deleted nothing yet"
+    assert only(reading({0: 2, 1: 3}, {0: 10, 1: 10}, starts={("t", 0): 0, ("t", 1): 2})).retention_margin == 1
 
 
 def test_an_end_before_the_committed_offset_is_unknown_never_negative() -> None:
