@@ -51,7 +51,7 @@ from alerts.laws.share import STEADY, base_rate, is_behind, is_calm, next_to_not
 
 #: Harm is believed at a second look, at data at least so many seconds newer than those of the first; consumers are
 #: compared with what they did so many seconds before.
-HARM_AGAIN_SECONDS, COMPARED_SECONDS = 0.3, 1.0
+HARM_AGAIN_SECONDS, COMPARED_SECONDS = 0.2, 1.0
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
 CONFIRMATIONS = 2
 

@@ -203,7 +203,7 @@ def test_what_was_usual_outlives_a_look_of_which_nothing_can_be_known() -> None:
 def test_harm_is_believed_when_it_is_seen_twice() -> None:
     once = decide(TERMS, NOISY, None, Alert.ACTIVE, 100.0)
     assert (once.kind, once.code) == (Kind.WAIT, "unconfirmed")
-    assert decide(TERMS, NOISY, None, Alert.ACTIVE, 100.25, once.harm).code == "unconfirmed"
+    assert decide(TERMS, NOISY, None, Alert.ACTIVE, 100.15, once.harm).code == "unconfirmed"
     again = decide(TERMS, NOISY, None, Alert.ACTIVE, 100.5, once.harm)
     assert (again.kind, again.harmed_seconds) == (Kind.THROTTLE, 0.5)
 
