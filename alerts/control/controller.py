@@ -44,9 +44,9 @@ log = logging.getLogger(__name__)
 PAUSE_FLAG = "paused"
 #: Who asks for something without saying who they are.
 OPERATOR = "the operator"
-#: Looks are rehearsed so often (seconds): a log that nobody reads grows by three entries a second, and catching up with
-#: a thousand takes half a second.
-REHEARSE_EVERY = 60.0
+#: Looks are rehearsed so often (seconds): history grows by three commits a second, and a look that finds a minute of
+#: them takes half a second longer.
+REHEARSE_EVERY = 20.0
 
 
 class Controller:
@@ -75,7 +75,7 @@ class Controller:
         self._lock = threading.RLock()
         self._evaluations, self._usually = Evaluations(), Usually()
         self._pace = Pace(self._early)
-        self._looked_at = -math.inf
+        self._looked_at, self._rehearsed = -math.inf, False
         #: The code for which each was refused last: the same again is no news.
         self._refused: dict[Key, str] = {}
         self._minds = Minds()
@@ -123,9 +123,10 @@ class Controller:
         if not self._early or now.timestamp() - self._looked_at < REHEARSE_EVERY:
             return
         self._looked_at = now.timestamp()
+        spans = (self._signals, 0, 0) if self._rehearsed else (self._signals, self._usual, BRIEF_SECONDS)
         try:
-            spans = self._signals, self._usual, BRIEF_SECONDS
-            if not rehearse(query, now, self._recent, self._clock.ahead, *spans):
+            self._rehearsed |= rehearse(query, now, self._recent, self._clock.ahead, *spans)
+            if not self._rehearsed:
                 self._looked_at = -math.inf  # there is nothing to look at yet
         except SojournError as error:
             log.warning("looks are not rehearsed: %s", error)

@@ -85,12 +85,12 @@ def test_what_looks_at_a_flood_ask_was_asked_before_where_a_policy_is_early(star
     assert loop.served() == {"t0": 10.0}
     assert asked and asked <= rehearsed
     asked.clear()
-    loop.world.advance(58)
+    loop.world.advance(18)
     controller.rehearse(loop.world.now, query)
-    assert not asked, "it was looked at within a minute"
+    assert not asked, "there was a look a moment ago"
     loop.world.advance(2)
     controller.rehearse(loop.world.now, query)
-    assert asked == rehearsed
+    assert any("FROM partials" in sql for sql in asked), "what came since is read"
 
 
 def test_the_whole_life_of_a_limit_throttle_renew_relax_release(start: Start) -> None:
