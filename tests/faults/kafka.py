@@ -209,7 +209,7 @@ SCENE = Scene(
             lambda row: row["status"] == "STOP",
             ("subscriber", "depth", "consumers", "status"),
             {"subscriber": "senders", "depth": None, "consumers": 0, "status": "STOP"},
-            frozenset({"ConsumerNotOk", "NoConsumers", "QueueBacklogged", "RetentionNear"}),
+            frozenset({"ConsumerNotOk", "NoConsumers", "QueueBacklogged"}),
             ("sojourn_queue_depth{", "sojourn_queue_unknown_partitions{"),
             page=("mails",),
             samples="SELECT DISTINCT subscriber, depth, unknown_partitions, unavailable['unknown_partitions'] AS why "

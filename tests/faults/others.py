@@ -10,6 +10,7 @@ from tests.faults.fault import BROKER, Fault, Row, Scene, nothing, started
 from tests.support.nats import NatsServer
 from tests.support.ports import free_ports
 from tests.support.rabbitmq import RabbitServer
+from tests.support.waiting import wait_until
 
 
 def _rabbit(server: RabbitServer) -> Row:
@@ -25,6 +26,8 @@ def _unconsumed(server: RabbitServer) -> Callable[[], None]:
         channel.queue_declare("mails", durable=True)
         for _ in range(500):
             channel.basic_publish("", "mails", b"x")
+    # The node tells of them a while later, and a queue that has just grown to 500 is one that grows.
+    wait_until(lambda: server.api("GET", "queues/%2F/mails").get("messages_ready") == 500, "the node to count them")
     return nothing
 
 
