@@ -1,7 +1,7 @@
 """Standing entitlements in the simulated world: the shipped entitler, and producers that hear of it a lag later.
 
-With glances the lag is parted: metrics show what was, and the broker's depth what is; what follows from either is told
-within :data:`TOLD_SECONDS`.
+Nearly all of the lag stands before the decision: metrics show what was, a long poll tells at once what follows from
+it. So it does of the broker's depth, which shows what is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sojourn.client.in_force import FIRST_TOKENS
 
 ANYBODY = "*"
 PLACE = (BROKER, QUEUE)
-#: From a glance until producers obey what follows: an answer of the broker's, a long poll's.
+#: From a look or a glance until producers obey what follows: an answer of the broker's, a long poll's.
 TOLD_SECONDS = 0.1
 
 
@@ -28,8 +28,8 @@ class Entitled:
 
     def __init__(self, queue: Queue, scenario: Scenario, metrics: Metrics, *, glances: bool = False) -> None:
         self._queue, self._metrics = queue, metrics
-        self._told_after = TOLD_SECONDS if glances else scenario.lag_seconds
-        self._seen_after = max(0.0, scenario.lag_seconds - TOLD_SECONDS) if glances else 0.0
+        self._told_after = min(TOLD_SECONDS, scenario.lag_seconds)
+        self._seen_after = scenario.lag_seconds - self._told_after
         self._board = Board()
         #: The journal's rows: when entitlements began to bind, and when they ceased.
         self.entries: list[Entry] = []
@@ -48,14 +48,11 @@ class Entitled:
     def _look(self) -> None:
         now = self._queue.now
         self._queue.at(now + LOOK_SECONDS, self._look)
-        if self._seen_after <= 0:
-            self._step(self._metrics.answer)
-        else:
-            seen = self._metrics.now()
-            self._queue.at(now + self._seen_after, lambda: self._step(seen))
+        seen = self._metrics.now()
+        self._queue.at(now + self._seen_after, lambda: self._step(seen))
 
-    def _step(self, answer: Query) -> None:
-        self._entitler.step(instant(self._queue.now), answer)
+    def _step(self, seen: Query) -> None:
+        self._entitler.step(instant(self._queue.now), seen)
         self._tell()
 
     def _glance(self) -> None:

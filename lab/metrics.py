@@ -173,17 +173,15 @@ class Metrics:
         return Answer.of(_labels(tuple(one.name for one in of)), [one.backlog / backlog for one in of], extras)
 
     def answer(self, sql: str) -> Any:
-        """The rows that control asks for, tenant by tenant. SojournError for what it never asks."""
-        if "FROM tenant_backlog_now" in sql:
-            return Rows(self._tenants() if "quiet_age" in sql else self._waiting())
+        """The rows that the controller asks for, tenant by tenant. SojournError for what it never asks."""
+        if "FROM tenant_backlog_now" in sql and "quiet_age" in sql:
+            return Rows(self._tenants())
         if "FROM queue_health_now" in sql:
             return Rows([self._health()])
         if "FROM partials" in sql:
             begin, *end = (int(micros) / 1e6 - EPOCH.timestamp() for micros in _MICROS.findall(sql))
             if "AS failed" in sql:
                 return Rows(self._ended(round(end[0] - begin), round(end[2] - end[1])))
-            if not end:
-                return Rows(self._seconds(int(begin)))
             flows = self._flows(round(end[0] - begin))
             return Rows(self._usually(flows, round(end[-1] - end[-2])) if "AS since" in sql else flows)
         if "FROM queue_samples" in sql:  # the lab's broker has no probe
@@ -191,9 +189,8 @@ class Metrics:
         raise SojournError(f"the lab does not know what to answer: {sql}")
 
     def now(self) -> Callable[[str], Any]:
-        """What :meth:`answer` would say now to the entitler, for when it will ask."""
-        at, waiting = self._queue.now, self._waiting()
-        seconds = self._seconds(int(at) - 1)
+        """The rows that the entitler asks for as they are now, for when it will ask."""
+        waiting, seconds = self._waiting(), self._seconds(int(self._queue.now) - 1)
 
         def answer(sql: str) -> Any:
             return Rows(waiting if "FROM tenant_backlog_now" in sql else seconds)

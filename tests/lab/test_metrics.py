@@ -116,9 +116,9 @@ def test_the_lab_answers_as_the_views_would(usual: int) -> None:
 
     def note() -> None:
         assert loop.metrics is not None
-        queries = (loop.metrics.answer, Lake(queue, loop.metrics.noisy, 10).query)
-        seen.append(tuple(watch(query, targets, instant(queue.now), RECENT) for query in queries))
-        looks.append(tuple(look(query, [place], instant(queue.now))[place] for query in queries))
+        metrics, views = loop.metrics, Lake(queue, loop.metrics.noisy, 10).query
+        seen.append(tuple(watch(query, targets, instant(queue.now), RECENT) for query in (metrics.answer, views)))
+        looks.append(tuple(look(query, [place], instant(queue.now))[place] for query in (metrics.now(), views)))
 
     for second in (12.0, 25.0, 39.0, 50.0):  # behind what the loop does then
         queue.at(second, lambda second=second: queue.at(second, note))  # type: ignore[misc]
