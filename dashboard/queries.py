@@ -296,5 +296,7 @@ RESTS_ON = {
     NEWEST_DELIVERIES: ("deliveries",),
     OPEN_GAPS: ("gaps",),
 }
+#: What pages can do without: they say what they do not know. Without finished state there is nothing to show.
+JOURNALS = ("alert_transitions", "actions", "deliveries")
 #: Read together, so that its parts agree.
 PRESENT = tuple(RESTS_ON)

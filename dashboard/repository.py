@@ -67,12 +67,13 @@ QUICK_SECONDS, AHEAD_SECONDS = 0.1, 0.15
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What the lake says of now: of which versions of its tables, when that was read, the rows by their SQL, and what
-    pages have made of them."""
+    """What the lake says of now: of which versions of its tables, when that was read, the rows by their SQL, of which
+    journals none could be read and why, and what pages have made of them."""
 
     token: tuple[Any, ...]
     at: datetime
     rows: Mapping[str, list[Row]]
+    unread: Mapping[str, str]
     made: Once = field(default_factory=lambda: Once(MOST_MADE))
 
 
@@ -83,6 +84,7 @@ class Repository:
     root: Path
     read: Mapping[str, list[Row]] = field(default_factory=dict)  # what one page has read at one instant, by its SQL
     read_at: datetime | None = None  # when that was, in UTC
+    unread: Mapping[str, str] = field(default_factory=dict)  # why, by journal: its rows are unknown, and read as none
     made: Once | None = None  # what pages have made of that reading
     aside: bool = False  # asked behind the pages, where nobody waits
     kept: dict[str, list[Row]] | None = None  # where what is read of history is put down, for who shows it
@@ -98,7 +100,7 @@ class Repository:
 
         def newest() -> tuple[tuple[Any, ...], Callable[[], _Reading]]:
             token = pace.token(_token(root), monotonic())
-            return token, lambda: _Reading(token, datetime.now(UTC), _paced(root, pace))
+            return token, lambda: _Reading(token, datetime.now(UTC), *_paced(root, pace))
 
         def begin() -> None:
             with suppress(SojournError, RuntimeError):  # the next page is told; the process is ending
@@ -109,7 +111,8 @@ class Repository:
         if renewed.took > QUICK_SECONDS and wait > 0:
             renewed.ahead(wait, begin, renewed.took + 2 * AHEAD_SECONDS)
         rows: dict[str, list[Row]] = {sql: [dict(row) for row in of] for sql, of in told.rows.items()}
-        return replace(self, read=rows, read_at=None if told.token == _token(root) else told.at, made=told.made)
+        read_at = None if told.token == _token(root) else told.at
+        return replace(self, read=rows, read_at=read_at, unread=told.unread, made=told.made)
 
     def once(self, name: Hashable, now: datetime, make: Callable[[], T]) -> T:
         """What ``make`` makes of this reading, once for all who look at it in the same second and time zone, and not
@@ -161,15 +164,15 @@ class Repository:
 
     def alert_transitions(self, since: datetime | None = None) -> list[Row]:
         """The newest of ``alert_transitions``."""
-        return self._rows(queries.alert_transitions(since))
+        return self._journal("alert_transitions", queries.alert_transitions(since))
 
     def actions(self, since: datetime | None = None) -> list[Row]:
         """The newest of ``actions``."""
-        return self._rows(queries.actions(since))
+        return self._journal("actions", queries.actions(since))
 
     def deliveries(self, since: datetime) -> list[Row]:
         """The newest of ``deliveries``."""
-        return self._rows(queries.deliveries(since))
+        return self._journal("deliveries", queries.deliveries(since))
 
     def newest_deliveries(self) -> list[Row]:
         """The newest attempts to tell receivers (receiver, outcome, at), however old."""
@@ -181,7 +184,7 @@ class Repository:
 
     def last_decisions(self, since: datetime) -> list[Row]:
         """The newest of ``actions`` for each policy and subject."""
-        return self._rows(queries.last_decisions(since))
+        return self._journal("actions", queries.last_decisions(since))
 
     def limits(self) -> list[Row]:
         """``limits``: what is in force."""
@@ -233,11 +236,8 @@ class Repository:
         if self._past(recently.FINISHED)[0]["finished"]:
             asked = recently.backlogs(keys, span), recently.rates(keys, span, window), recently.depths(keys, span)
         else:
-            asked = (
-                queries.backlogs_changes(keys, span),
-                queries.rates_changes(keys, span, window),
-                queries.depths(keys, span),
-            )
+            changes = queries.backlogs_changes(keys, span), queries.rates_changes(keys, span, window)
+            asked = *changes, queries.depths(keys, span)
         backlogs, rates, states = map(self._past, asked)
         return Recent(tails=tails, backlogs=backlogs, rates=rates, states=states)
 
@@ -277,6 +277,9 @@ class Repository:
         if sql in self.read:
             return self.read[sql]
         return self._at_pace("present", sql)
+
+    def _journal(self, table: str, sql: str) -> list[Row]:
+        return [] if table in self.unread else self._rows(sql)
 
     def behind(
         self,
@@ -382,20 +385,17 @@ def _token(root: str) -> tuple[Any, ...]:
 
 
 @st.cache_data(ttl=300, max_entries=_KEPT_RESULTS, show_spinner=False)
-def _rows(
-    root: str, token: tuple[Any, ...], sql: str, scope: tuple[str, str] | None, hold: bool
-) -> list[dict[str, Any]]:
+def _rows(root: str, token: tuple[Any, ...], sql: str, scope: tuple[str, str] | None, hold: bool) -> list[Any]:
     return _asked(root, token[0], sql, scope, hold=hold)
 
 
 def _asked(root: str, tense: str, sql: str, scope: tuple[str, str] | None, *, hold: bool) -> list[Any]:
     about = None if scope is None else Scope(*scope)
-    told = _worker(root, tense).query(sql, about, hold=hold)
-    rows: list[dict[str, Any]] = told.to_pylist(maps_as_pydicts="lossy")
+    rows: list[Row] = _worker(root, tense).query(sql, about, hold=hold).to_pylist(maps_as_pydicts="lossy")
     return rows
 
 
-def _paced(root: str, pace: Pace) -> dict[str, list[Row]]:
+def _paced(root: str, pace: Pace) -> tuple[dict[str, list[Row]], dict[str, str]]:
     begun = monotonic()
     try:
         return _present(root)
@@ -403,8 +403,9 @@ def _paced(root: str, pace: Pace) -> dict[str, list[Row]]:
         pace.spent(monotonic() - begun)
 
 
-def _present(root: str) -> dict[str, list[Row]]:
-    """Every question about the present, answered between two commits where the lake rests for long enough.
+def _present(root: str) -> tuple[dict[str, list[Row]], dict[str, str]]:
+    """Every question about the present, answered between two commits where the lake rests for long enough; and which
+    journals could not be read, with the reason.
 
     What rests on tables that have not changed since it was asked last is not asked again, nor who is noisy where the
     health of all queues says that nobody is.
@@ -412,17 +413,24 @@ def _present(root: str) -> dict[str, list[Row]]:
     worker, versions, begun, known = _worker(root, "present"), _versions(root), monotonic(), _known(root)
     while True:
         before = _resting(versions)
-        read: dict[str, list[Row]] = {}
+        read, unread = dict[str, list[Row]](), dict[str, str]()
         for sql, version in before.items():
             asked_at, rows = known.get(sql, (None, []))
             if sql == queries.NOISY and not any(row["noisy_tenants"] for row in read[queries.HEALTH]):
                 rows = []
             elif version != asked_at:
-                rows = worker.query(sql).to_pylist(maps_as_pydicts="lossy")
+                try:
+                    rows = worker.query(sql).to_pylist(maps_as_pydicts="lossy")
+                except SojournError as error:
+                    [table, *_] = queries.RESTS_ON[sql]
+                    if table not in queries.JOURNALS:
+                        raise
+                    read[sql], unread[table] = [], str(error)
+                    continue
             known[sql] = version, rows
             read[sql] = rows
         if _resting(versions) == before or monotonic() - begun > TRIED_SECONDS:
-            return read
+            return read, unread
 
 
 def _resting(versions: Versions) -> dict[str, tuple[int, ...]]:

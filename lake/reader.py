@@ -9,6 +9,7 @@ hundred rules over one view cost hardly more than one.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
@@ -27,7 +28,7 @@ from lake.planned import Planned
 from lake.remote import Location
 from lake.scoped import BROKERS, BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot
 from lake.select import canonical, check, for_duckdb, tables_of, with_values, without_values
-from lake.snapshot import Snapshot
+from lake.snapshot import FileGone, Snapshot
 from lake.state import State
 from lake.tables import QUEUE_STATE, TABLES
 from lake.views import VIEWS, below, columns_below, render
@@ -36,6 +37,8 @@ from lake.views.depend import parsed
 from lake.views.model import View
 from lake.watchdog import WATCHDOG
 
+#: What Arrow says of a file that is not there, when a statement comes to it.
+_LOST = re.compile(r"Failed to open local file '([^']+)'")
 #: Functions that Spark has and DuckDB lacks, and Sojourn's own for histograms.
 _MACROS = """
 CREATE MACRO timestamp_micros(micros) AS make_timestamptz(micros);
@@ -166,6 +169,8 @@ class Reader:
                     f"the query took longer than {self._timeout:g} s", "narrow it, or use `sojourn sql`"
                 ) from error
             except duckdb.Error as error:
+                if lost := _LOST.search(str(error)):
+                    raise FileGone(lost[1]) from error
                 raise UserError(f"the query failed: {first_line(error)}", "fix the SQL") from error
 
     def _bring_up_to_date(self, names: set[str], columns: frozenset[str] | None) -> None:

@@ -138,7 +138,7 @@ class ScopedSnapshot(Snapshot):
                 rows = rows.select([name for name in there if name in self._schema.names])
                 return _Part(self._held(self._whole(path, rows).combine_chunks()), self._of_brokers(file))
         except FileNotFoundError as error:
-            raise FileGone(f"file {path} is not there any more: others have replaced it") from error
+            raise FileGone(path) from error
         except (OSError, pa.ArrowException) as error:
             raise LakeError(f"file {path} cannot be read: {error}") from error
 

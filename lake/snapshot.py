@@ -26,7 +26,11 @@ CACHED_BYTES = 128 * 1024 * 1024
 
 
 class FileGone(LakeError):
-    """A file that a commit added was replaced since, and removed by maintenance: read the newest files instead."""
+    """A file that a commit added was replaced since, and removed by maintenance: read the newest files instead. Where
+    it is still among those, it is lost."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(f"file {path} is not there: it was replaced since, or is lost")
 
 
 class Snapshot:
@@ -117,7 +121,7 @@ def read_file(path: Location, columns: Sequence[str] | None = None) -> pa.Table:
         with open_parquet(path) as file:
             return file.read(columns=None if columns is None else list(columns), use_threads=False)
     except FileNotFoundError as error:
-        raise FileGone(f"file {path} is not there any more: others have replaced it") from error
+        raise FileGone(path) from error
     except (OSError, pa.ArrowException) as error:
         raise LakeError(f"file {path} cannot be read: {error}") from error
 
@@ -129,7 +133,7 @@ def pieces_of(path: Location, columns: Sequence[str], most: int) -> Iterator[pa.
             for batch in file.iter_batches(most, columns=list(columns), use_threads=False):
                 yield pa.Table.from_batches([batch])
     except FileNotFoundError as error:
-        raise FileGone(f"file {path} is not there any more: others have replaced it") from error
+        raise FileGone(path) from error
     except (OSError, pa.ArrowException) as error:
         raise LakeError(f"file {path} cannot be read: {error}") from error
 

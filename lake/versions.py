@@ -7,7 +7,11 @@ from pathlib import Path
 
 from lake.log import newest_from
 from lake.snapshot import Snapshot
+from lake.store import LakeError
 from lake.tables import TABLES
+
+#: The version of a table whose log cannot be read: whoever asks for its rows is told why.
+UNREADABLE = -2
 
 
 class Versions:
@@ -19,12 +23,17 @@ class Versions:
         self._lock = threading.Lock()
 
     def token(self) -> tuple[int, ...]:
-        """The version of each table, −1 before there is one: equal tokens, equal answers. Raises LakeError."""
+        """The version of each table, −1 before there is one, UNREADABLE of a broken one: equal tokens, same answers."""
         with self._lock:
             return tuple(self._version(name) for name in self._snapshots)
 
     def _version(self, name: str) -> int:
         snapshot = self._snapshots[name]
         known = newest_from(snapshot.path, self._known.get(name, -1))
-        self._known[name] = snapshot.version() if known is None else known
+        if known is None:
+            try:
+                known = snapshot.version()
+            except LakeError:
+                known = UNREADABLE
+        self._known[name] = known
         return self._known[name]

@@ -43,14 +43,16 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     since = on_the_hour(now, _WEEK)
     done, waiting = lake.actions(since), suggestions(lake.last_decisions(since), now)
     proposed, shadows = [one for one in waiting if one.proposed], [one for one in waiting if not one.proposed]
-    frame.headed(_headline(len(limits), len(proposed)), lake, fresh, now)
+    known = "actions" not in lake.unread
+    said = _headline(len(limits), len(proposed)) if known else "What is in force is unknown"
+    frame.headed(said, lake, fresh, now)
     confirm.outcome()
     if proposed:
         st.html(markup.section("Waits for a yes", "In force once somebody approves: `sojourn actions approve ID`."))
         for one in proposed:
             st.html(details.suggestions([one]))
             _approve(who, lake.root, one)
-    held = "" if limits else "No limit is in force."
+    held = "" if limits else "No limit is in force." if known else "Unknown."
     st.html(markup.section("In force", held))
     for limit in limits[:LINES]:
         st.html(markup.limits([limit]))
@@ -64,7 +66,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         st.html(details.suggestions(shadows))
     entries = journal(done, now)
     st.html(markup.section("Journal", "What policies decided in the last week, the newest first." if entries else ""))
-    st.html(details.journal(entries) if entries else markup.note("No policy has decided anything in the last week."))
+    nothing = "No policy has decided anything in the last week." if known else "Unknown."
+    st.html(details.journal(entries) if entries else markup.note(nothing))
     if entries:
         download.csv("journal", COLUMNS, lambda: [astuple(entry)[: len(COLUMNS)] for entry in entries])
     if told := changes(lake.root, LINES):

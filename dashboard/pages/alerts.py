@@ -44,6 +44,9 @@ def render() -> None:
 
 def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     fresh = frame.age_of_data(lake, health, now)
+    if frame.rules_ran(lake) is None:
+        frame.headed("What fires is unknown", lake, fresh, now)
+        return
     names = short_names(QueueKey.of(row) for row in health)
     states, changes = lake.alert_states(), lake.alert_transitions()
     lines = alert_lines(states, changes, list(names), now, now - DAY, frame.figures_of(lake))

@@ -48,7 +48,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     (total,) = lake.now(questions.counted(find))
     with top:
         fresh = frame.age_of_data(lake, health, now)
-        said = consumers.headline(found, names, total["consumers"], ran=bool(transitions))
+        said = consumers.headline(found, names, total["consumers"], ran=frame.rules_ran(lake))
         frame.headed(said, lake, fresh, now)
     place = choose.page_of(total["consumers"], ROWS)
     rows = lake.now(questions.ranked(find, list(found), ROWS, place))

@@ -38,11 +38,10 @@ def render() -> None:
 def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     fresh = frame.age_of_data(lake, health, now)
     names = short_names(QueueKey.of(row) for row in health)
-    transitions = lake.alert_transitions()
     glance = lake.once("overview", now, lambda: _glance(lake, health, names, now))
     alerts, cards = glance.alerts, glance.cards
 
-    said = headline(cards, alerts, rules_ran=bool(transitions))
+    said = headline(cards, alerts, rules_ran=frame.rules_ran(lake))
     frame.headed(said, lake, fresh, now)
     main, side = st.columns([2.3, 1], gap="large")
     with main:
@@ -68,7 +67,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     was = st.session_state.get("pictured")
     former = None if was is None else next((card for card in cards if card.key == was.key), None)
     no_worse = was is not None and chosen.verdict >= was.verdict
-    shown = story.show(lake, drawn, former, transitions, now, spots, patient=no_worse)
+    shown = story.show(lake, drawn, former, lake.alert_transitions(), now, spots, patient=no_worse)
     st.session_state["pictured"] = chosen if shown == chosen.key else was
     late = found is None or ahead is None
     if found is None:
@@ -218,7 +217,8 @@ def _link(card: QueueCard) -> None:
 
 def _acting(lake: Repository, now: datetime) -> str:
     cards = limit_cards(lake.limits(), now)
-    head = markup.section("Acting now", "" if cards else "No limit is in force.")
+    nothing = "Unknown." if "actions" in lake.unread else "No limit is in force."
+    head = markup.section("Acting now", "" if cards else nothing)
     return head + (markup.limits(cards) if cards else "")
 
 
@@ -229,6 +229,8 @@ def _happened(lake: Repository, transitions: list[Row], now: datetime) -> str:
     quiet = (
         ""
         if recent
+        else "Unknown."
+        if lake.unread.keys() & {"alert_transitions", "actions"}
         else "Nothing in the last day."
         if transitions
         else ("No alert rule has been evaluated on this lake yet: is `sojourn alert` running?")

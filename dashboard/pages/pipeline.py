@@ -33,7 +33,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     since = on_the_hour(now, timedelta(days=1))
     limit = frame.settings().stale_after_seconds
     refused, told = lake.refused(since), lake.deliveries(since)
-    chain = pipeline.links(fresh, lake.heartbeats(), lake.put_off(), refused, told, now, limit, evaluation(lake.root))
+    beats, gap, runs = lake.heartbeats(), lake.put_off(), evaluation(lake.root)
+    chain = pipeline.links(fresh, beats, gap, refused, told, now, limit, runs, lake.unread)
     off = pipeline.uncovered(health, short_names(QueueKey.of(row) for row in health))
     st.html(markup.title(pipeline.verdict(chain, fresh, off)))
     st.html(markup.note(frame.as_of_line(lake, fresh, now)))

@@ -67,7 +67,6 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     if alerts:
         st.html(markup.section("Alerts") + markup.alerts(alerts))
     because = st.container(key="why")
-    spots: tuple[Any, Any, Any] = (because, because, because)
     found: tuple[Repository, _Past] | SojournError | None = None
     if total is not None:
         ready = total["ready"]
@@ -82,9 +81,10 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
 
         found = history(0.0)
         if found is None and not card.flows:  # before anything below it is there
-            spots = (because.empty(), because.empty(), because.empty())
-            _reserve(spots)
-    _tenants(lake, chosen, total, estimated=bool(row["estimated"]))
+            because = because.empty()
+            with because.container():
+                _reserve()
+    _tenants(lake, chosen, total, flows=card.flows, estimated=bool(row["estimated"]))
     about = [entry for entry in transitions if concerns(entry["labels"], chosen)]
     done = [entry for entry in lake.actions() if concerns(entry, chosen)]
     marks = happenings(about, done, now, limit=60)
@@ -92,28 +92,27 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         if found is None:
             found = history()
         if isinstance(found, SojournError):
-            st.html(markup.section("History", f"It could not be read: {found}") + markup.reserved(_CHARTS))
+            st.html(markup.section("History", f"It could not be read: {found}."))
         elif found is None:  # its place is kept, so that nothing moves when it comes
             st.html(markup.section("History", "It is being read.") + markup.reserved(_CHARTS))
         else:
             past, told = found
-            _foretold(lake, told.foretold, now, spots[0])
-            _why(told.why, now.tzinfo or UTC, spots[1:])
+            with because.container():
+                _foretold(lake, told.foretold, now)
+                _why(told.why, now.tzinfo or UTC)
             span = replace(told.span, zone=now.tzinfo or UTC)  # what was found is everybody's
             _charts(History(past, chosen, span, told.since, marks))
     else:
         _depth(lake, chosen, Span.ending(row["as_of"].astimezone(now.tzinfo), stretch), marks)
     st.html(markup.section("What happened"))
-    st.html(
-        markup.timeline(in_short(marks, 15))
-        if marks
-        else markup.note("No alert fired and nothing acted on this queue.")
-    )
+    known = not lake.unread.keys() & {"alert_transitions", "actions"}
+    nothing = "No alert fired and nothing acted on this queue." if known else "Unknown."
+    st.html(markup.timeline(in_short(marks, 15)) if marks else markup.note(nothing))
 
 
-def _tenants(lake: Repository, key: QueueKey, total: Row | None, *, estimated: bool) -> None:
+def _tenants(lake: Repository, key: QueueKey, total: Row | None, *, flows: bool, estimated: bool) -> None:
     limits = [limit for limit in lake.limits() if concerns(limit, key)]
-    lines = tenant_lines(lake.tenants(key, TENANTS), total, limits, top=TENANTS)
+    lines = tenant_lines(lake.tenants(key, TENANTS), total, limits, top=TENANTS, flows=flows)
     if not lines:
         st.html(markup.section("Tenants", "Unknown: no message event of this queue has been seen."))
         return
@@ -161,27 +160,23 @@ def _read(past: Repository, key: QueueKey, stretch: str, row: Row, ready: int | 
     return _Past(span, since, past.foretell(row, ready), past.why(key))
 
 
-def _reserve(spots: Sequence[Any]) -> None:
+def _reserve() -> None:
     """Keep the place of :func:`_foretold` and :func:`_why`, by what they mostly say."""
-    comes, parts, fold = spots
     wait = Fact("Drained", "…", "…")
-    comes.html(markup.section("What comes", "It is being worked out.") + markup.facts([wait]))
+    st.html(markup.section("What comes", "It is being worked out.") + markup.facts([wait]))
     causes = [(cause.value, "…", "…", "…") for cause in Cause if cause not in (Cause.PARTITION, Cause.THROTTLED)]
     rows = details.table(("Cause", "Wait", "What changed", "Behind it"), causes, "sj-parts")
-    parts.html(markup.section("Why it waits", "It is being worked out.") + rows)
-    fold.expander(_FOLD)
+    st.html(markup.section("Why it waits", "It is being worked out.") + rows)
+    st.expander(_FOLD)
 
 
-def _why(told: Told | None, zone: tzinfo, spots: Sequence[Any]) -> None:
+def _why(told: Told | None, zone: tzinfo) -> None:
     """The rise of the wait in its parts; nothing where it has not risen, or nobody knows."""
-    where, fold = spots
     if told is None or told.rise is None or not told.rise.parts:
-        where.empty()
-        fold.empty()
         return
     parts = details.parts(why.lines(told), why.notes(told))
-    where.html(markup.section("Why it waits", why.headline(told, zone)) + parts)
-    with fold.expander(_FOLD):
+    st.html(markup.section("Why it waits", why.headline(told, zone)) + parts)
+    with st.expander(_FOLD):
         st.code("\n".join(f"-- {name}{text}" for name, text in told.sql.items()), language="sql")
 
 
@@ -263,12 +258,11 @@ def _polls(past: History, states: Sequence[Row]) -> None:
     _chart("Empty polls", said, figure, past.key)
 
 
-def _foretold(lake: Repository, told: Foretold, now: datetime, where: Any) -> None:
+def _foretold(lake: Repository, told: Foretold, now: datetime) -> None:
     if told.drained is None and told.breached is None and told.retention is None:
-        where.empty()
         return
     shown = markup.facts(forecast.facts(told, now, lake.definitions.target_seconds))
-    where.html(markup.section("What comes", forecast.said(told)) + shown)
+    st.html(markup.section("What comes", forecast.said(told)) + shown)
 
 
 def _concurrency(past: History, states: Sequence[Row]) -> None:

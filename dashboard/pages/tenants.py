@@ -22,6 +22,7 @@ from dashboard.questions.tenants import Wanted
 from dashboard.repository import Repository
 from dashboard.services import groups, tenants
 from dashboard.services.keys import QueueKey, Row, short_names
+from dashboard.services.overview import flowing
 from dashboard.services.series import Span, on_the_minute
 from dashboard.services.tenants import TenantRow
 from dashboard.services.trends import last_hour
@@ -79,7 +80,9 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         st.html(markup.note("Nobody’s name holds these letters: shorten them, or choose all queues."))
         return
     pairs = [(QueueKey.of(row), row["tenant"]) for row in rows]
-    shown = tenants.tenant_rows(rows, lake.now(questions.ages(pairs)), lake.limits(), total["work"])
+    shown = tenants.tenant_rows(
+        rows, lake.now(questions.ages(pairs)), lake.limits(), total["work"], flowing(health, lake.totals())
+    )
     caption = (
         f"{tenants.sentence(total)} A victim waits beyond the target of {target:g} s where somebody is noisy. "
         "Work: attempts at work at once by Little’s law, and the part of all work."

@@ -115,13 +115,15 @@ def advice(current: int | None, processing: float | None, round_trip: float) -> 
 
 
 def headline(
-    found: Mapping[QueueKey, tuple[AlertCard, ...]], names: Mapping[QueueKey, str], consumers: int, ran: bool
+    found: Mapping[QueueKey, tuple[AlertCard, ...]], names: Mapping[QueueKey, str], consumers: int, ran: bool | None
 ) -> str:
-    """What the page says first: whose consumers something is wrong with."""
+    """What the page says first: whose consumers something is wrong with, by rules that ``ran`` (None: nobody knows)."""
     wrong = [names[key] for key in found]
     if wrong:
         shown = listing(wrong) if len(wrong) <= 3 else f"{', '.join(wrong[:2])} and {len(wrong) - 2} more"
         return f"Look at the consumers of {shown}"
     if not consumers:
         return "No consumer is known here"
+    if ran is None:
+        return "What rules find of the consumers is unknown"
     return "No rule finds fault with any consumer" if ran else "No rule has judged the consumers"

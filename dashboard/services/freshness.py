@@ -136,3 +136,19 @@ def incomplete(gap: Row, now: datetime) -> tuple[str, str]:
         "Ages, rates and the broker's own counts are right already; alerts on backlogs stay as they are."
     )
     return f"{what} are still being read: backlogs are unknown until then.", reason
+
+
+#: What nobody knows as long as a journal cannot be read.
+_UNREAD = {
+    "alert_transitions": "Alerts are unknown",
+    "actions": "Limits and actions are unknown",
+    "deliveries": "Whether receivers are told of alerts is unknown",
+}
+
+
+def unread(table: str, reason: str) -> tuple[str, str]:
+    """Title and reason of the banner while the journal ``table`` cannot be read."""
+    return (
+        f"{_UNREAD[table]}: their journal cannot be read.",
+        f"Everything else is. Why: {reason}. If it stays so, restore that table from a copy.",
+    )

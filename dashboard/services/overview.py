@@ -26,6 +26,7 @@ from dashboard.services.say import (
 TRUSTED_COVERAGE = 0.9
 #: A fast queue whose arrivals exceed what leaves by no more than this part is in balance; windows are never exact.
 PASSING = 0.1
+_PASSES = ("draining", "growing")
 
 
 class Verdict(IntEnum):
@@ -236,9 +237,15 @@ def _by_samples(row: Row) -> str:
     return "".join(f", {part}" for part in parts if part)
 
 
+def flowing(health: Iterable[Row], totals: Iterable[Row]) -> frozenset[QueueKey]:
+    """The queues in which what waits only passes through."""
+    sums = {QueueKey.of(row): row for row in totals}
+    return frozenset(key for row in health if _flows(row, sums.get(key := QueueKey.of(row), {})))
+
+
 def _flows(row: Row, total: Row) -> bool:
     """Whether what waits is only passing through: within the target, nobody noisy, and no more comes than leaves."""
-    if row["mode"] != "fast" or row["drain_state"] not in ("draining", "growing") or row["noisy_tenants"]:
+    if row["mode"] != "fast" or row["drain_state"] not in _PASSES or row["noisy_tenants"]:
         return False
     arrivals, leaving = total.get("arrival_rate") or 0.0, total.get("completion_rate") or 0.0
     return arrivals - leaving <= PASSING * arrivals
@@ -273,7 +280,7 @@ def _facts(row: Row, total: Row) -> tuple[Fact, ...]:
         _waits(row),
         Fact("Backlog", count(total.get("backlog")), _tenants(total)),
         Fact("In → out", _flow(total), "messages a second"),
-        Fact("Drained", _drained(row, total), "" if _flows(row, total) else row["drain_state"] or ""),
+        Fact("Drained", drained(row, flows=_flows(row, total)), "" if _flows(row, total) else row["drain_state"] or ""),
         Fact("In flight", count(row["in_flight"]), f"limit {count(limit)}"),
         Fact("Broker's own count", count(row["depth"]), _trust(row)),
     )
@@ -316,7 +323,7 @@ def _cells(row: Row, total: Row) -> tuple[str, ...]:
         _oldest(row),
         _backlog(row, total),
         _flow(total),
-        _drained(row, total),
+        drained(row, flows=_flows(row, total)),
         count(row["in_flight"]),
         percent(row["coverage"]),
         UNKNOWN if stale is None else "at once" if stale < 1 else f"{duration(round(stale))} before",
@@ -340,13 +347,12 @@ def _oldest(row: Row, who: str = "") -> str:
     return age(seconds) if told or seconds is not None else UNKNOWN
 
 
-def _drained(row: Row, total: Row) -> str:
-    return "flows" if _flows(row, total) else drained(row)
-
-
-def drained(row: Row) -> str:
-    """When the backlog is gone, shortly: ``in 42 s``, ``never at this rate``, ``empty``."""
+def drained(row: Row, *, flows: bool = False) -> str:
+    """When the backlog of a queue or a tenant is gone, shortly: ``in 42 s``, ``not at this rate``, ``empty``; what
+    waits in a queue that ``flows`` only passes through, whosever it is."""
     state = row["drain_state"]
+    if flows and state in _PASSES:
+        return "flows"
     if state == "draining":
         return f"in {duration(row['drain_eta_seconds'])}"
     return {"idle": "empty", "growing": "not at this rate", "stalled": "not: nothing leaves"}.get(state, UNKNOWN)
@@ -362,8 +368,8 @@ def _trust(row: Row) -> str:
     return f"events cover {'only ' if coverage < TRUSTED_COVERAGE else ''}{percent(coverage)}{read}"
 
 
-def headline(cards: Sequence[QueueCard], alerts: Sequence[AlertCard], rules_ran: bool) -> str:
-    """The page's first line: what is wrong, or that nothing is, or that nobody has looked."""
+def headline(cards: Sequence[QueueCard], alerts: Sequence[AlertCard], rules_ran: bool | None) -> str:
+    """The page's first line: what is wrong, or that nothing is, or that nobody has looked, or (None) can know."""
     acting = [card.name for card in cards if card.verdict is Verdict.ACT]
     loose = [alert for alert in alerts if alert.firing and alert.queue is None]
     if acting:
@@ -378,6 +384,8 @@ def headline(cards: Sequence[QueueCard], alerts: Sequence[AlertCard], rules_ran:
         return f"{watching} of {len(cards)} queues to watch"
     if any(card.verdict is Verdict.UNKNOWN for card in cards):
         return "No trouble seen, but not every queue is known"
+    if rules_ran is None:
+        return "All queues keep up, but their alerts are unknown"
     if not rules_ran:
         return "All queues keep up, but no alert rule has run"
     return "All queues keep up"

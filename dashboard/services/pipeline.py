@@ -34,10 +34,12 @@ def links(
     now: datetime,
     limit: float,
     evaluated: Evaluation,
+    unread: Mapping[str, str],
 ) -> tuple[Link, ...]:
     """The links from collectors to receivers at ``now``; what wrote nothing for ``limit`` seconds is behind.
 
-    ``refused``: rows that collectors could not take, by source and reason; ``deliveries`` of the last day.
+    ``refused``: rows that collectors could not take, by source and reason; ``deliveries`` of the last day;
+    ``unread``: why, by journal that cannot be read.
     """
     return (
         _written(
@@ -53,7 +55,8 @@ def links(
         _history(gap, now),
         _refused(list(refused)),
         rules(beats, evaluated, now),
-        _told(list(deliveries), now),
+        *([] if "deliveries" in unread else [_told(list(deliveries), now)]),
+        *(Link(f"Table {table}", "cannot be read", f"{why}.", False) for table, why in unread.items()),
     )
 
 

@@ -49,23 +49,24 @@ class TenantLine:
 
 
 def tenant_lines(
-    tenants: Iterable[Row], total: Row | None, limits: Iterable[Row] = (), *, top: int
+    tenants: Iterable[Row], total: Row | None, limits: Iterable[Row] = (), *, top: int, flows: bool = False
 ) -> tuple[TenantLine, ...]:
     """The ``top`` tenants: noisy first, then by backlog and in flight; then one line for the others, if any.
 
-    ``tenants`` are rows of ``tenant_backlog_now``, at least the first ``top`` of them; ``total`` sums over all.
+    ``tenants`` are rows of ``tenant_backlog_now``, at least the first ``top`` of them; ``total`` sums over all;
+    ``flows``: what waits in the queue only passes through.
     """
     ranked = sorted(
         tenants, key=lambda row: (not row["noisy"], -(row["backlog"] or 0), -(row["in_flight"] or 0), row["tenant"])
     )[:top]
     held = {row["tenant"]: row for row in limits}
-    lines = [_line(row, held.get(row["tenant"]) or held.get(None)) for row in ranked]
+    lines = [_line(row, held.get(row["tenant"]) or held.get(None), flows=flows) for row in ranked]
     if total is not None and (total["tenants"] or 0) > len(ranked):
         lines.append(_others(ranked, total))
     return tuple(lines)
 
 
-def _line(row: Row, limit: Row | None) -> TenantLine:
+def _line(row: Row, limit: Row | None, *, flows: bool) -> TenantLine:
     return TenantLine(
         tenant=row["tenant"],
         noisy=bool(row["noisy"]),
@@ -75,7 +76,7 @@ def _line(row: Row, limit: Row | None) -> TenantLine:
         ready=count(row["ready"]),
         oldest=UNKNOWN if row["backlog"] is None else age(row["oldest_age_seconds"]),
         flow=f"{rate(row['arrival_rate'])} → {rate(row['completion_rate'])}",
-        drained=drained(row),
+        drained=drained(row, flows=flows),
         limit=rate(limit["rate"]) if limit else "–",
     )
 

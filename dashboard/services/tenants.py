@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from dashboard.services import series
@@ -39,12 +39,13 @@ class TenantRow:
 
 
 def tenant_rows(
-    rows: Iterable[Row], ages: Iterable[Row], limits: Iterable[Row], work: float | None
+    rows: Iterable[Row], ages: Iterable[Row], limits: Iterable[Row], work: float | None, flowing: Set[QueueKey]
 ) -> tuple[TenantRow, ...]:
-    """The tenants in ``rows``, in their order; ``work`` is what all together keep at work."""
+    """The tenants in ``rows``, in their order; ``work`` is what all together keep at work, and ``flowing`` are
+    the queues in which what waits only passes through."""
     known = {(QueueKey.of(row), row["tenant"], row["kind"]): row for row in ages}
     held = {(row["broker"], row["queue"], row["tenant"]): row for row in limits}
-    return tuple(_row(row, known, held, work) for row in rows)
+    return tuple(_row(row, known, held, work, flows=QueueKey.of(row) in flowing) for row in rows)
 
 
 def _row(
@@ -52,6 +53,8 @@ def _row(
     ages: Mapping[tuple[QueueKey, str, str], Row],
     limits: Mapping[tuple[str, str, str | None], Row],
     work: float | None,
+    *,
+    flows: bool,
 ) -> TenantRow:
     key, tenant = QueueKey.of(row), row["tenant"]
     first, whole = (ages.get((key, tenant, kind)) for kind in ("first_attempt", "completion"))
@@ -70,7 +73,7 @@ def _row(
             f"{duration(whole['p50_seconds'])} · {duration(whole['p99_seconds'])}" if whole else "–",
             f"{rate(row['arrival_rate'])} → {rate(row['completion_rate'])}",
             f"{decimal(row['work'])} · {percent(row['work'] / work)}" if row["work"] and work else "–",
-            drained(row),
+            drained(row, flows=flows),
             rate(held["rate"]) if held else "–",
         ),
     )

@@ -1,7 +1,8 @@
 """What holds of each page whatever it is about. Bad input and faults, and where each page is held to them:
 
 * no lake yet, an empty lake: `test_a_lake_without_data_shows_the_first_steps`
-* tables that cannot be read: `test_a_broken_table_is_one_line_without_a_traceback`
+* tables that cannot be read: `test_a_broken_table_is_one_line_without_a_traceback`; journals, without which the rest is
+  known: `test_journals_that_cannot_be_read_are_unknown_and_leave_the_rest`
 * the analysis has not run yet, `test_pages.py`:
   `test_a_lake_that_no_analysis_has_finished_is_unknown_and_says_what_to_run`
 * a part that is down – nobody collects, nobody evaluates: `test_a_part_that_is_down_is_said_on_every_page`; the process
@@ -98,6 +99,17 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def unread(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of whose alerts a commit is destroyed, and of whose actions every file is lost."""
+    root = tmp_path_factory.mktemp("unread")
+    write_story(root, end=datetime.now(UTC), seconds=60, noisy_from=20)
+    max((root / TABLES["alert_transitions"].path).glob("_delta_log/*.json")).write_text("not json")
+    for file in (root / TABLES["actions"].path).glob("*.parquet"):
+        file.unlink()
+    return root
+
+
+@pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake as an earlier version left it: some columns are not there."""
     new, root = (tmp_path_factory.mktemp(name) for name in ("newer", "older"))
@@ -130,6 +142,31 @@ def test_a_broken_table_is_one_line_without_a_traceback(broken: Path, show: Call
     show(broken)
     app = opened(page)
     assert heading(app) == "The lake could not be read" and "Traceback" not in words(app)
+
+
+#: By page what is still told there, and what is said to be unknown.
+STILL = {
+    "overview": ("acme-7", "Acting now Unknown."),
+    "queue": ("acme-7", "What happened Unknown."),
+    "tenants": ("acme-7 is noisy", ""),
+    "consumers": ("What rules find of the consumers is unknown", ""),
+    "alerts": ("What fires is unknown", ""),
+    "actions": ("What is in force is unknown", "In force Unknown."),
+    "pipeline": ("Look at table alert_transitions and table actions", ""),
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_journals_that_cannot_be_read_are_unknown_and_leave_the_rest(
+    unread: Path, show: Callable[..., None], page: str
+) -> None:
+    show(unread, stale_after_seconds=AGES)
+    said = words(opened(page, **({"queue": "orders"} if page == "queue" else {})))
+    assert "The lake could not be read" not in said and "As of" in said
+    for known in ("Alerts are unknown: their journal", "Limits and actions are unknown: their", *STILL.get(page, ())):
+        assert known in said, page
+    for never in ("No limit is in force", "No alert", "no alert rule", "nothing acted", "Nobody is held back"):
+        assert never not in said, page
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -48,6 +48,15 @@ def test_a_queue_whose_tenants_are_all_shown_has_no_others() -> None:
     assert len(tenant_lines([tenant("a", 1)], {**TOTAL, "tenants": 1}, top=5)) == 1
 
 
+def test_a_tenant_of_a_queue_that_flows_says_what_its_queue_says() -> None:
+    stalled = {**tenant("b", 1), "drain_state": "stalled"}
+    said = [tenant_lines([tenant("a", 1), stalled], None, top=2, flows=flows) for flows in (True, False)]
+    assert [[line.drained for line in lines] for lines in said] == [
+        ["flows", "not: nothing leaves"],
+        ["not at this rate", "not: nothing leaves"],
+    ]
+
+
 def test_a_limit_of_all_tenants_is_everybodys() -> None:
     lines = tenant_lines([tenant("a", 1), tenant("b", 2)], None, [{"tenant": None, "rate": 5.0}], top=5)
     assert [line.limit for line in lines] == ["5/s", "5/s"]

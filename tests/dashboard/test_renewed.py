@@ -108,7 +108,7 @@ def test_a_reading_that_takes_long_is_begun_before_the_page_that_shows_it(
     monkeypatch.setattr(repository, "QUICK_SECONDS", 0.0)
     monkeypatch.setattr(repository, "AHEAD_SECONDS", 0.0)
     read: list[str] = []
-    monkeypatch.setattr(repository, "_present", lambda root: read.append(root) or {})
+    monkeypatch.setattr(repository, "_present", lambda root: ({"": read.append(root) or []}, {}))
     Repository(tmp_path).at_one_instant(1.5)
     append_rows(lake, "alert_transitions", alerts_of(STORY_END))
     wait_until(lambda: len(read) == 2, "it is read though no page asks")

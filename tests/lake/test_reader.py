@@ -9,12 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lake import snapshot
 from lake.definitions import Definitions
 from lake.errors import UserError
 from lake.reader import Reader as Plain
+from lake.snapshot import CACHED_BYTES, FileGone
 from lake.state import is_unfinished, require_finished
 from lake.store import Lake
-from lake.tables import PARTIALS, QUEUE_SAMPLES
+from lake.tables import PARTIALS, QUEUE_SAMPLES, TABLES
 from lake.views import VIEWS
 from tests.support.finishing import FinishingReader as Reader
 from tests.support.finishing import finish
@@ -140,6 +142,16 @@ def test_a_wrong_query_is_one_clear_line(tmp_path: Path, sql: str) -> None:
     with pytest.raises(UserError) as caught:
         Reader(tmp_path).query(sql)
     assert "\n" not in str(caught.value)
+
+
+def test_a_lost_file_is_called_lost_and_the_statement_is_not_blamed(tmp_path: Path, monkeypatch: Any) -> None:
+    append(Lake(tmp_path), enqueued(0, 5))
+    for file in (tmp_path / TABLES["partials"].path).rglob("part-*.parquet"):
+        file.unlink()
+    for held in (CACHED_BYTES, 0):  # it is read before the statement, or while that runs
+        monkeypatch.setattr(snapshot, "CACHED_BYTES", held)
+        with Plain(tmp_path) as reader, pytest.raises(FileGone, match=r"file .*\.parquet is not there: .* or is lost$"):
+            reader.query("SELECT * FROM partials")
 
 
 def test_a_query_without_end_is_stopped(tmp_path: Path) -> None:
