@@ -38,6 +38,7 @@ class Planned:
         self._plans: OrderedDict[str, str | None] = OrderedDict()  # statement → its plan's name; None: asked once
         self._rests_on: dict[str, frozenset[str]] = {}  # of a statement, where that is known
         self._planned = 0
+        self._none: dict[str, pa.Table] = {}  # what a planned statement had when it was asked last: no rows
         self._many: OrderedDict[str, bool] = OrderedDict()  # whether a statement had many rows when it was asked last
         self._large: set[str] = set()  # names with many rows
         self.interrupt = connection.interrupt
@@ -47,6 +48,7 @@ class Planned:
         self._relations.clear()
         self._plans.clear()
         self._rests_on.clear()
+        self._none.clear()
         self._many.clear()
         self._connection.close()
 
@@ -86,14 +88,28 @@ class Planned:
             rows = self._connection.sql(sql).to_arrow_table()
             self._remember(sql)
         else:
-            plan = self._plan(sql)
-            rows = self._connection.execute(sql if plan is None else f"EXECUTE {plan}").to_arrow_table()
+            rows = self._executed(sql)
         if rests_on is not None:
             self._rests_on[sql] = rests_on
         self._many[sql] = rows.num_rows > FEW_ROWS
         self._many.move_to_end(sql)
         if len(self._many) > MOST_STATEMENTS:
             self._many.popitem(last=False)
+        return rows
+
+    def _executed(self, sql: str) -> pa.Table:
+        """The rows of ``sql`` by its plan, if it has one."""
+        if (plan := self._plan(sql)) is None:
+            return self._connection.execute(sql).to_arrow_table()
+        # DuckDB makes Arrow of an answer by a further statement, which costs as much as this one: where there were no
+        # rows, there are often none again.
+        none = self._none.pop(sql, None)
+        if none is not None and self._connection.execute(f"EXECUTE {plan}").fetchone() is None:
+            rows = none
+        else:
+            rows = self._connection.execute(f"EXECUTE {plan}").to_arrow_table()
+        if not rows.num_rows:
+            self._none[sql] = rows
         return rows
 
     def _plan(self, sql: str) -> str | None:
@@ -126,6 +142,7 @@ class Planned:
     def _let_go(self, sql: str) -> None:
         self._deallocate(self._plans.pop(sql))
         self._rests_on.pop(sql, None)
+        self._none.pop(sql, None)
 
     def _deallocate(self, plan: str | None) -> None:
         if plan is not None:

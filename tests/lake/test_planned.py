@@ -32,7 +32,7 @@ def plans(database: Planned) -> int:
 
 
 def test_rows_that_came_under_a_name_are_answered_by_the_plan_that_was_made_before(database: Planned) -> None:
-    for values in ((1, 2), (3,), (), (None, 4), (5, 6, 7)):
+    for values in ((1, 2), (3,), (), (), (), (None, 4), (), (5, 6, 7)):
         database.put("numbers", numbers(*values))
         assert database.answer(ALL).column("n").to_pylist() == list(values)
         assert database.answer(SUM).to_pylist() == [
@@ -62,6 +62,16 @@ def test_what_no_plan_was_made_for_is_planned_anew(database: Planned, rows: pa.T
         assert [database.answer(ALL).to_pylist() for _ in range(3)] == [[{"n": 1}, {"n": 2}]] * 3
         database.put("numbers", rows)
         assert [database.answer(ALL).to_pylist() for _ in range(3)] == [told] * 3
+
+
+def test_what_had_no_rows_before_has_those_that_are_there_now_and_none_in_the_columns_of_now(database: Planned) -> None:
+    some = "SELECT n, n > 1 AS more FROM numbers WHERE n > 0"
+    for kind in (pa.int64(), pa.float64(), pa.int64()):
+        for values in ([0], [0], [0], [2, 0], [1], [0], [0]):
+            database.put("numbers", pa.table({"n": pa.array(values, kind)}))
+            rows = database.answer(some)
+            assert rows.schema == pa.schema({"n": kind, "more": pa.bool_()})
+            assert rows.to_pylist() == [{"n": value, "more": value > 1} for value in values if value]
 
 
 def test_a_plan_is_kept_while_only_others_change_and_forgotten_with_what_it_rests_on(database: Planned) -> None:
