@@ -18,7 +18,7 @@ target_seconds = {TARGET_SECONDS}
 cooldown_seconds = 8.0
 max_step = 0.9
 drain_seconds = 8.0
-burst_seconds = 0.1
+burst_seconds = 0.25
 """
 
 
