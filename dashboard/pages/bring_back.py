@@ -43,7 +43,7 @@ def show(
     )
     st.html(markup.section("Bring them back", said))
     one = _chosen(key, held, tenants)
-    st.code(one.command(), language="bash")
+    st.code(one.command(), language="bash", wrap_lines=True)
     if drives.possible():
         confirm.outcome()  # above: what is asked hangs below its button
         question = (

@@ -148,11 +148,12 @@ def _queue_row(card: QueueCard, trend: Trend | None) -> str:
 
 
 def tabled(head: str, rows: str, caption: str = "", kind: str = "") -> str:
-    """A table of ``rows`` below ``head``, both HTML, of the class ``kind``; a ``caption`` is text."""
+    """A table of ``rows`` below ``head``, both HTML, of the class ``kind``; a ``caption`` is text. Where it is wider
+    than its place, keys move it, too."""
     above = f"<caption><span>{escape(caption)}</span></caption>" if caption else ""
     return (
-        f'<div class="sj sj-scroll"><table class="{f"sj-table {kind}".strip()}">{above}<thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        f'<div class="sj sj-scroll" tabindex="0"><table class="{f"sj-table {kind}".strip()}">{above}'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -177,7 +177,7 @@ def _why(told: Told | None, zone: tzinfo) -> None:
     parts = details.parts(why.lines(told), why.notes(told))
     st.html(markup.section("Why it waits", why.headline(told, zone)) + parts)
     with st.expander(_FOLD):
-        st.code("\n".join(f"-- {name}{text}" for name, text in told.sql.items()), language="sql")
+        st.code("\n".join(f"-- {name}{text}" for name, text in told.sql.items()), language="sql", wrap_lines=True)
 
 
 def _charts(past: History) -> None:

@@ -150,5 +150,5 @@ def unread(table: str, reason: str) -> tuple[str, str]:
     """Title and reason of the banner while the journal ``table`` cannot be read."""
     return (
         f"{_UNREAD[table]}: their journal cannot be read.",
-        f"Everything else is. Why: {reason}. If it stays so, restore that table from a copy.",
+        f"Everything else is known. Why: {reason}. If it stays so, restore that table from a copy.",
     )

@@ -173,6 +173,15 @@ TOO_WIDE = """() => Math.max(...[document.documentElement, document.querySelecto
   .map(one => one.scrollWidth - window.innerWidth))"""
 
 
+#: What of the page's own can have the focus, and does not show it by an outline or a ring.
+UNSEEN = """() => [...document.querySelectorAll('header a, [data-testid=stMain] a, .sj [tabindex], .sj button')]
+  .filter(one => one.checkVisibility()).filter(one => {
+    one.focus({focusVisible: true, preventScroll: true});
+    const {outlineStyle, boxShadow} = getComputedStyle(one);
+    return document.activeElement === one && outlineStyle === 'none' && boxShadow === 'none';
+  }).map(one => one.outerHTML.slice(0, 200))"""
+
+
 def assert_on_a_phone(page: Any) -> None:
     """Nothing is wider than a phone – what is, as a table, is moved within its own place –, and nothing lies upon
     anything else."""
@@ -200,12 +209,14 @@ def test_a_link_to_a_page_opens_that_page(server: str, browser: Any, axe: str, t
     shoot(page, address, tmp_path)
     assert page.outside == [] and page.wrong == []
     assert_nothing_grave(page, axe)
+    assert page.evaluate(UNSEEN) == []
     if address in FILES:
         assert_file(page, FILES[address])
     if zone:  # whoever looks reads their own time
         said = page.inner_text("[data-testid=stMain]")
         assert " UTC" not in said and " IST" in said
     assert_on_a_phone(page)
+    assert_nothing_grave(page, axe)  # what is narrow is moved sideways, by keys too
 
 
 def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: Any, axe: str, tmp_path: Path) -> None:
