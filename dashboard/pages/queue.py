@@ -30,7 +30,6 @@ from lake.why import Cause, Told
 TENANTS = 20
 #: Pixels that are kept for the charts of history while it is read: three rows of them, with what is said of each.
 _CHARTS = 3 * (figures.HEIGHT + 78)
-_FOLD = "The SQL behind it, and behind who sends more and what waits"
 
 
 def page() -> Any:
@@ -167,7 +166,7 @@ def _reserve() -> None:
     causes = [(cause.value, "…", "…", "…") for cause in Cause if cause not in (Cause.PARTITION, Cause.THROTTLED)]
     rows = details.table(("Cause", "Wait", "What changed", "Behind it"), causes, "sj-parts")
     st.html(markup.section("Why it waits", "It is being worked out.") + rows)
-    st.expander(_FOLD)
+    _fold()
 
 
 def _why(told: Told | None, zone: tzinfo) -> None:
@@ -176,8 +175,12 @@ def _why(told: Told | None, zone: tzinfo) -> None:
         return
     parts = details.parts(why.lines(told), why.notes(told))
     st.html(markup.section("Why it waits", why.headline(told, zone)) + parts)
-    with st.expander(_FOLD):
+    with _fold():
         st.code("\n".join(f"-- {name}{text}" for name, text in told.sql.items()), language="sql", wrap_lines=True)
+
+
+def _fold() -> Any:
+    return st.expander("The SQL behind it, and behind who sends more and what waits")
 
 
 def _charts(past: History) -> None:
