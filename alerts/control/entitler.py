@@ -116,7 +116,8 @@ class Entitler:
                 law = None
                 if (one := looks.get(place)) is not None:
                     queue.arrivals = one.arrivals
-                    one = self._compared(queue, one, now)
+                    if queue.law.confirmed(now.timestamp()):  # else what one may changes with looks alone
+                        one = self._compared(queue, one, now)
                     law = partial(queue.law.look, one, until=one.end.timestamp())
                 self._judge(place, queue, now, law)
             rows, self._rows = self._rows, []

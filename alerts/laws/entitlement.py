@@ -10,8 +10,7 @@ has it all the time, and all that must travel when a queue gets behind is one bi
   throughput; until they wait less than ``exit_seconds`` *and* nobody has used up what it is entitled to for
   ``calm_seconds``. Were the bit to end with the queue, a flood would come back in waves.
 * It protects somebody, or does not bind: somebody sends more than its share while another keeps clearly within its own.
-  Where all alike send too much, or all that waits came before, shares would make some wait longer than others. Where
-  all are held, too little was believed of consumers: those stay held who send more than their share now.
+  Where all alike send too much, or all that waits came before, shares would make some wait longer than others.
 * Consumers that stand still are nobody's noise: nobody is held for an outage, during it or for what it left behind.
 * It conserves work: while the wait is short and somebody is held back, shares are of more than the throughput seen, so
   that they grow until messages wait again; while it is long, of less, so that the backlog drains.
@@ -273,8 +272,6 @@ def senders(
     grown = max(1.0, state.reach / state.capacity) if state.capacity > 0 else 1.0
     may = {name: in_force.get(name, math.inf) / grown for name in seen.arrivals}
     held = those | {name for name in state.held if seen.arrivals.get(name, 0.0) >= LET_GO * may.get(name, 0.0)}
-    if held >= {name for name, rate in seen.arrivals.items() if rate > 0}:
-        held = those
     used_up = [name for name in held if seen.arrivals.get(name, 0.0) >= USED_UP * may.get(name, math.inf)]
     helps = protects(state.capacity, those, demands)
     return Senders(those, helps, held, protects(state.capacity, held, demands), len(used_up))

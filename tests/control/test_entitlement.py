@@ -244,14 +244,6 @@ def test_consumers_that_finish_more_than_they_could_by_more_than_chance_have_bee
     assert after.held == {"flood"}, "what it may send since does not show yet in what it sent"
 
 
-def test_where_all_are_held_those_are_let_go_who_keep_to_their_shares_and_the_flood_is_not() -> None:
-    """While less was believed of consumers the quiet were beyond their shares, too; and nobody was left to protect."""
-    sends = {f"quiet-{n}": 1.0 for n in range(7)} | {"flood": 6.0}
-    state = State(12.0, congested_since=0.0, held=frozenset(sends))
-    state, _ = step(Terms(), Seen(24.0, 12.0, sends), state, 10.0, sends)
-    assert state.held == {"flood"} and state.calm_since is None
-
-
 def test_who_sends_more_in_one_look_by_chance_floods_nobody() -> None:
     sends = {f"t{n}": 12.0 for n in range(8)} | {"small": 5.0}
     lucky = sends | {"t0": 24.0}
