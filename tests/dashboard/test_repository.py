@@ -186,27 +186,27 @@ def test_what_has_not_changed_is_not_asked_again(tmp_path: Path, monkeypatch: py
         return query(worker, sql, *told, **more)
 
     monkeypatch.setattr(Worker, "query", noted)
-    first = repository._present(str(tmp_path))
+    first, _ = repository._present(str(tmp_path))
     assert set(asked) == {*queries.PRESENT} - {queries.NOISY}, "the queues' health says that nobody is noisy"
     asked.clear()
     append_rows(lake, "alert_transitions", alerts_of(STORY_END))
-    second = repository._present(str(tmp_path))
+    second, _ = repository._present(str(tmp_path))
     assert set(asked) == {sql for sql, tables in queries.RESTS_ON.items() if "alert_transitions" in tables}
     assert first[queries.ALERT_STATES] == [] and len(second[queries.ALERT_STATES]) == 2
     assert second[queries.LIMITS] is first[queries.LIMITS]
     asked.clear()
     lake.append("partials", lake.ensure("partials").to_pyarrow_dataset().to_table())
-    assert repository._present(str(tmp_path))[queries.HEALTH] is second[queries.HEALTH]
+    assert repository._present(str(tmp_path))[0][queries.HEALTH] is second[queries.HEALTH]
     assert asked == [], "what came is not finished yet"
     finish(tmp_path)
-    third = repository._present(str(tmp_path))
+    third, _ = repository._present(str(tmp_path))
     assert set(asked) == {queries.HEALTH, queries.TOTALS}
     backlogs = [sum(row["backlog"] for row in one[queries.TOTALS]) for one in (second, third)]
     assert backlogs[1] == 2 * backlogs[0]
 
 
 def test_who_is_noisy_is_asked_where_somebody_is(story: Path) -> None:
-    assert [row["tenant"] for row in repository._present(str(story))[queries.NOISY]] == ["acme-7"]
+    assert [row["tenant"] for row in repository._present(str(story))[0][queries.NOISY]] == ["acme-7"]
 
 
 def test_who_was_noisy_for_a_moment_is_told_as_quiet() -> None:
