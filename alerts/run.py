@@ -209,7 +209,7 @@ def _run(
             exemplars.expect(evaluations, holds, clock.now())
             control.advisor.step(clock.now(), engine.query, clock.ahead)
             if not engine.behind:
-                control.controller.rehearse(clock.now(), engine.query)
+                control.controller.rehearsal.step(clock.now(), engine.query, clock.ahead)
 
         if once:
             one_round(True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +21,9 @@ from alerts.control.candidates import Candidate, Evaluations, Unusable
 from alerts.control.groups import Groups, together
 from alerts.control.journal import Journal
 from alerts.control.minds import Minds
-from alerts.control.observe import Query, Usually, observe, rehearse
+from alerts.control.observe import Query, Usually, observe
 from alerts.control.pace import Pace
+from alerts.control.rehearsal import Rehearsal
 from alerts.control.settings import ControlSettings
 from alerts.control.signals import signals_of
 from alerts.control.spans import BRIEF_SECONDS, recent_seconds, usual_seconds
@@ -44,9 +44,6 @@ log = logging.getLogger(__name__)
 PAUSE_FLAG = "paused"
 #: Who asks for something without saying who they are.
 OPERATOR = "the operator"
-#: Looks are rehearsed so often (seconds): history grows by three commits a second, and a look that finds a minute of
-#: them takes half a second longer.
-REHEARSE_EVERY = 20.0
 
 
 class Controller:
@@ -75,7 +72,8 @@ class Controller:
         self._lock = threading.RLock()
         self._evaluations, self._usually = Evaluations(), Usually()
         self._pace = Pace(self._early)
-        self._looked_at, self._rehearsed = -math.inf, False
+        #: For moments in which nobody waits.
+        self.rehearsal = Rehearsal(bool(self._early), self._recent, self._usual, self._signals)
         #: The code for which each was refused last: the same again is no news.
         self._refused: dict[Key, str] = {}
         self._minds = Minds()
@@ -116,20 +114,6 @@ class Controller:
             except SojournError as error:
                 log.warning("no decision, what is in force is left to its lease: %s", error)
         self._journal.flush()
-
-    def rehearse(self, now: datetime, query: Query) -> None:
-        """Look at somebody while it is calm, where a policy is ``early``: the first look at a flood must not be what
-        everything is read for, which takes a second."""
-        if not self._early or now.timestamp() - self._looked_at < REHEARSE_EVERY:
-            return
-        self._looked_at = now.timestamp()
-        spans = (self._signals, 0, 0) if self._rehearsed else (self._signals, self._usual, BRIEF_SECONDS)
-        try:
-            self._rehearsed |= rehearse(query, now, self._recent, self._clock.ahead, *spans)
-            if not self._rehearsed:
-                self._looked_at = -math.inf  # there is nothing to look at yet
-        except SojournError as error:
-            log.warning("looks are not rehearsed: %s", error)
 
     def approve(self, action_id: str, now: datetime, by: str = OPERATOR) -> bool:
         """Put the proposal ``action_id`` in force, as it is by now, until it is released; False if there is none.
@@ -229,7 +213,7 @@ class Controller:
         entries = self._unusable_entries([*unusable, *surplus], candidates, now)
         changes: dict[Key, ActiveLimit | None] = {}
         if self._pace.due(candidates, before, self._refused, now.timestamp()):
-            self._looked_at = now.timestamp()
+            self.rehearsal.looked(now)
             targets = [candidate.key.target for candidate in candidates]
             members, spans = self._groups.members, (self._signals, self._usual, self._usually)
             brief, held = BRIEF_SECONDS if self._pace.hurried else 0, {key.target for key in before}

@@ -99,26 +99,6 @@ def observe(
     return observations
 
 
-def rehearse(
-    query: Query,
-    now: datetime,
-    recent_seconds: int,
-    ahead: timedelta = ZERO,
-    signals: Mapping[str, float] = MappingProxyType({}),
-    usual_seconds: int = 0,
-    brief_seconds: int = 0,
-) -> bool:
-    """Ask what looks ask, about a queue of each broker: then the next ones find their statements understood, and
-    history read up to now. Whether there was any queue."""
-    first = query("SELECT broker, MIN(queue) AS queue FROM tenant_backlog_now GROUP BY broker").to_pylist()
-    for row in first:
-        remembered = Usually()
-        for _ in range(2 if usual_seconds else 1):  # what is usual is asked by the first alone
-            target = Target(row["broker"], row["queue"], "")
-            observe(query, [target], now, recent_seconds, ahead, {}, signals, usual_seconds, remembered, brief_seconds)
-    return bool(first)
-
-
 class _Units:
     """Whose row is whose: a tenant's is its own, and its group's, as far as they are wanted."""
 

@@ -15,6 +15,7 @@ from alerts.control import build
 from alerts.control.actuators.limits_api import LimitsApi
 from alerts.control.settings import ControlSettings, PolicySettings
 from alerts.models import AlertState
+from lake.clock import ZERO
 from lake.errors import SojournError
 from lake.select import without_values
 from tests.control.conftest import World
@@ -72,10 +73,10 @@ def test_what_looks_at_a_flood_ask_was_asked_before_where_a_policy_is_early(star
         return loop.world.query(sql)
 
     loop = start()
-    loop.control.controller.rehearse(loop.world.now, query)
+    loop.control.controller.rehearsal.step(loop.world.now, query, ZERO)
     assert not asked, "nobody is in a hurry"
     loop = start(early=True)
-    loop.control.controller.rehearse(loop.world.now, query)
+    loop.control.controller.rehearsal.step(loop.world.now, query, ZERO)
     rehearsed, controller = asked.copy(), loop.control.controller
     asked.clear()
     pending = replace(loop.world.evaluation("t0").alerts[0], state=AlertState.PENDING, fired_at=None)
@@ -86,10 +87,10 @@ def test_what_looks_at_a_flood_ask_was_asked_before_where_a_policy_is_early(star
     assert asked and asked <= rehearsed
     asked.clear()
     loop.world.advance(18)
-    controller.rehearse(loop.world.now, query)
+    controller.rehearsal.step(loop.world.now, query, ZERO)
     assert not asked, "there was a look a moment ago"
     loop.world.advance(2)
-    controller.rehearse(loop.world.now, query)
+    controller.rehearsal.step(loop.world.now, query, ZERO)
     assert any("FROM partials" in sql for sql in asked), "what came since is read"
 
 
