@@ -91,6 +91,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         if found is None:
             found = history()
         if isinstance(found, SojournError):
+            because.empty()  # nothing is being worked out any more
             st.html(markup.section("History", f"It could not be read: {found}."))
         elif found is None:  # its place is kept, so that nothing moves when it comes
             st.html(markup.section("History", "It is being read.") + markup.reserved(_CHARTS))
