@@ -44,8 +44,12 @@ async def test_depth_flight_prefetch_and_totals_are_the_brokers(channel: Any, br
     channel.basic_nack(taken[1].delivery_tag, requeue=True)
     channel.connection.process_data_events(0.2)
     async with opened(broker(api="management")) as source:
+        # A node tells of depth, totals and prefetch each at a moment of its own.
         found = await read_until(
-            source, lambda found: found["work"].redelivered_total == 1 and found["work"].prefetch is not None
+            source,
+            lambda found: (
+                found["work"].redelivered_total == 1 and found["work"].prefetch is not None and found["work"].depth
+            ),
         )
     work = found["work"]
     assert (work.depth, work.in_flight, work.consumers, work.prefetch) == (6, 5, 1, 5)
@@ -85,7 +89,7 @@ async def test_each_type_of_queue_tells_what_it_can(channel: Any, broker: Make, 
 async def test_an_empty_queue_has_depth_and_age_zero_not_unknown(channel: Any, broker: Make, api: str) -> None:
     channel.queue_declare("empty", durable=True)
     async with opened(broker(api=api)) as source:
-        found = await read_until(source, lambda found: found["empty"].depth == 0)
+        found = await read_until(source, lambda found: found["empty"].depth == 0 == found["empty"].in_flight)
     empty = found["empty"]
     assert (empty.in_flight, empty.consumers, empty.oldest_age_seconds) == (0, 0, 0.0)
     assert empty.published_total is None
