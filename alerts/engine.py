@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from alerts.answer import Identities
 from alerts.columns import firing
@@ -117,12 +118,12 @@ class Engine:
 
     def query(self, sql: str) -> pa.Table:
         """Rows for policies, from the very reading of the views that the rules last saw."""
-        check(without_values(sql)[0], {*VIEWS, *TABLES})
+        _understood(sql)
         return self._views.query(sql)
 
     def newest(self, sql: str) -> pa.Table:
         """As :meth:`query`, of the views as they are now, though the rules have yet to read them."""
-        self._views.refresh(tables_of(check(without_values(sql)[0], {*VIEWS, *TABLES})))
+        self._views.refresh(tables_of(_understood(sql)))
         return self._views.query(sql)
 
     def round(
@@ -373,3 +374,9 @@ class Engine:
 
 def _words(transition: Transition) -> tuple[str, str, str]:
     return transition.from_state.value, transition.to_state.value, transition.reason
+
+
+def _understood(sql: str) -> exp.Query:
+    """What a policy asks, if that is a query over what rules may read; UserError otherwise. Statements of a kind, with
+    other instants or names, are understood once."""
+    return check(without_values(sql)[0], {*VIEWS, *TABLES})
