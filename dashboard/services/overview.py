@@ -100,6 +100,7 @@ def queue_cards(
     ranked = []
     for key, row in rows.items():
         total = sums.get(key, {})
+        flows = _flows(row, total)
         judged = verdict(row, total, [alert for alert in alerts if alert.queue == key])
         card = QueueCard(
             key=key,
@@ -107,11 +108,11 @@ def queue_cards(
             verdict=judged,
             mode=_mode(row, now, needed=judged is Verdict.ACT),
             sentence=sentence(names[key], row, total, loud.get(key, []), now),
-            facts=_facts(row, total),
-            cells=_cells(row, total),
+            facts=_facts(row, total, flows=flows),
+            cells=_cells(row, total, flows=flows),
             unknown=_why_unknown(row, total),
             ready=total.get("ready"),
-            flows=_flows(row, total),
+            flows=flows,
         )
         ranked.append((card.verdict, *_harm(row), -(total.get("backlog") or 0), card.name, card))
     return tuple(entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1]))
@@ -274,13 +275,13 @@ def _mode(row: Row, now: datetime, *, needed: bool = False) -> str:
     return f"{still}{_MODES.get(row['mode'], row['mode'])}{since}"
 
 
-def _facts(row: Row, total: Row) -> tuple[Fact, ...]:
+def _facts(row: Row, total: Row, *, flows: bool) -> tuple[Fact, ...]:
     limit = row["in_flight_limit"]
     return (
         _waits(row),
         Fact("Backlog", count(total.get("backlog")), _tenants(total)),
         Fact("In → out", _flow(total), "messages a second"),
-        Fact("Drained", drained(row, flows=_flows(row, total)), "" if _flows(row, total) else row["drain_state"] or ""),
+        Fact("Drained", drained(row, flows=flows), "" if flows else row["drain_state"] or ""),
         Fact("In flight", count(row["in_flight"]), f"limit {count(limit)}"),
         Fact("Broker's own count", count(row["depth"]), _trust(row)),
     )
@@ -315,7 +316,7 @@ def _why_unknown(row: Row, total: Row) -> str:
     return f"no message event of this queue is seen{also}; a tap, the receiver or `sojourn.Recorder` tells them"
 
 
-def _cells(row: Row, total: Row) -> tuple[str, ...]:
+def _cells(row: Row, total: Row, *, flows: bool) -> tuple[str, ...]:
     stale = row["staleness_seconds"]
     return (
         row["mode"] or UNKNOWN,
@@ -323,7 +324,7 @@ def _cells(row: Row, total: Row) -> tuple[str, ...]:
         _oldest(row),
         _backlog(row, total),
         _flow(total),
-        drained(row, flows=_flows(row, total)),
+        drained(row, flows=flows),
         count(row["in_flight"]),
         percent(row["coverage"]),
         UNKNOWN if stale is None else "at once" if stale < 1 else f"{duration(round(stale))} before",
