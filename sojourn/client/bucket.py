@@ -31,21 +31,42 @@ class Decision(NamedTuple):
 PASS = Decision(True)
 
 
-#: Shared by buckets that seldom meet: a lock each would be most of what a hundred thousand of them cost.
-_LOCKS = tuple(threading.Lock() for _ in range(64))
+class Tally:
+    """What buckets have granted and refused, counted under the lock that they take anyway.
+
+    Buckets that seldom meet share one: a lock each would be most of what a hundred thousand of them cost.
+    """
+
+    __slots__ = ("granted", "lock", "refused")
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Count anew, under a fresh lock: in the child of a fork, of whose parent another thread may hold the old."""
+        self.granted = self.refused = 0
+        self.lock = threading.Lock()
 
 
 class Bucket:
     """A token bucket of ``rate`` messages/s and ``burst`` messages, in force until ``expires_at``.
 
     It is full at first, or holds ``tokens``. All instants are seconds of one monotonic clock. Safe to use from several
-    threads.
+    threads. What it grants and refuses is counted in ``tally``.
     """
 
-    __slots__ = ("_at", "_granted", "_lock", "_tokens", "burst", "expires_at", "rate", "reason")
+    __slots__ = ("_at", "_granted", "_tally", "_tokens", "burst", "expires_at", "rate", "reason")
 
     def __init__(
-        self, rate: float, burst: float, expires_at: float, now: float, reason: str = "", *, tokens: float = math.inf
+        self,
+        rate: float,
+        burst: float,
+        expires_at: float,
+        now: float,
+        reason: str = "",
+        *,
+        tokens: float = math.inf,
+        tally: Tally | None = None,
     ) -> None:
         self.rate = rate
         self.burst = burst
@@ -54,11 +75,12 @@ class Bucket:
         self._tokens = min(tokens, burst)
         self._at = now
         self._granted: Decision | None = None
-        self._lock = _LOCKS[id(self) // 64 % len(_LOCKS)]
+        self._tally = tally or Tally()
 
-    def take(self, now: float) -> float:
-        """Take a token: 0.0 if there was one, else the seconds until the next."""
-        with self._lock:
+    def take(self, now: float, waits: bool = False) -> float:
+        """Take a token: 0.0 if there was one, else the seconds until the next. Who ``waits`` for it is not refused."""
+        tally = self._tally
+        with tally.lock:
             tokens = self._tokens
             if now > self._at:  # as in _refill, which would cost a call of its own
                 tokens += (now - self._at) * self.rate
@@ -67,8 +89,11 @@ class Bucket:
                 self._at = now
             if tokens >= _WHOLE:
                 self._tokens = tokens - 1 if tokens > 1 else 0.0
+                tally.granted += 1
                 return 0.0
             self._tokens = tokens
+            if not waits:
+                tally.refused += 1
             return (1 - tokens) / self.rate
 
     @property
@@ -81,15 +106,11 @@ class Bucket:
 
     def renew(self, rate: float, burst: float, expires_at: float, now: float, reason: str) -> None:
         """New terms for a bucket in use: what it holds is kept, so that no renewal gives a fresh burst."""
-        with self._lock:
+        with self._tally.lock:
             self._refill(now)
             self.rate, self.burst, self.expires_at = rate, burst, expires_at
             self.reason, self._granted = reason, None
             self._tokens = min(self._tokens, burst)
-
-    def unlock(self) -> None:
-        """A fresh lock, for the child of a fork: another thread of the parent may have held the old one."""
-        self._lock = threading.Lock()
 
     def _refill(self, now: float) -> None:
         if now > self._at:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sojourn.client.bucket import Bucket
+from sojourn.client.bucket import Bucket, Tally
 from sojourn.client.groups import Patterns, is_pattern
 from sojourn.client.wire import Scope, Update, WireLimit
 
@@ -15,6 +15,8 @@ MOST_STRANGERS = 10_000
 FIRST_TOKENS = 1.0
 #: The tenant whose entitlement is everybody's who has none, and the bucket of strangers beyond the bound.
 ANYBODY = "*"
+#: Among so many tallies buckets are spread: two that are used at once seldom wait for each other.
+TALLIES = 64
 
 
 Terms = tuple[float, float]  # rate in messages/s, burst in messages
@@ -32,6 +34,7 @@ class Congested:
     reason: str
     terms: Mapping[str, Terms]
     share: float
+    tallies: Sequence[Tally]
     of_group: bool = False
     buckets: dict[str, Bucket] = field(default_factory=dict)
     groups: Patterns = field(init=False)
@@ -54,7 +57,9 @@ class Congested:
             name = tenant if len(self.buckets) < MOST_STRANGERS else ANYBODY
         bucket = self.buckets.get(name)
         if bucket is None:
-            bucket = Bucket(*terms, self.expires_at, now, self.reason, tokens=FIRST_TOKENS)
+            bucket = Bucket(
+                *terms, self.expires_at, now, self.reason, tokens=FIRST_TOKENS, tally=_of(self.tallies, name)
+            )
             bucket = self.buckets.setdefault(name, bucket)
         return bucket
 
@@ -80,6 +85,8 @@ class InForce:
 
     def __init__(self, broker: str | None, queues: Collection[str], share: float) -> None:
         self._broker, self._queues, self._share = broker, frozenset(queues), share
+        #: What all its buckets have granted and refused.
+        self.tallies = tuple(Tally() for _ in range(TALLIES))
         self._all = True
         self._forget()
 
@@ -137,7 +144,10 @@ class InForce:
             burst = limit.burst * share
             bucket = before.get(key)
             if bucket is None:
-                bucket = Bucket(limit.rate * share, burst if burst > 1 else 1.0, expires_at, now, limit.reason)
+                tally = _of(self.tallies, key)
+                bucket = Bucket(
+                    limit.rate * share, burst if burst > 1 else 1.0, expires_at, now, limit.reason, tally=tally
+                )
             else:
                 bucket.renew(limit.rate * share, burst if burst > 1 else 1.0, expires_at, now, limit.reason)
             buckets[key] = bucket
@@ -155,7 +165,13 @@ class InForce:
         for (broker, queue, group), limit in self._groups.items():
             if (expires_at := self._ends[broker, queue, group]) > now:
                 one = Congested(
-                    broker, expires_at, limit.reason, {group: (limit.rate, limit.burst)}, self._share, of_group=True
+                    broker,
+                    expires_at,
+                    limit.reason,
+                    {group: (limit.rate, limit.burst)},
+                    self._share,
+                    self.tallies,
+                    of_group=True,
                 )
                 if (broker, queue, group) in known:
                     one.follow(known[broker, queue, group], now)
@@ -164,7 +180,7 @@ class InForce:
             those.sort(key=lambda one: (-len(next(iter(one.terms))), next(iter(one.terms.values()))))
         for (broker, queue), (expires_at, reason) in self._congested.items():
             terms = dict(self._entitled.get((broker, queue), {}))
-            one = Congested(broker, expires_at, reason, terms, self._share)
+            one = Congested(broker, expires_at, reason, terms, self._share, self.tallies)
             if (broker, queue) in known:
                 one.follow(known[broker, queue], now)
             found.setdefault(queue, []).append(one)
@@ -183,3 +199,7 @@ class InForce:
         self._brokers: set[str] = set()
         self._touched: set[tuple[str, str]] = set()
         self._all = True
+
+
+def _of(tallies: Sequence[Tally], key: Hashable) -> Tally:
+    return tallies[hash(key) % len(tallies)]

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 MIN_PAUSE, FIRST_BACKOFF, MAX_BACKOFF = 0.05, 0.25, 10.0
 #: Who waits looks at the clock so often (seconds): the machine may have slept, and the lease have ended meanwhile.
 LOOK_AGAIN = 1.0
+#: Makes what ``Decision(…)`` makes, whose own constructor takes twice as long.
+_made = tuple.__new__
 _COUNTERS = ("polls", "unreachable", "malformed", "updates", "granted", "refused", "expired", "waited_seconds")
 
 
@@ -89,30 +91,15 @@ class Limits:
         With ``block`` it waits for its turn, at most ``timeout`` seconds (None: as long as the limit holds). A
         decision that is false means: not sent, come back after ``retry_after_seconds``, sideline it or drop it.
         """
-        bucket = self._buckets.get((queue, tenant))
-        if bucket is None and queue not in self._congested:
-            return PASS
+        decision = self._at_once(queue, tenant, block)
+        if decision.allowed or not block:
+            return decision
         started = self._clock()
-        if bucket is None or started >= bucket.expires_at:
-            bucket = self._entitlement(queue, tenant, started)
-        if bucket is not None:  # the way of most: a token at once, or none and nobody who waits
-            needed = bucket.take(started)
-            if needed <= 0:
-                with self._lock:
-                    self._counters["granted"] += 1
-                return bucket.granted
-            if not block:
-                with self._lock:
-                    self._counters["refused"] += 1
-                left = bucket.expires_at - started
-                return Decision(False, True, 0.0, needed if needed < left else left, bucket.reason)
         while True:
             news = self._news
             decision = self._try(queue, tenant, started)
             if decision:
                 return decision
-            if not block:
-                return self._refused(decision)
             pause = min(decision.retry_after_seconds, LOOK_AGAIN)
             if timeout is not None:
                 left = timeout - decision.waited_seconds
@@ -123,12 +110,13 @@ class Limits:
 
     def try_acquire(self, queue: str, tenant: str) -> Decision:
         """As :meth:`acquire`, without waiting."""
-        return self.acquire(queue, tenant, block=False)
+        return self._at_once(queue, tenant, False)
 
     async def wait(self, queue: str, tenant: str, *, timeout: float | None = None) -> Decision:
         """As :meth:`acquire`, for asyncio: waits without holding up the event loop."""
-        if (queue, tenant) not in self._buckets and queue not in self._congested:
-            return PASS
+        decision = self._at_once(queue, tenant, True)
+        if decision.allowed:
+            return decision
         started = self._clock()
         while True:
             news = self._news
@@ -168,7 +156,12 @@ class Limits:
     def counters(self) -> dict[str, float]:
         """Since the start: polls and their failures, limited messages granted and refused, seconds waited."""
         with self._lock:
-            return dict(self._counters)
+            counters = dict(self._counters)
+        for tally in self._said.tallies:
+            with tally.lock:
+                counters["granted"] += tally.granted
+                counters["refused"] += tally.refused
+        return counters
 
     def close(self) -> None:
         """Stop polling and let every message pass, those waiting included."""
@@ -204,22 +197,35 @@ class Limits:
         self._changed.notify_all()
         self._sleepers.wake()
 
-    def _try(self, queue: str, tenant: str, started: float) -> Decision:
+    def _at_once(self, queue: str, tenant: str, waits: bool) -> Decision:
+        """A token, or none; who ``waits`` for one is not refused yet."""
         bucket = self._buckets.get((queue, tenant))
+        if bucket is None and queue not in self._congested:
+            return PASS
         now = self._clock()
-        waited = max(0.0, now - started)
         if bucket is None or now >= bucket.expires_at:
             of_limit, bucket = bucket, self._entitlement(queue, tenant, now)
             if bucket is None:
-                self._count("granted" if of_limit is None else "expired", waited)
-                reason = "the limit was lifted" if of_limit is None else "the limit's lease has ended"
-                return Decision(True, False, waited, reason=reason)
-        needed = bucket.take(now)
+                if of_limit is None:
+                    return PASS
+                self._count("expired")
+                return Decision(True, False, reason="the limit's lease has ended")
+        needed = bucket.take(now, waits)
         if needed <= 0:
-            self._count("granted", waited)
-            return bucket.granted if waited <= 0 else Decision(True, True, waited, reason=bucket.reason)
-        # Not beyond the lease: when it ends, the message may pass.
-        return Decision(False, True, waited, min(needed, bucket.expires_at - now), bucket.reason)
+            return bucket.granted
+        left = bucket.expires_at - now  # not beyond the lease: when it ends, the message may pass
+        return _made(Decision, (False, True, 0.0, needed if needed < left else left, bucket.reason))
+
+    def _try(self, queue: str, tenant: str, started: float) -> Decision:
+        """As :meth:`_at_once`, for who has waited since ``started``."""
+        decision = self._at_once(queue, tenant, True)
+        waited = max(0.0, self._clock() - started)
+        if decision.allowed:
+            self._count("waited_seconds", waited)
+        if decision is PASS:
+            self._count("granted")
+            return Decision(True, False, waited, reason="the limit was lifted")
+        return decision._replace(waited_seconds=waited) if waited > 0 else decision
 
     def _entitlement(self, queue: str, tenant: str, now: float) -> Bucket | None:
         """What holds the tenant back by its group's limit, or while its queue is congested."""
@@ -231,13 +237,13 @@ class Limits:
         return None
 
     def _refused(self, decision: Decision) -> Decision:
-        self._count("refused", decision.waited_seconds)
+        self._count("refused")
+        self._count("waited_seconds", decision.waited_seconds)
         return decision
 
-    def _count(self, name: str, waited: float = 0.0) -> None:
+    def _count(self, name: str, by: float = 1) -> None:
         with self._lock:
-            self._counters[name] += 1
-            self._counters["waited_seconds"] += waited
+            self._counters[name] += by
 
     def _pause(self, seconds: float, news: int) -> None:
         """Sleep, but wake up when the limits change; not at all where they have since ``news``."""
@@ -264,8 +270,8 @@ class Limits:
         if not self._closed:
             self._inherited = self._poller  # never ended here: what it is connected by is the parent's
             self._poller = self._new_poller()
-            for bucket in self._buckets.values():
-                bucket.unlock()
+            for tally in self._said.tallies:
+                tally.begin()
             self._start()
 
 

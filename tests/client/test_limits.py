@@ -340,6 +340,30 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_worker_does_not_wait_for_what_a_thread_of_its_parent_holds() -> None:
+    code = f"""
+import os, signal, sys, threading, sojourn
+from sojourn.client.wire import Update, WireCongestion, WireEntitlement, WireLimit
+limits = sojourn.Limits({NOWHERE!r})
+of_limit = [WireLimit("nats", "orders", "noisy", 1e-9, 1, 60, "")]
+entitled = [WireEntitlement("nats", "orders", "*", 1e-9, 1)]
+congested = [WireCongestion("nats", "orders", 60, "")]
+limits.apply(Update(None, whole=True, limits=of_limit, entitled=entitled, congested=congested))
+names = "noisy", "acme"
+assert all(limits.try_acquire("orders", name) for name in names)
+for bucket in limits._buckets["orders", "noisy"], limits._congested["orders"][0].buckets["acme"]:
+    bucket._tally.lock.acquire(blocking=False)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    refused = not any(limits.try_acquire("orders", name) for name in names)
+    os._exit(0 if refused and limits.counters()["refused"] == 2 and not limits.counters()["granted"] else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0
+
+
 def test_importing_the_client_imports_the_standard_library_alone() -> None:
     code = """
 import sys, sojourn
