@@ -53,7 +53,8 @@ def work_conserved(terms: Terms, seen: Observation, current: Limit, now: float) 
         return Verdict(Kind.RELEASE, None, "ceiling", f"the limit reached its ceiling of {terms.bounds.ceiling:g}/s")
     if rate < current.rate + _worth(seen, current):
         return None
-    why = "next to nothing waits" if idles else f"the {seen.waiting:.0f} messages that wait will soon be gone"
+    few = idles or round(seen.waiting) == 0
+    why = "next to nothing waits" if few else f"the {seen.waiting:.0f} messages that wait will soon be gone"
     reason = f"{why} and it sends all of the {current.rate:.4g}/s that it may: servers may idle"
     verdict = changed(terms, replace(current, base=base), Kind.RELAX, rate, now, "idle", reason)
     return replace(verdict, limit=verdict.limit and replace(verdict.limit, rose_from=current.rate))

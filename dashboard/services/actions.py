@@ -49,6 +49,7 @@ class Entry:
     inputs: str
     bad: bool
     seen: tuple[tuple[str, str], ...] = ()  # the same to be read: a name and a short figure each
+    action: str = ""
 
 
 #: The columns of the journal as a file: the first fields of :class:`Entry`.
@@ -89,9 +90,9 @@ def suggestions(decisions: Iterable[Row], now: datetime) -> tuple[Suggestion, ..
     return tuple(sorted(found, key=lambda one: (not one.proposed, one.queue, one.tenant)))
 
 
-def journal(actions: Iterable[Row], now: datetime) -> tuple[Entry, ...]:
+def journal(actions: Iterable[Row], now: datetime, most: int = LINES) -> tuple[Entry, ...]:
     """What policies decided, the newest first."""
-    rows = sorted(actions, key=lambda row: row["at"], reverse=True)[:LINES]
+    rows = sorted(actions, key=lambda row: row["at"], reverse=True)[:most]
     return tuple(
         Entry(
             f"{instant(row['at'], now, seconds=True)}",
@@ -102,6 +103,7 @@ def journal(actions: Iterable[Row], now: datetime) -> tuple[Entry, ...]:
             _inputs(row["inputs"]),
             row["outcome"] in ("refused", "failed"),
             tuple((name, _short(value)) for name, value in sorted((row["inputs"] or {}).items())),
+            row["action_id"],
         )
         for row in rows
     )

@@ -17,10 +17,13 @@ from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, 
 from sojourn.cli.sql import Format
 
 if TYPE_CHECKING:
+    from dashboard.services.actions import Entry
     from sojourn.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="What was decided and why; approve it, take it back, or stop deciding.")
 
+#: How a line of the journal is set below the one that says when and what.
+_BELOW = "    "
 _COLUMNS = "at, decision, outcome, queue, tenant, before, after, valid_until, rule, policy, actuator, reason, action_id"
 UrlOption = Annotated[
     str | None, typer.Option("--url", help="The alert process's API [default: from the settings file].")
@@ -30,18 +33,25 @@ UrlOption = Annotated[
 @app.command("list")
 def list_(
     last: Annotated[int, typer.Option("--last", min=1, help="How many, the newest first.")] = 20,
-    format: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
+    format: Annotated[
+        Format | None, typer.Option("--format", help="How to print the rows [default: as sentences].")
+    ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
     """Show the journal of actions, with inputs and reasons kept."""
     _, root = existing(config, lake)
-    rows = part("lake.reader").Reader(root).query(f"SELECT {_COLUMNS} FROM actions ORDER BY at DESC LIMIT {last}")
-    if not rows.num_rows and format is Format.TABLE and not as_json:
-        typer.echo("nothing has been decided yet")
+    reader, newest = part("lake.reader").Reader(root), f"FROM actions ORDER BY at DESC LIMIT {last}"
+    if as_json or format is not None:
+        rows = reader.query(f"SELECT {_COLUMNS} {newest}")
+        part("sojourn.cli.rows").write("json" if as_json else format, rows.schema, rows.to_batches(), sys.stdout)
         return
-    part("sojourn.cli.rows").write("json" if as_json else format, rows.schema, rows.to_batches(), sys.stdout)
+    rows = reader.query(f"SELECT * {newest}").to_pylist(maps_as_pydicts="lossy")
+    for entry in part("dashboard.services.actions").journal(rows, datetime.now(UTC), last):
+        _say(entry)
+    if not rows:
+        typer.echo("nothing has been decided yet")
 
 
 @app.command()
@@ -55,22 +65,23 @@ def show(
     _, root = existing(config, lake)
     store = part("lake.store").Lake(root)
     where = [("action_id", "=", action_id)]
-    rows = part("lake.dataset").rows_of(store.ensure("actions"), where=where).to_pylist()
+    rows = part("lake.dataset").rows_of(store.ensure("actions"), where=where).to_pylist(maps_as_pydicts="lossy")
     if not rows:
         raise UserError(f"there is no action {action_id!r}", "see `sojourn actions list`")
-    for row in sorted(rows, key=lambda row: row["at"]):
-        if as_json:
-            say_json(row | {"at": row["at"].isoformat(), "inputs": dict(row["inputs"])})
-            continue
-        at = row["at"].isoformat(timespec="milliseconds")
-        who = row["tenant"] or "all tenants"
-        rates = " → ".join("no limit" if row[name] is None else f"{row[name]:g}/s" for name in ("before", "after"))
-        typer.echo(
-            visible(f"{at}  {row['decision']} ({row['outcome']})  {row['broker']}/{row['queue']} {who}  {rates}")
-        )
-        typer.echo(visible(f"  by {row['policy'] or 'nobody'} through {row['actuator']}: {row['reason']}"))
-        for name, value in sorted(dict(row["inputs"]).items()):
-            typer.echo(visible(f"  {name}: {value}"))
+    if as_json:
+        for row in sorted(rows, key=lambda row: row["at"]):
+            say_json(row | {"at": row["at"].isoformat()})
+        return
+    for entry in reversed(part("dashboard.services.actions").journal(rows, datetime.now(UTC), len(rows))):
+        _say(entry)
+        seen = ", ".join(f"{name} {value}" for name, value in entry.seen)
+        typer.echo(visible(f"{_BELOW}saw {seen}" if seen else f"{_BELOW}saw nothing"))
+
+
+def _say(entry: Entry) -> None:
+    what = f"{entry.what} ({entry.outcome})" if entry.outcome else entry.what
+    typer.echo(visible(f"{entry.when}  {what}"))
+    typer.echo(visible(f"{_BELOW}{entry.reason} · {entry.policy} · {entry.action}"))
 
 
 @app.command()

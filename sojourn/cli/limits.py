@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from lake.visible import visible
 from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part
 from sojourn.cli.sql import Format
 
@@ -14,7 +16,9 @@ _QUERY = "SELECT broker, queue, tenant, rate, valid_until, policy, rule, reason,
 
 
 def limits(
-    format: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
+    format: Annotated[
+        Format | None, typer.Option("--format", help="How to print the rows [default: as sentences].")
+    ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     lake: LakeOption = None,
@@ -22,7 +26,12 @@ def limits(
     """Show the limits that are in force, with the reason for each."""
     _, root = existing(config, lake)
     rows = part("lake.reader").Reader(root).query(_QUERY)
-    if not rows.num_rows and format is Format.TABLE and not as_json:
-        typer.echo("nothing is limited")
+    if as_json or format is not None:
+        part("sojourn.cli.rows").write("json" if as_json else format, rows.schema, rows.to_batches(), sys.stdout)
         return
-    part("sojourn.cli.rows").write("json" if as_json else format, rows.schema, rows.to_batches(), sys.stdout)
+    cards = part("dashboard.services.alerting").limit_cards(rows.to_pylist(), datetime.now(UTC))
+    for card in cards:
+        typer.echo(visible(f"{card.tenant} on {card.queue}: {card.limit} at most, {card.expires}"))
+        typer.echo(visible(f"    {card.reason} · by {card.rule} · {card.action}"))
+    if not cards:
+        typer.echo("nothing is limited")
