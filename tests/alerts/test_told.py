@@ -74,7 +74,7 @@ def test_a_message_that_was_refused_for_good_told_nothing_and_is_sent_anew_ever_
     sent = []
     pager.at(0 * MINUTE, dead_lettered=1)
     pager.answer("refused")
-    for half in range(1, 40):
+    for half in range(1, 33):
         if pager.at(half * MINUTE / 2):
             sent.append(half / 2)
             pager.answer("refused")

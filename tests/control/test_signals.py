@@ -13,12 +13,14 @@ import pytest
 
 import sojourn
 from tests.control.conftest import POLICY
+from tests.support.deep import examples
 from tests.support.waiting import wait_until
 
 Start = Callable[..., Any]
 
 
-@pytest.mark.parametrize("every", [1, 2, 3, 7])
+#: Seconds that it stays and is away: what is never seen twice in a row, what is at once, and in a deep run slower ones.
+@pytest.mark.parametrize("every", [1, 2, 3, 7][: examples(2, 4)])
 def test_an_alert_that_comes_and_goes_changes_a_limit_no_faster_than_its_cooldown(start: Start, every: int) -> None:
     loop, seconds = start(max_step=0.5), 120
     for second in range(seconds):

@@ -117,7 +117,7 @@ def demo_scenario() -> Scenario:
 def test_a_limit_that_rises_while_a_surge_lasts_makes_nobody_wait_again() -> None:
     """It rose to 105/s of a share of 63/s and stayed so for a cooldown, while 600 messages came to wait."""
     scenario = demo_scenario()
-    for seed in range(examples(4, 20)):
+    for seed in range(examples(2, 20)):
         _, _, loop = watched(scenario, seed, scenario.variants[1])
         first = next(one for one in loop.decisions if one.decision == "throttle")
         rose = next(one.at for one in loop.decisions if one.decision == "relax")
@@ -172,7 +172,7 @@ def out_of_nothing(begins: float, policy: PolicySettings, order: str = "arrival"
 
 def test_the_first_limit_is_decided_a_second_and_a_half_after_a_flood_began() -> None:
     """By metrics of four times a second, wherever in a second the flood begins: 3.7 s were measured on a broker."""
-    for seed in range(examples(4, 20)):
+    for seed in range(examples(2, 20)):
         begins = 30 + 0.137 * seed % 1
         scenario = out_of_nothing(begins, QUICK)
         found = often.simulate(scenario, seed, scenario.variants[0])
@@ -211,7 +211,7 @@ def test_a_flood_that_nobody_waits_for_is_not_limited() -> None:
 def test_who_fills_a_queue_is_limited_before_his_share_of_the_work_tells(early: bool, reaction: float) -> None:
     """A flood that sent nothing before has a quarter of the work of a window of ten seconds after three of them."""
     scenario = out_of_nothing(30.0, QUICK.model_copy(update={"early": early}))
-    for seed in range(examples(4, 20)):
+    for seed in range(examples(2, 20)):
         found = simulate(scenario, seed)
         first = next(one for one in found.decisions if one.decision == "throttle")
         assert first.at - 30 == pytest.approx(reaction, abs=1.0) and first.tenant == "flood"
