@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from alerts.answer import Answer
-from alerts.control.spans import RECENT_RANGE
+from alerts.control.spans import BRIEF_SECONDS, RECENT_RANGE
 from alerts.laws.blame import USUAL_SECONDS
 from lab.noisy import noisy_ones
 from lab.queue import Account, Queue
@@ -183,6 +183,11 @@ class Metrics:
             if "AS failed" in sql:
                 return Rows(self._ended(round(end[0] - begin), round(end[2] - end[1])))
             flows = self._flows(round(end[0] - begin))
+            if "AS brief_work" in sql:
+                flows = [
+                    flow | {f"brief_{name}": brief[name] for name in ("enqueued", "finished", "work")}
+                    for flow, brief in zip(flows, self._flows(BRIEF_SECONDS), strict=True)
+                ]
             return Rows(self._usually(flows, round(end[-1] - end[-2])) if "AS since" in sql else flows)
         if "FROM queue_samples" in sql:  # the lab's broker has no probe
             return Rows([])

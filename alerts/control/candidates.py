@@ -46,6 +46,11 @@ class Evaluations:
         for evaluation in evaluations:
             self._newest[_key_of(evaluation)] = evaluation
 
+    @property
+    def as_of(self) -> datetime | None:
+        """The newest event that any of them saw."""
+        return max((one.data_as_of for one in self._newest.values() if one.data_as_of is not None), default=None)
+
     def candidates(
         self,
         active_limits: Mapping[Key, RuleKey],

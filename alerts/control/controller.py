@@ -73,7 +73,7 @@ class Controller:
         self._evaluations, self._usually = Evaluations(), Usually()
         self._pace = Pace(self._early)
         #: For moments in which nobody waits.
-        self.rehearsal = Rehearsal(bool(self._early), self._recent, self._usual, self._signals)
+        self.rehearsal = Rehearsal(self._pace, self._recent, self._usual, self._signals)
         #: The code for which each was refused last: the same again is no news.
         self._refused: dict[Key, str] = {}
         self._minds = Minds()
@@ -212,8 +212,7 @@ class Controller:
         candidates, surplus = self._admitted(candidates, before, now)
         entries = self._unusable_entries([*unusable, *surplus], candidates, now)
         changes: dict[Key, ActiveLimit | None] = {}
-        if self._pace.due(candidates, before, self._refused, now.timestamp()):
-            self.rehearsal.looked(now)
+        if self._pace.due(candidates, before, self._refused, now.timestamp(), self._evaluations.as_of):
             targets = [candidate.key.target for candidate in candidates]
             members, spans = self._groups.members, (self._signals, self._usual, self._usually)
             brief, held = BRIEF_SECONDS if self._pace.hurried else 0, {key.target for key in before}

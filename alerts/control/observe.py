@@ -64,13 +64,10 @@ def observe(
     as_of = {queue[0]: max(item.as_of for item in found) for queue, found in tenants.items() if found}
     remembered = remembered or Usually()
     seconds = 0 if remembered.knows(scope, as_of, usual_seconds) else usual_seconds
-    sql = statements.flows(scope, as_of, recent_seconds, seconds) if as_of else None
+    sql = statements.flows(scope, as_of, recent_seconds, seconds, brief_seconds) if as_of else None
     flows = {} if sql is None else _flows(query(sql).to_pylist(), units)
     if usual_seconds:
         flows = remembered.added(flows, scope, as_of, told=seconds > 0)
-    brief: dict[_Queue, _Flow] = {}
-    if brief_seconds and as_of:
-        brief = _flows(query(statements.flows(scope, as_of, brief_seconds, 0)).to_pylist(), units)
     observations = {}
     for target in sorted(wanted):
         queue = (target.broker, target.queue)
@@ -83,8 +80,8 @@ def observe(
             seen = _observation(target.tenant, tenants[queue], health[queue], flow, recent_seconds, usual, now, ahead)
             if members.get(target):
                 seen = _beside_group(seen, target, tenants[queue], flow, held, recent_seconds)
-            if (short := brief.get(queue)) is not None:
-                seen = replace(seen, lately=_lately(seen, target.tenant, short, brief_seconds))
+            if flow.briefly is not None:
+                seen = replace(seen, lately=_lately(seen, target.tenant, flow.briefly, brief_seconds))
             observations[target] = seen
     if observations and "deliveries" in signals:
         sql = statements.deliveries(scope, as_of, signals["deliveries"], recent_seconds)
@@ -169,6 +166,8 @@ class _Flow:
     worked: dict[str, float] = field(default_factory=dict)
     #: The same over a longer time, where that is asked for; ``since`` is its first second of which anything is known.
     usually: _Flow | None = None
+    #: The same over a shorter time, where that is asked for.
+    briefly: _Flow | None = None
     since: float = math.inf
 
     def usual(self, tenant: str, end: float, seconds: int) -> tuple[float, float, float]:
@@ -200,6 +199,23 @@ class _Flow:
         self.finished[subscriber] = self.finished.get(subscriber, 0.0) + finished
         for name in names:
             self.of_target[name] = self.of_target.get(name, 0.0) + enqueued
+
+    def add_row(self, row: _Row, names: tuple[str, ...], span: str = "") -> None:
+        """What ``row`` tells of a time whose columns begin so."""
+        subscriber = row["subscriber"]
+        came, finished, work = row[span + "enqueued"], row[span + "finished"], row.get(span + "work")
+        self.add(subscriber, names, came, finished)
+        if not names:
+            self.unnamed += came
+        else:
+            _, before, seconds, messages = self.named.get(row["target"], ((), 0.0, 0.0, 0.0))
+            worked = (seconds + work, messages + finished) if work else (seconds, messages)
+            self.named[row["target"]] = names, before + came, *worked
+        if work:  # whose work nobody tells, of him no cost is known
+            self.worked[subscriber] = self.worked.get(subscriber, 0.0) + work
+            for name in ("", *names):
+                seconds, messages = self.work.get(name, (0.0, 0.0))
+                self.work[name] = seconds + work, messages + finished
 
     def in_hand(self, seconds: float) -> float | None:
         """How many messages were in work on average, where least were; None where nobody tells."""
@@ -284,29 +300,20 @@ def _subscriptions(rows: Iterable[_Row], units: _Units) -> dict[_Queue, list[_Su
 def _flows(rows: Iterable[_Row], units: _Units) -> dict[_Queue, _Flow]:
     found: dict[_Queue, _Flow] = {}
     for row in rows:
-        place, subscriber, names = (row["broker"], row["queue"]), row["subscriber"], units.of(row)
-        came, finished, work = row["enqueued"], row["finished"], row.get("work")
+        place, names = (row["broker"], row["queue"]), units.of(row)
         if (flow := found.get(place)) is None:
             flow = found[place] = _Flow()
-        flow.add(subscriber, names, came, finished)
+        flow.add_row(row, names)
         if (began := row.get("first_age")) is not None:
             whose = row["target"] if names else ""
             flow.first_age[whose] = max(began, flow.first_age.get(whose, 0.0))
+        if "brief_enqueued" in row:
+            flow.briefly = flow.briefly or _Flow()
+            flow.briefly.add_row(row, names, "brief_")
         if "since" in row:
             flow.since = min(flow.since, row["since"].timestamp())
             flow.usually = flow.usually or _Flow()
-            flow.usually.add(subscriber, names, row["usually_enqueued"], row["usually_finished"])
-        if not names:
-            flow.unnamed += came
-        else:
-            _, before, seconds, messages = flow.named.get(row["target"], ((), 0.0, 0.0, 0.0))
-            worked = (seconds + work, messages + finished) if work else (seconds, messages)
-            flow.named[row["target"]] = names, before + came, *worked
-        if work:  # whose work nobody tells, of him no cost is known
-            flow.worked[subscriber] = flow.worked.get(subscriber, 0.0) + work
-            for name in ("", *names):
-                seconds, messages = flow.work.get(name, (0.0, 0.0))
-                flow.work[name] = seconds + work, messages + finished
+            flow.usually.add(row["subscriber"], names, row["usually_enqueued"], row["usually_finished"])
     return found
 
 

@@ -3,48 +3,37 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from alerts.control.active_limit import Target
 from alerts.control.observe import Query, Usually, observe
+from alerts.control.pace import Pace
 from alerts.control.spans import BRIEF_SECONDS
 from lake.errors import SojournError
 
 log = logging.getLogger(__name__)
 
-#: Looks are rehearsed so often (seconds): history grows by three commits a second, and a look that finds a minute of
-#: them takes half a second longer.
-REHEARSE_EVERY = 20.0
-
 
 class Rehearsal:
-    """Asks what looks ask, about a queue of each broker, each :data:`REHEARSE_EVERY` without a look: the next ones find
-    their statements understood, and history read up to then.
+    """Asks what looks ask, about a queue of each broker, when :class:`~alerts.control.pace.Pace` says so: the next ones
+    find their statements understood, and history read up to then.
 
-    Nothing is ``wanted`` where no policy is in a hurry. ``recent``, ``usual`` (seconds) and ``signals`` are those of
-    the looks. Belongs to one thread.
+    ``recent``, ``usual`` (seconds) and ``signals`` are those of the looks. Belongs to one thread.
     """
 
-    def __init__(self, wanted: bool, recent: int, usual: int, signals: Mapping[str, float]) -> None:
-        self._wanted = wanted
+    def __init__(self, pace: Pace, recent: int, usual: int, signals: Mapping[str, float]) -> None:
+        self._pace = pace
         self._recent, self._usual, self._signals = recent, usual, signals
-        self._looked_at = -math.inf
         self._understood = False
-
-    def looked(self, now: datetime) -> None:
-        """Somebody has looked ``now``."""
-        self._looked_at = now.timestamp()
 
     def step(self, now: datetime, query: Query, ahead: timedelta) -> None:
         """Rehearse, where it is time; the wall clock is ``ahead`` of ``now``."""
-        if not self._wanted or now.timestamp() - self._looked_at < REHEARSE_EVERY:
+        if not self._pace.rehearses(now.timestamp()):
             return
-        self.looked(now)
         try:
             if not self._rehearse(now, query, ahead):
-                self._looked_at = -math.inf  # there is nothing to look at yet
+                self._pace.forget()
         except SojournError as error:
             log.warning("looks are not rehearsed: %s", error)
 

@@ -86,9 +86,11 @@ def health(scope: Scope) -> str:
         FROM queue_health_now {scope.only}"""
 
 
-def flows(scope: Scope, as_of: dict[str, datetime], recent_seconds: int, usual_seconds: int) -> str:
-    """What came, began and was finished in the last seconds, and over a longer time where that is asked for: of what
-    began, the oldest at its first attempt.
+def flows(
+    scope: Scope, as_of: dict[str, datetime], recent_seconds: int, usual_seconds: int = 0, brief_seconds: int = 0
+) -> str:
+    """What came, began and was finished in the last seconds, and over a longer time and a shorter one where those are
+    asked for: of what began, the oldest at its first attempt.
 
     The last seconds end with the newest instant; they begin within a second, of which so much counts as the one that
     fills is short of.
@@ -96,18 +98,25 @@ def flows(scope: Scope, as_of: dict[str, datetime], recent_seconds: int, usual_s
     finished = "completed + dead_lettered + expired + sidelined"
     lately = recent(as_of, recent_seconds, filling=True)
     columns = {"enqueued": "enqueued", "finished": finished, "work": "processing_sum"}
-    usual = ""
+
+    def within(span: str, name: str = "") -> dict[str, str]:
+        return {name + column: f"CASE WHEN {span} THEN {what} ELSE 0 END" for column, what in columns.items()}
+
+    def counted(seconds: int, those: dict[str, str]) -> str:
+        part = _part_of_first(as_of, seconds)
+        return ", ".join(f"CAST(SUM(({what}){part}) AS DOUBLE) AS {name}" for name, what in those.items())
+
+    sums = counted(recent_seconds, within(lately) if usual_seconds else columns)
+    began = f"MAX(CASE WHEN {lately} THEN first_attempt_age_max END) AS first_age"
+    brief = usual = ""
+    if brief_seconds:
+        brief = "," + counted(brief_seconds, within(recent(as_of, brief_seconds, filling=True), "brief_"))
     if usual_seconds:
         usual = f""",
           CAST(SUM(enqueued) AS DOUBLE) AS usually_enqueued, CAST(SUM({finished}) AS DOUBLE) AS usually_finished,
           MIN(bucket_start) AS since"""
-        columns = {name: f"CASE WHEN {lately} THEN {what} ELSE 0 END" for name, what in columns.items()}
-    part = _part_of_first(as_of, recent_seconds)
-    columns = {name: f"({what}){part}" for name, what in columns.items()}
-    sums = ", ".join(f"CAST(SUM({what}) AS DOUBLE) AS {name}" for name, what in columns.items())
-    began = f"MAX(CASE WHEN {lately} THEN first_attempt_age_max END) AS first_age"
     return f"""
-        SELECT broker, queue, subscriber, {scope.tenant} AS target, {sums}, {began}{usual}
+        SELECT broker, queue, subscriber, {scope.tenant} AS target, {sums}, {began}{brief}{usual}
         FROM partials {scope.only} {scope.named}
         WHERE {recent(as_of, usual_seconds, filling=True) if usual_seconds else lately}
         GROUP BY broker, queue, subscriber, {scope.tenant}"""

@@ -94,6 +94,29 @@ def test_what_looks_at_a_flood_ask_was_asked_before_where_a_policy_is_early(star
     assert any("FROM partials" in sql for sql in asked), "what came since is read"
 
 
+def test_in_a_hurry_data_are_looked_at_again_once_they_are_newer(start: Start) -> None:
+    """Each look takes its time: at what the one before it had seen, it only delays the next, and forgets harm where a
+    count that is newer than its age makes a wait seem to end."""
+    asked: list[str] = []
+
+    def query(sql: str) -> pa.Table:
+        asked.append(sql)
+        return loop.world.query(sql)
+
+    def looks(seconds: float, newer: float) -> int:
+        loop.world.advance(seconds)
+        loop.world.lag += timedelta(seconds=seconds - newer)
+        asked.clear()
+        pending = replace(loop.world.evaluation("t0").alerts[0], state=AlertState.PENDING, fired_at=None)
+        loop.control.controller.step(loop.world.now, [replace(loop.world.evaluation("t0"), alerts=(pending,))], query)
+        return sum("FROM partials" in sql for sql in asked)
+
+    loop = start(early=True)
+    assert looks(1, newer=1) == 1, "one question of history for all the times that rates are told by"
+    assert looks(0.3, newer=0) == 0 and looks(0.3, newer=0.6) == 1 and looks(0.1, newer=0.1) == 0
+    assert looks(0.9, newer=0) == 1, "but once a second anyhow"
+
+
 def test_the_whole_life_of_a_limit_throttle_renew_relax_release(start: Start) -> None:
     loop = start()
     loop.throttle("t0")

@@ -44,6 +44,10 @@ class Counted(Metrics):
         rows = self._between(_KINDS, spans[0], 1 - self._queue.now % 1.0)
         for row, account in zip(rows, self._accounts, strict=True):
             row["first_age"] = _oldest_begun(account, *spans[0])
+        if "AS brief_work" in sql:  # the last but that of all rows
+            briefly = {f"brief_{name}": kind for name, kind in _KINDS.items()}
+            more = self._between(briefly, spans[-2], 1 - self._queue.now % 1.0)
+            rows = [one | other for one, other in zip(rows, more, strict=True)]
         if "AS since" in sql:
             usually = {"usually_enqueued": "arrivals", "usually_finished": "completions"}
             more = self._between(usually, spans[-1])
