@@ -42,12 +42,12 @@ def humanize_percentage(ratio: float | None) -> str:
     return "unknown" if ratio is None else f"{ratio * 100:.4g}%"
 
 
-def messages(count: float | None) -> str:
-    """``count`` with its noun: 1 → 1 message, 1244 → 1,244 messages."""
+def messages(count: float | None, noun: str = "message") -> str:
+    """``count`` with its ``noun``: 1 → 1 message, 1244 → 1,244 messages."""
     if count is None:
-        return "an unknown number of messages"
+        return f"an unknown number of {noun}s"
     whole = round(count)
-    return f"{whole:,} message{'' if whole == 1 else 's'}"
+    return f"{whole:,} {noun}{'' if whole == 1 else 's'}"
 
 
 #: What a template may name.

@@ -22,6 +22,8 @@ _STANDING = """
 SELECT extract(epoch FROM now())::float8, pg_is_in_recovery(),
   CASE WHEN NOT pg_is_in_recovery() OR pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0
     ELSE extract(epoch FROM now() - pg_last_xact_replay_timestamp()) END::float8"""
+#: Where the oldest job that runs was begun so many seconds ago at most, somebody is at work, listed or not.
+_LATELY = 60.0
 
 
 class PostgresSource:
@@ -140,6 +142,9 @@ class PostgresSource:
         consumers: int | str = reading.no_consumers
         if reading.consumers is not None:
             consumers = sum(number for pattern, number in reading.consumers if layout.takes(pattern, queue))
+            began = reading.queues.get(queue, Queue()).whole.began
+            if not consumers and began is not None and self._now - began < _LATELY:
+                consumers = "none is listed, and yet somebody began its jobs within the last minute"
         return replace(
             facts,
             consumers=consumers,

@@ -57,9 +57,12 @@ _COVERAGE = (
 )
 
 # Without events: how what the broker holds changed from sample to sample, and what was acknowledged if it says so.
+# Where it does not, and as many are there as before: as many left, if the oldest that waits came between samples.
+_REPLACED = "COALESCE(depth > 0 AND told_age_seconds * 1000000 < there_us, FALSE)"
 _SAMPLED_DRAIN_STATE = (
     "CASE WHEN there = 0 THEN 'idle' WHEN there_change < 0 THEN 'draining' "
-    "WHEN acked = 0 OR (acked IS NULL AND there_change = 0) THEN CASE WHEN there_change IS NOT NULL THEN 'stalled' END "
+    f"WHEN acked = 0 OR (acked IS NULL AND there_change = 0 AND NOT {_REPLACED}) "
+    "THEN CASE WHEN there_change IS NOT NULL THEN 'stalled' END "
     "WHEN there_change >= 0 THEN 'growing' END"
 )
 _SAMPLED_DRAIN_ETA = (

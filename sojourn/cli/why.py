@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,11 +69,22 @@ def why(
         print(visible_json(json.dumps(as_json(key, told, ahead, target), ensure_ascii=False)))
         return
     _print(key, told)
+    if told.rise is None:
+        print(f"Now: {visible(_now(query, key, names))}.")
     if said := part("dashboard.services.forecast").in_short(ahead, told.as_of, target):
         print(f"{said}.")
     if sql:
         for name, text in told.sql.items():
             print(f"\n-- {name}\n{visible_lines(text.strip())}")
+
+
+def _now(query: Query, key: QueueKey, names: Mapping[QueueKey, str]) -> str:
+    """How the queue stands, as the overview says it: what can be said where nothing can of why."""
+    asked, overview = part("dashboard.queries"), part("dashboard.services.overview")
+    health, totals, noisy = ([dict(row) for row in query(sql)] for sql in (asked.HEALTH, asked.TOTALS, asked.NOISY))
+    cards = overview.queue_cards(health, totals, noisy, (), datetime.now(UTC), names)
+    found: str = next((card.sentence for card in cards if card.key == key), "gone")
+    return found
 
 
 def _there_are(names: Sequence[str]) -> str:

@@ -40,6 +40,16 @@ def a_single_job_takes_31_seconds(s: Situation) -> None:
 
 
 @calm
+def a_worker_that_no_list_has_takes_each_job_as_it_comes(s: Situation) -> None:
+    s.sampled(depth=1, in_flight=1, consumers=0, oldest_age_seconds=0.2)
+
+
+@calm
+def a_client_that_polls_is_no_consumer_to_its_broker_and_takes_every_message(s: Situation) -> None:
+    s.sampled(depth=40, in_flight=2, consumers=0, acked_total=lambda at: 5 * at)
+
+
+@calm
 def a_job_takes_half_an_hour_while_others_wait(s: Situation) -> None:
     s.job("long", 5, takes=None)
     for at in range(60, LENGTH, 600):

@@ -111,6 +111,17 @@ def test_of_a_stale_broker_it_is_told_that_it_is_stale_and_nothing_of_its_queues
     assert found == {"StaleData"}
 
 
+@pytest.mark.parametrize(
+    "situation",
+    [
+        "a_worker_that_no_list_has_takes_each_job_as_it_comes",
+        "a_client_that_polls_is_no_consumer_to_its_broker_and_takes_every_message",
+    ],
+)
+def test_of_consumers_that_nobody_lists_and_that_consume_nothing_is_told(fired: Fired, situation: str) -> None:
+    assert {rule for rule, broker in fired if broker == situation} == set()
+
+
 #: What must be told of queues that are only sampled → the situations that show it.
 SAMPLED_ALONE = {
     "stalled": ("consumers_of_a_sampled_queue_take_nothing", "the_depth_of_a_queue_does_not_move"),

@@ -133,11 +133,17 @@ class Sampled:
             if change < 0:
                 state = "draining"
                 eta = there * sum(spans) / (-change * SECOND) if there else None
-            elif acked == 0 or (acked is None and change == 0):
+            elif acked == 0 or (acked is None and change == 0 and not self._replaced(newest, sum(spans))):
                 state = "stalled"
             else:
                 state = "growing"
         return {"drain_state": state, "drain_eta_seconds": eta}
+
+    @staticmethod
+    def _replaced(newest: Row | None, span: int) -> bool:
+        """Whether all that waits came while samples were taken, ``span`` microseconds: what was there before left."""
+        age = newest and newest.get("oldest_age_seconds")
+        return bool(newest and newest["depth"] and age is not None and age * SECOND < span)
 
     def _acked(self, queue: Queue, second: int) -> int | None:
         """What was acknowledged between the samples of the window; where the counter fell it was restarted."""

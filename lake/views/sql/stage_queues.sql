@@ -33,6 +33,7 @@ SELECT
   depth,
   broker_in_flight,
   there,
+  told_age_seconds,
   dead_letter_for IS NOT NULL AS dead_letters,
   dead_letter_for,
   consumers,

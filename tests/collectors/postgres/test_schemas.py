@@ -81,6 +81,19 @@ JOBS = {"oban": OBAN, "solid_queue": SOLID_QUEUE, "good_job": GOOD_JOB, "pgmq": 
 TELLS = {"oban": ("discarded", 2), "solid_queue": ("failed", 2), "good_job": ("discarded", 2), "pgmq": (None, None)}
 
 
+@pytest.mark.parametrize(("began", "consumers"), [(30, None), (90, 0)])
+def test_who_begins_jobs_and_is_on_no_list_makes_consumers_unknown(
+    began: int, consumers: int | None, database: Database
+) -> None:
+    database.schema("oban")
+    at = f"now() AT TIME ZONE 'UTC' - interval '{began} seconds'"
+    columns = "queue, worker, state, attempt, scheduled_at, attempted_at"
+    database.run(f"INSERT INTO oban_jobs ({columns}) VALUES ('orders', 'W', 'executing', 1, {at}, {at})")
+    orders = database.read(oban={})["orders"]
+    assert (orders.in_flight, orders.consumers) == (1, consumers)
+    assert ("none is listed" in orders.unavailable.get("consumers", "")) is (consumers is None)
+
+
 @pytest.mark.parametrize("layout", JOBS)
 def test_jobs_are_counted_by_what_they_wait_for_in_tables_as_the_library_makes_them(
     layout: str, database: Database, note: Note
