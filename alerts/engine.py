@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
-from sqlglot import exp
 
 from alerts.answer import Identities
 from alerts.columns import firing
@@ -118,12 +118,12 @@ class Engine:
 
     def query(self, sql: str) -> pa.Table:
         """Rows for policies, from the very reading of the views that the rules last saw."""
-        _understood(sql)
+        _read_by(sql)
         return self._views.query(sql)
 
     def newest(self, sql: str) -> pa.Table:
         """As :meth:`query`, of the views as they are now, though the rules have yet to read them."""
-        self._views.refresh(tables_of(_understood(sql)))
+        self._views.refresh(_read_by(sql))
         return self._views.query(sql)
 
     def round(
@@ -376,7 +376,12 @@ def _words(transition: Transition) -> tuple[str, str, str]:
     return transition.from_state.value, transition.to_state.value, transition.reason
 
 
-def _understood(sql: str) -> exp.Query:
-    """What a policy asks, if that is a query over what rules may read; UserError otherwise. Statements of a kind, with
-    other instants or names, are understood once."""
-    return check(without_values(sql)[0], {*VIEWS, *TABLES})
+def _read_by(sql: str) -> frozenset[str]:
+    """The views that a policy asks, if it is a query over what rules may read; UserError otherwise. Statements of a
+    kind, with other instants or names, are understood once."""
+    return _read_by_once(without_values(sql)[0])
+
+
+@lru_cache(maxsize=1024)
+def _read_by_once(sql: str) -> frozenset[str]:
+    return frozenset(tables_of(check(sql, {*VIEWS, *TABLES})))

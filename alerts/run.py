@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 #: look-up a table.
 POLL_SECONDS = 0.02
 #: Allocations after which Python looks for cycles, which alerts do not make: as often as usual is half of a restart.
-COLLECT_AFTER = (100_000, 20, 100)
+COLLECT_AFTER = (20_000, 100, 100)
 EXPORT_SECONDS = 0.5
 #: A process that reads history ends after so many seconds in which no rule asked for any.
 HISTORY_IDLE = 600.0

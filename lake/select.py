@@ -51,7 +51,12 @@ def check(sql: str, allowed: Collection[str]) -> exp.Query:
 
 def canonical(sql: str, allowed: Collection[str]) -> str:
     """``sql`` as it may run, in Spark's dialect: rendered from what was understood and checked. Raises as check."""
-    return _checked(sql, frozenset(allowed))[0]
+    return _canonical(sql, frozenset(allowed))
+
+
+@lru_cache(maxsize=2048)
+def _canonical(sql: str, allowed: frozenset[str]) -> str:
+    return _checked(sql, allowed)[0]
 
 
 def limited(sql: str, allowed: Collection[str], rows: int) -> str:
@@ -116,7 +121,7 @@ def tables_of(query: exp.Expr) -> set[str]:
     return {table.name.lower() for table in tables} - known
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=4)  # trees are large; who asks for the text and the tree of a statement does so at once
 def _checked(sql: str, allowed: frozenset[str]) -> tuple[str, exp.Query]:
     scan(sql)
     try:

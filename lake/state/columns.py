@@ -45,20 +45,25 @@ class Fixed:
         if pa.types.is_floating(kind):
             self._width = np.dtype(kind.to_pandas_dtype())
         self._values = np.zeros(0, self._width)
-        self._known = np.zeros(0, np.bool_)
+        self._known: npt.NDArray[np.bool_] | None = None  # of each value whether there is one; None: of all
 
     def put(self, places: Places, values: pa.Array) -> None:
         """See :class:`Column`."""
         if (most := int(places.max(initial=-1))) >= len(self._values):
             room = max(2 * len(self._values), most + 1)
-            self._values, self._known = (_grown(cells, room) for cells in (self._values, self._known))
-        self._known[places] = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else True
+            self._values = _grown(self._values, room)
+            self._known = None if self._known is None else _grown(self._known, room)
+        if values.null_count and self._known is None:
+            self._known = np.ones(len(self._values), np.bool_)
+        if self._known is not None:
+            self._known[places] = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else True
         self._values[places] = _numbers(values, self._width)
 
     def array(self, count: int) -> pa.Array:
         """See :class:`Column`."""
-        known, values = self._known[:count], self._values[:count]
-        there = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+        values = self._values[:count]
+        known = None if self._known is None else self._known[:count]
+        there = None if known is None or known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
         data = np.packbits(values, bitorder="little") if self._width == np.bool_ else values
         return pa.Array.from_buffers(self._kind, count, [there, pa.py_buffer(data)])
 

@@ -61,7 +61,7 @@ class Held:
             for field in self._schema
             if field.name not in self._not_held
         }
-        self._place = np.zeros(0, np.int64)  # of each key: its row; −1: none
+        self._place = np.zeros(0, np.int32)  # of each key: its row; −1: none
         self._told = np.zeros((0, len(self._newest_by)), np.int64)  # of each row what makes it newer than others
         self._count = 0
         self._rows: pa.Table | None = None
@@ -150,8 +150,8 @@ class Held:
         """Hold those of the rows ``at``, in the order of ``told``, that are newer than what is held of their keys."""
         keys = rows.column("key").to_numpy()[at]
         if (most := int(keys.max())) >= (known := len(self._place)):
-            self._place = np.concatenate((self._place, np.full(max(known, most + 1 - known), -1, np.int64)))
-        last = np.full(len(self._place), -1, np.int64)
+            self._place = np.concatenate((self._place, np.full(max(known, most + 1 - known), -1, np.int32)))
+        last = np.full(len(self._place), -1, np.int32)
         last[keys] = np.arange(len(keys))
         newest = last[keys] == np.arange(len(keys))  # of several rows of a key the last one
         held = self._place[keys]
@@ -164,7 +164,7 @@ class Held:
         new = held < 0
         self._place[keys[new]] = self._count + np.arange(int(new.sum()))
         self._count += int(new.sum())
-        places = self._place[keys]
+        places = self._place[keys].astype(np.int64)
         if (more := self._count - len(self._told)) > 0:
             self._told = np.concatenate((self._told, np.zeros((more, told.shape[1]), np.int64)))
         self._told[places] = told
