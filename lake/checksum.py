@@ -52,7 +52,7 @@ class Checksums:
             if isinstance(path, Remote):
                 path.write_text(text)
             else:
-                write_atomically(path, text)
+                write_atomically(path, text, lasting=False)  # the commit itself is not, either
             self._forget(version)
         except (OSError, ValueError, KeyError, TypeError) as error:
             self._follows = False
@@ -80,12 +80,21 @@ class Checksums:
         self._state, self._version = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}, -1
         known = sorted(int(path.stem) for path in self._log.glob("*.crc") if path.stem.isdigit())
         usable = [number for number in known if number <= version]
-        if usable:
-            self._version = usable[-1]
-            self._state = json.loads(self._path(self._version).read_text(encoding="utf-8"))
+        for number in reversed(usable):
+            if state := self._told(number):
+                self._state, self._version = state, number
+                break
         for number in usable[:-KEPT]:
             self._path(number).unlink(missing_ok=True)
         self._oldest = min(usable[-KEPT:], default=version)
+
+    def _told(self, version: int) -> dict[str, Any] | None:
+        """What the checksum of ``version`` says; None of one that the machine's crash has cut off."""
+        try:
+            told: dict[str, Any] = json.loads(self._path(version).read_text(encoding="utf-8"))
+        except ValueError:
+            return None
+        return told
 
     def _take(self, entry: str) -> None:
         assert self._state is not None

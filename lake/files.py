@@ -67,14 +67,18 @@ def _opener(folder: Path) -> Callable[[str, int], int] | None:
     return None if folder.stat().st_mode & _OTHERS else private
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace the file at ``path`` by ``text``; a reader, or a crash, sees the old file or the new one."""
+def write_atomically(path: Path, text: str, *, lasting: bool = True) -> None:
+    """Replace the file at ``path`` by ``text``; a reader, or a crash, sees the old file or the new one.
+
+    One that need not be ``lasting`` may be empty after a crash of the whole machine, and nobody waits for the disk.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with open(draft, "w", encoding="utf-8", opener=_opener(path.parent)) as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+        if lasting:
+            file.flush()
+            os.fsync(file.fileno())
     draft.replace(path)
 
 

@@ -69,7 +69,7 @@ class Lake:
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).expanduser().absolute()
-        self._tables: Location | None = None
+        self._paths: dict[str, Location] = {}
         self._open: dict[str, DeltaTable] = {}
         self._appenders: dict[str, Appender] = {}
         self._checksums: dict[str, Checksums] = {}
@@ -77,13 +77,13 @@ class Lake:
     @property
     def tables(self) -> Location:
         """Below what the tables are. UserError where the lake's address cannot be used."""
-        if self._tables is None:
-            self._tables = tables_at(self.root)
-        return self._tables
+        return tables_at(self.root)
 
     def path(self, name: str) -> Location:
         """The folder of table ``name``."""
-        return self.tables / _spec(name).path
+        if name not in self._paths:
+            self._paths[name] = self.tables / _spec(name).path
+        return self._paths[name]
 
     def state_path(self, *parts: str) -> Path:
         """A place for what is not a table: checkpoints, locks, databases. Its folder is made, for the owner alone."""

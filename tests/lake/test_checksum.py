@@ -46,6 +46,20 @@ def test_another_writers_commits_are_counted_too(tmp_path: Path) -> None:
     assert (newest(tmp_path)[1]["numFiles"], newest(tmp_path)[1]["tableSizeBytes"]) == counted(ours)
 
 
+def test_one_that_a_crash_of_the_machine_left_empty_is_passed_over(tmp_path: Path) -> None:
+    for number in range(3):
+        Lake(tmp_path).append("rejected_records", rejected(str(number)))
+    torn = max((tmp_path / "bronze/rejected_records/_delta_log").glob("*.crc"))
+    for text in ("", '{"tableSizeBytes": 12'):
+        torn.write_text(text)
+        lake = Lake(tmp_path)
+        lake.append("rejected_records", rejected("d"))
+        version, told = newest(tmp_path)
+        assert version == lake.version("rejected_records") > int(torn.stem)
+        assert (told["numFiles"], told["tableSizeBytes"]) == counted(lake)
+        torn = max(torn.parent.glob("*.crc"))
+
+
 def test_old_checksums_are_removed(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     for number in range(KEPT + 15):
