@@ -76,5 +76,5 @@ class State:
         if self._clocked is None:
             rows = self._queues.rows
             micros = rows.column("as_of").cast(pa.int64()).to_numpy()
-            self._clocked = rows.append_column("now_us", pa.array(newest_by(rows.column("broker"), micros)))
+            self._clocked = rows.append_column("as_of_us", pa.array(newest_by(rows.column("broker"), micros)))
         return self._clocked

@@ -127,7 +127,7 @@ FORMULAS = {
     "queue_oldest_age": _QUEUE_OLDEST_AGE,
     "quiet_oldest_age": _age_of("quiet_oldest_second"),
     "mode": _MODE,
-    "bucket_value": bucket_value_sql("bucket"),
+    "processing_p99": bucket_value_sql("processing_bucket"),
     "p50_value": bucket_value_sql("p50"),
     "p90_value": bucket_value_sql("p90"),
     "p99_value": bucket_value_sql("p99"),
@@ -168,17 +168,16 @@ _ALL = (
         _view(f"attempt_age{twin}", "attempt_age", columns.ATTEMPT_AGE, tense=tense)
         for twin, tense in (("", "past"), ("_now", "now"))
     ),
-    *(_stage(f"stage_{stage}_{tense}") for stage in ("tenants", "concurrency") for tense in ("now", "past")),
-    *(_view(f"stage_queues_{tense}", "stage_queues", rows=f"queue_state_{tense}") for tense in ("now", "past")),
+    _stage("stage_tenants_now"),
     _stage("stage_totals"),
     *(
-        _view(f"{name}{twin}", name, public, states=f"SELECT * FROM stage_{stage}_{tense}")
-        for name, stage, public in (
-            ("tenant_backlog", "tenants", columns.TENANT_BACKLOG),
-            ("concurrency", "concurrency", columns.CONCURRENCY),
-            ("queue_health", "queues", columns.QUEUE_HEALTH),
+        _view(f"{name}{twin}", name, public, rows=rows)
+        for name, public, past, now in (
+            ("tenant_backlog", columns.TENANT_BACKLOG, "tenant_state_past", "stage_tenants_now"),
+            ("concurrency", columns.CONCURRENCY, "tenant_state_past", "stage_tenants_now"),
+            ("queue_health", columns.QUEUE_HEALTH, "queue_state_past", "queue_state_now"),
         )
-        for twin, tense in (("", "past"), ("_now", "now"))
+        for twin, rows in (("", past), ("_now", now))
     ),
     _view("alert_states", "alert_states", columns.ALERT_STATES),
     _view("limits", "limits", columns.LIMITS),

@@ -16,25 +16,19 @@ from spark_analytics.fold.reading import CHANGES
 from spark_analytics.fold.state import BACKLOG, IN_FLIGHT, READY
 from spark_analytics.fold.step import WINDOWED, Step, work_units
 
-#: By name; unknown numbers are NaN, texts are numbers of :class:`spark_analytics.fold.reading.Words`, modes those of
-#: MODE_NAMES.
+#: By the names that they have in finished state; unknown numbers are NaN, texts are numbers of
+#: :class:`spark_analytics.fold.reading.Words`, modes those of MODE_NAMES, times are in µs.
 Columns = dict[str, Array]
 
-_QUIET_OLDEST_AGE = compiled(FORMULAS["quiet_oldest_age"])
 _COVERAGE = compiled(FORMULAS["coverage"])
 
-#: Columns about queues, and which part of the newest sample each of them is.
-_TOLD = {
-    "depth": "depth",
+#: Columns about queues that the newest sample tells, under its own names, and under others.
+_TOLD = (
+    "depth", "there", "consumers", "delayed", "retention_margin", "prefetch", "visibility_timeout_seconds",
+    "transactional_lag", "transactional_age_seconds",
+)  # fmt: skip
+_TOLD_AS = {
     "broker_in_flight": "in_flight",
-    "there": "there",
-    "consumers": "consumers",
-    "broker_delayed": "delayed",
-    "retention_margin": "retention_margin",
-    "prefetch": "prefetch",
-    "transactional_lag": "transactional_lag",
-    "visibility_timeout_seconds": "visibility_timeout_seconds",
-    "transactional_age_seconds": "transactional_age_seconds",
     "sample_staleness_seconds": "staleness_seconds",
     "told_age_seconds": "oldest_age_seconds",
 }
@@ -92,22 +86,29 @@ class Outcome:
 
     @cached_property
     def tenant_columns(self) -> Columns:
-        """Of each of :attr:`keys` what the views about tenants rest on."""
+        """Of each of :attr:`keys` what the views about tenants rest on, beside :attr:`columns_of_queues`."""
         state, keys = self.fold.state, self.keys
         oldest = state.oldest[keys]
         return {
-            "window_seconds": self._lengths[self.consumers],
             "backlog": self._tenants[keys, BACKLOG],
             "in_flight": self._tenants[keys, IN_FLIGHT],
             "ready": self._tenants[keys, READY],
-            "queue_backlog": state.queues[self.consumers, BACKLOG],
             "noisy": self._noisy[keys],
             "oldest_second": null_where(oldest == NONE, oldest),
             **{f"window_{name}": self._window(name)[keys].astype(np.float64) for name in _RATES},
             "window_processing_count": self._window("processing_count")[keys],
             "window_processing_sum": self._processing_seconds()[keys],
-            "bucket": self._p99()[keys],
+            "processing_bucket": self._p99()[keys],
             "concurrency_limit": self.fold.readings.limits[self.consumers],
+        }
+
+    @property
+    def columns_of_queues(self) -> Columns:
+        """Of each of :attr:`keys` what the views about tenants take from its queue; ``consumer`` is whose it is."""
+        return {
+            "consumer": self.consumers,
+            "window_seconds": self._lengths[self.consumers],
+            "queue_backlog": self.fold.state.queues[self.consumers, BACKLOG],
             "coverage": self._coverage(),
         }
 
@@ -121,35 +122,30 @@ class Outcome:
         newest = readings.newest[places]
         read = newest["sampled_us"] > 0
         dead = readings.dead_letters()
-        quiet_second = null_where(quiet == NONE, quiet)
         modes = fold.modes.of(columns)
         return {
             "has_events": columns["has_events"],
             "window_seconds": self._lengths[places],
             "backlog": state.queues[places, BACKLOG],
-            "in_flight": state.queues[places, IN_FLIGHT],
+            "events_in_flight": state.queues[places, IN_FLIGHT],
             "ready": state.queues[places, READY],
             "tenants": np.bincount(self.consumers, minlength=len(self._own))[places],
             "noisy_tenants": self._summed(self._noisy)[places].astype(np.int64),
             **{f"window_{name}": self._summed(self._window(name))[places] for name in (*_RATES, "retries")},
-            "window_dead_lettered": self._summed(self._window("dead_lettered"))[places].astype(np.int64),
+            "dead_lettered": self._summed(self._window("dead_lettered"))[places].astype(np.int64),
             "dlq_depth": np.array([dead.get(state.consumers[place][0], np.nan) for place in places.tolist()])
             if dead
             else np.full(len(places), np.nan),
             **{name: self._changes(name) for name in CHANGES},
             "backlog_when_sampled": np.where(read, readings.backlog[places], np.nan),
             "sampled_us": null_where(~read, newest["sampled_us"]),
-            **{name: np.where(read, newest[told], np.nan) for name, told in _TOLD.items()},
+            **{name: np.where(read, newest[_TOLD_AS.get(name, name)], np.nan) for name in (*_TOLD, *_TOLD_AS)},
             "status": newest["status"],
             "dead_letter_for": newest["dead_letter_for"],
-            "oldest_age_seconds": columns["oldest_age_seconds"],
-            "quiet_oldest_age_seconds": np.asarray(
-                _QUIET_OLDEST_AGE({"as_of_us": self.as_of_us, "quiet_oldest_second": quiet_second}), np.float64
-            ),
             "oldest_second": null_where(oldest[places] == NONE, oldest[places]),
-            "quiet_oldest_second": quiet_second,
+            "quiet_oldest_second": null_where(quiet == NONE, quiet),
             "mode": modes,
-            "mode_since_us": self._since(modes, places),
+            "mode_since": self._since(modes, places),
             "in_flight_limit": readings.limits[places],
         }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from spark_analytics.fold.arrays import Array, padded
@@ -13,11 +11,10 @@ Mask = Array
 
 
 class Differ:
-    """Remembers the rows of things by their numbers; ``columns`` are compared, as floats: all they hold fits those."""
+    """Remembers the rows of things by their numbers: always the same columns, as floats, which all they hold fits."""
 
-    def __init__(self, columns: Iterable[str]) -> None:
-        self._columns = tuple(columns)
-        self._last = np.zeros((len(self._columns), 0))
+    def __init__(self) -> None:
+        self._last = np.zeros((0, 0))
         self._seen = np.zeros(0, bool)
 
     def __len__(self) -> int:
@@ -31,10 +28,9 @@ class Differ:
         if (most := int(numbers.max())) >= len(self._seen):
             room = max(1024, 2 * most)
             self._seen = padded(self._seen, room)
+            self._last = self._last if len(self._last) else np.zeros((len(columns), 0))
             self._last = np.ascontiguousarray(padded(self._last.T, room).T)
-        now = np.empty((len(self._columns), len(numbers)))
-        for place, name in enumerate(self._columns):
-            now[place] = columns[name]
+        now = np.array(list(columns.values()), np.float64)
         before = self._last[:, numbers]
         different = (before != now) & ((before == before) | (now == now))  # of two that are unknown none has changed
         mask: Mask = different.any(axis=0) | ~self._seen[numbers]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lake.definitions import Definitions
 from lake.reader import connect, to_duckdb
 from lake.snapshot import Snapshot
-from lake.tables import GAPS, TABLES, TIMESTAMP
+from lake.tables import GAPS, TABLES
 from lake.views import VIEWS
 from spark_analytics.state.project import array_of, numpy_of, of_kind, projection
 
@@ -22,13 +20,8 @@ _VIEWS = {
     "tenant_state": (("tenant_backlog_now", ("rates",)), ("concurrency_now", ("measured",))),
     "queue_state": (("queue_health_now", ("rates",)),),
 }
-#: Columns of raw rows under the names that the views' stages have for them.
-_STAGED = {
-    "as_of_us": "now_us",
-    "bucket": "processing_bucket",
-    "broker_delayed": "delayed",
-    "window_dead_lettered": "dead_lettered",
-}
+#: Levels that the views do not tell while events are missing are kept: they are told again once all are there.
+_KEPT = frozenset({"backlog_when_sampled"})
 
 
 class Finishing:
@@ -43,37 +36,17 @@ class Finishing:
 
     def finished(self, name: str, rows: pa.Table, epoch: int, revision: int) -> pa.Table:
         """Raw ``rows`` of table ``name`` with all of its columns."""
-        count = rows.num_rows
-        columns: dict[str, Any] = {}
+        columns: dict[str, Any] = {"epoch": epoch, "revision": revision, "as_of": numpy_of(rows, "as_of_us")}
         for projected in self._projections[name]:
-            columns |= projected({read: self._column(name, read, rows) for read in projected.reads})
-        arrays = []
-        for field in TABLES[name].schema:
-            match field.name:
-                case "epoch" | "revision":
-                    arrays.append(pa.array(np.full(count, epoch if field.name == "epoch" else revision)))
-                case "as_of":
-                    arrays.append(rows.column("now_us").cast(pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP))
-                case "subscriber":
-                    texts = rows.column("subscriber").cast(pa.string())
-                    arrays.append(array_of(np.array(texts.to_pylist(), np.str_), field.type, count))
-                case "mode_since":  # of no mode there is no beginning
-                    known = pa.array(np.broadcast_to(columns["mode"], (count,)) != "")
-                    arrays.append(pc.if_else(known, rows.column("mode_since"), None))
-                case own if own in columns and own not in _UNFINISHED[name]:
-                    arrays.append(array_of(columns[own], field.type, count))
-                case own:
-                    arrays.append(of_kind(rows.column(own), field.type))
+            read = {each: self.complete if each == "complete" else numpy_of(rows, each) for each in projected.reads}
+            columns |= projected(read)
+        arrays = [
+            array_of(columns[field.name], field.type, rows.num_rows)
+            if field.name in columns and field.name not in _KEPT
+            else of_kind(rows.column(field.name), field.type)
+            for field in TABLES[name].schema
+        ]
         return pa.table(arrays, schema=TABLES[name].schema)
-
-    def _column(self, name: str, read: str, rows: pa.Table) -> Any:
-        match read:
-            case "complete":
-                return self.complete
-            case "in_flight" if name == "queue_state":
-                return numpy_of(rows, "events_in_flight")
-            case _:
-                return numpy_of(rows, _STAGED.get(read, read))
 
 
 class Finisher(Finishing):
@@ -100,10 +73,3 @@ class Finisher(Finishing):
             for name in ("open_gaps", "stage_history"):
                 connection.execute(f"CREATE TEMP VIEW {name} AS {to_duckdb(VIEWS[name].sql)}")
             return connection.sql("SELECT complete FROM stage_history").fetchall() == [(True,)]
-
-
-#: What readers bring to a later data time themselves, or tell apart by what is missing: kept as the fold has it.
-_UNFINISHED: dict[str, frozenset[str]] = {
-    "tenant_state": frozenset(),
-    "queue_state": frozenset({"backlog", "backlog_when_sampled"}),
-}

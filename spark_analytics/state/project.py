@@ -72,6 +72,8 @@ def numpy_of(rows: pa.Table, name: str) -> Array:
     column = rows.column(name)
     if column.null_count == len(column) and not pa.types.is_string(column.type):
         return np.full(len(column), np.nan)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
     if pa.types.is_dictionary(column.type):
         column = column.cast(pa.string())
     if pa.types.is_string(column.type):

@@ -1,4 +1,4 @@
-"""What the folds have come to as raw columns of `tenant_state` and `queue_state`, every key numbered."""
+"""What the folds have come to as raw rows of `tenant_state` and `queue_state`, every key numbered and named."""
 
 from __future__ import annotations
 
@@ -12,15 +12,10 @@ import pyarrow.compute as pc
 from lake.tables import QUEUE_STATE, TENANT_STATE, TIMESTAMP
 from spark_analytics.fold.arrays import Array, distinct
 from spark_analytics.fold.fold import Fold
-from spark_analytics.fold.modes import BACKLOGGED
+from spark_analytics.fold.modes import BACKLOGGED, MODE_NAMES
 from spark_analytics.fold.past import Clocks
+from spark_analytics.state.project import array_of
 from spark_analytics.state.seconds import Part, Taken
-
-_RENAMED = {
-    "in_flight": "events_in_flight",
-    "window_dead_lettered": "dead_lettered",
-    "broker_delayed": "delayed",
-}
 
 
 class Numbers:
@@ -84,24 +79,47 @@ def rows_of(taken: Taken, numbers: Mapping[str, Numbers], clocks: Mapping[str, C
 
 
 def _tenants(parts: list[Part], keys: Numbers, queue_keys: Numbers) -> pa.Table | None:
-    numbered = []
-    for broker, fold, table in parts:
-        table = table.append_column("key", pa.array(keys.of(broker, fold, table.column("number").to_numpy())))
-        queues = queue_keys.of(broker, fold, table.column("consumer").to_numpy())
-        numbered.append(table.append_column("queue_key", pa.array(queues)))
-    return _together(numbered, {"bucket": "processing_bucket"})
+    tables = []
+    for part in parts:
+        consumers = part.columns["consumer"]
+        named = {
+            "queue_key": queue_keys.of(part.broker, part.fold, consumers),
+            "tenant": part.fold.state.tenant_names().take(pa.array(part.numbers)),
+        }
+        tables.append(_table(TENANT_STATE.schema, part, keys, consumers, named))
+    return _together(tables)
 
 
 def _queues(parts: list[Part], keys: Numbers, clocks: Mapping[str, Clocks]) -> pa.Table | None:
-    numbered = []
-    for broker, fold, table in parts:
-        table = table.append_column("key", pa.array(keys.of(broker, fold, table.column("number").to_numpy())))
-        for name, micros in zip(("newest_event_at", "newest_sample_at"), clocks[broker], strict=True):
-            times = pa.array([micros] * table.num_rows, pa.timestamp("us"))
-            table = table.append_column(name, times.cast(TIMESTAMP))
-        since = table.column("mode_since_us").cast(pa.timestamp("us")).cast(TIMESTAMP)
-        numbered.append(table.append_column("mode_since", since))
-    return _together(numbered, _RENAMED)
+    tables = []
+    for part in parts:
+        words, columns = part.fold.readings.words, part.columns
+        named: dict[str, Any] = {name: words.column(columns[name]) for name in ("status", "dead_letter_for")}
+        named["mode"] = pa.array([MODE_NAMES[number] or None for number in columns["mode"].tolist()], pa.string())
+        for name, micros in zip(("newest_event_at", "newest_sample_at"), clocks[part.broker], strict=True):
+            named[name] = pa.array([micros] * len(part.numbers), TIMESTAMP)
+        tables.append(_table(QUEUE_STATE.schema, part, keys, part.numbers, named))
+    return _together(tables)
+
+
+def _table(schema: pa.Schema, part: Part, keys: Numbers, consumers: Array, named: Mapping[str, Any]) -> pa.Table:
+    """The rows of ``part`` with their keys, the names of their ``consumers``, and what is ``named`` already."""
+    count, of_row = len(part.numbers), pa.array(consumers.astype(np.int32))
+    queues, subscribers = zip(*part.fold.state.consumers, strict=True)
+    columns = {
+        name: array_of(values, schema.field(name).type, count)
+        for name, values in part.columns.items()
+        if name in schema.names and name not in named
+    }
+    columns |= {
+        "as_of_us": part.columns["as_of_us"],
+        "corrects": pa.array([part.corrects] * count, pa.int64()),
+        "key": keys.of(part.broker, part.fold, part.numbers),
+        "broker": pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), pa.array([part.broker], pa.string())),
+        "queue": pa.DictionaryArray.from_arrays(of_row, pa.array(queues, pa.string())),
+        "subscriber": pa.array([name or None for name in subscribers], pa.string()).take(of_row),
+    }
+    return pa.table(columns | dict(named))
 
 
 def troubled(rows: pa.Table) -> bool:
@@ -110,8 +128,5 @@ def troubled(rows: pa.Table) -> bool:
     return bool(backlogged) or bool(pc.max(rows.column("noisy_tenants")).as_py())
 
 
-def _together(tables: list[pa.Table], renamed: dict[str, str]) -> pa.Table | None:
-    if not tables:
-        return None
-    rows = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
-    return rows.rename_columns([renamed.get(name, name) for name in rows.column_names])
+def _together(tables: list[pa.Table]) -> pa.Table | None:
+    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries() if tables else None

@@ -12,31 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from spark_analytics.fold.arrays import Array, distinct
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.outcome import Columns, Outcome
-from spark_analytics.fold.rows import queue_rows, tenant_rows
 from spark_analytics.state.consumers import Consumers
 from spark_analytics.state.differ import Differ
 
-_TENANTS = (
-    "backlog", "in_flight", "ready", "oldest_second", "noisy", "window_enqueued", "window_finished", "window_received",
-    "window_processing_count", "window_processing_sum", "bucket", "concurrency_limit",
-)  # fmt: skip
-_QUEUES = (
-    "has_events", "depth", "in_flight_limit", "noisy_tenants", "window_dead_lettered", "dlq_depth", "mode",
-    "mode_since_us", "consumers", "broker_delayed", "acked", "status", "retention_margin", "prefetch",
-    "visibility_timeout_seconds", "dead_letter_for", "backlog", "in_flight", "broker_in_flight", "oldest_second",
-    "quiet_oldest_second", "window_seconds", "window_enqueued", "window_finished", "window_received", "window_retries",
-    "there", "there_change", "there_us", "polls", "empty_polls", "backlog_when_sampled", "sampled_us",
-    "told_age_seconds", "sample_staleness_seconds", "lost", "transactional_lag", "transactional_age_seconds",
-    "estimated", "ready", "tenants",
-)  # fmt: skip
 _NONE = np.zeros(0, np.int64)
 #: How many rows wait at most before they are committed.
 MOST_WAITING = 300_000
@@ -58,18 +43,17 @@ class Second(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The rows that a fold told."""
+    """The rows that a fold told, ordered by second; ``corrects``: from which second on they are a correction."""
 
     broker: str
     fold: Fold
-    rows: pa.Table
+    numbers: Array
+    columns: Columns
+    corrects: int | None
 
 
 class Taken(NamedTuple):
-    """The rows of all folds since the last time: of each a table, ordered by second.
-
-    ``number`` is the fold's own of what a row is about, ``consumer`` that of the consumer whose tenant it is.
-    """
+    """The rows of all folds since the last time; of tenants' rows ``consumer`` is the fold's number of whose it is."""
 
     tenants: list[Part]
     queues: list[Part]
@@ -96,8 +80,8 @@ class _Broker:
     since: int  # that of which all there is was told, and what changed in those after it
     corrects: int | None = None  # from which second on, while such rows wait
     correcting: int | None = None  # before which nothing is told, while all of the past is passed through once more
-    tenants: Differ = field(default_factory=lambda: Differ(_TENANTS))
-    queues: Differ = field(default_factory=lambda: Differ(_QUEUES))
+    tenants: Differ = field(default_factory=Differ)
+    queues: Differ = field(default_factory=Differ)
     told: dict[int, Told] = field(default_factory=dict)  # by second, as far back as it can be taken back
     stale: dict[int, Told] = field(default_factory=dict)
     rows: list[Second] = field(default_factory=list)  # not taken yet
@@ -107,7 +91,7 @@ class _Broker:
     def begin(self, second: int) -> None:
         """Have rows of all there is in ``second``."""
         self.since = second
-        self.tenants, self.queues = Differ(_TENANTS), Differ(_QUEUES)
+        self.tenants, self.queues = Differ(), Differ()
 
     def again(self, second: int) -> Told:
         """Of what rows have to be told in ``second`` even if they differ from nothing."""
@@ -201,9 +185,10 @@ class Seconds:
         outcome = Outcome(broker, fold, second)
         least = int(self._alone and second == fold.now_second)  # its time is known by its rows
         tenant_happened, queue_happened = outcome.happened
-        queues = _of(known.queues, outcome.places, outcome.queue_columns, queue_happened, again.queues, outcome, least)
-        columns = outcome.tenant_columns | {"consumer": outcome.consumers}
-        tenants = _of(known.tenants, outcome.keys, columns, tenant_happened, again.tenants, outcome)
+        beside = {"as_of_us": np.int64(outcome.as_of_us), "second": np.int64(second), "happened": queue_happened}
+        queues = _of(known.queues, outcome.places, outcome.queue_columns, beside, again.queues, least)
+        beside |= outcome.columns_of_queues | {"happened": tenant_happened}
+        tenants = _of(known.tenants, outcome.keys, outcome.tenant_columns, beside, again.tenants)
         known.told[second] = Told(tenants.numbers, queues.numbers)
         known.newest = second
         known.forget()
@@ -267,16 +252,12 @@ class Seconds:
         for fold, known in self._brokers.items():
             if known.correcting is not None and self._waiting <= MOST_WAITING:
                 continue  # at once, when it is done
-            for name, make in (("tenants", tenant_rows), ("queues", queue_rows)):
-                into: list[Part] = getattr(taken, name)
+            for name, into in taken._asdict().items():
                 told: list[Rows] = [rows for each in known.rows if len((rows := getattr(each, name)).numbers)]
                 if told:
                     numbers = np.concatenate([rows.numbers for rows in told])
                     columns = {name: np.concatenate([rows.columns[name] for rows in told]) for name in told[0].columns}
-                    table = make(known.broker, fold, numbers, columns)
-                    corrects = pa.array([known.corrects] * len(numbers), pa.int64())
-                    table = table.append_column("number", pa.array(numbers)).append_column("corrects", corrects)
-                    into.append(Part(known.broker, fold, table))
+                    into.append(Part(known.broker, fold, numbers, columns, known.corrects))
             known.rows.clear()
             known.corrects = None
             known.taken = known.newest
@@ -286,15 +267,14 @@ class Seconds:
 
 
 def _of(
-    differ: Differ, numbers: Array, columns: Columns, happened: Array, again: Array, outcome: Outcome, least: int = 0
+    differ: Differ, numbers: Array, columns: Columns, beside: Mapping[str, Any], again: Array, least: int = 0
 ) -> Rows:
-    """The rows that ``happened`` or are not as they were, those of ``again``, and ``least`` rows in any case."""
-    mask = differ.changed(numbers, columns) | happened
+    """The rows that ``happened`` or whose ``columns`` are not as they were, those of ``again``, and ``least`` rows in
+    any case; what stands ``beside`` them makes no row different."""
+    mask = differ.changed(numbers, columns) | beside["happened"]
     if len(again):
         mask |= np.isin(numbers, again)
     if not mask.any():
         mask[:least] = True
-    count = int(mask.sum())
-    clock = {"now_us": np.full(count, outcome.as_of_us), "second": np.full(count, outcome.second)}
-    told = columns | {"happened": happened}
-    return Rows(numbers[mask], clock | {name: values[mask] for name, values in told.items()})
+    told = columns | {name: np.broadcast_to(values, len(mask)) for name, values in beside.items()}
+    return Rows(numbers[mask], {name: values[mask] for name, values in told.items()})

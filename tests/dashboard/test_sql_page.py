@@ -47,7 +47,7 @@ def test_a_statement_is_run_when_asked_to_and_its_rows_are_shown(story: Path, sh
         "DROP TABLE x",
         "SELECT 1; SELECT 2",
         "SELECT * FROM read_csv('/etc/passwd')",
-        "SELECT * FROM stage_queues_now",
+        "SELECT * FROM stage_tenants_now",
         "<b>",
     ],
 )

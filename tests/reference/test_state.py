@@ -23,7 +23,6 @@ from lake.reader import Reader
 from lake.store import Lake
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.outcome import Outcome
-from spark_analytics.fold.rows import tenant_rows
 from spark_analytics.state.feed import Came, Feed
 from spark_analytics.state.present import Present
 from spark_analytics.state.writer import Writer
@@ -365,8 +364,12 @@ def test_what_is_very_late_is_counted_at_once_and_judged_when_history_is_folded_
 
 def tenants(broker: str, fold: Fold) -> list[Row]:
     outcome = Outcome(broker, fold)
-    rows: list[Row] = tenant_rows(broker, fold, outcome.keys, outcome.tenant_columns).to_pylist()
-    return rows
+    columns = outcome.tenant_columns | outcome.columns_of_queues | {"consumer": outcome.keys}
+    names = [fold.state.names[key] for key in outcome.keys]
+    return [
+        dict(zip(columns, map(str, row), strict=True)) | {"consumer": name}
+        for name, *row in zip(names, *columns.values(), strict=True)
+    ]
 
 
 def levels(fold: Fold) -> dict[Any, Any]:

@@ -18,4 +18,4 @@ told AS (
       WHERE c.broker = s.broker AND c.queue = s.queue AND c.revision > s.revision AND c.corrects <= s.second
     )
 )
-SELECT * EXCEPT (nth), unix_micros(as_of) AS now_us FROM told WHERE nth = 1
+SELECT * EXCEPT (nth), unix_micros(as_of) AS as_of_us FROM told WHERE nth = 1

@@ -1,6 +1,6 @@
 -- Of each key the newest row of the newest epoch, as far as `queue_state` goes, which is committed last. Beside it the data
 -- time of its broker, as far as this table tells.
-SELECT * EXCEPT (nth, newest_epoch, newest_revision), MAX(unix_micros(as_of)) OVER (PARTITION BY broker) AS now_us
+SELECT * EXCEPT (nth, newest_epoch, newest_revision), MAX(unix_micros(as_of)) OVER (PARTITION BY broker) AS as_of_us
 FROM (
   SELECT
     s.*, n.newest_epoch, n.newest_revision,

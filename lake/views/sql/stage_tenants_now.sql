@@ -1,20 +1,24 @@
--- Each tenant's newest row at its broker's data time, beside its whole queue.
+-- Each tenant's newest row at its broker's data time, beside what the newest row of its queue says.
 SELECT
-  q.now_us AS as_of_us,
-  q.now_us DIV 1000000 AS at_second,
+  q.as_of_us,
   t.broker,
   t.queue,
-  COALESCE(t.subscriber, '') AS subscriber,
+  t.subscriber,
   t.tenant,
   t.backlog,
   t.in_flight,
   t.ready,
+  t.noisy,
+  t.oldest_second,
   q.window_seconds,
   t.window_enqueued,
   t.window_finished,
+  t.window_received,
+  t.window_processing_count,
+  t.window_processing_sum,
+  t.processing_bucket,
+  q.in_flight_limit AS concurrency_limit,
   q.backlog AS queue_backlog,
-  t.noisy,
-  $coverage AS coverage,
-  t.oldest_second
+  $coverage AS coverage
 FROM tenant_state_now AS t
 JOIN queue_state_now AS q ON q.key = t.queue_key

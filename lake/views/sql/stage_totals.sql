@@ -3,13 +3,13 @@
 SELECT
   q.broker,
   q.queue,
-  NULLIF(q.subscriber, '') AS subscriber,
+  q.subscriber,
   q.tenants,
   CASE WHEN h.complete THEN q.backlog END AS backlog,
-  CASE WHEN h.complete THEN q.in_flight END AS in_flight,
+  CASE WHEN h.complete THEN q.events_in_flight END AS in_flight,
   CASE WHEN h.complete THEN q.ready END AS ready,
   q.window_enqueued / q.window_seconds AS arrival_rate,
   q.window_finished / q.window_seconds AS completion_rate
-FROM stage_queues_now AS q
+FROM queue_state_now AS q
 CROSS JOIN stage_history AS h
 WHERE q.has_events AND COALESCE(q.tenants, 1) > 0

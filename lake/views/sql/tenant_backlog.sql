@@ -1,6 +1,12 @@
 WITH rates AS (
   SELECT
-    i.* EXCEPT (backlog, in_flight, ready, noisy, coverage),
+    i.as_of_us,
+    i.broker,
+    i.queue,
+    i.subscriber,
+    i.tenant,
+    i.queue_backlog,
+    i.oldest_second,
     CASE WHEN h.complete THEN i.backlog END AS backlog,
     CASE WHEN h.complete THEN i.in_flight END AS in_flight,
     CASE WHEN h.complete THEN i.ready END AS ready,
@@ -8,14 +14,14 @@ WITH rates AS (
     CASE WHEN h.complete THEN i.coverage END AS coverage,
     i.window_enqueued / i.window_seconds AS arrival_rate,
     i.window_finished / i.window_seconds AS completion_rate
-  FROM ($states) AS i
+  FROM $rows AS i
   CROSS JOIN stage_history AS h
 )
 SELECT
   timestamp_micros(as_of_us) AS as_of,
   broker,
   queue,
-  NULLIF(subscriber, '') AS subscriber,
+  subscriber,
   tenant,
   backlog,
   in_flight,
