@@ -19,7 +19,6 @@ from lake.views.catalogue import FORMULAS
 from spark_analytics.fold.arrays import Array, Integers, distinct, null_where, summed
 from spark_analytics.fold.cells import NONE
 from spark_analytics.fold.intake import Intake, RebuildRequired
-from spark_analytics.fold.judgements import Judgements
 from spark_analytics.fold.lived import Consumers
 from spark_analytics.fold.modes import Modes
 from spark_analytics.fold.state import BACKLOG
@@ -41,7 +40,6 @@ class Fold(Intake):
         self.window = window
         self.modes = Modes(target)
         self.as_of_us = -1
-        self.judged = Judgements()
         self._taken: dict[int, list[Array]] = {}
         self.done: deque[Step] = deque()
         self._out_of_window = 0  # how many of `done` have left the window
@@ -68,7 +66,7 @@ class Fold(Intake):
 
     def advance(self, until: int, passed: Callable[[int], None] | None = None) -> None:
         """Take in everything up to second ``until``; ``passed`` is called with each second that changed anything."""
-        self._make_room()
+        self.readings.grow(len(self.state.queues))
         due = {second for second in self._pending if second <= until} | {s for s in self._samples if s <= until}
         for second in sorted(due):
             self._advance(self._pending.pop(second) if second in self._pending else Step(second))
@@ -78,11 +76,6 @@ class Fold(Intake):
         told = self.done and self.done[-1].second == self.now_second and self._tell_ahead(self.done[-1])
         if told and passed is not None:
             passed(self.now_second)
-
-    def _make_room(self) -> None:
-        keys, consumers = self.state.rooms
-        self.readings.grow(consumers)
-        self.judged.grow(keys, consumers)
 
     def _advance(self, step: Step) -> None:
         second, state = step.second, self.state
@@ -114,8 +107,8 @@ class Fold(Intake):
         if wide.any():
             whole = np.where(wide, state.work_of(consumers[wide], units[wide])[consumers], whole)
         verdicts, _ = state.judged(after, consumers, second, state.last_arrival[keys], own, whole)
-        undo.verdicts = self.judged.verdicts[keys]
-        self.judged.verdicts[keys] = np.where(verdicts != SILENT, verdicts, undo.verdicts)
+        undo.verdicts = state.verdicts[keys]
+        state.verdicts[keys] = np.where(verdicts != SILENT, verdicts, undo.verdicts)
         self._tell(step, consumers[told], undo)
         self.done.append(step)
 
@@ -161,13 +154,13 @@ class Fold(Intake):
         if samples:
             self._read(step, np.concatenate(samples))
             self._taken[step.second] = samples
-            undo.sampled = True
             instants = distinct(instants, *(each["consumer"] for each in samples))
         if step.second == self.now_second:
             self._tell_ahead(step)
         as_of_us = min((step.second + 1) * 1_000_000, self.as_of_us)
-        step.instants = undo.instants = instants
-        undo.modes = self.judged.turn(instants, self._modes(instants, step.second, as_of_us), as_of_us)
+        step.instants, state = instants, self.state
+        columns = self.queue_columns(instants, step.second, as_of_us, state.oldest_of_queues())
+        undo.modes = state.turn(instants, self.modes.of(columns), as_of_us)
 
     def in_window(self, second: int) -> Iterator[Step]:
         """The steps that the window holds which ends with ``second``, the last one that was taken in."""
@@ -188,14 +181,10 @@ class Fold(Intake):
         new = self._ahead[self._ahead_told :]
         if not new:
             return False
-        self._make_room()
+        self.readings.grow(len(self.state.queues))
         self._read(step, np.concatenate(new))
         self._ahead_taken_in()
         return True
-
-    def _modes(self, consumers: Array, second: int, as_of_us: int) -> Array:
-        columns = self.queue_columns(consumers, second, as_of_us, self.state.oldest_of_queues())
-        return self.modes.of(columns)
 
     def queue_columns(self, consumers: Array, second: int, as_of_us: int, oldest: Integers) -> dict[str, Any]:
         """What the formulas for a queue's age and mode ask for, with ``oldest_age_seconds``."""
@@ -218,8 +207,7 @@ class Fold(Intake):
 
     def _take_back(self, second: int) -> None:
         """Undo every step from ``second`` on."""
-        if self.done and self.done[-1].second >= second:
-            self._make_room()
+        self.readings.grow(len(self.state.queues))
         while self.done and self.done[-1].second >= second:
             self._undoable_rows -= len(self.done[-1].merged()[0])
             self._undo(self.done.pop())
@@ -229,13 +217,13 @@ class Fold(Intake):
             raise RebuildRequired("events go on after more samples than are kept")
         undo, state = step.undo, self.state
         keys, _, _, _, _ = step.merged()
-        self.judged.turn_back(undo.instants, undo.modes)
+        state.turn_back(step.instants, undo.modes)
         for before in reversed(undo.readings):
             self.readings.restore(before)
         self._ahead_told = 0
-        if undo.sampled:
+        if step.second in self._taken:
             self._samples[step.second] = self._taken.pop(step.second)
-        self.judged.verdicts[keys] = undo.verdicts
+        state.verdicts[keys] = undo.verdicts
         state.oldest[keys] = undo.oldest
         codes, nets = step.cells()
         state.cells.add(codes, -nets)

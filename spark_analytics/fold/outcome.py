@@ -9,7 +9,7 @@ import numpy as np
 from lake.formula import compiled
 from lake.noisy import NOISY, SILENT
 from lake.views.catalogue import FORMULAS
-from spark_analytics.fold.arrays import Array, null_where, padded
+from spark_analytics.fold.arrays import Array, null_where
 from spark_analytics.fold.cells import NONE, Buckets
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.reading import CHANGES
@@ -63,8 +63,7 @@ class Outcome:
         verdicts, _ = state.judged(
             self._tenants, self._consumers, self.second, state.last_arrival[:count], own, whole[self._consumers]
         )
-        told = padded(fold.judged.verdicts, count)[:count]
-        self._noisy = np.where(verdicts != SILENT, verdicts, told) == NOISY
+        self._noisy = np.where(verdicts != SILENT, verdicts, state.verdicts[:count]) == NOISY
 
     @cached_property
     def places(self) -> Array:
@@ -145,14 +144,9 @@ class Outcome:
             "oldest_second": null_where(oldest[places] == NONE, oldest[places]),
             "quiet_oldest_second": null_where(quiet == NONE, quiet),
             "mode": modes,
-            "mode_since": self._since(modes, places),
+            "mode_since": np.where(state.modes[places] == modes, state.since_us[places], self.as_of_us),
             "in_flight_limit": readings.limits[places],
         }
-
-    def _since(self, modes: Array, places: Array) -> Array:
-        judged, count = self.fold.judged, len(self.fold.state.consumers)
-        last, since = padded(judged.modes, count)[places], padded(judged.since_us, count)[places]
-        return np.where(last == modes, since, self.as_of_us)
 
     @cached_property
     def _lengths(self) -> Array:

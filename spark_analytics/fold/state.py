@@ -28,8 +28,13 @@ class State:
     """Everything that adding one step changes; see :mod:`spark_analytics.fold.fold` for how it is taken back.
 
     By key: `totals` (backlog, busy, delayed as sums), `window` and `window_work` (sums over the window), `last_arrival`
-    (a second, 0 = none), `oldest` (enqueue second of the oldest message, NONE = no backlog or unknown).
-    By consumer: `queues` (BACKLOG … ACTIVE summed over tenants), `queue_work`, and what the broker last told.
+    (a second, 0 = none), `oldest` (enqueue second of the oldest message, NONE = no backlog or unknown), `verdicts` (the
+    last one that said anything of the tenant).
+    By consumer: `queues` (BACKLOG … ACTIVE summed over tenants), `queue_work`, `modes` (the last one, 0 = it had no
+    instant yet) and `since_us`, when it entered it.
+
+    Verdicts and modes depend on every instant of the past, and are judged at each as it was then. What was judged by
+    the second stays so when partials are rolled up; who folds them anew has the ends of minutes and hours for instants.
     """
 
     def __init__(self) -> None:
@@ -50,9 +55,12 @@ class State:
         self.last_arrival = np.zeros(0, np.int64)
         self.oldest = np.zeros(0, np.int64)
         self.told = np.zeros(0, bool)  # keys that partials tell of
+        self.verdicts = np.zeros(0, np.int8)
         self.queues = np.zeros((0, 4), np.int64)
         self.queue_work = np.zeros(0, np.int64)
         self.first_second = np.zeros(0, np.int64)
+        self.modes = np.zeros(0, np.int8)
+        self.since_us = np.zeros(0, np.int64)
         self._by_consumer: tuple[Array, Array, Array] | None = None
 
     # -- names ------------------------------------------------------------------------------------------------------
@@ -112,18 +120,13 @@ class State:
             self._tenant_names = pa.concat_arrays([self._tenant_names, new])
         return self._tenant_names
 
-    @property
-    def rooms(self) -> tuple[int, int]:
-        """For how many keys and consumers there is room."""
-        return len(self.consumer_of), len(self.queue_work)
-
     def _grow_keys(self, size: int) -> None:
-        for name in ("consumer_of", "totals", "window", "window_work", "last_arrival", "oldest", "told"):
+        for name in ("consumer_of", "totals", "window", "window_work", "last_arrival", "oldest", "told", "verdicts"):
             setattr(self, name, padded(getattr(self, name), size))
 
     def _grow_consumers(self, size: int) -> None:
         there = len(self.first_second)
-        for name in ("queues", "queue_work", "first_second"):
+        for name in ("queues", "queue_work", "first_second", "modes", "since_us"):
             setattr(self, name, padded(getattr(self, name), size))
         self.first_second[there:] = NONE
 
@@ -189,6 +192,17 @@ class State:
         oldest = self.oldest if only is None else np.where(only, self.oldest[: len(self.names)], NONE)
         found[consumers] = np.minimum.reduceat(oldest[order], starts)
         return found
+
+    def turn(self, consumers: Array, modes: Array, as_of_us: int) -> tuple[Array, Array]:
+        """The consumers' ``modes`` at one instant; what was there before, for :meth:`turn_back`."""
+        before = self.modes[consumers], self.since_us[consumers]
+        self.since_us[consumers] = np.where(before[0] != modes, as_of_us, before[1])
+        self.modes[consumers] = modes
+        return before
+
+    def turn_back(self, consumers: Array, before: tuple[Array, Array]) -> None:
+        """Undo :meth:`turn`."""
+        self.modes[consumers], self.since_us[consumers] = before
 
 
 def _sums(groups: Array, amounts: Array, size: int) -> Integers:

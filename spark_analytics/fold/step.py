@@ -37,9 +37,7 @@ class Undo:
     verdicts: Any = None
     last_arrival: Any = None
     oldest: Any = None
-    sampled: bool = False
     readings: list[Before] = field(default_factory=list)
-    instants: Any = None
     modes: Any = None
 
 

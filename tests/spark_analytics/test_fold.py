@@ -10,9 +10,9 @@ import pytest
 from lake.formula import compiled
 from lake.views.catalogue import FORMULAS
 from spark_analytics.fold.cells import NONE, UNKNOWN, OpenCells, code_of
-from spark_analytics.fold.judgements import Judgements
 from spark_analytics.fold.lived import Consumers
 from spark_analytics.fold.pauses import Mark, Pauses
+from spark_analytics.fold.state import State
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_leavers_of_unknown_age_were_the_oldest() -> None:
 
 
 def test_a_mode_lasts_since_it_turned_and_is_taken_back_as_it_was() -> None:
-    judged, consumer = Judgements(), np.array([0])
-    judged.grow(0, 1)
-    before = [judged.turn(consumer, np.array([mode], np.int8), at) for mode, at in ((2, 10), (3, 20), (3, 30))]
-    assert (judged.modes[0], judged.since_us[0]) == (3, 20)
+    state = State()
+    consumer = np.array([state.consumer("q", "")])
+    before = [state.turn(consumer, np.array([mode], np.int8), at) for mode, at in ((2, 10), (3, 20), (3, 30))]
+    assert (state.modes[0], state.since_us[0]) == (3, 20)
     for each, (mode, since) in zip(reversed(before), ((3, 20), (2, 10), (0, 0)), strict=True):
-        judged.turn_back(consumer, each)
-        assert (judged.modes[0], judged.since_us[0]) == (mode, since)
+        state.turn_back(consumer, each)
+        assert (state.modes[0], state.since_us[0]) == (mode, since)
 
 
 def test_a_queue_that_nobody_consumes_has_its_unnamed_consumer_until_somebody_does() -> None:
