@@ -7,7 +7,7 @@ fold of its own from then on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,35 +16,33 @@ import pyarrow.compute as pc
 from lake.remote import Location
 from spark_analytics.fold import lived
 from spark_analytics.fold.fold import Fold
-from spark_analytics.fold.past import fold_past
+from spark_analytics.fold.past import Advance, fold_past
 from spark_analytics.fold.pauses import Pauses, marks_of
 from spark_analytics.fold.samples import Samples, read_samples
 from spark_analytics.fold.state import BACKLOG
 
-#: Takes a fold up to a second.
-Advance = Callable[[Fold, int], None]
-
 
 @dataclass(slots=True)
 class Part:
-    """A fold, and what is remembered of the pauses of its messages."""
+    """A fold of ``broker``, and what is remembered of the pauses of its messages."""
 
+    broker: str
     fold: Fold
     pauses: Pauses = field(default_factory=Pauses)
 
-    def add(self, table: str, rows: pa.Table, broker: str, samples: Samples) -> None:
-        """Take in ``rows`` of ``table``, all of them about ``broker`` and for this fold. Raises RebuildRequired."""
+    def add(self, table: str, rows: pa.Table, samples: Samples) -> None:
+        """Take in ``rows`` of ``table``, all of them about its broker and for this fold. Raises RebuildRequired."""
         match table:
             case "partials":
                 self.fold.add(lived.read(rows))
             case "marks":
                 self.fold.add_pauses(self.pauses.add(marks_of(rows)))
             case _:
-                self.fold.add_samples(samples.of_broker(broker, rows, self.fold))
+                self.fold.add_samples(samples.of_broker(self.broker, rows, self.fold))
 
     def advance(self, advance: Advance) -> None:
         """Go on to data time."""
-        advance(self.fold, self.fold.now_second)
+        advance(self.broker, self.fold, self.fold.now_second)
         self.pauses.forget(self.fold.now_second)
 
     def step_now(self) -> None:
@@ -68,7 +66,7 @@ class Broker:
     """Folds of broker ``name``, of which ``fold`` has all queues so far."""
 
     def __init__(self, name: str, fold: Fold, samples: Samples) -> None:
-        self.name, self.whole = name, Part(fold)
+        self.name, self.whole = name, Part(name, fold)
         self.apart: dict[str, Part] = {}
         self.corrections: dict[str, Correction] = {}
         self._samples = samples
@@ -98,10 +96,10 @@ class Broker:
             apart = pa.array(list(self.apart), pa.string())
             others = rows.filter(pc.invert(pc.is_in(rows.column("queue").cast(pa.string()), apart)))
         if others.num_rows:
-            self.whole.add(table, others, self.name, self._samples)
+            self.whole.add(table, others, self._samples)
         for queue, part in self.apart.items():
             if (its := rows_about(queue, rows)).num_rows:
-                part.add(table, its, self.name, self._samples)
+                part.add(table, its, self._samples)
 
     def advance(self, advance: Advance) -> None:
         """Have every fold go on to data time."""
@@ -116,7 +114,7 @@ class Broker:
         """Have the past of ``queue``, which the ``files`` of tables tell of, folded anew by ``fold``, an empty one."""
         fold.only = frozenset({queue})
         fold.as_of_us, fold.opened_until = self.whole.fold.as_of_us, self.whole.fold.opened_until
-        part = Part(fold)
+        part = Part(self.name, fold)
         correction = self.corrections[queue] = Correction(part, self._past(queue, part, files, advance))
         return correction
 
@@ -125,10 +123,9 @@ class Broker:
             return rows_about(queue, rows.filter(pc.equal(rows.column("broker"), self.name)))
 
         for path in files["queue_samples"]:
-            part.add("queue_samples", its(read_samples(path)), self.name, self._samples)
+            part.add("queue_samples", its(read_samples(path)), self._samples)
             yield
-        parts = {self.name: part}
-        yield from fold_past(files, parts, lambda broker, fold, until: advance(fold, until), chosen=its)
+        yield from fold_past(files, {self.name: part}, advance, chosen=its)
 
     def end_correction(self, queue: str, advance: Advance) -> Part:
         """Take in what came meanwhile; the part that has ``queue`` from now on."""
@@ -137,7 +134,7 @@ class Broker:
         part.fold.patient = True
         part.fold.reach(self.whole.fold.as_of_us)
         for table, rows in correction.came:
-            part.add(table, rows, self.name, self._samples)
+            part.add(table, rows, self._samples)
         part.step_now()
         part.advance(advance)
         self.whole.pauses.leave(queue)

@@ -64,17 +64,15 @@ class Fold(Intake):
 
     # -- forward ----------------------------------------------------------------------------------------------------
 
-    def advance(self, until: int, passed: Callable[[int], None] | None = None) -> None:
+    def advance(self, until: int, passed: Callable[[int], None]) -> None:
         """Take in everything up to second ``until``; ``passed`` is called with each second that changed anything."""
         self.readings.grow(len(self.state.queues))
         due = {second for second in self._pending if second <= until} | {s for s in self._samples if s <= until}
         for second in sorted(due):
             self._advance(self._pending.pop(second) if second in self._pending else Step(second))
             self._trim()
-            if passed is not None:
-                passed(second)
-        told = self.done and self.done[-1].second == self.now_second and self._tell_ahead(self.done[-1])
-        if told and passed is not None:
+            passed(second)
+        if self.done and self.done[-1].second == self.now_second and self._tell_ahead(self.done[-1]):
             passed(self.now_second)
 
     def _advance(self, step: Step) -> None:

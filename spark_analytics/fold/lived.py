@@ -62,10 +62,6 @@ class Consumers:
         consuming = frozenset(name for name, consumes in seen.items() if consumes)
         return consuming or frozenset(seen)
 
-    def items(self) -> list[tuple[str, str]]:
-        """Every (queue, subscriber) that consumes."""
-        return [(queue, subscriber) for queue in self._seen for subscriber in self.of(queue)]
-
 
 class Distinct:
     """The distinct values of some text columns of rows together; ``of_row`` tells for each row which of them it has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -20,23 +20,8 @@ if TYPE_CHECKING:
     from spark_analytics.fold.broker import Part
 
 
-class Watcher(Protocol):
-    """Is shown what folds pass through."""
-
-    def anew(self, oldest: dict[str, int] | None) -> None:
-        """All of history is about to be folded again, by other folds.
-
-        ``oldest``: by broker the first second of which something has come that was not folded before; None: unknown.
-        """
-
-    def passed(self, broker: str, fold: Fold, second: int) -> None:
-        """``fold`` has taken in everything up to ``second``, in which something changed; maybe once more."""
-
-    def correcting(self, broker: str, fold: Fold, second: int) -> None:
-        """``fold``, of one queue alone, is about to fold its past anew: from ``second`` on it is told otherwise."""
-
-    def corrected(self, broker: str, fold: Fold) -> None:
-        """It has come to data time."""
+#: Takes a broker's fold up to a second.
+Advance = Callable[[str, Fold, int], None]
 
 
 class Clocks(NamedTuple):
@@ -49,7 +34,7 @@ class Clocks(NamedTuple):
 def fold_past(
     files: Mapping[str, list[Location]],
     parts: Mapping[str, Part],
-    advance: Callable[[str, Fold, int], None],
+    advance: Advance,
     *,
     chosen: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     seen: Callable[[Location, pa.Table], None] = lambda path, rows: None,
@@ -57,8 +42,8 @@ def fold_past(
     """Fold what ``files`` of `marks` and `partials` tell, samples being in already, up to the data time of each broker;
     yields whenever one may look at something else.
 
-    ``advance`` takes a broker's fold up to a second. ``chosen`` are the rows that the folds are to have, ``seen`` is
-    given all rows of partials as they are read. Raises LakeError.
+    ``chosen`` are the rows that the folds are to have, ``seen`` is given all rows of partials as they are read. Raises
+    LakeError.
     """
     for path in files["marks"]:
         for broker, rows in by_broker(chosen(read_file(path, MARK_COLUMNS))):

@@ -7,7 +7,7 @@ in a broker, because what expires is told where a second ends, and what samples 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from spark_analytics.fold.arrays import Integers, distinct
 from spark_analytics.fold.broker import Part
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.lived import Consumers, Distinct, by_broker
-from spark_analytics.fold.past import Clocks, Watcher, fold_past
+from spark_analytics.fold.past import Clocks, fold_past
 from spark_analytics.fold.samples import Samples, read_samples
 from spark_analytics.fold.survey import FED, surveyed
 from spark_analytics.fold.units import row_group, units
@@ -57,9 +57,9 @@ class Past:
     definitions: Definitions
     brokers: Mapping[str, Broker]
 
-    def fold(self, share: Share, watcher: Watcher) -> dict[str, Fold]:
-        """Fold the queues of ``share`` up to data time; the folds, by broker. ``watcher`` is shown each second of all
-        that changed anything in a broker. Raises LakeError."""
+    def fold(self, share: Share, passed: Callable[[str, Fold, int], None]) -> dict[str, Fold]:
+        """Fold the queues of ``share`` up to data time; the folds, by broker. ``passed`` is called with each second of
+        all that changed anything in a broker. Raises LakeError."""
         files = {name: [received(one) for one in each] for name, each in self.files.items()}
         samples = Samples()
         sampled = [read_samples(path) for path in files["queue_samples"]]
@@ -76,9 +76,9 @@ class Past:
             expected[broker] = int(np.searchsorted(seconds, until, side="right"))
             for second in seconds[first : expected[broker]].tolist():
                 fold.expect(second)
-            fold.advance(until, lambda second: watcher.passed(broker, fold, second))
+            fold.advance(until, lambda second: passed(broker, fold, second))
 
-        parts = {broker: Part(fold) for broker, fold in folds.items()}
+        parts = {broker: Part(broker, fold) for broker, fold in folds.items()}
         for _ in fold_past(files, parts, advance, chosen=lambda rows: _of(share, rows)):
             pass
         return folds

@@ -14,23 +14,24 @@ from spark_analytics.fold.broker import Broker
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.intake import RebuildRequired
 from spark_analytics.fold.lived import Consumers, by_broker, levels_of, raise_levels
-from spark_analytics.fold.past import Clocks, Watcher, fold_past
+from spark_analytics.fold.past import Clocks, fold_past
 from spark_analytics.fold.samples import Samples, read_samples
 from spark_analytics.fold.survey import FED, oldest, reached_by, surveyed
 from spark_analytics.fold.totals import Totals
 from spark_analytics.state.feed import Came, Feed
+from spark_analytics.state.seconds import Seconds
 
 log = logging.getLogger(__name__)
 
 
 class Present:
-    """Folds of what ``feed`` reads under ``definitions``; ``watcher`` is shown each second that changed anything.
+    """Folds of what ``feed`` reads under ``definitions``; ``seconds`` is shown each one that changed anything.
 
     Belongs to one thread.
     """
 
-    def __init__(self, feed: Feed, definitions: Definitions, watcher: Watcher | None = None) -> None:
-        self._feed, self._definitions, self._watcher = feed, definitions, watcher
+    def __init__(self, feed: Feed, definitions: Definitions, seconds: Seconds) -> None:
+        self._feed, self._definitions, self._seconds = feed, definitions, seconds
         self.samples = Samples()
         self.forget()
 
@@ -140,7 +141,7 @@ class Present:
         if self.samples.doubtful(self._consumers):
             raise RebuildRequired("samples are those of other consumers than they were taken to be")
         for broker in self.brokers.values():
-            broker.advance(self._advance(broker.name))
+            broker.advance(self._advance)
 
     def _add(self, table: str, rows: pa.Table) -> None:
         if table == "queue_samples" and self.samples.changed(rows, self._consumers):
@@ -160,21 +161,17 @@ class Present:
         Once it is ``enough`` for now, the rest is left for the next time; whether it was finished. Raises LakeError.
         """
         broker = self.brokers[name]
-        advance = self._advance(name)
         try:
             if (correction := broker.corrections.get(queue)) is None:
                 whole = broker.whole.fold
                 fold = Fold(whole.window, self._definitions.target_seconds, whole.consumers)
                 fold.minutes_until, fold.hours_until = self._levels.get(name, (-1, -1))
-                correction = broker.begin_correction(queue, fold, self._feed.files(), advance)
-                if self._watcher is not None:
-                    self._watcher.correcting(name, fold, second)
+                correction = broker.begin_correction(queue, fold, self._feed.files(), self._advance)
+                self._seconds.correcting(name, fold, second)
             for _ in correction.work:
                 if enough():
                     return False
-            part = broker.end_correction(queue, advance)
-            if self._watcher is not None:
-                self._watcher.corrected(name, part.fold)
+            self._seconds.corrected(name, broker.end_correction(queue, self._advance).fold)
         except RebuildRequired as reason:
             self._fold_anew(reason, Came())
         except BaseException:
@@ -182,19 +179,13 @@ class Present:
             raise
         return True
 
-    def _advance(self, name: str) -> Callable[[Fold, int], None]:
-        watcher = self._watcher
-
-        def advance(fold: Fold, until: int) -> None:
-            fold.advance(until, None if watcher is None else lambda second: watcher.passed(name, fold, second))
-
-        return advance
+    def _advance(self, broker: str, fold: Fold, until: int) -> None:
+        fold.advance(until, lambda second: self._seconds.passed(broker, fold, second))
 
     def _fold_anew(self, reason: Exception, came: Came) -> None:
         """Fold all there is, for a ``reason``."""
         try:
-            if self._watcher is not None:
-                self._watcher.anew(_oldest(came))
+            self._seconds.anew(_oldest(came))
             self.forget()
             files = self._feed.files()
             samples = [read_samples(path) for path in files["queue_samples"]]
@@ -206,10 +197,7 @@ class Present:
             for rows in samples:
                 self._add("queue_samples", rows)
             parts = {name: broker.whole for name, broker in self.brokers.items()}
-            advances = {name: self._advance(name) for name in parts}
-            for _ in fold_past(
-                files, parts, lambda name, fold, until: advances[name](fold, until), seen=self._totals.put
-            ):
+            for _ in fold_past(files, parts, self._advance, seen=self._totals.put):
                 pass
             for part in parts.values():
                 part.pauses.forget(part.fold.now_second)

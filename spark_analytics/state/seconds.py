@@ -158,7 +158,10 @@ class Seconds:
         self._told = {broker: min(second, (since or {}).get(broker, second)) for broker, second in told.items()}
 
     def anew(self, oldest: dict[str, int] | None) -> None:
-        """See :class:`spark_analytics.fold.past.Watcher`."""
+        """All of history is about to be folded again, by other folds.
+
+        ``oldest``: by broker the first second of which something has come that was not folded before; None: unknown.
+        """
         if self._brokers:
             self._told_of = Consumers.of((each.broker, each.fold) for each in self._brokers.values())
         late = [(each.broker, second) for each in self._brokers.values() for second in each.fold.late.values()]
@@ -170,7 +173,7 @@ class Seconds:
         self._ended()
 
     def passed(self, broker: str, fold: Fold, second: int) -> None:
-        """See :class:`spark_analytics.fold.past.Watcher`."""
+        """``fold`` has taken in everything up to ``second``, in which something changed; maybe once more."""
         if (known := self._brokers.get(fold)) is None:
             if second < self._since.get(broker, second):
                 return  # told of before
@@ -208,11 +211,11 @@ class Seconds:
         return [] if told is None else list(told.moved(Consumers.of(folds.items()), meant))
 
     def correcting(self, broker: str, fold: Fold, second: int) -> None:
-        """See :class:`spark_analytics.fold.past.Watcher`."""
+        """``fold``, of one queue alone, is about to fold its past anew: from ``second`` on it is told otherwise."""
         self._brokers[fold] = _Broker(broker, fold, fold.now_second, second, corrects=second, correcting=second)
 
     def corrected(self, broker: str, fold: Fold) -> None:
-        """See :class:`spark_analytics.fold.past.Watcher`."""
+        """It has come to data time."""
         known = self._brokers[fold]
         for other in [each for each in self._brokers if each.only == fold.only and each is not fold]:
             if self._brokers[other].broker == broker:  # the queue was apart before

@@ -189,7 +189,7 @@ def _fold(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 def lay_down(work: Work, number: int) -> list[Told]:
     """Fold a share and lay down its rows; what there is to be told of the files. Raises LakeError."""
     share = Laying(work, number)
-    folds = work.past.fold(work.shares[number], share.seconds)
+    folds = work.past.fold(work.shares[number], share.seconds.passed)
     share.seconds.whole(folds.items())
     share.flush()
     told = share.told()

@@ -23,8 +23,10 @@ from lake.reader import Reader
 from lake.store import Lake
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.outcome import Outcome
+from spark_analytics.state.consumers import Consumers
 from spark_analytics.state.feed import Came, Feed
 from spark_analytics.state.present import Present
+from spark_analytics.state.seconds import Seconds
 from spark_analytics.state.writer import Writer
 from tests.reference.generate import START, Row, generate, logs
 from tests.reference.lives import without_duplicates
@@ -345,14 +347,14 @@ def test_what_is_very_late_is_counted_at_once_and_judged_when_history_is_folded_
     batches = list(batches_of(events, random.Random(9), 12, 400.0))
     append(store, batches[0], samples)
     feed = Feed(tmp_path)
-    present = Present(feed, Definitions())
+    present = Present(feed, Definitions(), unread())
     present.refresh(feed.look(), patient=True)
     for batch in batches[1:]:
         append(store, batch, [])
         present.refresh(feed.look(), patient=True)
     assert present.late and len(folded_anew) == 1
     other = Feed(tmp_path)
-    anew = Present(other, Definitions())
+    anew = Present(other, Definitions(), unread())
     anew.refresh(other.look())
     for broker, fold in anew.folds:
         assert levels(present.wholes[broker]) == levels(fold)
@@ -360,6 +362,11 @@ def test_what_is_very_late_is_counted_at_once_and_judged_when_history_is_folded_
     for broker, fold in anew.folds:
         mine, whole = (tenants(broker, each) for each in (present.wholes[broker], fold))
         assert sorted(mine, key=repr) == sorted(whole, key=repr)
+
+
+def unread() -> Seconds:
+    """Rows that nobody takes."""
+    return Seconds(Consumers(), flush=lambda: None, ended=lambda: None)
 
 
 def tenants(broker: str, fold: Fold) -> list[Row]:
