@@ -26,14 +26,13 @@ class Column(Protocol):
 
 
 def column(field: pa.Field, *, repeated: bool, constant: bool) -> Column:
-    """An empty column for ``field``: of few texts that are ``repeated``; ``constant``, where no row's value changes."""
+    """An empty column for ``field``; ``constant``, where no row's value changes, and then maybe ``repeated``: of few
+    texts, as those are that change."""
     if constant:
         return Constant(pa.dictionary(pa.int32(), field.type) if repeated else field.type)
-    if repeated:
-        return Texts(field.type)
-    if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type):
+    if pa.types.is_list(field.type):
         return Lists(field.type)
-    return Fixed(field.type) if pa.types.is_primitive(field.type) else Other(field.type)
+    return Texts(field.type) if pa.types.is_string(field.type) else Fixed(field.type)
 
 
 class Fixed:
@@ -157,24 +156,6 @@ class Lists:
         unknown = sizes.is_null() if sizes.null_count else None
         kind = pa.list_view(self._kind.value_type)
         return pa.ListViewArray.from_arrays(starts, pc.fill_null(sizes, 0), cells, type=kind, mask=unknown)
-
-
-class Other:
-    """Values of any type: each change makes all of them anew."""
-
-    def __init__(self, kind: pa.DataType) -> None:
-        self._values = pa.array([], kind)
-
-    def put(self, places: Places, values: pa.Array) -> None:
-        """See :class:`Column`."""
-        there = len(self._values)
-        at = np.arange(max(there, int(places.max(initial=-1)) + 1))
-        at[places] = there + np.arange(len(places))
-        self._values = pa.concat_arrays([self._values, values]).take(pa.array(at))
-
-    def array(self, count: int) -> pa.Array:
-        """See :class:`Column`."""
-        return self._values[:count]
 
 
 def _grown(cells: npt.NDArray[Any], room: int) -> npt.NDArray[Any]:

@@ -29,10 +29,9 @@ AT_ONCE = 1 << 14
 #: Where more files than these have come, as after a while in which nobody asked, those are read that have their rows by
 #: now: most were merged.
 MOST_FILES = 32
-#: Few texts for many rows.
-_REPEATED = frozenset({"broker", "queue", "subscriber", "kind", "drain_state", "mode", "status"})
-#: What a key stands for: no later row of it says otherwise.
+#: What a key stands for: no later row of it says otherwise; and what of that are few texts for many rows.
 _OF_THE_KEY = frozenset({"key", "broker", "queue", "subscriber", "tenant", "kind"})
+_REPEATED = _OF_THE_KEY - {"key", "tenant"}
 
 
 class Held:
