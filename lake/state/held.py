@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.follow import Follower
+from lake.ordered import precedes
 from lake.remote import Location
 from lake.snapshot import FileGone, Snapshot, pieces_of
 from lake.state.columns import column
@@ -155,7 +156,7 @@ class Held:
         newest = last[keys] == np.arange(len(keys))  # of several rows of a key the last one
         held = self._place[keys]
         if self._count:  # rows of before what is held correct the past, and are no key's present
-            newest &= (held < 0) | _later(told, self._told[held])
+            newest &= (held < 0) | precedes(self._told[held].T, told.T)
         if not newest.all():
             at, keys, told, held = at[newest], keys[newest], told[newest], held[newest]
         if len(at) == 0:
@@ -173,15 +174,6 @@ class Held:
             one.put(places, values.chunk(0) if values.num_chunks == 1 else values.combine_chunks())
         self._rows = None
         return True
-
-
-def _later(told: npt.NDArray[np.int64], before: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Of each row of ``told`` whether it comes after that of ``before``, by their first columns that differ."""
-    later, same = np.zeros(len(told), bool), np.ones(len(told), bool)
-    for place in range(told.shape[1]):
-        later |= same & (told[:, place] > before[:, place])
-        same &= told[:, place] == before[:, place]
-    return later
 
 
 def newest_by(groups: pa.ChunkedArray, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -128,9 +128,6 @@ FORMULAS = {
     "quiet_oldest_age": _age_of("quiet_oldest_second"),
     "mode": _MODE,
     "processing_p99": bucket_value_sql("processing_bucket"),
-    "p50_value": bucket_value_sql("p50"),
-    "p90_value": bucket_value_sql("p90"),
-    "p99_value": bucket_value_sql("p99"),
 }
 
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from lake.formula import compiled
 from lake.tables import AGE_STATE, TIMESTAMP
-from lake.views.catalogue import FORMULAS
+from lake.views.catalogue import bucket_value_sql
 from spark_analytics.fold.arrays import Array
 from spark_analytics.state.ages_of import KINDS, Keys
 from spark_analytics.state.buckets import Buckets, histograms, quantile_indices, slots_of, starts_of
 from spark_analytics.state.project import of_kind
 
-_VALUES = {percent: compiled(FORMULAS[f"p{percent}_value"]) for percent in (50, 90, 99)}
+_VALUES = {percent: compiled(bucket_value_sql(f"p{percent}")) for percent in (50, 90, 99)}
 
 
 def rows_of(told: Buckets, keys: Keys, said: Mapping[str, Any], happened: Array) -> pa.Table:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.ordered import precedes
 from spark_analytics.fold.arrays import Array, distinct
 from spark_analytics.state.ages_of import FOLDED, KINDS, Keys, of_receipts
 from spark_analytics.state.buckets import Buckets, added_up, code_of
@@ -93,7 +94,7 @@ class Receipts:
             mine = generation == number
             there, its = self._generations[number], came[mine]
             before = there[place[mine]]
-            earlier = self._is_earlier(its, before) & ~before["settled"]
+            earlier = precedes(self._order(its), self._order(before)) & ~before["settled"]
             touched += [_codes(before[earlier]), _codes(its[earlier])]
             there[place[mine][earlier]] = its[earlier]
         self._insert(new)
@@ -154,21 +155,13 @@ class Receipts:
         return both[np.argsort(both["name"])]
 
     def _earliest(self, messages: Array) -> Array:
-        ranks = np.argsort(np.argsort(list(self._subscribers))) if self._subscribers else np.zeros(1, np.int64)
-        order = np.lexsort((ranks[messages["subscriber"]], messages["age"], messages["at_us"], messages["name"]))
+        order = np.lexsort((*reversed(self._order(messages)), messages["name"]))
         return messages[order[np.unique(messages["name"][order], return_index=True)[1]]]
 
-    def _is_earlier(self, ours: Array, theirs: Array) -> Array:
-        ranks = np.argsort(np.argsort(list(self._subscribers)))
-        earlier, same = np.zeros(len(ours), bool), np.ones(len(ours), bool)
-        for one, other in (
-            (ours["at_us"], theirs["at_us"]),
-            (ours["age"], theirs["age"]),
-            (ranks[ours["subscriber"]], ranks[theirs["subscriber"]]),
-        ):
-            earlier |= same & (one < other)
-            same &= one == other
-        return earlier
+    def _order(self, messages: Array) -> tuple[Array, Array, Array]:
+        """By what, the first one first, an attempt of a message is earlier than another."""
+        ranks = np.argsort(np.argsort(list(self._subscribers))) if self._subscribers else np.zeros(1, np.int64)
+        return messages["at_us"], messages["age"], ranks[messages["subscriber"]]
 
     def _places(self, names: Array) -> tuple[Array, Array]:
         """In which generation each of ``names`` is, and where; −1: in none."""
