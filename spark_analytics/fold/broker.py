@@ -14,43 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.remote import Location
-from spark_analytics.fold import lived
 from spark_analytics.fold.fold import Fold
-from spark_analytics.fold.past import Advance, fold_past
-from spark_analytics.fold.pauses import Pauses, marks_of
+from spark_analytics.fold.past import Advance, Part, fold_past
 from spark_analytics.fold.samples import Samples, read_samples
-from spark_analytics.fold.state import BACKLOG
-
-
-@dataclass(slots=True)
-class Part:
-    """A fold of ``broker``, and what is remembered of the pauses of its messages."""
-
-    broker: str
-    fold: Fold
-    pauses: Pauses = field(default_factory=Pauses)
-
-    def add(self, table: str, rows: pa.Table, samples: Samples) -> None:
-        """Take in ``rows`` of ``table``, all of them about its broker and for this fold. Raises RebuildRequired."""
-        match table:
-            case "partials":
-                self.fold.add(lived.read(rows))
-            case "marks":
-                self.fold.add_pauses(self.pauses.add(marks_of(rows)))
-            case _:
-                self.fold.add_samples(samples.of_broker(self.broker, rows, self.fold))
-
-    def advance(self, advance: Advance) -> None:
-        """Go on to data time."""
-        advance(self.broker, self.fold, self.fold.now_second)
-        self.pauses.forget(self.fold.now_second)
-
-    def step_now(self) -> None:
-        """Have a step at data time, though it may be another queue's, as long as anything changes with time."""
-        fold, state, now = self.fold, self.fold.state, self.fold.now_second
-        moving = fold.due or state.window.any() or fold.readings.known.any() or state.queues[:, BACKLOG].any()
-        if moving and now > fold.floor and not (fold.done and fold.done[-1].second >= now):
-            fold.expect(now)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -13,12 +14,10 @@ from spark_analytics.fold import lived
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.lived import by_broker
 from spark_analytics.fold.pauses import COLUMNS as MARK_COLUMNS
-from spark_analytics.fold.pauses import marks_of
+from spark_analytics.fold.pauses import Pauses, marks_of
+from spark_analytics.fold.samples import Samples
+from spark_analytics.fold.state import BACKLOG
 from spark_analytics.fold.units import in_order
-
-if TYPE_CHECKING:
-    from spark_analytics.fold.broker import Part
-
 
 #: Takes a broker's fold up to a second.
 Advance = Callable[[str, Fold, int], None]
@@ -29,6 +28,37 @@ class Clocks(NamedTuple):
 
     event_us: int | None
     sample_us: int | None
+
+
+@dataclass(slots=True)
+class Part:
+    """A fold of ``broker``, and what is remembered of the pauses of its messages."""
+
+    broker: str
+    fold: Fold
+    pauses: Pauses = field(default_factory=Pauses)
+
+    def add(self, table: str, rows: pa.Table, samples: Samples) -> None:
+        """Take in ``rows`` of ``table``, all of them about its broker and for this fold. Raises RebuildRequired."""
+        match table:
+            case "partials":
+                self.fold.add(lived.read(rows))
+            case "marks":
+                self.fold.add_pauses(self.pauses.add(marks_of(rows)))
+            case _:
+                self.fold.add_samples(samples.of_broker(self.broker, rows, self.fold))
+
+    def advance(self, advance: Advance) -> None:
+        """Go on to data time."""
+        advance(self.broker, self.fold, self.fold.now_second)
+        self.pauses.forget(self.fold.now_second)
+
+    def step_now(self) -> None:
+        """Have a step at data time, though it may be another queue's, as long as anything changes with time."""
+        fold, state, now = self.fold, self.fold.state, self.fold.now_second
+        moving = fold.due or state.window.any() or fold.readings.known.any() or state.queues[:, BACKLOG].any()
+        if moving and now > fold.floor and not (fold.done and fold.done[-1].second >= now):
+            fold.expect(now)
 
 
 def fold_past(

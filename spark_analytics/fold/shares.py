@@ -20,10 +20,9 @@ from lake.definitions import Definitions
 from lake.remote import Location, Remote, store_of
 from spark_analytics.fold import lived
 from spark_analytics.fold.arrays import Integers, distinct
-from spark_analytics.fold.broker import Part
 from spark_analytics.fold.fold import Fold
 from spark_analytics.fold.lived import Consumers, Distinct, by_broker
-from spark_analytics.fold.past import Clocks, fold_past
+from spark_analytics.fold.past import Clocks, Part, fold_past
 from spark_analytics.fold.samples import Samples, read_samples
 from spark_analytics.fold.survey import FED, surveyed
 from spark_analytics.fold.units import row_group, units
