@@ -20,7 +20,6 @@ from spark_analytics.fold.arrays import Array, Integers, distinct, null_where, s
 from spark_analytics.fold.cells import NONE
 from spark_analytics.fold.intake import Intake, RebuildRequired
 from spark_analytics.fold.lived import Consumers
-from spark_analytics.fold.modes import Modes
 from spark_analytics.fold.state import BACKLOG
 from spark_analytics.fold.step import ENQUEUED, FINISHED, FLOWS, MEASURES, WINDOWED, Step, Undo, work_units
 
@@ -31,6 +30,10 @@ LONGEST = 900
 MOST_ROWS = 1_500_000
 _OLDEST_AGE = compiled(FORMULAS["queue_oldest_age"])
 
+BACKLOGGED = "backlogged"
+#: Modes have numbers from 1 on, in this order, which is that of their names; an empty name is none.
+MODES = ("", BACKLOGGED, "fast")
+
 
 class Fold(Intake):
     """The state of one broker; ``window`` and ``target``, the age above which a queue is backlogged, in seconds."""
@@ -38,7 +41,7 @@ class Fold(Intake):
     def __init__(self, window: int, target: float, consumers: Consumers) -> None:
         super().__init__(consumers)
         self.window = window
-        self.modes = Modes(target)
+        self._mode = compiled(FORMULAS["mode"].replace("$target", repr(float(target))))
         self.as_of_us = -1
         self._taken: dict[int, list[Array]] = {}
         self.done: deque[Step] = deque()
@@ -157,8 +160,8 @@ class Fold(Intake):
             self._tell_ahead(step)
         as_of_us = min((step.second + 1) * 1_000_000, self.as_of_us)
         step.instants, state = instants, self.state
-        columns = self.queue_columns(instants, step.second, as_of_us, state.oldest_of_queues())
-        undo.modes = state.turn(instants, self.modes.of(columns), as_of_us)
+        modes = self.modes_of(self.queue_columns(instants, step.second, as_of_us, state.oldest_of_queues()))
+        undo.modes = state.turn(instants, modes, as_of_us)
 
     def in_window(self, second: int) -> Iterator[Step]:
         """The steps that the window holds which ends with ``second``, the last one that was taken in."""
@@ -200,6 +203,11 @@ class Fold(Intake):
         }
         columns["oldest_age_seconds"] = np.asarray(_OLDEST_AGE(columns), np.float64)
         return columns
+
+    def modes_of(self, columns: dict[str, Any]) -> Array:
+        """The modes, as numbers, of queues of which :meth:`queue_columns` are these."""
+        numbers: Array = np.searchsorted(MODES, np.asarray(self._mode(columns))).astype(np.int8) + 1
+        return numbers
 
     # -- back -------------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class Intake(ABC):
         if any(changed):
             raise RebuildRequired("a queue turned out to have other consumers")
         own = self._own_keys(lived)[names.of_row]
-        self._put(lived, own, np.arange(len(own)))
+        self._put(lived, own, arrivals_alone=False)
         shared = {queue for queue, subscriber in places.distinct if not subscriber and self.consumers.of(queue) - {""}}
         if not shared:
             return
@@ -90,7 +90,7 @@ class Intake(ABC):
         ]
         for place in range(max(map(len, others), default=0)):
             keys = np.array([each[place] if place < len(each) else -1 for each in others], np.int64)[names.of_row]
-            self._put(lived, np.where(arriving, keys, -1), None)
+            self._put(lived, np.where(arriving, keys, -1), arrivals_alone=True)
 
     def _own_keys(self, lived: Lived) -> Integers:
         """The key of each of ``lived.names``; −1 where nobody of that name consumes."""
@@ -109,8 +109,8 @@ class Intake(ABC):
             keys = self._others[name] = tuple(self.state.key((name[0], subscriber, name[2])) for subscriber in named)
         return keys
 
-    def _put(self, lived: Lived, key: Integers, own: Array | None) -> None:
-        """The rows that have a key; all they tell if they are the consumer's ``own``, their arrivals alone if not."""
+    def _put(self, lived: Lived, key: Integers, *, arrivals_alone: bool) -> None:
+        """The rows that have a key; of those that are not the consumer's own their ``arrivals_alone``."""
         rows = np.flatnonzero(key >= 0)
         if len(rows) == 0:
             return
@@ -119,31 +119,30 @@ class Intake(ABC):
         starts = first_seconds(seconds, lived.width[rows])
         np.minimum.at(self.state.first_second, self.state.consumer_of[key[rows]], starts)
         counts, work = lived.counts[rows], lived.work[rows]
-        if own is None:
+        if arrivals_alone:
             arrivals = np.zeros_like(counts)
             arrivals[:, ENQUEUED] = counts[:, ENQUEUED]
             counts, work = arrivals, np.zeros(len(rows))
         wide = lived.width[rows] > 1
         opening = np.broadcast_to(_OPENING({"bucket_seconds": lived.width[rows]}), len(rows))
         self.opened_until = max(self.opened_until, int(seconds[opening].max(initial=-1)))
-        cells = np.flatnonzero((key[lived.cell_row] >= 0) & ((own is not None) | (lived.cell_net > 0)))
+        cells = np.flatnonzero((key[lived.cell_row] >= 0) & ((not arrivals_alone) | (lived.cell_net > 0)))
         cell_row = lived.cell_row[cells]
         codes = code_of(key[cell_row], lived.cell_second[cells])
         order = np.argsort(seconds, kind="stable")
         bounds = _bounds(seconds[order])
         cell_order = np.argsort(lived.second[cell_row], kind="stable")
         cell_second = lived.second[cell_row][cell_order]
-        told = np.ones(len(rows), bool)
         for begin, end in bounds:
             at = order[begin:end]
             second = int(seconds[at[0]])
             step = self._step(second, key[rows[at]])
-            step.add(key[rows[at]].astype(np.int32), counts[at], work[at], wide[at], told[at])
+            step.add(key[rows[at]].astype(np.int32), counts[at], work[at], wide[at], np.ones(len(at), bool))
             low, high = np.searchsorted(cell_second, [second, second + 1])
             of_step = cell_order[low:high]
             if len(of_step):
                 step.cell_chunks.append(summed(codes[of_step], lived.cell_net[cells[of_step]]))
-        if own is not None:
+        if not arrivals_alone:
             self._put_processing(lived, key)
 
     def _put_processing(self, lived: Lived, key: Integers) -> None:

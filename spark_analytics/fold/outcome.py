@@ -17,7 +17,7 @@ from spark_analytics.fold.state import BACKLOG, IN_FLIGHT, READY
 from spark_analytics.fold.step import WINDOWED, Step, work_units
 
 #: By the names that they have in finished state; unknown numbers are NaN, texts are numbers of
-#: :class:`spark_analytics.fold.reading.Words`, modes those of MODE_NAMES, times are in µs.
+#: :class:`spark_analytics.fold.reading.Words`, modes those of MODES, times are in µs.
 Columns = dict[str, Array]
 
 _COVERAGE = compiled(FORMULAS["coverage"])
@@ -121,7 +121,7 @@ class Outcome:
         newest = readings.newest[places]
         read = newest["sampled_us"] > 0
         dead = readings.dead_letters()
-        modes = fold.modes.of(columns)
+        modes = fold.modes_of(columns)
         return {
             "has_events": columns["has_events"],
             "window_seconds": self._lengths[places],

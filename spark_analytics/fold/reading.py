@@ -26,6 +26,8 @@ SAMPLE = np.dtype(
     + [(name, "i4") for name in WORDS]
 )
 
+#: What :class:`Readings` has of each consumer as it was told last.
+_TOLD = ("newest", "limits", "sampled", "backlog")
 #: What went on from sample to sample, added up over the window.
 CHANGES = ("there_change", "there_us", "acked", "lost", "polls", "empty_polls", "estimated")
 
@@ -63,10 +65,7 @@ class Before:
     """What :meth:`Readings.put` replaced."""
 
     consumers: Array
-    newest: Array
-    limits: Array
-    sampled: Array
-    backlog: Array
+    told: dict[str, Array]  # by the names of _TOLD
     series: Array
     last: Array
     dead: dict[tuple[int, str], float | None]
@@ -102,7 +101,7 @@ class Readings:
         there = len(self.newest)
         if there >= size:
             return
-        for name in ("newest", "limits", "sampled", "backlog", "sums", "known"):
+        for name in (*_TOLD, "sums", "known"):
             setattr(self, name, padded(getattr(self, name), size))
         for name in ("there", *NUMBERS):
             self.newest[name][there:] = np.nan
@@ -115,16 +114,8 @@ class Readings:
         samples = samples[np.argsort(samples["sampled_us"], kind="stable")]
         consumers = distinct(samples["consumer"])
         series = distinct(samples["series"])
-        before = Before(
-            consumers,
-            self.newest[consumers],
-            self.limits[consumers],
-            self.sampled[consumers],
-            self.backlog[consumers],
-            series,
-            self._last[series],
-            {},
-        )
+        told = {name: getattr(self, name)[consumers] for name in _TOLD}
+        before = Before(consumers, told, series, self._last[series], {})
         lately = self._changes(samples)
         self.sampled[consumers] = True
         limited = samples[~np.isnan(samples["in_flight_limit"])]
@@ -136,9 +127,8 @@ class Readings:
 
     def restore(self, before: Before) -> None:
         """Undo :meth:`put`."""
-        at = before.consumers
-        self.newest[at], self.limits[at], self.sampled[at] = before.newest, before.limits, before.sampled
-        self.backlog[at] = before.backlog
+        for name, values in before.told.items():
+            getattr(self, name)[before.consumers] = values
         self._last[before.series] = before.last
         self.dead |= before.dead
 
@@ -163,18 +153,10 @@ class Readings:
         first = previous["sampled_us"] == 0
         change = _known_if(~first, samples["there"] - previous["there"])
         columns = [change, _known_if(~np.isnan(change), samples["sampled_us"] - previous["sampled_us"])]
-        rose = {
-            name: ~first & (samples[name] >= previous[name])
-            for name in ("acked_total", "lost_total", "polls_total", "empty_polls_total")
-        }
-        polled = rose["polls_total"] & rose["empty_polls_total"]
-        for name, told in (
-            ("acked_total", rose["acked_total"]),
-            ("lost_total", rose["lost_total"]),
-            ("polls_total", polled),
-            ("empty_polls_total", polled),
-        ):
-            columns.append(_known_if(told, samples[name] - previous[name]))
+        counters = ("acked_total", "lost_total", "polls_total", "empty_polls_total")
+        rose = {name: ~first & (samples[name] >= previous[name]) for name in counters}
+        rose["polls_total"] = rose["empty_polls_total"] = rose["polls_total"] & rose["empty_polls_total"]
+        columns += [_known_if(told, samples[name] - previous[name]) for name, told in rose.items()]
         columns.append(samples["estimated"])  # a number of its own each time, no counter
         values = np.stack(columns, axis=1)
         known = ~np.isnan(values)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lake.formula import compiled
-from lake.tables import AGE_STATE, TIMESTAMP
+from lake.tables import AGE_STATE
 from lake.views.catalogue import bucket_value_sql
 from spark_analytics.fold.arrays import Array
 from spark_analytics.state.ages_of import KINDS, Keys
@@ -30,10 +30,9 @@ def rows_of(told: Buckets, keys: Keys, said: Mapping[str, Any], happened: Array)
         name: pa.array(np.broadcast_to(np.asarray(value, np.int64), (count,))) for name, value in said.items()
     }
     columns |= {
-        "as_of": _times(columns["as_of"]),
         "second": np.where(some, starts + told.width - 1, -1),
         "kind": pa.array(KINDS, pa.string()).take(pa.array(slots % len(KINDS))),
-        "bucket_start": _times(pa.array(starts * 1_000_000)),
+        "bucket_start": starts * 1_000_000,
         "bucket_seconds": told.width,
         "count": told.n,
         "mean_seconds": pa.array(mean, mask=~some),
@@ -49,7 +48,3 @@ def rows_of(told: Buckets, keys: Keys, said: Mapping[str, Any], happened: Array)
         columns[f"p{percent}_seconds"] = pa.array(np.asarray(value({f"p{percent}": index})), mask=unknown)
     arrays = [of_kind(pa.array(columns[field.name]), field.type) for field in AGE_STATE.schema]
     return pa.table(arrays, schema=AGE_STATE.schema)
-
-
-def _times(micros: pa.Array) -> pa.Array:
-    return micros.cast(pa.timestamp("us")).cast(TIMESTAMP)

@@ -126,12 +126,8 @@ def of_partials(rows: pa.Table, keys: Keys) -> Buckets:
         chosen = rows.select([*NAMES, *(f"{kind}_age_{value}" for value in _VALUES)])
         chosen = chosen.take(pa.array(told)) if len(told) < rows.num_rows else chosen
         of_key = keys.unnamed(chosen) if number == FOLDED else of_row[told]
-        n, total, most, skewed = (
-            np.asarray(pc.fill_null(chosen.column(f"{kind}_age_{value}"), 0).to_numpy()) for value in _VALUES[:-1]
-        )
-        cells, index, count = _histograms(chosen.column(f"{kind}_age_histogram"))
-        slots = of_key * len(KINDS) + number
-        part = Buckets(code_of(starts[told], slots), widths[told], n, total, most, skewed, cells, index, count)
+        values = [chosen.column(f"{kind}_age_{value}") for value in _VALUES]
+        part = _buckets(code_of(starts[told], of_key * len(KINDS) + number), widths[told], values)
         parts.append(part)
         if number == FIRST:
             unnamed = np.flatnonzero(pc.equal(chosen.column("subscriber"), "").to_numpy())
@@ -140,29 +136,25 @@ def of_partials(rows: pa.Table, keys: Keys) -> Buckets:
     return together(parts)
 
 
-def _histograms(column: pa.ChunkedArray) -> tuple[Array, Array, Array]:
-    """Of a column of histograms: how many entries each has, and their indices and counts."""
-    rows, indices, counts = entries(column)
-    return np.bincount(rows, minlength=len(column)), indices, counts
+def _buckets(codes: Array, widths: Array, values: list[pa.ChunkedArray]) -> Buckets:
+    """Buckets of the columns ``values``, as _VALUES names them."""
+    *numbers, histograms = values
+    rows, indices, counts = entries(histograms)
+    cells = np.bincount(rows, minlength=len(histograms))
+    n, total, most, skewed = (np.asarray(pc.fill_null(column, 0).to_numpy()) for column in numbers)
+    return Buckets(codes, widths, n, total, most, skewed, cells, indices, counts)
 
 
 def of_state(rows: pa.Table, keys: Keys) -> Buckets:
     """What ``rows`` of `age_state` tell, one bucket each."""
-    places = {kind: number for number, kind in enumerate(KINDS)}
-    kinds = rows.column("kind").combine_chunks().dictionary_encode()
-    numbers = np.array([places[kind] for kind in kinds.dictionary.to_pylist()], np.int64)
-    number = numbers[kinds.indices.to_numpy(zero_copy_only=False)]
+    number = pc.index_in(rows.column("kind").cast(pa.string()), pa.array(KINDS)).to_numpy()
     place = rows.schema.get_field_index("subscriber")
     named = rows.set_column(place, "subscriber", pc.fill_null(rows.column("subscriber").cast(pa.string()), ""))
     slots = keys.of(named) * len(KINDS) + number
     starts = rows.column("bucket_start").cast(pa.int64()).to_numpy() // 1_000_000
-    cells, index, count = _histograms(rows.column("histogram"))
-    n, total, most, skewed = (
-        np.asarray(pc.fill_null(rows.column(name), 0).to_numpy())
-        for name in ("count", "total_seconds", "max_seconds", "skewed")
-    )
     widths = rows.column("bucket_seconds").to_numpy().astype(np.int64)
-    return Buckets(code_of(starts, slots), widths, n, total, most, skewed, cells, index, count)
+    names = ("count", "total_seconds", "max_seconds", "skewed", "histogram")
+    return _buckets(code_of(starts, slots), widths, [rows.column(name) for name in names])
 
 
 def of_receipts(starts: Array, slots: Array, ages: Array, indices: Array, skewed: Array) -> Buckets:

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from lake.tables import QUEUE_STATE, TENANT_STATE, TIMESTAMP
 from spark_analytics.fold.arrays import Array, distinct
-from spark_analytics.fold.fold import Fold
-from spark_analytics.fold.modes import BACKLOGGED, MODE_NAMES
+from spark_analytics.fold.fold import BACKLOGGED, MODES, Fold
 from spark_analytics.fold.past import Clocks
 from spark_analytics.state.project import array_of
 from spark_analytics.state.seconds import Part, Taken
@@ -95,7 +94,7 @@ def _queues(parts: list[Part], keys: Numbers, clocks: Mapping[str, Clocks]) -> p
     for part in parts:
         words, columns = part.fold.readings.words, part.columns
         named: dict[str, Any] = {name: words.column(columns[name]) for name in ("status", "dead_letter_for")}
-        named["mode"] = pa.array([MODE_NAMES[number] or None for number in columns["mode"].tolist()], pa.string())
+        named["mode"] = pa.array([MODES[number - 1] or None for number in columns["mode"].tolist()], pa.string())
         for name, micros in zip(("newest_event_at", "newest_sample_at"), clocks[part.broker], strict=True):
             named[name] = pa.array([micros] * len(part.numbers), TIMESTAMP)
         tables.append(_table(QUEUE_STATE.schema, part, keys, part.numbers, named))
