@@ -14,6 +14,7 @@ from tests.dashboard.scene import _append, _partials, write_story
 from tests.dashboard.test_browser import _served, browser, opened
 from tests.dashboard.troubles import QUEUE, write_troubles
 from tests.support.browser import READY
+from tests.support.deep import examples
 from tests.support.finishing import finish
 
 __all__ = ["browser"]  # the fixture
@@ -97,8 +98,8 @@ PAGES = (
 #: What a page says of what it has not read yet.
 LATE = "/being (read|counted)|reading the last hour/"
 AS_OF = "() => document.body.innerText.match(/As of [0-9:]+/)?.[0]"
-#: How much data comes at once, and how often (seconds, times).
-MORE, TIMES = 10, 3
+#: How much data comes at once (seconds), and how often: who is loud is quiet then, and loud again.
+MORE, TIMES = 10, examples(2, 3)
 
 
 @pytest.fixture(scope="module")
