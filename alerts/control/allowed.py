@@ -1,8 +1,8 @@
 """What those who are held were told that they may send, remembered for as long as metrics lag behind.
 
 Whether somebody still sends all that it may is judged by counts that are a second old. What it may send changes within
-tenths of one where the broker tells how many wait: held against what it may *now*, who kept to a few messages a second
-while the queue drained would seem to have let go, and would flood again.
+tenths of one where the broker tells how many wait, and doubles where servers are added: held against what it may *now*,
+who kept to a few messages a second while the queue drained would seem to have let go, and would flood again.
 """
 
 from __future__ import annotations

@@ -116,8 +116,7 @@ class Entitler:
                 law = None
                 if (one := looks.get(place)) is not None:
                     queue.arrivals = one.arrivals
-                    if queue.law.confirmed(now.timestamp()):  # else what one may changes with looks alone
-                        one = self._compared(queue, one, now)
+                    one = self._compared(queue, one, now)
                     law = partial(queue.law.look, one, until=one.end.timestamp())
                 self._judge(place, queue, now, law)
             rows, self._rows = self._rows, []
@@ -157,8 +156,8 @@ class Entitler:
         allowed = queue.allowed.between(start, end)
         if law.state.presumed_since is None:
             queue.usual = dict(law.lately)
-        elif those := who_was_held_back(law, one, allowed, queue.usual, end - start):
-            law.state = replace(law.state, held=those, presumed_since=None)
+        elif asked := who_was_held_back(law, one, allowed, queue.usual, end - start):
+            law.state = replace(law.state, asked=asked, presumed_since=None)
         law.may |= {unit: share for unit, (share, _) in allowed.items()}
         return replace(one, arrivals=with_the_silent(law, one.arrivals, allowed, queue.sent, now.timestamp()))
 

@@ -40,9 +40,9 @@ def who_was_held_back(
     allowed: Mapping[str, tuple[float, float]],
     usual: Mapping[str, float],
     seconds: float,
-) -> frozenset[str]:
-    """Who sent half of what it might, and more than is ``usual`` of it, over ``seconds`` of ``one``; nobody where none
-    is protected if those keep to their shares.
+) -> dict[str, float]:
+    """Who sent half of what it might, and more than is ``usual`` of it, over ``seconds`` of ``one``, and what each asks
+    for; nobody where none is protected if those keep to their shares.
 
     ``allowed`` is what each unit might send while it was bound, and for how many of these seconds it was. What one asks
     for shows in what it sent before.
@@ -55,8 +55,7 @@ def who_was_held_back(
         while_held = rate * seconds - before * free
         if held >= LEAST_SECONDS and while_held >= LET_GO * might and _risen(rate, before, law.costs.of(unit), seconds):
             asked[unit] = max(rate, (rate * seconds - might) / free) if free >= LEAST_SECONDS else rate
-    those = frozenset(asked)
-    return those if protects(law.state.capacity, those, {**sent, **asked}) else frozenset()
+    return asked if protects(law.state.capacity, frozenset(asked), {**sent, **asked}) else {}
 
 
 def _risen(rate: float, before: float, cost: float, seconds: float) -> bool:

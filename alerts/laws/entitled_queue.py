@@ -41,8 +41,6 @@ GLANCE_SECONDS, LOOK_OLD_SECONDS = 1.0, 5.0
 SHORT_SECONDS = 2.0
 #: Metrics are as far behind glances as this at most where both are right (seconds).
 BEHIND_SECONDS = 5.0
-#: How much of a glance counts in what those who are held may send.
-MAY_SMOOTHING = 0.1
 #: Looks that must have told of as many messages as glances did before these count; so many of the last are remembered.
 AGREED, AGREED_MOST = 3, 6
 #: Both tell of as many if they differ by no more than a factor of two and so many messages.
@@ -92,7 +90,7 @@ class EntitledQueue:
     glances: deque[tuple[float, float]] = field(default_factory=deque)
     cost: float = 1.0
     agreed_looks: int = 0
-    #: What those who are held may send on average of the last glances: what came follows that, not the last word.
+    #: What those who are held might send in the seconds of a look, where that is known better than by ``shares``.
     may: dict[str, float] = field(default_factory=dict)
     _who: Senders | None = None
 
@@ -148,9 +146,6 @@ class EntitledQueue:
         if self.state.congested:
             held, anybody = drained(terms, self.seen.arrivals, self.state, self.habits.usual, 0.0, wait)
             self.shares |= held
-            for unit, share in held.items():
-                before = self.may.get(unit, share)
-                self.may[unit] = before + MAY_SMOOTHING * (share - before)
             for unit, share in held.items():
                 self._tell(unit, share, self.members.get(unit, {}))
             self._tell_others(anybody, now)

@@ -11,6 +11,9 @@ has it all the time, and all that must travel when a queue gets behind is one bi
   ``calm_seconds``. Were the bit to end with the queue, a flood would come back in waves.
 * It protects somebody, or does not bind: somebody sends more than its share while another keeps clearly within its own.
   Where all alike send too much, or all that waits came before, shares would make some wait longer than others.
+* Who is held asks for what it asked for before: what it sends since says nothing of that. By what they ask for it is
+  judged whom it helps that some are held, and while messages wait nobody is held who asks for no more than its share:
+  while too little was believed of consumers the quiet were held, too.
 * Consumers that stand still are nobody's noise: nobody is held for an outage, during it or for what it left behind.
 * It conserves work: while the wait is short and somebody is held back, shares are of more than the throughput seen, so
   that they grow until messages wait again; while it is long, of less, so that the backlog drains.
@@ -163,8 +166,9 @@ class State:
     shown: float = 0.0
     congested_since: float | None = None
     calm_since: float | None = None
-    #: Who sent more than its share, and sends all that it may since.
-    held: frozenset[str] = frozenset()
+    #: Who is held: who sent more than its share, and sends what it may since. What each asks for is the most that it
+    #: was seen to send: once it obeys, what it sends says nothing of that.
+    asked: Mapping[str, float] = field(default_factory=dict)
     #: Since when the congestion is presumed; and when it last was, without having been confirmed.
     presumed_since: float | None = None
     unconfirmed_since: float | None = None
@@ -182,6 +186,11 @@ class State:
     def congested(self) -> bool:
         """Whether entitlements bind."""
         return self.congested_since is not None
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Who is held to its share."""
+        return frozenset(self.asked)
 
 
 #: Of a queue that was looked at for long, and is counted in another unit from now on.
@@ -246,8 +255,9 @@ class Senders:
     beyond: frozenset[str] = frozenset()
     #: Whether somebody is protected if those keep to their shares.
     helps: bool = False
-    #: Those, and who was held and goes on to send what it may; of them, how many send all of that.
-    held: frozenset[str] = frozenset()
+    #: What those ask for, and who was held, goes on to send what it may, and asks for more than its share; whether
+    #: somebody asks for clearly less than the one of them that asks for the most; how many send all that they may.
+    asked: Mapping[str, float] = field(default_factory=dict)
     helps_held: bool = False
     used_up: int = 0
 
@@ -271,10 +281,15 @@ def senders(
     those = beyond(state.capacity, sends)
     grown = max(1.0, state.reach / state.capacity) if state.capacity > 0 else 1.0
     may = {name: in_force.get(name, math.inf) / grown for name in seen.arrivals}
-    held = those | {name for name in state.held if seen.arrivals.get(name, 0.0) >= LET_GO * may.get(name, 0.0)}
-    used_up = [name for name in held if seen.arrivals.get(name, 0.0) >= USED_UP * may.get(name, math.inf)]
-    helps = protects(state.capacity, those, demands)
-    return Senders(those, helps, held, protects(state.capacity, held, demands), len(used_up))
+    still = {name for name, rate in seen.arrivals.items() if name in state.asked and rate >= LET_GO * may[name]}
+    asks = {name: max(rate, state.asked[name]) if name in still else rate for name, rate in believed.items()}
+    if seen.waiting > NOTHING_SECONDS * state.capacity:  # else servers idle for them
+        still &= beyond(state.capacity, asks)
+    asked = {name: asks[name] for name in those | still}
+    most = max(asked.values(), default=0.0)
+    helps_held = any(0 < rate <= WITHIN * most for rate in (demands | asked).values())
+    used_up = sum(seen.arrivals[name] >= USED_UP * may[name] for name in asked)
+    return Senders(those, protects(state.capacity, those, demands), asked, helps_held, used_up)
 
 
 def learn(terms: Terms, seen: Seen, state: State, now: float) -> State:
@@ -329,7 +344,7 @@ def judge(
     who = of()
     if not state.congested:
         if who.helps:
-            state = replace(state, congested_since=now, calm_since=None, held=who.beyond)
+            state = replace(state, congested_since=now, calm_since=None, asked=who.asked)
             return state, f"messages wait {wait:.2f} s, behind"
         tried = state.unconfirmed_since
         if not presume or (tried is not None and now - tried < NOT_AGAIN_SECONDS):
@@ -342,7 +357,7 @@ def judge(
             ended = State(state.capacity, state.shown, unconfirmed_since=now)
             return ended, f"messages wait {wait:.2f} s, but metrics tell of nobody who keeps others waiting"
         return state, f"messages wait {wait:.2f} s; who sends them is not known yet"
-    state = _idling(replace(state, held=who.held, presumed_since=None), wait, now)
+    state = _idling(replace(state, asked=who.asked, presumed_since=None), wait, now, who.used_up)
     if who.helps_held and (wait > terms.exit_seconds or who.used_up):
         all_of_it = f", {who.used_up} tenants send all that they may" if who.used_up else ""
         return replace(state, calm_since=None), f"messages wait {wait:.2f} s{all_of_it}"
@@ -352,12 +367,13 @@ def judge(
     return replace(state, calm_since=calm_since), f"messages wait {wait:.2f} s, calm so far"
 
 
-def _idling(state: State, wait: float, now: float) -> State:
-    """``state`` with how much more is shared out where servers idle for those who are held.
+def _idling(state: State, wait: float, now: float, used_up: int) -> State:
+    """``state`` with how much more is shared out where servers idle for those who are held: ``used_up`` of them send
+    all that they may.
 
     What servers that were added can do shows in no rate that shares hold down, but for a little more each time.
     """
-    if wait > NOTHING_SECONDS or not state.held:
+    if wait > NOTHING_SECONDS or not used_up:
         return replace(state, idle_since=None, idle_capacity=0.0, reach=0.0)
     since, base, reach = state.idle_since, state.idle_capacity, state.reach
     if since is None or state.capacity >= USED_UP * reach > base:

@@ -131,7 +131,7 @@ def test_a_flood_that_is_held_back_keeps_the_bit_and_is_let_go_once_it_ends() ->
 def test_consumers_that_stand_still_are_nobodys_noise() -> None:
     """A tenant of 8 seconds of work a second beside two of 1, consumers that can 11 and stop for half a minute."""
     sends = {"large": 8.0, "small": 1.0, "other": 1.0}
-    free, bound = State(11.0), State(11.0, congested_since=0.0, held=frozenset({"large"}))
+    free, bound = State(11.0), State(11.0, congested_since=0.0, asked={"large": 8.0})
     for state in (free, bound):
         for number in range(60):
             state, reason = step(
@@ -174,7 +174,7 @@ def test_shares_grow_beyond_the_throughput_seen_while_little_waits_and_shrink_wh
     assert entitlements(Terms(), seen, state, unknown)[0]["flood"] == pytest.approx(110 / 2)
     behind, part = replace(seen, waiting=70), Terms().part(0.7)
     assert part < 1
-    held = replace(state, held=frozenset({"flood"}))
+    held = replace(state, asked={"flood": 100.0})
     found, _ = entitlements(Terms(), behind, held, unknown)
     assert found["flood"] == pytest.approx(part * 100 / 2)
     assert found["quiet"] == pytest.approx(100 - 30), "what waits is not drained at the cost of who keeps to its share"
@@ -210,7 +210,7 @@ def test_servers_that_idle_for_shares_get_back_to_what_they_showed() -> None:
 
 def test_shares_soon_grow_to_what_servers_that_were_added_can_do() -> None:
     """They grew by a tenth of the throughput in as long as that takes to be seen: a third of it in four seconds."""
-    terms, state = Terms(), State(120.0, congested_since=0.0, held=frozenset({"flood"}))
+    terms, state = Terms(), State(120.0, congested_since=0.0, asked={"flood": 100.0})
     idles = Seen(0.0, 120.0, {"flood": 50.0, "quiet": 70.0})
     told, rates = {"flood": 50.0}, []
     for look in range(8):
@@ -229,7 +229,7 @@ def test_shares_soon_grow_to_what_servers_that_were_added_can_do() -> None:
 
 def test_consumers_that_finish_more_than_they_could_by_more_than_chance_have_been_helped() -> None:
     flood = {"flood": 50.0, "quiet": 70.0}
-    state = State(120.0, congested_since=0.0, held=frozenset({"flood"}))
+    state = State(120.0, congested_since=0.0, asked={"flood": 100.0})
     for finished, deviation, reach in ((125.0, 5.0, 120.0), (180.0, 30.0, 120.0), (180.0, 5.0, 360.0)):
         seen = Seen(0.0, finished, flood, deviation)
         found, _ = step(Terms(), seen, state, 10.0, {"flood": 50.0})
@@ -242,6 +242,36 @@ def test_consumers_that_finish_more_than_they_could_by_more_than_chance_have_bee
     assert waits.reach == 0.0, "nobody idles"
     after, _ = step(Terms(), Seen(0.0, 180.0, flood, 5.0), found, 10.5, {"flood": 110.0})
     assert after.held == {"flood"}, "what it may send since does not show yet in what it sent"
+
+
+def test_where_all_are_held_those_are_let_go_who_keep_to_their_shares_and_the_flood_is_not() -> None:
+    """While less was believed of consumers the quiet were beyond their shares, too; and nobody was left to protect."""
+    sends = {f"quiet-{n}": 1.0 for n in range(7)} | {"flood": 6.0}
+    state = State(12.0, congested_since=0.0, asked=sends)
+    state, _ = step(Terms(), Seen(24.0, 12.0, sends), state, 10.0, sends)
+    assert state.held == {"flood"} and state.calm_since is None
+
+
+def test_what_who_is_held_asks_for_says_whether_others_are_protected_not_what_it_may_send() -> None:
+    """Half is believed of what consumers can: all who send are held, and all send alike."""
+    sends = dict.fromkeys([f"quiet-{n}" for n in range(7)], 0.9) | {"flood": 1.0}
+    waits = Seen(12.0, 6.0, sends)
+    for flood, calm_since in ((14.0, None), (1.5, 10.0)):
+        state = State(6.0, congested_since=0.0, asked=sends | {"flood": flood})
+        state, _ = step(Terms(), waits, state, 10.0, sends)
+        assert state.held == set(sends) and state.calm_since == calm_since
+
+
+def test_servers_idle_for_nobody_who_does_not_send_all_that_it_may() -> None:
+    state, seen = (
+        State(120.0, congested_since=0.0, asked={"flood": 100.0}),
+        Seen(0.0, 100.0, {"flood": 30.0, "quiet": 70.0}),
+    )
+    for may, grows in ((30.0, True), (50.0, False)):
+        found = state
+        for look in range(8):
+            found, _ = step(Terms(), seen, found, look / 2, {"flood": may})
+        assert found.held == {"flood"} and (found.reach > 0) == grows
 
 
 def test_who_sends_more_in_one_look_by_chance_floods_nobody() -> None:
