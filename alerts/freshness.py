@@ -11,11 +11,11 @@ from deltalake.exceptions import DeltaError
 
 from alerts.evaluate import Freshness, Query
 from alerts.rules.expression import ENGINE_VIEWS
-from lake.clock import TOLERANCE, ZERO, age
+from lake.clock import TOLERANCE, ZERO, age, fresh_for
 from lake.errors import SojournError
 from lake.store import Lake
 
-_NEWEST = "SELECT broker, as_of, sampled_at FROM stage_newest ORDER BY broker"
+_NEWEST = "SELECT broker, as_of, sampled_at, sample_interval_seconds FROM stage_newest ORDER BY broker"
 _COMPLETE = "SELECT complete FROM stage_history"
 #: Statistics in the Delta log keep milliseconds.
 _STATISTICS_GRAIN = timedelta(milliseconds=1)
@@ -63,7 +63,8 @@ class FreshnessProbe:
             if reached is None or broker in trusted:
                 reached = self._reached(reached, row["sampled_at"] if keeps_up else None, now, ahead)
             old = self._age(broker, reached, now, ahead) if reached else None
-            stale = old is None or not -TOLERANCE <= old <= self._stale_after
+            limit = timedelta(seconds=fresh_for(self._stale_after.total_seconds(), row["sample_interval_seconds"]))
+            stale = old is None or not -TOLERANCE <= old <= limit
             seconds = None if old is None else old.total_seconds()
             sampled = row["sampled_at"] is not None
             table.append(
@@ -73,7 +74,7 @@ class FreshnessProbe:
                 ages.append((old, reached))
         youngest = min((old for old, _ in ages), default=None)
         watermark = max((reached for _, reached in ages), default=None)
-        stale = youngest is None or youngest > self._stale_after
+        stale = all(row["stale"] for row in table)
         mine = None if youngest is None else now - max(youngest, ZERO)
         freshness = Freshness(as_of, watermark, stale, self._complete, mine)
         return freshness, pa.Table.from_pylist(table, schema=ENGINE_VIEWS["data_freshness"])

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from alerts.rules.expression import ENGINE_VIEWS
-from lake.clock import ZERO, age
+from lake.clock import READINGS, ZERO, age
 from lake.dataset import rows_of
 from lake.errors import SojournError, first_line
 from lake.follow import Change, Follower
@@ -26,8 +26,6 @@ from lake.tables import QUEUE_SAMPLES
 
 log = logging.getLogger(__name__)
 
-#: A reading counts for so many times as long as it took until the one after the last came.
-_READINGS = 3
 #: How far back the first look goes: a queue that is sampled more seldom is known once it is sampled again.
 _FIRST_LOOK = timedelta(minutes=10)
 _KEY = ("broker", "queue", "subscriber", "source")
@@ -61,7 +59,7 @@ class SampledTenants:
             self._follower = None  # begin again
         told = []
         for (broker, queue, subscriber, _), reading in self._held.items():
-            if age(reading.sampled_at, now, ahead) <= max(self._stale_after, _READINGS * reading.interval):
+            if age(reading.sampled_at, now, ahead) <= max(self._stale_after, READINGS * reading.interval):
                 of = {"broker": broker, "queue": queue, "subscriber": subscriber, "sampled_at": reading.sampled_at}
                 told += [of | share for share in reading.shares]
         return pa.Table.from_pylist(told, schema=ENGINE_VIEWS["sampled_tenants"])

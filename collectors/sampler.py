@@ -95,10 +95,13 @@ class Sampler:
         """What was read, as rows, and what no row can be made of: one queue's, and no other's fault."""
         samples = await self.source.read()
         try:
-            return samples, samples_table(samples, self._broker, self.name), []
+            return samples, self._rows(samples), []
         except (ArithmeticError, TypeError, ValueError):
-            good, bad = sifted(samples, lambda some: samples_table(some, self._broker, self.name))
-        return good, samples_table(good, self._broker, self.name), bad
+            good, bad = sifted(samples, self._rows)
+        return good, self._rows(good), bad
+
+    def _rows(self, samples: Sequence[Sample]) -> pa.Table:
+        return samples_table(samples, self._broker, self.name, self.interval)
 
     async def close(self) -> None:
         """Disconnect."""

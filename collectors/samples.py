@@ -105,8 +105,8 @@ def was_read(sample: Sample) -> bool:
     return any(getattr(sample, name) is not None for name in METRIC_NAMES if name != "dead_letter_for")
 
 
-def samples_table(samples: Sequence[Sample], broker: str, source: str) -> pa.Table:
-    """``samples`` as rows of ``queue_samples``."""
+def samples_table(samples: Sequence[Sample], broker: str, source: str, interval: float | None = None) -> pa.Table:
+    """``samples`` as rows of ``queue_samples``; ``interval`` seconds from one reading to the next, if that is meant."""
     columns: dict[str, Any] = {}
     for name in ("queue", "sampled_at", "subscriber", *METRIC_NAMES):
         values = [getattr(sample, name) for sample in samples]
@@ -114,6 +114,7 @@ def samples_table(samples: Sequence[Sample], broker: str, source: str) -> pa.Tab
     columns["tenants"] = _tenants(samples)
     columns["unavailable"] = _reasons([sample.unavailable for sample in samples])
     columns["broker"] = pa.repeat(pa.scalar(broker), len(samples))
+    columns["sample_interval_seconds"] = pa.repeat(pa.scalar(interval, pa.float64()), len(samples))
     return pa.table(columns | stamp(source, len(samples)))
 
 

@@ -17,6 +17,14 @@ from pathlib import Path
 #: An event may seem to come from the future by so much, clocks being what they are; beyond, no age is known.
 TOLERANCE = timedelta(seconds=5)
 ZERO = timedelta(0)
+#: A broker that is read every so many seconds is silent when so many readings are missing.
+READINGS = 3
+
+
+def fresh_for(seconds: float, interval: float | None) -> float:
+    """How many seconds old the data of a broker may be that is read each ``interval`` (None: unknown), where those of
+    others may be ``seconds`` old: who is asked once in two minutes is not silent after one."""
+    return max(seconds, READINGS * (interval or 0.0))
 
 
 def _wall() -> datetime:

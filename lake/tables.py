@@ -102,6 +102,7 @@ QUEUE_SAMPLES = TableSpec(
         *((name, pa.int64()) for name in ("estimated", "publishes", "publish_errors")),
         # Null where no tenant is asked for, or not every message was looked into: `unavailable` then says so.
         ("tenants", TENANT_SHARES),
+        ("sample_interval_seconds", pa.float64()),  # from one reading to the next, as the sampler means it
         ("source", pa.string(), REQUIRED),
         ("ingested_at", TIMESTAMP, REQUIRED),
         ("ingest_date", pa.date32(), REQUIRED),
@@ -323,6 +324,7 @@ QUEUE_STATE = TableSpec(
         ("happened", pa.bool_()),  # whether an event or a sample tells of this second, minute or hour, not time alone
         ("ready", pa.int64()),  # summed over its tenants, and how many those are; null: an earlier version wrote it
         ("tenants", pa.int64()),
+        ("sample_interval_seconds", pa.float64()),
     ),
 )
 

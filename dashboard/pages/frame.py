@@ -23,7 +23,7 @@ from dashboard.repository import Repository
 from dashboard.run import GROUPS_VARIABLE, LAKE_VARIABLE, OBJECTIVES_VARIABLE, SETTINGS_VARIABLE
 from dashboard.services import pipeline
 from dashboard.services.because import value_and_threshold
-from dashboard.services.freshness import Evaluation, Freshness, Level, freshness, incomplete, newest, unread
+from dashboard.services.freshness import Evaluation, Freshness, Level, freshness, incomplete, intervals, newest, unread
 from dashboard.services.groups import Declared
 from dashboard.services.keys import Row
 from dashboard.services.say import ago, duration, instant, listing
@@ -144,7 +144,8 @@ def rules_ran(lake: Repository) -> bool | None:
 def age_of_data(lake: Repository, health: list[Row], now: datetime) -> Freshness | None:
     """How fresh the rows are; shows the banner if they are not, another if earlier events are still being read, and one
     for each journal that cannot be read."""
-    fresh = freshness(newest(health), lake.heartbeats(), now, settings().stale_after_seconds, lake.read_at)
+    limit = settings().stale_after_seconds
+    fresh = freshness(newest(health), lake.heartbeats(), now, limit, lake.read_at, intervals(health))
     if fresh is not None and fresh.level is not Level.FRESH:
         st.html(markup.banner(fresh.title, fresh.reason, quiet=fresh.level is Level.QUIET))
     if (gap := lake.put_off()) is not None:

@@ -13,6 +13,7 @@ from dashboard.evaluation import evaluation
 from dashboard.pages import details, frame, markup
 from dashboard.repository import Repository
 from dashboard.services import pipeline
+from dashboard.services.freshness import intervals
 from dashboard.services.keys import QueueKey, Row, short_names
 from dashboard.services.say import UNKNOWN
 from dashboard.services.series import on_the_hour
@@ -34,7 +35,8 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     limit = frame.settings().stale_after_seconds
     refused, told = lake.refused(since), lake.deliveries(since)
     beats, gap, runs = lake.heartbeats(), lake.put_off(), evaluation(lake.root)
-    chain = pipeline.links(fresh, beats, gap, refused, told, now, limit, runs, lake.unread)
+    often = min((seconds for seconds in intervals(health).values() if seconds), default=None)
+    chain = pipeline.links(fresh, beats, gap, refused, told, now, limit, runs, lake.unread, often)
     off = pipeline.uncovered(health, short_names(QueueKey.of(row) for row in health))
     st.html(markup.title(pipeline.verdict(chain, fresh, off)))
     st.html(markup.note(frame.as_of_line(lake, fresh, now)))

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from types import MappingProxyType
 
 from dashboard.services.keys import Row
 from dashboard.services.say import count, duration, instant
+from lake.clock import fresh_for
 
 #: Metrics that were written so many seconds before the newest events are behind them.
 BEHIND_SECONDS = 5.0
@@ -70,22 +72,33 @@ def newest(health: Iterable[Row]) -> dict[str, datetime]:
     return as_of
 
 
+def intervals(health: Iterable[Row]) -> dict[str, float | None]:
+    """By broker how many seconds lie between two readings of it, by the newest; None: it is not sampled."""
+    read = [row for row in health if row["staleness_seconds"] is not None]
+    read.sort(key=lambda row: row["staleness_seconds"], reverse=True)  # the newest is the last to be noted
+    return {row["broker"]: row["sample_interval_seconds"] for row in read}
+
+
 def freshness(
     as_of: Mapping[str, datetime],
     beats: Heartbeats,
     now: datetime,
     stale_after_seconds: float,
     read_at: datetime | None = None,
+    intervals: Mapping[str, float | None] = MappingProxyType({}),
 ) -> Freshness | None:
     """How fresh the data of the brokers in ``as_of`` are, judged by the most behind; None without data.
 
     ``read_at``: when they were read, if that is not now: what came since is not known to who shows them.
+    ``intervals``: seconds from one reading of a broker to the next, where they are known.
     """
     if not as_of:
         return None
-    broker, oldest = min(as_of.items(), key=lambda item: item[1])
-    age = max(0.0, (now - oldest).total_seconds())
-    if age <= stale_after_seconds:
+    allowed = {broker: fresh_for(stale_after_seconds, intervals.get(broker)) for broker in as_of}
+    ages = {broker: max(0.0, (now - at).total_seconds()) for broker, at in as_of.items()}
+    broker = max(as_of, key=lambda name: (ages[name] > allowed[name], ages[name]))
+    oldest, age = as_of[broker], ages[broker]
+    if age <= allowed[broker]:
         return Freshness(Level.FRESH, oldest, age)
     unread = 0.0 if read_at is None else (now - read_at).total_seconds()
     if unread > stale_after_seconds:
@@ -97,7 +110,7 @@ def freshness(
             ),
         )
     else:
-        level, reason = _reason(broker, beats, now, stale_after_seconds)
+        level, reason = _reason(broker, beats, now, allowed[broker])
     shown = f"{instant(oldest, now, seconds=True)}"
     if level is Level.QUIET:
         title = f"No message has moved on {broker} for {duration(round(age))}. Figures are as of {shown}."

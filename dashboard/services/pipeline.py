@@ -10,6 +10,7 @@ from dashboard.services.freshness import BEHIND_SECONDS, Evaluation, Freshness, 
 from dashboard.services.keys import QueueKey, Row
 from dashboard.services.overview import TRUSTED_COVERAGE
 from dashboard.services.say import ago, count, duration, instant, listing, percent
+from lake.clock import fresh_for
 
 #: Queues and reasons that are named.
 NAMED = 10
@@ -35,11 +36,13 @@ def links(
     limit: float,
     evaluated: Evaluation,
     unread: Mapping[str, str],
+    interval: float | None = None,
 ) -> tuple[Link, ...]:
     """The links from collectors to receivers at ``now``; what wrote nothing for ``limit`` seconds is behind.
 
     ``refused``: rows that collectors could not take, by source and reason; ``deliveries`` of the last day;
-    ``unread``: why, by journal that cannot be read.
+    ``unread``: why, by journal that cannot be read; ``interval``: seconds between two readings of the broker that is
+    read most often.
     """
     return (
         _written(
@@ -50,7 +53,7 @@ def links(
             limit,
             quiet=fresh is not None and fresh.level is Level.QUIET,
         ),
-        _written("Readings of brokers", beats.samples, "sojourn collect", now, limit),
+        _written("Readings of brokers", beats.samples, "sojourn collect", now, fresh_for(limit, interval)),
         _metrics(beats, now),
         _history(gap, now),
         _refused(list(refused)),

@@ -159,6 +159,9 @@ QUEUE_HEALTH = (
         "events of the window that are estimates, because sampled traces stood for them: so are rates, ages and "
         "backlog of the queue and its tenants; null = none",
     ),
+    Column(
+        "sample_interval_seconds", "DOUBLE", "s", "from one reading of the broker to the next; null = it is not sampled"
+    ),
 )
 
 ALERT_STATES = (

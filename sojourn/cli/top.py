@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from dashboard.services.alerting import AlertCard, LimitCard
+    from dashboard.services.freshness import Freshness
     from dashboard.services.keys import QueueKey
     from dashboard.services.overview import QueueCard
     from lake.foretell import Foretold
@@ -120,8 +121,8 @@ def snapshot(reader: Reader, root: Path, now: datetime, limit: float, queues: in
     if seen is None:
         said = _unknown(root) or "no queue has been seen yet"
         return {"at": now, "headline": said, "queues": [], "alerts": [], "limits": []}
-    fresh, key_of = part("dashboard.services.freshness"), part("dashboard.services.keys").QueueKey.of
-    found = fresh.freshness(fresh.newest(seen.health), part("dashboard.heartbeats").heartbeats(root), now, limit)
+    key_of = part("dashboard.services.keys").QueueKey.of
+    found = _fresh(seen.health, root, now, limit)
     target, words = _target(root), part("dashboard.services.forecast")
     ahead = {key: words.as_json(told, target) for key, told in _foretold(seen, reader, target).items()}
     health, totals = ({key_of(row): row for row in rows} for rows in (seen.health, seen.totals))
@@ -205,16 +206,22 @@ def _foretold(seen: _Seen, reader: Reader, target: float) -> dict[QueueKey, Fore
     return {keys(*name): told for name, told in found.items()}
 
 
+def _fresh(health: list[dict[str, Any]], root: Path, now: datetime, limit: float) -> Freshness:
+    words, beats = part("dashboard.services.freshness"), part("dashboard.heartbeats").heartbeats(root)
+    found: Freshness = words.freshness(words.newest(health), beats, now, limit, intervals=words.intervals(health))
+    return found
+
+
 def _freshness(health: list[dict[str, Any]], root: Path, now: datetime, limit: float) -> list[Any]:
     from rich.text import Text
 
-    fresh, said = part("dashboard.services.freshness"), part("dashboard.services.say")
-    found = fresh.freshness(fresh.newest(health), part("dashboard.heartbeats").heartbeats(root), now, limit)
-    if found.level is fresh.Level.FRESH:
+    said, level = part("dashboard.services.say"), part("dashboard.services.freshness").Level
+    found = _fresh(health, root, now, limit)
+    if found.level is level.FRESH:
         return [
             Text(f"as of {said.instant(found.as_of, now, seconds=True)}, {said.ago(found.as_of, now)}", style="dim")
         ]
-    style = "bold red" if found.level is fresh.Level.STALE else "yellow"
+    style = "bold red" if found.level is level.STALE else "yellow"
     return [Text(f"{visible(found.title)} {visible(found.reason)}", style=style)]
 
 

@@ -25,7 +25,7 @@ _COVERAGE = compiled(FORMULAS["coverage"])
 #: Columns about queues that the newest sample tells, under its own names, and under others.
 _TOLD = (
     "depth", "there", "consumers", "delayed", "retention_margin", "prefetch", "visibility_timeout_seconds",
-    "transactional_lag", "transactional_age_seconds",
+    "transactional_lag", "transactional_age_seconds", "sample_interval_seconds",
 )  # fmt: skip
 _TOLD_AS = {
     "broker_in_flight": "in_flight",

@@ -14,7 +14,7 @@ from spark_analytics.fold.arrays import Array, distinct, padded, run_starts, wit
 NUMBERS = (
     "depth", "in_flight", "in_flight_limit", "oldest_age_seconds", "staleness_seconds", "consumers", "delayed",
     "retention_margin", "prefetch", "visibility_timeout_seconds", "transactional_lag", "transactional_age_seconds",
-    "acked_total", "lost_total", "polls_total", "empty_polls_total", "estimated",
+    "acked_total", "lost_total", "polls_total", "empty_polls_total", "estimated", "sample_interval_seconds",
 )  # fmt: skip
 #: What a sample says in words, as numbers of :class:`Words`.
 WORDS = ("status", "dead_letter_for")

@@ -77,10 +77,9 @@ class Lakeless:
         self.rows: list[dict[str, object]] = []
 
     def read(self, now: datetime, ahead: timedelta, **as_of: datetime | None) -> tuple[Freshness, dict[str, bool]]:
-        rows = [{"broker": name, "as_of": at, "sampled_at": None} for name, at in as_of.items()]
-        schema = pa.schema(
-            [("broker", pa.string()), *((n, pa.timestamp("us", "UTC")) for n in ("as_of", "sampled_at"))]
-        )
+        rows = [{"broker": name, "as_of": at} for name, at in as_of.items()]
+        instants = [(name, pa.timestamp("us", "UTC")) for name in ("as_of", "sampled_at")]
+        schema = pa.schema([("broker", pa.string()), *instants, ("sample_interval_seconds", pa.float64())])
 
         def query(sql: str) -> pa.Table:
             return pa.table({"complete": [True]}) if "complete" in sql else pa.Table.from_pylist(rows, schema=schema)

@@ -25,7 +25,7 @@ from lake.errors import UserError
 from lake.store import Lake
 from lake.worker.worker import Overrun, Worker
 from tests.alerts.helpers import GoldLake
-from tests.support.finishing import FinishingReader
+from tests.support.finishing import FinishingReader, finish
 
 SETTINGS = AlertSettings.model_validate({"receivers": [{"name": "pager", "url": "https://example.org/"}]})
 
@@ -190,6 +190,19 @@ def test_a_broker_that_is_only_sampled_is_fresh_while_others_have_events(gold: G
     assert world.round() == {"StaleData": []}
     gold.partial(dead_lettered=1, at=now + timedelta(seconds=61))
     assert world.round(now + timedelta(seconds=61)) == {"StaleData": [AlertState.FIRING]}, "its sampler is silent"
+
+
+def test_a_broker_that_is_read_every_two_minutes_is_stale_after_three_readings(gold: GoldLake) -> None:
+    stale = rule("StaleData", "SELECT broker, age_seconds AS value FROM data_freshness WHERE stale")
+    world = World(gold, [stale])
+    now = datetime.now(UTC)
+    sample = {"broker": "sqs", "queue": "orders", "source": "t", "ingested_at": now, "ingest_date": now.date()}
+    told = {"sampled_at": now, "depth": 5, "sample_interval_seconds": 120.0}
+    gold.lake.append("queue_samples", pa.Table.from_pylist([{**sample, **told}]))
+    finish(gold.root)
+    assert world.round(now + timedelta(seconds=119)) == {"StaleData": []}
+    assert not world.engine.snapshot.freshness.stale
+    assert world.round(now + timedelta(seconds=361)) == {"StaleData": [AlertState.FIRING]}
 
 
 def test_rules_that_are_gone_resolve_their_alerts(gold: GoldLake) -> None:

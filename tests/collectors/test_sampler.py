@@ -29,7 +29,7 @@ MEASURES = [
     and field.name
     not in (
         *("subscriber", "dead_letter_for", "unavailable", "estimated", "tenants"),
-        *("publishes", "publish_errors"),
+        *("publishes", "publish_errors", "sample_interval_seconds"),
     )
 ]
 
@@ -75,6 +75,7 @@ def test_a_sample_tells_depth_flight_limits_and_age_of_each_subscriber(
     assert 0 < work["oldest_age_seconds"] < 60
     assert found["EVENTS", "billing"]["depth"] == 9
     assert found["EVENTS", "audit"]["depth"] == 3
+    assert {row["sample_interval_seconds"] for row in found.values()} == {chosen.sample_interval}
     dead_letters = found["orders-dlq", None]
     assert (dead_letters["depth"], dead_letters["dead_letter_for"], dead_letters["consumers"]) == (4, "ORDERS", 0)
     for row in found.values():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from dashboard.services.freshness import Freshness, Heartbeats, Level, freshness
+from dashboard.services.freshness import Freshness, Heartbeats, Level, freshness, intervals
 
 NOW = datetime(2026, 3, 1, 3, 7, 0, tzinfo=UTC)
 
@@ -69,3 +69,22 @@ def test_a_page_that_shows_an_old_reading_does_not_say_that_nothing_moves() -> N
     assert "38 s old" in found.title and "read 35 s ago" in found.reason and "being read" in found.reason
     silent = freshness({"nats": ago(60)}, Heartbeats(events=ago(60), samples=ago(1), metrics=ago(59)), NOW, 15, ago(2))
     assert silent is not None and silent.level is Level.QUIET
+
+
+def test_a_broker_that_is_asked_every_half_minute_is_not_silent_between_two_readings() -> None:
+    alive = Heartbeats(samples=ago(1), metrics=ago(1))
+    read = {"sqs": ago(40), "nats": ago(1)}
+    asked = intervals(
+        [
+            {"broker": "sqs", "staleness_seconds": 3600.0, "sample_interval_seconds": 300.0},  # of a queue that is gone
+            {"broker": "sqs", "staleness_seconds": 60.0, "sample_interval_seconds": 30.0},
+            {"broker": "nats", "staleness_seconds": None, "sample_interval_seconds": None},
+        ]
+    )
+    assert asked == {"sqs": 30.0}
+    found = freshness(read, alive, NOW, 15, intervals=asked)
+    assert found is not None and found.level is Level.FRESH and found.age_seconds == 40
+    for late in ({"sqs": ago(91), "nats": ago(1)}, {"sqs": ago(40), "nats": ago(16)}):
+        found = freshness(late, alive, NOW, 15, intervals=asked)
+        assert found is not None and found.level is not Level.FRESH
+    assert found is not None and found.age_seconds == 16, "who is behind is told of, not who is seldom asked"

@@ -250,6 +250,7 @@ def _told(at: int) -> Row:
         "visibility_timeout_seconds": 30.0 + turn if turn > 3 else None,
         "transactional_lag": turn * 5 if turn > 4 else None,
         "transactional_age_seconds": 60.0 * turn if turn > 5 else None,
+        "sample_interval_seconds": 0.5 * turn if turn > 1 else None,
         "lost_total": at // SECOND % 50 if turn else None,
     }
 

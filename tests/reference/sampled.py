@@ -18,6 +18,7 @@ TOLD = (
     "dead_letter_for",
     "transactional_lag",
     "transactional_age_seconds",
+    "sample_interval_seconds",
 )
 
 

@@ -48,5 +48,6 @@ SELECT
   lost,
   transactional_lag,
   transactional_age_seconds,
-  estimated
+  estimated,
+  sample_interval_seconds
 FROM rates

@@ -1,2 +1,8 @@
--- The newest event and the newest sample of each broker.
-SELECT broker, MAX(newest_event_at) AS as_of, MAX(newest_sample_at) AS sampled_at FROM queue_state_now GROUP BY broker
+-- The newest event and the newest sample of each broker, and how far apart its samples are meant to be.
+SELECT
+  broker,
+  MAX(newest_event_at) AS as_of,
+  MAX(newest_sample_at) AS sampled_at,
+  MAX_BY(sample_interval_seconds, sampled_us) AS sample_interval_seconds
+FROM queue_state_now
+GROUP BY broker
