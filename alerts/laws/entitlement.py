@@ -12,8 +12,8 @@ has it all the time, and all that must travel when a queue gets behind is one bi
 * It protects somebody, or does not bind: somebody sends more than its share while another keeps clearly within its own.
   Where all alike send too much, or all that waits came before, shares would make some wait longer than others.
 * Who is held asks for what it asked for before: what it sends since says nothing of that. By what they ask for it is
-  judged whom it helps that some are held, and while messages wait nobody is held who asks for no more than its share:
-  while too little was believed of consumers the quiet were held, too.
+  judged whom it helps that some are held, and where messages wait for long who asks for no more than its share is let
+  go: while too little was believed of consumers the quiet were held, too.
 * Consumers that stand still are nobody's noise: nobody is held for an outage, during it or for what it left behind.
 * It conserves work: while the wait is short and somebody is held back, shares are of more than the throughput seen, so
   that they grow until messages wait again; while it is long, of less, so that the backlog drains.
@@ -43,6 +43,8 @@ USED_UP = 0.9
 WITHIN = 0.4
 #: Who sends less than this part of what it may is no longer held back.
 LET_GO = 0.5
+#: Where messages wait for so long (seconds), who is held and asks for no more than its share is no longer held.
+LETTING_SECONDS = 0.5
 #: How much of the throughput seen at one look is believed; a higher one is believed while nothing waits, and 0.25 % of
 #: what was once seen forgotten.
 SMOOTHING, FORGETTING = 0.2, 0.005
@@ -283,7 +285,7 @@ def senders(
     may = {name: in_force.get(name, math.inf) / grown for name in seen.arrivals}
     still = {name for name, rate in seen.arrivals.items() if name in state.asked and rate >= LET_GO * may[name]}
     asks = {name: max(rate, state.asked[name]) if name in still else rate for name, rate in believed.items()}
-    if seen.waiting > NOTHING_SECONDS * state.capacity:  # else servers idle for them
+    if seen.waiting > LETTING_SECONDS * state.capacity:  # else what they ask for may not have shown
         still &= beyond(state.capacity, asks)
     asked = {name: asks[name] for name in those | still}
     most = max(asked.values(), default=0.0)
