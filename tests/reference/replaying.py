@@ -87,7 +87,8 @@ class Committed:
             for row in wanted if "histogram" in columns else ():
                 row["histogram"] = {cell["index"]: cell["count"] for cell in row["histogram"]}
             assert not rows or differences(wanted, plain(tables, view, columns)) == [], view
-        told = {row["broker"]: row for row in reader.query("SELECT * FROM stage_newest").to_pylist()}
+        newest = "SELECT broker, as_of, sampled_at FROM stage_newest"  # intervals: of readings of one instant, any
+        told = {row["broker"]: row for row in reader.query(newest).to_pylist()}
         assert told == newest_of(self.events, self.samples)
 
     def compare_history(self, reader: Reader, anew: Reference | None = None) -> None:

@@ -3,6 +3,7 @@ SELECT
   broker,
   MAX(newest_event_at) AS as_of,
   MAX(newest_sample_at) AS sampled_at,
-  MAX_BY(sample_interval_seconds, sampled_us) AS sample_interval_seconds
+  MAX_BY(sample_interval_seconds, CASE WHEN sample_interval_seconds IS NOT NULL THEN sampled_us END)
+    AS sample_interval_seconds
 FROM queue_state_now
 GROUP BY broker
