@@ -50,6 +50,7 @@ class Entry:
     bad: bool
     seen: tuple[tuple[str, str], ...] = ()  # the same to be read: a name and a short figure each
     action: str = ""
+    actuator: str = ""
 
 
 #: The columns of the journal as a file: the first fields of :class:`Entry`.
@@ -104,6 +105,7 @@ def journal(actions: Iterable[Row], now: datetime, most: int = LINES) -> tuple[E
             row["outcome"] in ("refused", "failed"),
             tuple((name, _short(value)) for name, value in sorted((row["inputs"] or {}).items())),
             row["action_id"],
+            row["actuator"],
         )
         for row in rows
     )

@@ -75,7 +75,7 @@ def show(
     for entry in reversed(part("dashboard.services.actions").journal(rows, datetime.now(UTC), len(rows))):
         _say(entry)
         seen = ", ".join(f"{name} {value}" for name, value in entry.seen)
-        typer.echo(visible(f"{_BELOW}saw {seen}" if seen else f"{_BELOW}saw nothing"))
+        typer.echo(visible(f"{_BELOW}through {entry.actuator}; saw {seen or 'nothing'}"))
 
 
 def _say(entry: Entry) -> None:

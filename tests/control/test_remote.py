@@ -152,7 +152,7 @@ def test_commands_show_an_action_whole_and_what_is_held(
     (root / "state" / "control").symlink_to(tmp_path / "state")
     assert main.run(["actions", "show", row["action_id"], "--lake", str(root)]) == 0
     told = capsys.readouterr().out
-    assert "through paper" in told and "setting_before: nothing" in told and "effect: read back" in told
+    assert "through paper" in told and "setting_before nothing" in told and "effect read back" in told
     assert main.run(["actions", "held", "--lake", str(root)]) == 0
     assert 'paper  ["nats", "orders", "t0"]  nothing → {' in capsys.readouterr().out
     loop.control.controller.pause(loop.world.now)

@@ -22,6 +22,7 @@ def test_what_a_decision_saw_is_folded_and_short_on_the_page_and_whole_in_the_fi
         "outcome": "applied",
         "policy": "p",
         "action_id": "a1",
+        "actuator": "limits_api",
         "rule": "NoisyTenant",
         "reason": "quiet tenants wait 8.59 s",
         "inputs": {"value": "0.49122807017543857", "backlog": "697", "code": "congested", "<b>": "<i>.5"},

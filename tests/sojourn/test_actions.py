@@ -25,7 +25,7 @@ def row(decision: str, ago: float, before: float | None, after: float | None, **
         "at": at, "action_id": "a1", "idempotency_key": f"{decision}/{ago}", "rule": "NoisyTenant",
         "policy": "throttle-noisy", "actuator": "limits_api", "broker": "nats", "queue": "ORDERS", "tenant": "grove",
         "decision": decision, "dry_run": False, "before": before, "after": after,
-        "valid_until": at + timedelta(hours=1), "inputs": [("quiet_age_seconds", "1.945049")],
+        "valid_until": at + timedelta(days=1), "inputs": [("quiet_age_seconds", "1.945049")],
         "reason": "quiet tenants wait 1.52 s", "outcome": "applied",
     }  # fmt: skip
     return base | changes
@@ -59,9 +59,9 @@ def test_the_journal_is_told_as_sentences_the_newest_first(said: Any) -> None:
     assert skipped.endswith("UTC  skip acme on ORDERS (refused)") and why.endswith(
         " · throttle-noisy, by NoisyTenant · a2"
     )
-    assert relaxed.endswith("relax grove on ORDERS: 29.3/s → 48.6/s, for 1 h")
+    assert relaxed.endswith("relax grove on ORDERS: 29.3/s → 48.6/s, for 1 d")
     assert r"next to nothing waits\x1b[2J · " in calm, "what is quoted commands no terminal"
-    assert throttled.endswith("throttle grove on ORDERS: no limit → 29.3/s, for 1 h")
+    assert throttled.endswith("throttle grove on ORDERS: no limit → 29.3/s, for 1 d")
     assert harm.startswith("    quiet tenants wait 1.52 s · ") and harm.endswith(" · a1")
     assert said("actions", "list", "--last", "1").splitlines() == [skipped, why]
 
@@ -69,14 +69,14 @@ def test_the_journal_is_told_as_sentences_the_newest_first(said: Any) -> None:
 def test_one_action_is_told_from_its_beginning_with_what_each_decision_saw(said: Any) -> None:
     throttled, _, saw, relaxed, *_ = said("actions", "show", "a1").splitlines()
     assert "throttle grove" in throttled and "relax grove" in relaxed
-    assert saw == "    saw quiet_age_seconds 1.95"
+    assert saw == "    through limits_api; saw quiet_age_seconds 1.95"
     first, _ = map(json.loads, said("actions", "show", "a1", "--json").splitlines())
     assert first["inputs"] == {"quiet_age_seconds": "1.945049"} and first["after"] == 29.3245
 
 
 def test_what_is_in_force_is_told_with_its_reason_and_its_end(said: Any) -> None:
     limit, why = said("limits").splitlines()
-    assert limit.startswith("grove on ORDERS: 48.6/s at most, expires in 59 min ")
+    assert limit.startswith("grove on ORDERS: 48.6/s at most, expires in 23 h ")
     assert why.endswith(" · by NoisyTenant · a1")
 
 
