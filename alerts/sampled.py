@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from alerts.rules.expression import ENGINE_VIEWS
-from lake.clock import READINGS, ZERO, age
+from lake.clock import ZERO, age, fresh_for
 from lake.dataset import rows_of
 from lake.errors import SojournError, first_line
 from lake.follow import Change, Follower
@@ -59,7 +59,8 @@ class SampledTenants:
             self._follower = None  # begin again
         told = []
         for (broker, queue, subscriber, _), reading in self._held.items():
-            if age(reading.sampled_at, now, ahead) <= max(self._stale_after, READINGS * reading.interval):
+            limit = fresh_for(self._stale_after.total_seconds(), reading.interval.total_seconds())
+            if age(reading.sampled_at, now, ahead).total_seconds() <= limit:
                 of = {"broker": broker, "queue": queue, "subscriber": subscriber, "sampled_at": reading.sampled_at}
                 told += [of | share for share in reading.shares]
         return pa.Table.from_pylist(told, schema=ENGINE_VIEWS["sampled_tenants"])
