@@ -14,7 +14,7 @@ import typer
 from lake.errors import UserError
 from lake.visible import visible
 from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json, settings_of
-from sojourn.cli.sql import Format
+from sojourn.cli.sql import RowsOption
 
 if TYPE_CHECKING:
     from dashboard.services.actions import Entry
@@ -33,9 +33,7 @@ UrlOption = Annotated[
 @app.command("list")
 def list_(
     last: Annotated[int, typer.Option("--last", min=1, help="How many, the newest first.")] = 20,
-    format: Annotated[
-        Format | None, typer.Option("--format", help="How to print the rows [default: as sentences].")
-    ] = None,
+    format: RowsOption = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     lake: LakeOption = None,

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import Annotated
 
 import typer
 
 from lake.visible import visible
 from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part
-from sojourn.cli.sql import Format
+from sojourn.cli.sql import RowsOption
 
 _QUERY = "SELECT broker, queue, tenant, rate, valid_until, policy, rule, reason, action_id FROM limits ORDER BY 1, 2, 3"
 
 
 def limits(
-    format: Annotated[
-        Format | None, typer.Option("--format", help="How to print the rows [default: as sentences].")
-    ] = None,
+    format: RowsOption = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     lake: LakeOption = None,

@@ -29,6 +29,10 @@ class Format(enum.StrEnum):
     JSON = "json"
 
 
+#: Of a command that says sentences to people.
+RowsOption = Annotated[Format | None, typer.Option("--format", help="How to print the rows [default: as sentences].")]
+
+
 class Engine(enum.StrEnum):
     """Who answers."""
 
