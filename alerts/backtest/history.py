@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from alerts.evaluate import Query
 from alerts.rules.expression import ENGINE_VIEWS
+from lake.clock import fresh_for
 from lake.definitions import Definitions
 from lake.errors import UserError
 from lake.tables import TIMESTAMP
@@ -49,6 +50,15 @@ class DeadLetters:
     at: datetime
     broker: str
     queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a broker's data had come: its newest event or sample, and how many seconds lie between two readings of
+    it (None: unknown, or it is not sampled)."""
+
+    at: datetime
+    interval: float | None = None
 
 
 SHAPES = {
@@ -101,6 +111,13 @@ class _View:
         first = int(np.searchsorted(self.over, at_us - _micros(LOOK_BACK)))
         return self.rows.slice(first, max(0, self.reached - first))
 
+    def sampled_each(self) -> dict[int, float]:
+        """How many seconds lie between two readings of a broker, by its number, as its newest sample says."""
+        places = np.sort(self.newest[self.newest >= 0])
+        known = self.rows["sample_interval_seconds"].take(pa.array(places)).to_numpy(zero_copy_only=False)
+        sampled = ~np.isnan(known)
+        return dict(zip(self.brokers[places][sampled].tolist(), known[sampled].tolist(), strict=True))
+
     def now(self, at_us: int, data_time: np.ndarray, window_seconds: int) -> pa.Table:
         """The newest row of each key, carried forward to its broker's ``data_time``, microseconds."""
         places = self.newest[self.newest >= 0]
@@ -140,8 +157,8 @@ class History:
             progress(name)
             self._views[name] = _View(name, _read(query, name, begin - LOOK_BACK, end), self._brokers)
 
-    def at(self, instant: datetime) -> tuple[dict[str, pa.Table], dict[str, datetime]]:
-        """The views and tables by name, and the newest event or sample of each broker, at ``instant``."""
+    def at(self, instant: datetime) -> tuple[dict[str, pa.Table], dict[str, Reached]]:
+        """The views and tables by name, and how far each broker's data had come, at ``instant``."""
         at_us = int(instant.timestamp() * _SECOND)
         for view in self._views.values():
             view.advance(at_us)
@@ -151,8 +168,13 @@ class History:
         for name in self._wanted - ENGINE_VIEWS.keys():
             view = self._views[name.removesuffix(_NOW)]
             found[name] = view.now(at_us, reached, window) if name.endswith(_NOW) else view.until(at_us)
-        told = {broker: int(reached[code]) for broker, code in self._brokers.items() if reached[code] > 0}
-        return found, {broker: datetime.fromtimestamp(over / _SECOND, UTC) for broker, over in told.items()}
+        intervals = self._views["queue_health"].sampled_each()
+        told = {broker: (int(reached[code]), intervals.get(code)) for broker, code in self._brokers.items()}
+        return found, {
+            broker: Reached(datetime.fromtimestamp(over / _SECOND, UTC), interval)
+            for broker, (over, interval) in told.items()
+            if over > 0
+        }
 
     def dead_letters(self, begin: datetime, end: datetime) -> list[DeadLetters]:
         """When messages of which queues began to be dead-lettered, in order."""
@@ -180,18 +202,13 @@ class History:
         return newest
 
 
-def freshness_table(reached: dict[str, datetime], instant: datetime, stale_after: timedelta) -> pa.Table:
+def freshness_table(reached: dict[str, Reached], instant: datetime, stale_after: timedelta) -> pa.Table:
     """The engine's view ``data_freshness`` as it stood at ``instant``."""
-    rows = [
-        {
-            "broker": broker,
-            "as_of": as_of,
-            "age_seconds": (instant - as_of).total_seconds(),
-            "stale": instant - as_of > stale_after,
-            "sampled": True,
-        }
-        for broker, as_of in sorted(reached.items())
-    ]
+    rows = []
+    for broker, to in sorted(reached.items()):
+        old = (instant - to.at).total_seconds()
+        stale = old > fresh_for(stale_after.total_seconds(), to.interval)
+        rows.append({"broker": broker, "as_of": to.at, "age_seconds": old, "stale": stale, "sampled": True})
     return pa.Table.from_pylist(rows, schema=ENGINE_VIEWS["data_freshness"])
 
 

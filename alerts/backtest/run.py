@@ -197,11 +197,11 @@ class _Play:
     def at(self, instant: datetime, history: History, stale_after: timedelta) -> bool:
         """Evaluate every rule as of ``instant``; whether there was no fresh data."""
         tables, reached = history.at(instant)
-        newest = max(reached.values(), default=None)
-        stale = newest is None or instant - newest > stale_after
-        freshness = Freshness(newest, newest, stale)
+        newest = max((to.at for to in reached.values()), default=None)
         tables["tenant_groups"] = ENGINE_VIEWS["tenant_groups"].empty_table()
-        tables["data_freshness"] = freshness_table(reached, instant, stale_after)
+        tables["data_freshness"] = known = freshness_table(reached, instant, stale_after)
+        stale = all(known["stale"].to_pylist())
+        freshness = Freshness(newest, newest, stale)
         for name, rows in tables.items():
             self._database.put(name, rows)
 

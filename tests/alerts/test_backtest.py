@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from alerts.backtest.history import History
+from alerts.backtest.history import History, Reached
 from alerts.backtest.plot import strip, svg
 from alerts.backtest.report import as_csv, as_json, table
 from alerts.backtest.run import Backtest, backtest, newest
@@ -25,7 +25,7 @@ from lake.definitions import Definitions
 from lake.errors import UserError
 from lake.reader import Reader
 from lake.store import Lake
-from lake.tables import EVENT_TYPES
+from lake.tables import EVENT_TYPES, QUEUE_SAMPLES
 from sojourn.cli.main import app
 from tests.support.finishing import finish
 
@@ -178,7 +178,7 @@ def test_the_views_are_those_that_a_lake_of_that_instant_has(tmp_path: Path, lak
         history = History(reader.query, {"tenant_backlog_now"}, START, START + 10 * MINUTE, Definitions())
     tables, reached = history.at(at)
     rows_then = tables["tenant_backlog_now"]
-    assert (reached, set(rows_then["as_of"].to_pylist())) == ({"b": at}, {at})
+    assert (reached, set(rows_then["as_of"].to_pylist())) == ({"b": Reached(at)}, {at})
     for row, wanted in zip(rows_then.select(columns.split(", ")).sort_by("queue").to_pylist(), expected, strict=True):
         if row["queue"] == "mail" and 60 < second < 120:  # until the window has gone by, a rate is the last one
             row |= {"arrival_rate": wanted["arrival_rate"], "completion_rate": wanted["completion_rate"]}
@@ -330,3 +330,16 @@ def test_a_rule_that_nobody_evaluates_is_not_run_unless_it_is_asked_for(
     )
     if not words:
         assert not_run["NoisyTenant"] is None and "[[alert.control.groups]]" in not_run["NoisyGroup"]
+
+
+def test_a_broker_that_is_read_seldom_is_not_silent_between_two_readings(tmp_path: Path, file: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create()
+    for at in (START + timedelta(seconds=number * 100) for number in range(3)):
+        sample = {"sampled_at": at, "broker": "sqs", "queue": "mail", "messages": 5, "sample_interval_seconds": 100.0}
+        sample |= {"source": "sqs", "ingested_at": at, "ingest_date": at.date()}
+        lake.append("queue_samples", pa.Table.from_pylist([sample], QUEUE_SAMPLES.schema))
+    finish(tmp_path)
+    found = run(tmp_path, file)
+    silent_from = timedelta(seconds=200 + 3 * 100)
+    assert found.stale == 1 + (10 * MINUTE - silent_from) // timedelta(seconds=10), "the first, and those behind three"
