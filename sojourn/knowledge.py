@@ -24,6 +24,8 @@ COLUMNS = {
     "consumers": "consumers",
     "messages acknowledged": "acked_total",
 }
+#: Words for what is 0 of a queue that holds nothing, whether or not it will be told once something waits there.
+_OF_MESSAGES = frozenset({"age", "age of first attempts"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,14 @@ def knowledge(samples: Sequence[Any]) -> Knowledge:
     was_read = part("collectors.samples").was_read
     unread = {one.queue: next(iter(one.unavailable.values()), "unknown") for one in samples if not was_read(one)}
     queues = [one for one in samples if one.dead_letter_for is None and was_read(one)]
+    holding = [one for one in queues if one.depth or one.in_flight] or queues
     known, unknown = [], {}
     for word, column in COLUMNS.items():
-        if any(getattr(one, column) is not None for one in queues):
+        telling = holding if word in _OF_MESSAGES else queues
+        if any(getattr(one, column) is not None for one in telling):
             known.append(word)
-        elif queues:
-            reasons = Counter(one.unavailable.get(column, "not told") for one in queues)
+        elif telling:
+            reasons = Counter(one.unavailable.get(column, "not told") for one in telling)
             unknown[word] = reasons.most_common(1)[0][0]
     if any(one.tenants is not None for one in queues):
         known.append("tenants")

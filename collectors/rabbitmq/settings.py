@@ -64,7 +64,9 @@ class RabbitBroker(NetworkBroker):
         description="the node's collect_statistics_interval in seconds; queues are read twice in it, not more often",
     )
     vhosts: tuple[str, ...] = Field(default=(), description="virtual hosts to watch; empty: all that the user may see")
-    plumbing: bool = Field(default=False, description="sample Celery's own queues, too: pidbox, replies and events")
+    plumbing: bool = Field(
+        default=False, description="sample Celery's own queues, too: pidbox, replies, results, events"
+    )
     exclude: tuple[str, ...] = Field(
         default=(), description="patterns (*, ?) of queues, as Sojourn names them, to leave out"
     )

@@ -66,7 +66,9 @@ class CeleryLayout(Settings):
     """Celery's lists, one for each queue and priority, and its hash of unacknowledged messages."""
 
     queues: tuple[str, ...] = Field(default=(), description="names of queues; empty: those that Celery has bound")
-    plumbing: bool = Field(default=False, description="sample Celery's own queues, too: pidbox, replies and events")
+    plumbing: bool = Field(
+        default=False, description="sample Celery's own queues, too: pidbox, replies, results, events"
+    )
     key_prefix: str = Field(default="", description="Celery's global_keyprefix")
     unacked_key: str = Field(default="unacked", min_length=1, description="Celery's unacked_key")
     separator: str = Field(default="\x06\x16", min_length=1, description="Celery's sep, between queue and priority")
@@ -126,7 +128,10 @@ class DramatiqLayout(Settings):
     namespace: str = Field(default="dramatiq", min_length=1, description="the RedisBroker's namespace")
     tenant: DocumentTenant = Field(default=(), description="json begins at the message: kwargs.tenant, options.tenant")
     read_at_most: int = Field(
-        default=100, ge=1, le=10_000, description="messages of a list, or delayed ones, that are looked into"
+        default=100,
+        ge=1,
+        le=10_000,
+        description="messages of a list that are looked into; ten times as many delayed ones",
     )
     forget_after: float = Field(
         default=3600,

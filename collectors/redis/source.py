@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -48,12 +48,14 @@ class RedisSource:
         samples: list[Sample] = []
         told: set[tuple[str, str | None]] = set()
         for name, layout in self._layouts.items():
-            for sample in await self._read_layout(name, layout):
+            found = await self._read_layout(name, layout)
+            shared = {sample.queue for sample in found if (sample.queue, sample.subscriber) in told}
+            for sample in found:
                 key = sample.queue, sample.subscriber
                 if key in told:  # two libraries' queues of one name
                     sample = replace(sample, queue=f"{name}:{sample.queue}")
                 told.add(key)
-                samples.append(sample)
+                samples.append(replace(sample, dead_letter_for=_apart(sample.dead_letter_for, name, shared)))
         return samples
 
     async def close(self) -> None:
@@ -129,6 +131,13 @@ class RedisSource:
             for name, reading, commands in asked:
                 go_on(name, reading, list(islice(answers, len(commands))))
         return samples
+
+
+def _apart(serves: str | None, layout: str, shared: Collection[str]) -> str | None:
+    """The queues whose dead letters these are; names ``shared`` with another library by what tells them apart."""
+    if serves is None or not shared:
+        return serves
+    return ",".join(f"{layout}:{queue}" if queue in shared else queue for queue in serves.split(","))
 
 
 def _batches(queues: Iterable[tuple[str, Read]], size: int) -> Iterator[list[tuple[str, Read]]]:

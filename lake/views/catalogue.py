@@ -57,8 +57,9 @@ _COVERAGE = (
 )
 
 # Without events: how what the broker holds changed from sample to sample, and what was acknowledged if it says so.
-# Where it does not, and as many are there as before: as many left, if the oldest that waits came between samples.
-_REPLACED = "COALESCE(depth > 0 AND told_age_seconds * 1000000 < there_us, FALSE)"
+# Where it does not, and as many are there as before: as many left, if the oldest came between samples.
+# Where none waits, an age of 0 says just that; any other is that of those at work.
+_REPLACED = "COALESCE((depth > 0 OR told_age_seconds > 0) AND told_age_seconds * 1000000 < there_us, FALSE)"
 _SAMPLED_DRAIN_STATE = (
     "CASE WHEN there = 0 THEN 'idle' WHEN there_change < 0 THEN 'draining' "
     f"WHEN acked = 0 OR (acked IS NULL AND there_change = 0 AND NOT {_REPLACED}) "

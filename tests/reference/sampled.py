@@ -142,9 +142,12 @@ class Sampled:
 
     @staticmethod
     def _replaced(newest: Row | None, span: int) -> bool:
-        """Whether all that waits came while samples were taken, ``span`` microseconds: what was there before left."""
+        """Whether all that is there came while samples were taken, ``span`` microseconds: what was there before left.
+
+        Where none waits, an age of 0 tells of nothing that is at work.
+        """
         age = newest and newest.get("oldest_age_seconds")
-        return bool(newest and newest["depth"] and age is not None and age * SECOND < span)
+        return bool(newest and (newest["depth"] or age) and age is not None and age * SECOND < span)
 
     def _acked(self, queue: Queue, second: int) -> int | None:
         """What was acknowledged between the samples of the window; where the counter fell it was restarted."""

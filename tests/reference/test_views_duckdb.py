@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,20 @@ def test_one_wrong_value_in_a_view_is_noticed(reader: Reader, reference: Referen
         assert differences(expected, wrong), name
     assert len(differences(expected, actual[1:])) == 1
     assert len(differences(expected[1:], actual)) == 1
+
+
+@pytest.mark.parametrize(("age", "told"), [(0.2, "growing"), (30.0, "stalled"), (0.0, "stalled"), (None, "stalled")])
+def test_a_queue_whose_one_message_at_work_is_young_is_not_stalled(
+    tmp_path: Path, age: float | None, told: str
+) -> None:
+    """Nothing waits, one is always at work, nothing counts acknowledgements; 0 is the age where nothing waits."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    at_work = {"broker": "redis", "queue": "thumbs", "depth": 0, "in_flight": 1, "oldest_age_seconds": age}
+    samples = [at_work | {"sampled_at": begin + timedelta(seconds=second)} for second in range(10)]
+    fill(tmp_path, [], samples, finished=True)
+    with Reader(tmp_path) as reader:
+        assert [row["drain_state"] for row in rows_of(reader, "queue_health_now")] == [told]
+    assert [row["drain_state"] for row in Reference([], samples).queue_health(now=True)] == [told]
 
 
 def _another(value: Any) -> Any:

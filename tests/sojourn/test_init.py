@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from collectors.samples import Sample
 from collectors.settings import CollectSettings
 from sojourn.cli.main import app
 from sojourn.first_settings import written
 from sojourn.found import Found, is_kafka, is_nats, is_postgres, is_rabbitmq, is_redis, is_sqs, look
+from sojourn.knowledge import knowledge
 from sojourn.settings import load
 from tests.support.nats import NatsServer
 from tests.support.postgresql import PostgresServer
@@ -102,3 +105,12 @@ def test_what_servers_and_variables_say_stays_text(tmp_path: Path) -> None:
     assert len(brokers(written(found), tmp_path)) == 2
     assert "\x1b" not in written(found)
     assert brokers(written([]), tmp_path) == ()
+
+
+def test_an_age_is_known_where_a_queue_that_holds_something_has_one() -> None:
+    """Of an empty queue every broker knows that nothing is old: of RabbitMQ doctor said that ages are known."""
+    empty = Sample("mail", 1, depth=0, in_flight=0, oldest_age_seconds=0.0)
+    full = Sample("orders", 1, depth=7, in_flight=0, unavailable={"oldest_age_seconds": "no timestamps"})
+    assert "age" in knowledge([empty]).known
+    assert knowledge([empty, full]).unknown["age"] == "no timestamps"
+    assert "age" in knowledge([empty, replace(full, oldest_age_seconds=9.0)]).known

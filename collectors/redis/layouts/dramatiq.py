@@ -148,7 +148,7 @@ def read(name: str, prefix: bytes, raw: bytes, settings: DramatiqLayout, beats: 
         (bodies,) = checked((yield [("HMGET", key + b".msgs", *ids, *taken)]))
         messages = [told_by(body) for body in bodies[: len(ids)]]
         held = [told_by(body) for body in bodies[len(ids) :]]
-    later, later_why = yield from _delayed(key + b".DQ.msgs", delayed, later_usage, most)
+    later, later_why = yield from _delayed(key + b".DQ.msgs", delayed, later_usage, 10 * most)
     due = [one for one in later if one.since is not None and one.since <= now]
     sample = Sample(
         name,

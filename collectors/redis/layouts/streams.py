@@ -29,6 +29,8 @@ _OLD_SERVER = "told by Redis 7.0 and later"
 _OWN_IDS = "the entries' ids are the producer's own, and not times"
 #: RQ keeps the results of its jobs in streams that nobody consumes.
 _NOT_QUEUES = b"rq:results:"
+#: BullMQ tells what happens to a queue in a stream beside the hash of its settings: a log that its own dashboards read.
+_EVENTS, _META = b":events", b":meta"
 #: 2001-09-09: an id below it was not made from a clock.
 _EARLIEST_MS = 1_000_000_000_000
 
@@ -84,7 +86,12 @@ class Streams:
 
 def read(key: bytes, settings: StreamLayout, tallies: dict[bytes, Tally], now: int) -> Reading:
     """One stream: a sample for each of its groups, or one of the whole where no group reads it."""
-    stream_answer, groups_answer = yield [("XINFO", "STREAM", key), ("XINFO", "GROUPS", key)]
+    beside = key.removesuffix(_EVENTS) + _META if key.endswith(_EVENTS) and not settings.keys else b""
+    stream_answer, groups_answer, *bullmqs = yield [
+        ("XINFO", "STREAM", key),
+        ("XINFO", "GROUPS", key),
+        *([("EXISTS", beside)] if beside else []),
+    ]
     if _is_gone(stream_answer) or _is_gone(groups_answer):
         tallies.clear()
         return []
@@ -97,6 +104,8 @@ def read(key: bytes, settings: StreamLayout, tallies: dict[bytes, Tally], now: i
     if common["published_total"] is None:
         missing["published_total"] = _OLD_SERVER
     if not groups:
+        if bullmqs == [1]:
+            return []
         missing |= _NO_GROUP
         if not matching(text(key), settings.backlogs):
             missing |= {"depth": _LOG, "oldest_age_seconds": _LOG}

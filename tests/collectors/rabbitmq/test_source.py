@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
+from uuid import NAMESPACE_OID, uuid3
 
 import pika
 import pytest
@@ -295,7 +296,8 @@ def _unreachable(client: Any) -> Any:
 async def test_a_node_that_is_away_is_passed_over_and_excluded_queues_are_left_out(
     broker: Make, rabbit: RabbitServer, api: str
 ) -> None:
-    names = [f"passed-{api}", f"passed-{api}-tmp", f"celery@{api}.celery.pidbox", f"celeryev.{api}"]
+    results = str(uuid3(NAMESPACE_OID, api))  # as kombu names the queue of a process' results
+    names = [f"passed-{api}", f"passed-{api}-tmp", f"celery@{api}.celery.pidbox", f"celeryev.{api}", results]
     with rabbit.connect() as connection:
         for name in names:
             connection.channel().queue_declare(name, durable=True)

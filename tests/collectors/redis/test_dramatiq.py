@@ -130,6 +130,15 @@ def test_garbage_and_other_encoders_are_their_own_queues_trouble(redis_server: R
     assert counts(found["orphan", None]) == (2, 0, 0)  # what is due waits, though nobody moved it
 
 
+def test_delayed_messages_are_looked_into_up_to_ten_times_as_many_as_wait(redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        eta = json.dumps({"message_timestamp": 1e12, "options": {"eta": (time.time() + 600) * 1000}})
+        client.hset("dramatiq:default.DQ.msgs", mapping={str(number): eta for number in range(150)})
+    assert counts(read(redis_server, dramatiq={})["default", None]) == (0, 0, 150)
+    few = read(redis_server, dramatiq={"read_at_most": 14})["default", None]
+    assert few.delayed is None and "150 messages are delayed" in few.unavailable["delayed"]
+
+
 @proves("resque", "per tenant", "by a JSON path of the job, or the queue's name")
 @proves("resque", "dead letters", "the failed list")
 @proves("resque", "cluster shapes", "by keys as it writes them")

@@ -196,21 +196,34 @@ def test_a_stream_that_no_group_reads_is_a_log_without_a_depth_and_rqs_results_a
     redis_server: RedisServer,
 ) -> None:
     with redis_server.client() as client:
-        for name in ("bull:mail:events", "inbox:mail"):
+        for name in ("mail:events", "inbox:mail"):
             client.xadd(name, {"a": 1}, id="1600000000000-0")
         client.xadd("rq:results:1", {"a": 1})
         found = read(redis_server, streams={})
-        assert set(found) == {("bull:mail:events", None), ("inbox:mail", None)}
-        log = found["bull:mail:events", None]
+        assert set(found) == {("mail:events", None), ("inbox:mail", None)}
+        log = found["mail:events", None]
         assert (log.depth, log.oldest_age_seconds, log.consumers, log.published_total) == (None, None, 0, 1)
         assert "no consumer group reads it" in log.unavailable["depth"]
         assert "no consumer group reads it" in log.unavailable["oldest_age_seconds"]
         known_better = read(redis_server, streams={"backlogs": ["inbox:*"]})
-        assert known_better["bull:mail:events", None].depth is None
+        assert known_better["mail:events", None].depth is None
         waiting = known_better["inbox:mail", None]
         assert counts(waiting) == (1, 0, 0) and (waiting.oldest_age_seconds or 0) > 1e6
-        client.xgroup_create("bull:mail:events", "late", id="0")
-    assert counts(read(redis_server, streams={})["bull:mail:events", "late"]) == (1, 0, 0)
+        client.xgroup_create("mail:events", "late", id="0")
+    assert counts(read(redis_server, streams={})["mail:events", "late"]) == (1, 0, 0)
+
+
+def test_bullmqs_events_are_a_queue_only_where_a_group_reads_them_or_they_are_asked_for(
+    redis_server: RedisServer,
+) -> None:
+    with redis_server.client() as client:
+        client.xadd("{shop}:mail:events", {"a": 1})
+        client.hset("{shop}:mail:meta", "opts.maxLenEvents", 10_000)  # as BullMQ writes it beside each queue
+        assert not read(redis_server, streams={})
+        named = read(redis_server, streams={"keys": ["{shop}:mail:events"]})
+        assert named["{shop}:mail:events", None].published_total == 1
+        client.xgroup_create("{shop}:mail:events", "audit", id="0")
+    assert counts(read(redis_server, streams={})["{shop}:mail:events", "audit"]) == (1, 0, 0)
 
 
 @proves("celery", "cluster shapes", "Celery 5.7 itself")
@@ -250,7 +263,8 @@ def test_celery_queues_bound_by_a_topics_pattern_are_told_and_celerys_own_are_no
     with making.app.connection_for_write(redis_server.url) as connection:
         mailbox = making.app.control.mailbox(connection).get_reply_queue()
         events = KombuQueue("celeryev.1", Exchange("celeryev", type="topic"), routing_key="#")
-        for queue in (*bound, mailbox, events):
+        results = KombuQueue(making.app.oid, Exchange("results"), routing_key=making.app.oid)
+        for queue in (*bound, mailbox, events, results):
             queue(connection.default_channel).declare()
         with connection.Producer() as producer:
             for key in ("news.eu.fr", "news.eu.de", "news.us", "news.eu.fr.paris"):
@@ -264,7 +278,12 @@ def test_celery_queues_bound_by_a_topics_pattern_are_told_and_celerys_own_are_no
         with_plumbing = read(redis_server, celery={"plumbing": True})
         channel.close()
     assert {queue for queue, _ in found} == {"eu", "plain", "both-a", "both-b"}
-    assert {queue for queue, _ in with_plumbing} == {"celeryev.1", mailbox.name, *(queue for queue, _ in found)}
+    assert {queue for queue, _ in with_plumbing} == {
+        "celeryev.1",
+        mailbox.name,
+        results.name,
+        *(queue for queue, _ in found),
+    }
     for one in (found, listed):
         assert counts(one["eu", None]) == (1, 1, 0)
         assert counts(one["both-b", None]) == (1, None, None)
@@ -302,7 +321,10 @@ def test_real_rq_tells_its_queue_its_registries_and_its_dead_letters(redis_serve
 def test_queues_of_one_name_in_two_layouts_stay_apart(redis_server: RedisServer) -> None:
     with redis_server.client() as client:
         client.lpush("default", '{"headers": {}}')
-        client.sadd("rq:queues", "rq:queue:default")
+        client.sadd("rq:queues", "rq:queue:default", "rq:queue:reports")
+        client.zadd("rq:failed:default", {"a": 1e10})
     found = read(redis_server, celery={"queues": ["default"]}, rq={})
     assert counts(found["default", None]) == (1, 0, 0)
     assert counts(found["rq:default", None]) == (0, 0, 0)
+    assert (found["default.failed", None].depth, found["default.failed", None].dead_letter_for) == (1, "rq:default")
+    assert found["reports.failed", None].dead_letter_for == "reports"
