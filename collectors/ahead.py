@@ -21,8 +21,8 @@ from collectors.isolate import append_rejected
 from collectors.records import Rejected, now_us
 from collectors.selfmetrics import SelfMetrics
 from lake.clock import TOLERANCE, Clock
+from lake.schema import TIMESTAMP
 from lake.store import reached_by
-from lake.tables import TIMESTAMP
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lake.tables import MESSAGE_EVENTS, REJECTED_RECORDS, TIMESTAMP
+from lake.schema import TIMESTAMP
+from lake.tables import MESSAGE_EVENTS, REJECTED_RECORDS
 from sojourn.client import partial
 
 #: The longest piece of a rejected record that is kept.

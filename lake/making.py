@@ -11,8 +11,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from lake.checkpoints import CHECKPOINT_INTERVAL
 from lake.errors import UserError, first_line
 from lake.remote import Location, Remote, delta_table
+from lake.schema import TableSpec
 from lake.staged import has_bounds
-from lake.tables import TableSpec
 
 #: How long files and log entries stay after newer ones replaced them. Each of them is told again by every checkpoint:
 #: with a commit a second, Delta's own week would make each checkpoint half a million lines long.

@@ -23,6 +23,7 @@ from sqlglot import exp
 
 from lake.definitions import Definitions
 from lake.errors import UserError, first_line
+from lake.finished import QUEUE_STATE
 from lake.log import newest_from
 from lake.planned import Planned
 from lake.remote import Location
@@ -30,7 +31,7 @@ from lake.scoped import BROKERS, BY_BROKER, LARGE, SCOPED, Scope, ScopedSnapshot
 from lake.select import canonical, check, for_duckdb, tables_of, with_values, without_values
 from lake.snapshot import FileGone, Snapshot
 from lake.state import State
-from lake.tables import QUEUE_STATE, TABLES
+from lake.tables import TABLES
 from lake.views import VIEWS, below, columns_below, render
 from lake.views.catalogue import HISTORY, NEWEST, bucket_value_sql
 from lake.views.depend import parsed

@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lake.absent import completed
+from lake.finished import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from lake.remote import Location, open_parquet
+from lake.schema import TableSpec
 from lake.snapshot import FileGone, Snapshot
 from lake.store import LakeError, conform
-from lake.tables import AGE_STATE, PARTIALS, QUEUE_STATE, TENANT_STATE, TableSpec
+from lake.tables import PARTIALS
 from lake.views import columns_read
 
 #: Rows that are looked through at once: a compacted file holds a million.

@@ -18,8 +18,8 @@ from lake.errors import first_line
 from lake.listing import refresh
 from lake.log import log_entry
 from lake.remote import Location, delta_table, located, open_parquet, tables_at
+from lake.schema import TableSpec
 from lake.store import LakeError, conform
-from lake.tables import TableSpec
 
 #: A table with more bytes on disk than this is scanned at each query instead of being held in memory.
 CACHED_BYTES = 128 * 1024 * 1024

@@ -27,8 +27,9 @@ from lake.files import close_to_others, only_one, private_folder
 from lake.listing import refresh
 from lake.making import indexed, open_table, unwritable
 from lake.remote import Location, Remote, open_parquet, tables_at
+from lake.schema import TIMESTAMP, TableSpec
 from lake.staged import LaidDown, Staged, partitions
-from lake.tables import TABLES, TIMESTAMP, TableSpec
+from lake.tables import TABLES
 
 log = logging.getLogger(__name__)
 

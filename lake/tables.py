@@ -1,57 +1,18 @@
 """Every Delta table of the lake, declared once: name, place, columns, partitions.
 
-Bronze holds records as collectors wrote them, gold what Spark made of them, alerts what was decided.
-Timestamps are UTC in microseconds, seconds are floats, a column is nullable unless said otherwise.
+Bronze holds records as collectors wrote them, gold what Spark made of them and what that comes to
+(:mod:`lake.finished`), alerts what was decided.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from lake.catalogue import SAMPLE_METRICS
-
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-#: Buckets of :mod:`lake.histogram`, in any order; an index may repeat, counts add up.
-HISTOGRAM = pa.list_(pa.struct([pa.field("index", pa.int32()), pa.field("count", pa.int64())]))
-#: Messages added to (+) or taken from (−) the backlog, by the unix second in which they were enqueued.
-#: ``second`` is null where the leaving message's enqueue time is unknown.
-BACKLOG_CELLS = pa.list_(pa.struct([pa.field("second", pa.int64()), pa.field("net", pa.int64())]))
-LABELS = pa.map_(pa.string(), pa.string())
-#: What one reading tells of each tenant in one queue; the counts mean what those of the whole queue do.
-TENANT_SHARES = pa.list_(
-    pa.struct({"tenant": pa.string(), "depth": pa.int64(), "in_flight": pa.int64(), "delayed": pa.int64(),
-               "oldest_age_seconds": pa.float64()})
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class TableSpec:
-    """A Delta table: where it stands below the lake's root, its Arrow schema and its partition columns.
-
-    ``folder``: the name of its folder, where a view has the table's own.
-    """
-
-    name: str
-    layer: str
-    schema: pa.Schema
-    partition_by: tuple[str, ...] = ()
-    folder: str | None = None
-
-    @property
-    def path(self) -> str:
-        """The table's place, relative to the lake's root."""
-        return f"{self.layer}/{self.folder or self.name}"
-
-
-def _schema(*columns: tuple[Any, ...]) -> pa.Schema:
-    """A schema of ``(name, type)`` and ``(name, type, REQUIRED)`` columns."""
-    return pa.schema([pa.field(name, kind, nullable=not required) for name, kind, *required in columns])
-
-
-REQUIRED = "required"  # marks a column that must be there
+from lake.finished import AGE_STATE, QUEUE_STATE, TENANT_STATE
+from lake.schema import BACKLOG_CELLS, HISTOGRAM, LABELS, REQUIRED, TENANT_SHARES, TIMESTAMP, TableSpec, schema_of
 
 EVENT_TYPES = ("enqueued", "received", "completed", "failed", "dead_lettered", "expired", "sidelined", "delayed")
 #: What every event of a message's life says: what happened, to whom, and when.
@@ -64,7 +25,7 @@ FINISHING_TYPES = ("completed", "dead_lettered", "expired", "sidelined")
 MESSAGE_EVENTS = TableSpec(
     "message_events",
     "bronze",
-    _schema(
+    schema_of(
         ("event_id", pa.string(), REQUIRED),
         ("event_type", pa.string(), REQUIRED),
         ("broker", pa.string(), REQUIRED),
@@ -91,7 +52,7 @@ MESSAGE_EVENTS = TableSpec(
 QUEUE_SAMPLES = TableSpec(
     "queue_samples",
     "bronze",
-    _schema(
+    schema_of(
         ("sampled_at", TIMESTAMP, REQUIRED),
         ("broker", pa.string(), REQUIRED),
         ("queue", pa.string(), REQUIRED),
@@ -154,7 +115,7 @@ FOLDED_KIND = "first_subscriber_first_attempt"
 PARTIALS = TableSpec(
     "partials",
     "gold",
-    _schema(
+    schema_of(
         *_PARTIAL_KEY,
         *_PARTIAL_MEASURES,
         *_age_columns(FOLDED_KIND),
@@ -166,7 +127,7 @@ PARTIALS = TableSpec(
 EVENT_SUMMARIES = TableSpec(
     "event_summaries",
     "bronze",
-    _schema(
+    schema_of(
         *_PARTIAL_KEY,
         *_PARTIAL_MEASURES,
         ("source", pa.string(), REQUIRED),
@@ -181,7 +142,7 @@ EVENT_SUMMARIES = TableSpec(
 MARKS = TableSpec(
     "marks",
     "gold",
-    _schema(
+    schema_of(
         ("broker", pa.string(), REQUIRED),
         ("queue", pa.string(), REQUIRED),
         ("subscriber", pa.string(), REQUIRED),
@@ -203,7 +164,7 @@ MARKS = TableSpec(
 GAPS = TableSpec(
     "gaps",
     "gold",
-    _schema(
+    schema_of(
         ("gap_id", pa.string(), REQUIRED),
         ("at", TIMESTAMP, REQUIRED),  # wall clock
         ("open", pa.bool_(), REQUIRED),
@@ -213,150 +174,10 @@ GAPS = TableSpec(
     ),
 )
 
-#: What every row of finished state begins with. The present is the newest row of each key among those of the newest
-#: epoch, which begins with a row for every key there is; a revision is one look at the data.
-_STATE_ROW = (
-    ("epoch", pa.int64(), REQUIRED),  # the revision with which it began
-    ("revision", pa.int64(), REQUIRED),
-    ("key", pa.int64(), REQUIRED),  # a number for the names below, the same throughout an epoch
-    ("as_of", TIMESTAMP, REQUIRED),  # data time: the end of the second, or as far as events go in the newest one
-    ("second", pa.int64()),  # the unix second for which the row holds
-    ("broker", pa.string(), REQUIRED),
-    ("queue", pa.string(), REQUIRED),
-    ("subscriber", pa.string()),
-)
-
-#: A tenant's backlog and concurrency whenever they changed; rates and sums over the window that ended then.
-TENANT_STATE = TableSpec(
-    "tenant_state",
-    "gold",
-    _schema(
-        *_STATE_ROW,
-        ("tenant", pa.string(), REQUIRED),
-        ("queue_key", pa.int64(), REQUIRED),  # of the row of `queue_state`
-        ("backlog", pa.int64()),
-        ("in_flight", pa.int64()),
-        ("ready", pa.int64()),
-        ("oldest_second", pa.int64()),  # unix second in which the oldest message of the backlog was enqueued
-        ("oldest_age_seconds", pa.float64()),
-        ("arrival_rate", pa.float64()),
-        ("completion_rate", pa.float64()),
-        ("share", pa.float64()),
-        ("noisy", pa.bool_()),
-        ("drain_state", pa.string()),
-        ("drain_eta_seconds", pa.float64()),
-        ("coverage", pa.float64()),
-        ("reconciled_backlog", pa.int64()),
-        ("start_rate", pa.float64()),
-        ("mean_processing_seconds", pa.float64()),
-        ("p99_processing_seconds", pa.float64()),
-        ("littles_law", pa.float64()),
-        ("concurrency_limit", pa.int64()),
-        ("saturation", pa.float64()),
-        ("window_seconds", pa.int64(), REQUIRED),
-        ("window_enqueued", pa.float64(), REQUIRED),
-        ("window_finished", pa.float64(), REQUIRED),
-        ("window_received", pa.float64(), REQUIRED),
-        ("window_processing_count", pa.int64(), REQUIRED),
-        ("window_processing_sum", pa.float64(), REQUIRED),
-        ("processing_bucket", pa.int64()),  # of the histogram, that of the 99th percentile
-        ("corrects", pa.int64()),  # as in `queue_state`, as is `happened`
-        ("happened", pa.bool_()),
-        ("queue_backlog", pa.int64()),
-    ),
-)
-
-#: A queue's and consumer's health whenever it changed: what events say beside what its broker says.
-QUEUE_STATE = TableSpec(
-    "queue_state",
-    "gold",
-    _schema(
-        *_STATE_ROW,
-        ("newest_event_at", TIMESTAMP),  # of the broker, as are the next
-        ("newest_sample_at", TIMESTAMP),
-        ("has_events", pa.bool_(), REQUIRED),
-        ("depth", pa.int64()),
-        ("in_flight", pa.int64()),  # from events, or the broker's count where there are none
-        ("in_flight_limit", pa.int64()),
-        ("oldest_age_seconds", pa.float64()),
-        ("quiet_oldest_age_seconds", pa.float64()),
-        ("noisy_tenants", pa.int64()),
-        ("empty_poll_ratio", pa.float64()),
-        ("retry_ratio", pa.float64()),
-        ("dead_lettered", pa.int64()),
-        ("dlq_depth", pa.int64()),
-        ("mode", pa.string()),
-        ("mode_since", TIMESTAMP),
-        ("drain_state", pa.string()),
-        ("drain_eta_seconds", pa.float64()),
-        ("coverage", pa.float64()),
-        ("staleness_seconds", pa.float64()),
-        ("consumers", pa.int64()),
-        ("delayed", pa.int64()),
-        ("acked", pa.int64()),
-        ("status", pa.string()),
-        ("retention_margin", pa.int64()),
-        ("prefetch", pa.int64()),
-        ("visibility_timeout_seconds", pa.float64()),
-        ("dead_letter_for", pa.string()),
-        ("lost", pa.int64()),
-        ("transactional_lag", pa.int64()),
-        ("transactional_age_seconds", pa.float64()),
-        ("estimated", pa.int64()),
-        # What a reader needs to bring the row to a later data time of its broker.
-        ("backlog", pa.int64(), REQUIRED),
-        ("events_in_flight", pa.int64(), REQUIRED),
-        ("broker_in_flight", pa.int64()),
-        ("oldest_second", pa.int64()),
-        ("quiet_oldest_second", pa.int64()),
-        ("window_seconds", pa.int64(), REQUIRED),
-        ("window_enqueued", pa.float64(), REQUIRED),
-        ("window_finished", pa.float64(), REQUIRED),
-        ("window_received", pa.float64(), REQUIRED),
-        ("window_retries", pa.float64(), REQUIRED),
-        *((name, pa.int64()) for name in ("there", "there_change", "there_us", "polls", "empty_polls")),
-        ("backlog_when_sampled", pa.int64()),
-        ("sampled_us", pa.int64()),
-        ("told_age_seconds", pa.float64()),
-        ("sample_staleness_seconds", pa.float64()),
-        # Of a correction: from this unix second on no earlier revision counts any more for this broker and queue.
-        ("corrects", pa.int64()),
-        ("happened", pa.bool_()),  # whether an event or a sample tells of this second, minute or hour, not time alone
-        ("ready", pa.int64()),  # summed over its tenants, and how many those are; null: an earlier version wrote it
-        ("tenants", pa.int64()),
-        ("sample_interval_seconds", pa.float64()),
-    ),
-)
-
-#: Ages, a row for each bucket of time whenever it changed: all of it, so the newest revision counts (docs/state.md).
-AGE_STATE = TableSpec(
-    "age_state",
-    "gold",
-    _schema(
-        *_STATE_ROW,
-        ("tenant", pa.string(), REQUIRED),
-        ("kind", pa.string(), REQUIRED),
-        ("bucket_start", TIMESTAMP, REQUIRED),
-        ("bucket_seconds", pa.int32(), REQUIRED),
-        ("count", pa.int64(), REQUIRED),  # 0: nothing is left of the bucket, and `second` is −1
-        ("mean_seconds", pa.float64()),
-        ("p50_seconds", pa.float64()),
-        ("p90_seconds", pa.float64()),
-        ("p99_seconds", pa.float64()),
-        ("max_seconds", pa.float64()),
-        ("skewed", pa.int64()),
-        ("total_seconds", pa.float64()),
-        *((quantile, pa.int64()) for quantile in ("p50", "p90", "p99")),  # the histogram's buckets that hold them
-        ("histogram", HISTOGRAM),
-        ("happened", pa.bool_()),  # false: repeats what an earlier revision told, for readers of this epoch alone
-    ),
-    folder="attempt_age",
-)
-
 REJECTED_RECORDS = TableSpec(
     "rejected_records",
     "bronze",
-    _schema(
+    schema_of(
         ("received_at", TIMESTAMP, REQUIRED),
         ("source", pa.string(), REQUIRED),
         ("reason", pa.string(), REQUIRED),
@@ -371,7 +192,7 @@ REJECTED_RECORDS = TableSpec(
 ALERT_TRANSITIONS = TableSpec(
     "alert_transitions",
     "alerts",
-    _schema(
+    schema_of(
         ("at", TIMESTAMP, REQUIRED),  # wall clock of the decision
         ("data_as_of", TIMESTAMP),  # data time that the evaluation saw
         ("rule_group", pa.string(), REQUIRED),
@@ -390,7 +211,7 @@ ALERT_TRANSITIONS = TableSpec(
 DELIVERIES = TableSpec(
     "deliveries",
     "alerts",
-    _schema(
+    schema_of(
         ("at", TIMESTAMP, REQUIRED),
         ("delivery_id", pa.string(), REQUIRED),  # the webhook-id: the same for every attempt
         ("receiver", pa.string(), REQUIRED),
@@ -409,7 +230,7 @@ DELIVERIES = TableSpec(
 ACTIONS = TableSpec(
     "actions",
     "alerts",
-    _schema(
+    schema_of(
         ("at", TIMESTAMP, REQUIRED),
         ("action_id", pa.string(), REQUIRED),
         ("idempotency_key", pa.string(), REQUIRED),

@@ -14,10 +14,11 @@ from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
 from lake.errors import UserError, first_line
+from lake.finished import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from lake.remote import Location, Remote
 from lake.staged import LaidDown, Staged
 from lake.store import Lake, LakeError, explained
-from lake.tables import AGE_STATE, GAPS, QUEUE_STATE, TABLES, TENANT_STATE
+from lake.tables import GAPS, TABLES
 
 GOLD_TABLES = ("partials", "marks")
 #: What is worked out from these, and by itself whenever it is not there.

@@ -13,9 +13,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from lake.reader import Reader
 from lake.remote import entries
+from lake.schema import HISTOGRAM, LABELS, TIMESTAMP
 from lake.snapshot import Snapshot
 from lake.store import Lake, conform
-from lake.tables import HISTOGRAM, LABELS, TABLES, TIMESTAMP
+from lake.tables import TABLES
 from lake.views import VIEWS, below
 from lake.views.model import View
 from spark_analytics.time_travel import AsOf

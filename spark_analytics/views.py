@@ -10,10 +10,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from lake.definitions import Definitions
 from lake.errors import UserError
+from lake.finished import QUEUE_STATE
 from lake.remote import spark_name
 from lake.state import rests_on_state
 from lake.store import Lake
-from lake.tables import QUEUE_STATE, TABLES
+from lake.tables import TABLES
 from lake.views import VIEWS, below, render
 from lake.views.catalogue import HISTORY
 from spark_analytics.histograms import QUANTILE_FUNCTION

@@ -22,7 +22,7 @@ from alerts.rules.expression import ENGINE_VIEWS
 from lake.clock import fresh_for
 from lake.definitions import Definitions
 from lake.errors import UserError
-from lake.tables import TIMESTAMP
+from lake.schema import TIMESTAMP
 
 #: How far back a rule may look, and for how long a key that nothing came for is still shown: the longest window of a
 #: shipped rule, three days, and a day.

@@ -3,9 +3,9 @@
 A limit that follows an alert comes a pipeline's delay late. What a tenant is entitled to is known before: the client
 has it all the time, and all that must travel when a queue gets behind is one bit with a lease.
 
-* A tenant is entitled to its max-min share: what one that asks for everything gets beside the others as they are
-  (Bertsekas, Gallager, "Data Networks", 6.5.2) – and never to less than the 99th percentile of its own past, learnt
-  while nobody was held back. Doing what it always did, no tenant is limited.
+* A tenant is entitled to its max-min share (:mod:`alerts.laws.max_min`) of the others as they are – and never to less
+  than the 99th percentile of its own past, learnt while nobody was held back. Doing what it always did, no tenant is
+  limited.
 * A queue is congested once its messages are expected to wait longer than ``enter_seconds``, by Little's law, waiting ÷
   throughput; until they wait less than ``exit_seconds`` *and* nobody has used up what it is entitled to for
   ``calm_seconds``. Were the bit to end with the queue, a flood would come back in waves.
@@ -26,12 +26,12 @@ has it all the time, and all that must travel when a queue gets behind is one bi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from types import MappingProxyType
 
 from alerts.laws.costs import Costs
+from alerts.laws.max_min import beyond, share, shares
 from sojourn.client.groups import grouped
 
 #: So often a queue is looked at (seconds): what counts by looks below is meant for that.
@@ -197,48 +197,6 @@ class State:
 
 #: Of a queue that was looked at for long, and is counted in another unit from now on.
 COUNTED_ANEW = State(young=1)
-
-
-def share(capacity: float, others: Iterable[float]) -> float:
-    """What one that asks for everything gets of ``capacity`` beside the demands of ``others``, by max-min fairness."""
-    demands = sorted(others)
-    left, sharing = capacity, len(demands) + 1
-    for demand in demands:
-        if demand > left / sharing:
-            break
-        left -= demand
-        sharing -= 1
-    return max(0.0, left / sharing)
-
-
-def shares(capacity: float, demands: Mapping[str, float], of: Iterable[str] | None = None) -> dict[str, float]:
-    """For each of ``demands``, or those ``of`` them: its :func:`share` beside all the others, in n log n steps."""
-    ordered = sorted(demands.values())
-    below = [0.0, *accumulate(ordered)]  # below[k]: what the k smallest ask for together
-    count = len(ordered)
-
-    def level(demand: float) -> float:
-        # The least k whose next demand is not met; of a share above its own demand, that is met by itself.
-        low, high = 0, count
-        while low < high:
-            k = (low + high) // 2
-            at = ordered[k]
-            taken = below[k] + (count - k) * at + (at - demand if demand < at else 0.0)
-            if taken >= capacity:
-                high = k
-            else:
-                low = k + 1
-        if low > 0 and demand <= ordered[low - 1]:
-            return (capacity - below[low] + demand) / (count - low + 1)
-        return (capacity - below[low]) / max(1, count - low)
-
-    return {name: max(0.0, level(demands.get(name, 0.0))) for name in (demands if of is None else of)}
-
-
-def beyond(capacity: float, demands: Mapping[str, float]) -> frozenset[str]:
-    """Who asks for more than its share of ``capacity``."""
-    found = shares(capacity, demands)
-    return frozenset(name for name, rate in demands.items() if rate > found[name])
 
 
 def protects(capacity: float, held: frozenset[str], demands: Mapping[str, float]) -> bool:

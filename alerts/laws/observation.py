@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from alerts.laws.max_min import share
+
 #: Ages in the metrics are told from the whole second in which a message came: up to so much too long (seconds).
 AGE_RESOLUTION = 1.0
 #: How many times as long as all of the quiet, on average, their oldest is believed to wait.
@@ -120,23 +122,12 @@ class Observation:
     @property
     def max_min_share(self) -> float | None:
         """What the tenant is entitled to, in its own messages/s: what one that asks for everything gets of the
-        throughput beside the others, each large one held to as much, and at least an equal part of it (Bertsekas,
-        Gallager, "Data Networks", 6.5.2); None while nothing is finished.
+        throughput beside the others, each large one held to as much, and at least an equal part of it; None while
+        nothing is finished.
 
         It is one of consumers' time, in messages of the queue's mean cost, and told in the tenant's own.
         """
         if self.active_tenants < 1 or self.throughput <= 0:
             return None
         small = max(0.0, self.others_rate * self.others_cost - sum(self.rivals))
-        return max(self.throughput / self.active_tenants, level(self.throughput - small, self.rivals)) / self.cost
-
-
-def level(capacity: float, rivals: tuple[float, ...]) -> float:
-    """What one that asks for everything gets of ``capacity`` beside ``rivals`` that ask for so much: max-min fair."""
-    left = capacity
-    for number, rate in enumerate(sorted(rivals)):
-        part = left / (len(rivals) - number + 1)
-        if rate >= part:
-            return part
-        left -= rate
-    return left
+        return max(self.throughput / self.active_tenants, share(self.throughput - small, self.rivals)) / self.cost

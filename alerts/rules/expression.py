@@ -17,8 +17,9 @@ import pyarrow.types as types
 from alerts.memory import Memory, MemoryQueryError
 from lake.definitions import Definitions
 from lake.errors import UserError
+from lake.schema import HISTOGRAM, TIMESTAMP
 from lake.select import check, tables_of
-from lake.tables import HISTOGRAM, TABLES, TIMESTAMP
+from lake.tables import TABLES
 from lake.views import VIEWS
 
 PARAMETERS = ("evaluation_time", "target_seconds", "window_seconds")

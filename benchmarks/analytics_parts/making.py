@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.tables import TIMESTAMP
+from lake.schema import TIMESTAMP
 
 QUEUES = 20
 #: What one message tells: its arrival, its receipt, its end.

@@ -27,8 +27,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.figures import Figure, show
+from lake.schema import BACKLOG_CELLS, HISTOGRAM, TIMESTAMP
 from lake.store import Lake, conform
-from lake.tables import BACKLOG_CELLS, EVENT_TYPES, HISTOGRAM, MARKS, MESSAGE_EVENTS, PARTIALS, TIMESTAMP
+from lake.tables import EVENT_TYPES, MARKS, MESSAGE_EVENTS, PARTIALS
 from spark_analytics.maintenance import Retention
 from spark_analytics.maintenance.routine import run_maintenance
 from spark_analytics.maintenance.sizes import size

@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lake.histogram import bucket_index
+from lake.schema import BACKLOG_CELLS, HISTOGRAM, TIMESTAMP
 from lake.store import Lake, conform
-from lake.tables import BACKLOG_CELLS, HISTOGRAM, PARTIALS, TIMESTAMP
+from lake.tables import PARTIALS
 
 KEYS, QUEUES, EVENTS = 100_000, 50, 10_000
 _PER_FILE = 30

@@ -23,8 +23,9 @@ import pyarrow as pa
 
 from benchmarks.analytics_parts.making import LIFE, events, lives
 from benchmarks.figures import Figure, show
+from lake.schema import TableSpec
 from lake.store import Lake
-from lake.tables import EVENT_SUMMARIES, TableSpec
+from lake.tables import EVENT_SUMMARIES
 from spark_analytics.batches.attempts import Attempts
 from spark_analytics.batches.engine import Engine
 from spark_analytics.batches.files import Files

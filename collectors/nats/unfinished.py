@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.ordered import distinct
-from lake.tables import FINISHING_TYPES, TIMESTAMP
+from lake.schema import TIMESTAMP
+from lake.tables import FINISHING_TYPES
 
 #: Columns of ``message_events`` that are needed.
 COLUMNS = ["source", "queue", "message_id", "subscriber", "event_type", "attempt", "enqueued_at", "tenant"]

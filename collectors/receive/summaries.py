@@ -11,7 +11,8 @@ import pyarrow as pa
 from collectors.ahead import TIMES, reason
 from collectors.receive.values import LATEST_MICROS, MOST, Bad, count, pairs, text, whole, within
 from collectors.records import stamp
-from lake.tables import BACKLOG_CELLS, EVENT_SUMMARIES, HISTOGRAM, TIMESTAMP
+from lake.schema import BACKLOG_CELLS, HISTOGRAM, TIMESTAMP
+from lake.tables import EVENT_SUMMARIES
 
 _OURS = ("source", "ingested_at", "ingest_date")
 _COLUMNS = [field for field in EVENT_SUMMARIES.schema if field.name not in _OURS]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from lake.absent import completed
+from lake.finished import AGE_STATE
 from lake.state.held import Held, newest_by
-from lake.tables import AGE_STATE
 from lake.views import columns_read
 
 #: The columns of ages that are held whatever is asked: what a row is about, and whether it counts.

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lake.errors import UserError
+from lake.finished import QUEUE_STATE
+from lake.schema import TableSpec
 from lake.snapshot import Snapshot
-from lake.tables import PARTIALS, QUEUE_SAMPLES, QUEUE_STATE, TableSpec
+from lake.tables import PARTIALS, QUEUE_SAMPLES
 from lake.views import below
 from lake.views.catalogue import HISTORY, NEWEST
 

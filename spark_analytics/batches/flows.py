@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lake.schema import TableSpec
 from lake.store import conform
-from lake.tables import EVENT_SUMMARIES, EVENT_TYPES, MESSAGE_EVENTS, PARTIALS, TableSpec
+from lake.tables import EVENT_SUMMARIES, EVENT_TYPES, MESSAGE_EVENTS, PARTIALS
 from spark_analytics import transforms
 
 #: Rows of gold, by table.

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.schema import TIMESTAMP
 from lake.store import Lake
-from lake.tables import REJECTED_RECORDS, TABLES, TIMESTAMP
+from lake.tables import REJECTED_RECORDS, TABLES
 
 REJECTED = REJECTED_RECORDS.name
 

@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
-from lake.tables import EVENT_TYPES, TableSpec
+from lake.schema import TableSpec
+from lake.tables import EVENT_TYPES
 
 RAW_LIMIT = 64 * 1024
 CLOCKS = ("broker", "producer")

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
+from lake.finished import AGE_STATE
 from lake.remote import delta_table
 from lake.store import Lake
-from lake.tables import AGE_STATE
 from spark_analytics.fold.arrays import Array
 from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.maintenance.merging import MANY_FILES, SMALL_BYTES, add_actions

@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.schema import TIMESTAMP
 from lake.store import Lake
-from lake.tables import TIMESTAMP
 from spark_analytics.maintenance.region import Region, replace
 from spark_analytics.maintenance.retention import DAY, HOUR, MINUTE
 

@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.finished import AGE_STATE, QUEUE_STATE
+from lake.schema import TIMESTAMP
 from lake.store import Lake
-from lake.tables import AGE_STATE, QUEUE_STATE, TIMESTAMP
 from spark_analytics.maintenance import ages
 from spark_analytics.maintenance.merging import MANY_FILES, SMALL_BYTES, add_actions
 from spark_analytics.maintenance.region import Region, Value, replace

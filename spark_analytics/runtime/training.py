@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from lake.errors import SojournError, UserError
 from lake.files import only_one
+from lake.schema import TIMESTAMP
 from lake.store import Lake
-from lake.tables import PARTIALS, TIMESTAMP
+from lake.tables import PARTIALS
 from spark_analytics.runtime.archive import SWITCH, TRAINING, archive_path, wait_until_written
 from spark_analytics.runtime.cache import cache_root, replacing
 from spark_analytics.runtime.launch import begin, quick_command

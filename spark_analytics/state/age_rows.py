@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lake.finished import AGE_STATE
 from lake.formula import compiled
-from lake.tables import AGE_STATE
 from lake.views.catalogue import bucket_value_sql
 from spark_analytics.fold.arrays import Array
 from spark_analytics.state.ages_of import KINDS, Keys

@@ -19,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.finished import AGE_STATE
 from lake.remote import delta_table
+from lake.schema import TIMESTAMP
 from lake.snapshot import FileGone, read_file
 from lake.state.held import Held
 from lake.store import Lake, LakeError
-from lake.tables import AGE_STATE, TIMESTAMP
 from spark_analytics.fold.arrays import Array, distinct, located
 from spark_analytics.fold.lived import LEVELS, levels_of
 from spark_analytics.fold.units import in_order

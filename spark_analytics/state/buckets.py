@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lake.tables import HISTOGRAM
+from lake.schema import HISTOGRAM
 from spark_analytics.fold.arrays import Array, entries_of, located, run_starts
 from spark_analytics.transforms.lists import sums
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from lake.finished import QUEUE_STATE
 from lake.state.held import Held
-from lake.tables import QUEUE_STATE
 from spark_analytics.fold.cells import NONE
 from spark_analytics.fold.fold import Fold
 

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.tables import QUEUE_STATE, TENANT_STATE, TIMESTAMP
+from lake.finished import QUEUE_STATE, TENANT_STATE
+from lake.schema import TIMESTAMP
 from spark_analytics.fold.arrays import Array, distinct
 from spark_analytics.fold.fold import BACKLOGGED, MODES, Fold
 from spark_analytics.fold.past import Clocks

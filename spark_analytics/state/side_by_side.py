@@ -22,10 +22,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lake.definitions import Definitions
+from lake.finished import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from lake.making import indexed
 from lake.staged import LaidDown, Staged
 from lake.store import Lake
-from lake.tables import AGE_STATE, QUEUE_STATE, TABLES, TENANT_STATE
+from lake.tables import TABLES
 from spark_analytics.fold.shares import Past, Sent, Share, received, sent, shares_of, survey
 from spark_analytics.state import raw
 from spark_analytics.state.ages import Ages

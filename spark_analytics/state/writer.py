@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from lake.definitions import Definitions
 from lake.errors import UserError
+from lake.finished import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from lake.store import Lake
-from lake.tables import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from spark_analytics.maintenance.region import Region, Value, replace
 from spark_analytics.state import raw
 from spark_analytics.state.ages import Ages

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from lake.histogram import ZERO_INDEX
+from lake.schema import BACKLOG_CELLS, HISTOGRAM, TIMESTAMP
 from lake.store import conform
-from lake.tables import AGE_KINDS, BACKLOG_CELLS, EVENT_TYPES, FINISHING_TYPES, HISTOGRAM, PARTIALS, TIMESTAMP
+from lake.tables import AGE_KINDS, EVENT_TYPES, FINISHING_TYPES, PARTIALS
 from spark_analytics.transforms.events import MICROS, Events, Flags, Floats, bucket_indices
 from spark_analytics.transforms.lists import Integers, counts, lists_of, sums
 

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.schema import TIMESTAMP
 from lake.store import conform
-from lake.tables import FOLDED_KIND, PARTIALS, TIMESTAMP
+from lake.tables import FOLDED_KIND, PARTIALS
 from spark_analytics.transforms.groups import Codes, Groups, encoded, numbered
 from spark_analytics.transforms.lists import entries, lists_of, sums
 from spark_analytics.transforms.partials import UNKNOWN_SECOND

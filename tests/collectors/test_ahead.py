@@ -21,8 +21,9 @@ from collectors.samples import Sample, samples_table
 from collectors.selfmetrics import SelfMetrics
 from collectors.sink import Sink
 from lake.clock import TOLERANCE, Clock
+from lake.schema import TIMESTAMP
 from lake.store import Lake
-from lake.tables import TABLES, TIMESTAMP
+from lake.tables import TABLES
 from tests.collectors.receive.support import add, receiving, request_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -21,8 +21,9 @@ from alerts.models import AlertInstance, AlertState, RuleEvaluation, fingerprint
 from alerts.settings import AlertSettings
 from lake.clock import Clock
 from lake.reader import to_duckdb
+from lake.schema import TIMESTAMP
 from lake.store import Lake
-from lake.tables import PARTIALS, TIMESTAMP
+from lake.tables import PARTIALS
 from lake.web.server import WebServer, listen, served
 
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)

@@ -14,7 +14,7 @@ from alerts.control.active_limit import Target
 from alerts.control.observe import Usually, observe
 from alerts.laws import throttle
 from alerts.laws.limits import Alert
-from alerts.laws.observation import AGE_RESOLUTION, level
+from alerts.laws.observation import AGE_RESOLUTION
 from tests.control.conftest import World
 from tests.control.test_laws import CALM, IN_FORCE, NOISY, TERMS
 
@@ -64,18 +64,6 @@ def test_nobody_knows_how_long_it_takes_where_nothing_is_finished() -> None:
     stopped = replace(NOISY, completion_rate=0.0, finish_rate=0.0)
     assert stopped.expected_wait == math.inf
     assert replace(stopped, backlog=0.0).expected_wait == 0.0
-
-
-rates = st.floats(0, 1e4)
-
-
-@given(rates, st.lists(rates, max_size=10))
-def test_a_max_min_share_leaves_nothing_over_and_gives_nobody_more(capacity: float, rivals: list[float]) -> None:
-    """By the definition: who gets less than the largest share gets all that it asks for."""
-    share = level(capacity, tuple(rivals))
-    given_out = share + sum(min(rate, share) for rate in rivals)
-    assert given_out == pytest.approx(capacity, abs=1e-6)
-    assert share >= capacity / (len(rivals) + 1) - 1e-6
 
 
 def test_one_that_is_large_is_entitled_to_as_much_as_one_that_floods_may_keep() -> None:

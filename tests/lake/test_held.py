@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lake.finished import TENANT_STATE
+from lake.schema import HISTOGRAM
 from lake.state.columns import column
 from lake.state.held import MOST_FILES, Held
 from lake.store import Lake
-from lake.tables import HISTOGRAM, TENANT_STATE
 
 _BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 _KINDS = [pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us", "UTC"), pa.string(), HISTOGRAM]

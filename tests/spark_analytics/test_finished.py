@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 from lake.errors import UserError
+from lake.finished import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from lake.store import Lake
-from lake.tables import AGE_STATE, QUEUE_STATE, TENANT_STATE
 from spark_analytics.state.writer import Writer
 from spark_analytics.time_travel import AsOf
 from spark_analytics.views import register, require_finished_at

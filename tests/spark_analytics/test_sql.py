@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lake.errors import UserError
+from lake.finished import AGE_STATE
 from lake.histogram import merge, quantile
 from lake.store import Lake
-from lake.tables import AGE_STATE, PARTIALS, TABLES
+from lake.tables import PARTIALS, TABLES
 from lake.views import VIEWS
 from spark_analytics.results import collect
 from spark_analytics.small import SMALL_BYTES, Small, hand_over, schema_of

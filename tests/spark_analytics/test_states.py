@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import spark_analytics.fold.fold
 from lake.errors import UserError
+from lake.finished import QUEUE_STATE
 from lake.reader import Reader
 from lake.store import Lake
-from lake.tables import QUEUE_STATE
 from spark_analytics.maintenance.retention import Retention
 from spark_analytics.maintenance.slices import MOST_ROWS
 from spark_analytics.maintenance.states import Epochs, prune, pruned

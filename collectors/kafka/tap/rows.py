@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collectors.kafka.tap.records import Records
-from lake.tables import TIMESTAMP
+from lake.schema import TIMESTAMP
 
 SEEN_IN_COMMIT = "received and completed at the latest then: seen in the offset that the group committed"
 REMOVED = "removed by retention before the group had read it"

@@ -14,8 +14,8 @@ from collectors.receive.horizon import Horizon
 from collectors.receive.identity import BATCHED, ENDED, ENQUEUED, RECEIVED, key_of, made, read
 from collectors.receive.memory import Memory
 from collectors.receive.refill import refill
+from lake.schema import TIMESTAMP
 from lake.store import Lake
-from lake.tables import TIMESTAMP
 from tests.collectors.rows import event_rows
 
 _KEYS = st.lists(st.lists(st.integers(0, 50), max_size=20), max_size=40)
