@@ -38,11 +38,16 @@ def silence(root: Path, labels: Mapping[str, str], now: datetime, lasts: timedel
     return lambda name: _ask(root, "/api/v2/silences", {"matchers": matchers, **span, "createdBy": name})
 
 
-def _ask(root: Path, path: str, body: Mapping[str, object] | None = None) -> None:
+def known_api(root: Path) -> tuple[tuple[str, ...], str | None]:
+    """Where the alert process on the lake at ``root`` may be asked, and the token for it."""
     known = json.loads(os.environ.get(API_VARIABLE) or "{}")
-    bases = alert_api.addresses(root, known.get("url"))
+    token = os.environ.get(known["token_env"]) if "token_env" in known else None
+    return alert_api.addresses(root, known.get("url")), token
+
+
+def _ask(root: Path, path: str, body: Mapping[str, object] | None = None) -> None:
+    bases, token = known_api(root)
     if not bases:
         raise UserError("no alert process has told where it listens", "is `sojourn alert` running on this lake?")
-    token = os.environ.get(known["token_env"]) if "token_env" in known else None
     base, _ = alert_api.found(bases, alert_api.LOOK_SECONDS)
     alert_api.ask(base, path, token=token, body=body, hint="this page shows what is there now")

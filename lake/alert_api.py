@@ -1,4 +1,4 @@
-"""Asking the alert process that works on a lake to do something: approve, revoke, pause, acknowledge."""
+"""Asking the alert process that works on a lake: what alerts say, and to approve, revoke, pause, acknowledge."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from lake.errors import SojournError, UserError
 TIMEOUT_SECONDS = 10.0
 #: For how long it is tried whether somebody answers at one of several addresses.
 LOOK_SECONDS = 2.0
+#: Bytes in which alerts may say what they do; of more than that nothing is read.
+MOST_SAID = 4 * 1024 * 1024
 
 
 def told_address(root: Path) -> str | None:
@@ -101,6 +103,21 @@ def is_ready(base: str, timeout: float) -> bool | None:
         return False
     except (OSError, ValueError):
         return None
+
+
+def said_now(bases: tuple[str, ...], token: str | None, timeout: float = LOOK_SECONDS) -> dict[str, dict[str, str]]:
+    """By fingerprint the annotations that each alert which fires has by now, its ``value`` and ``threshold`` among
+    them, from the first of ``bases`` that tells; empty where none does within ``timeout`` seconds. Changes nothing."""
+    for base in bases:
+        request = urllib.request.Request(f"{base.rstrip('/')}/api/v2/alerts")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                return {one["fingerprint"]: one["annotations"] for one in json.loads(response.read(MOST_SAID))}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return {}
 
 
 def _detail(error: urllib.error.HTTPError) -> str:

@@ -61,10 +61,8 @@ def alert_of(
     (``data_as_of``), and the links that ``templates`` make; those of the rule go before.
     """
     alert = notice.alert
-    annotations = links(templates, {"fingerprint": alert.fingerprint, **alert.labels}) | dict(alert.annotations)
-    for name, number in (("value", alert.value), ("threshold", alert.threshold)):
-        if number is not None:
-            annotations.setdefault(name, f"{number:.6g}")
+    made = links(templates, {"fingerprint": alert.fingerprint, **alert.labels})
+    annotations = figures_of(alert) | made | dict(alert.annotations)
     if notice.data_as_of is not None:
         annotations["data_as_of"] = iso(notice.data_as_of)
     return {
@@ -76,6 +74,12 @@ def alert_of(
         "generatorURL": source_of(alert, dashboard, external_url),
         "fingerprint": alert.fingerprint,
     }
+
+
+def figures_of(alert: AlertInstance) -> dict[str, str]:
+    """The ``value`` of an alert and the ``threshold`` that this is held against, where known, as annotations."""
+    figures = ("value", alert.value), ("threshold", alert.threshold)
+    return {name: f"{number:.6g}" for name, number in figures if number is not None}
 
 
 def source_of(alert: AlertInstance, dashboard: str | None, external_url: str = "") -> str:

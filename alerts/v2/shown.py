@@ -11,7 +11,7 @@ import yaml
 
 from alerts.durations import format_duration
 from alerts.models import AlertInstance
-from alerts.notify.payload import source_of
+from alerts.notify.payload import figures_of, source_of
 from alerts.notify.plan import group_of, ways
 from alerts.routing.acknowledge import Acknowledgement
 from alerts.routing.matchers import Matcher
@@ -85,7 +85,7 @@ class Shown:
     def _alert(self, alert: AlertInstance, receivers: Sequence[str], status: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "labels": dict(alert.labels),
-            "annotations": dict(alert.annotations),
+            "annotations": figures_of(alert) | dict(alert.annotations),
             "startsAt": instant((alert.fired_at or alert.active_since) + self.ahead),
             "endsAt": "0001-01-01T00:00:00.000Z",
             "updatedAt": instant(self.now + self.ahead),

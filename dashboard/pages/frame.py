@@ -13,15 +13,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import streamlit as st
 from pydantic import TypeAdapter
 
+from alerts.models import AlertState
 from alerts.objectives import SloEntry, rules_of
 from alerts.rules.model import RuleEntry
 from dashboard import rule_files
-from dashboard.evaluation import evaluation
+from dashboard.evaluation import evaluation, said_now
 from dashboard.pages import choose, markup
 from dashboard.people import present
 from dashboard.repository import Repository
 from dashboard.run import GROUPS_VARIABLE, LAKE_VARIABLE, OBJECTIVES_VARIABLE, SETTINGS_VARIABLE
 from dashboard.services import pipeline
+from dashboard.services.alerting import renewed
 from dashboard.services.because import value_and_threshold
 from dashboard.services.freshness import Evaluation, Freshness, Level, freshness, incomplete, intervals, newest, unread
 from dashboard.services.groups import Declared
@@ -62,6 +64,12 @@ def rule(name: str) -> RuleEntry | None:
     """The rule ``name``: as its file has it, or as an objective makes it."""
     made = (one for slo in objectives() for one in rules_of(slo) if one.alert == name)
     return rule_files.of(name, rule_files.told()).entry or next(made, None)
+
+
+def alert_states(lake: Repository) -> list[Row]:
+    """Rows of ``alert_states``, with what alerts that fire say now, where the alert process tells."""
+    rows = lake.alert_states()
+    return renewed(rows, said_now(lake.root, sum(AlertState(row["state"]).is_firing for row in rows)))
 
 
 def figures_of(lake: Repository) -> Callable[[Row], tuple[str, str]]:

@@ -101,7 +101,8 @@ def _alert(card: AlertCard) -> str:
     what = escape(card.summary or card.title)
     if card.fingerprint:
         what = f'<a href="alerts?alert={quote(card.fingerprint, safe="")}" target="_self">{what}</a>'
-    value = f"value then {card.value}" + ("" if card.threshold == UNKNOWN else f", threshold {card.threshold}")
+    value = f"{'value' if card.renewed else 'value then'} {card.value}"
+    value += "" if card.threshold == UNKNOWN else f", threshold {card.threshold}"
     return (
         f'<li class="{(loud or "mild") if card.firing else "pending"}"><div class="head">'
         f'<span class="sj-tag {loud if card.firing else ""}">{escape(tag)}</span>'

@@ -56,7 +56,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     transitions = lake.alert_transitions()
     alerts = [
         card
-        for card in alert_cards(lake.alert_states(), transitions, list(names), now, frame.figures_of(lake))
+        for card in alert_cards(frame.alert_states(lake), transitions, list(names), now, frame.figures_of(lake))
         if card.queue == chosen
     ]
     (card,) = queue_cards([row], [total] if total else [], noisy, alerts, now, names)

@@ -40,6 +40,7 @@ class AlertCard:
     runbook: str = ""
     threshold: str = UNKNOWN
     fingerprint: str = ""
+    renewed: bool = False  # it says what is the case now; else what was when its state last changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,20 @@ def alert_cards(
     return tuple(entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1]))
 
 
+def renewed(states: Iterable[Row], said: Mapping[str, Mapping[str, str]]) -> list[Row]:
+    """Rows of ``alert_states``, which tell what an alert said when its state last changed, with what those that fire
+    say now: their annotations by fingerprint, as the alert process has them."""
+    found = []
+    for row in states:
+        notes = said.get(row["fingerprint"])
+        if notes is not None and AlertState(row["state"]).is_firing:
+            inputs = dict(row.get("inputs") or {}) | {name: notes[name] for name in ("threshold",) if name in notes}
+            now = {"annotations": notes, "value": number_of(notes, "value"), "inputs": inputs, "renewed": True}
+            row = {**row, **now}
+        found.append(row)
+    return found
+
+
 def firing_since(changes: Iterable[Row]) -> dict[str, datetime]:
     """Since when each alert that ever fired does, or did when it last fired, by its fingerprint."""
     return {
@@ -121,6 +136,7 @@ def alert_card(row: Row, state: AlertState, since: datetime, keys: Sequence[Queu
         runbook=notes.get("runbook_url", ""),
         threshold=decimal(number_of(dict(row.get("inputs") or {}), "threshold")),
         fingerprint=row["fingerprint"],
+        renewed=row.get("renewed", False),
     )
 
 

@@ -178,6 +178,20 @@ def ask(
     part("lake.alert_api").ask(base, path, token=section.token(), method=method, body=body, hint=hint)
 
 
+def said_now(settings: Settings, root: Path, url: str | None = None) -> dict[str, dict[str, str]]:
+    """By fingerprint what alerts that fire say now, as the alert process on the lake at ``root`` tells; empty where it
+    cannot be asked: who only looks has what was said when the alert's state last changed."""
+    section = settings.section("alert", part("alerts.settings").AlertSettings)
+    api = part("lake.alert_api")
+    try:
+        token = section.token()
+    except UserError:
+        return {}
+    bases = (url,) if url else api.addresses(root, section.reached_at)
+    told: dict[str, dict[str, str]] = api.said_now(bases, token)
+    return told
+
+
 def address(settings: Settings, root: Path, url: str | None) -> str:
     """Where the alert process on the lake at ``root`` answers: as it is named, as it told, or by the settings."""
     section = settings.section("alert", part("alerts.settings").AlertSettings)

@@ -10,7 +10,7 @@ import typer
 
 from lake.errors import UserError
 from lake.visible import visible
-from sojourn.cli.actions import UrlOption, address, ask
+from sojourn.cli.actions import UrlOption, address, ask, said_now
 from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json, settings_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def list_(
         reader.query(sql).to_pylist(maps_as_pydicts="lossy")
         for sql in (queries.ALERT_STATES, queries.alert_transitions(None))
     )
+    states = part("dashboard.services.alerting").renewed(states, said_now(settings, root, url))
     found = service.alert_lines(states, changes, (), now, now - RESOLVED)
     lines = [line for line in found if everything or not line.resolved]
     rows = {row["fingerprint"]: row for row in states}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +16,7 @@ import typer
 from lake.errors import SojournError
 from lake.stopping import stopping
 from lake.visible import visible
+from sojourn.cli.actions import said_now
 from sojourn.cli.options import ConfigOption, LakeOption, existing, part, say_json
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ TROUBLED = ("needs you", "watch")
 #: From so many characters on there is room for all columns; below, for these.
 WIDE, NARROW = 130, ("Oldest, quiet", "Backlog", "In → out", "Drained")
 _SHORT = {"Oldest, quiet": "Oldest"}
+#: By fingerprint what alerts that fire say now.
+Said = Mapping[str, Mapping[str, str]]
+_UNTOLD: Said = MappingProxyType({})
 _SIGNS = {"needs you": "▲", "watch": "◆", "unknown": "?", "keeps up": "✓"}
 _STYLES = {"needs you": "bold red", "watch": "yellow", "keeps up": "green"}
 
@@ -49,21 +55,32 @@ def top(
     settings, root = existing(config, lake)
     limit = settings.section("dashboard", part("dashboard.settings").DashboardSettings).stale_after_seconds
     reader = part("lake.reader").Reader(root)
+
+    def said() -> Said:
+        return said_now(settings, root)
+
     if as_json:
-        say_json(snapshot(reader, root, datetime.now(UTC), limit, queues))
+        say_json(snapshot(reader, root, datetime.now(UTC), limit, queues, said()))
         return
     from rich.console import Console
 
     console = Console(highlight=False)
     if once or not sys.stdout.isatty():
-        console.print(screen(reader, root, datetime.now(UTC), limit, queues, console.width))
+        console.print(screen(reader, root, datetime.now(UTC), limit, queues, console.width, said()))
         return
     with stopping() as stop:
-        _watch(console, reader, root, limit, queues, every, stop)
+        _watch(console, reader, root, limit, queues, every, stop, said)
 
 
 def _watch(
-    console: Any, reader: Reader, root: Path, limit: float, queues: int, every: float, stop: threading.Event
+    console: Any,
+    reader: Reader,
+    root: Path,
+    limit: float,
+    queues: int,
+    every: float,
+    stop: threading.Event,
+    said: Callable[[], Said],
 ) -> None:
     from rich.live import Live
     from rich.text import Text
@@ -71,14 +88,16 @@ def _watch(
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while not stop.is_set():
             try:
-                shown = screen(reader, root, datetime.now(UTC), limit, queues, console.width)
+                shown = screen(reader, root, datetime.now(UTC), limit, queues, console.width, said())
             except SojournError as error:
                 shown = Text(f"the lake could not be read: {visible(str(error))}; trying again", style="bold red")
             live.update(shown, refresh=True)
             stop.wait(every)
 
 
-def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int, width: int) -> RenderableType:
+def screen(
+    reader: Reader, root: Path, now: datetime, limit: float, queues: int, width: int, said: Said = _UNTOLD
+) -> RenderableType:
     """The lake at ``now`` as one screen, ``width`` characters wide; data older than ``limit`` seconds are called old.
 
     Raises SojournError.
@@ -86,7 +105,7 @@ def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int,
     from rich.console import Group
     from rich.text import Text
 
-    seen = _seen(reader, now)
+    seen = _seen(reader, now, said)
     if seen is None and (unknown := _unknown(root)):
         return Text(f"{unknown}.")
     if seen is None:
@@ -97,7 +116,7 @@ def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int,
         Text(visible(seen.headline), style="bold"),
         *_freshness(seen.health, root, now, limit),
         *(
-            # What a rule said of it is of when it began: without the instant it would seem to be of now.
+            # Where nobody tells what it says now, it says what it did when it began, and so the instant stands first.
             Text(f"▲ {card.severity if card.firing else 'pending'} {card.since}: {visible(card.summary or card.title)}")
             for card in seen.alerts[:ALERTS]
         ),
@@ -112,15 +131,17 @@ def screen(reader: Reader, root: Path, now: datetime, limit: float, queues: int,
     return Group(*lines, _table(seen.cards[:queues], part("dashboard.services.overview").COLUMNS, width), *below)
 
 
-def snapshot(reader: Reader, root: Path, now: datetime, limit: float, queues: int) -> dict[str, Any]:
+def snapshot(
+    reader: Reader, root: Path, now: datetime, limit: float, queues: int, said: Said = _UNTOLD
+) -> dict[str, Any]:
     """The same for programs: seconds, messages, messages a second; null is unknown. Raises SojournError.
 
     ``foretold`` is null of a queue that keeps up, and of those in trouble beyond the first few.
     """
-    seen = _seen(reader, now)
+    seen = _seen(reader, now, said)
     if seen is None:
-        said = _unknown(root) or "no queue has been seen yet"
-        return {"at": now, "headline": said, "queues": [], "alerts": [], "limits": []}
+        unknown = _unknown(root) or "no queue has been seen yet"
+        return {"at": now, "headline": unknown, "queues": [], "alerts": [], "limits": []}
     key_of = part("dashboard.services.keys").QueueKey.of
     found = _fresh(seen.health, root, now, limit)
     target, words = _target(root), part("dashboard.services.forecast")
@@ -155,8 +176,8 @@ class _Seen:
     limits: tuple[LimitCard, ...]
 
 
-def _seen(reader: Reader, now: datetime) -> _Seen | None:
-    """The lake at ``now``; None where no queue has been seen."""
+def _seen(reader: Reader, now: datetime, said: Said) -> _Seen | None:
+    """The lake at ``now``, and what alerts have ``said``; None where no queue has been seen."""
     asked, alerting = part("dashboard.queries"), part("dashboard.services.alerting")
     keys, overview = part("dashboard.services.keys"), part("dashboard.services.overview")
 
@@ -169,10 +190,11 @@ def _seen(reader: Reader, now: datetime) -> _Seen | None:
         return None
     names = keys.short_names(keys.QueueKey.of(row) for row in health)
     transitions, totals, in_force = query(asked.alert_transitions(None)), query(asked.TOTALS), query(asked.LIMITS)
-    alerts = alerting.alert_cards(query(asked.ALERT_STATES), transitions, list(names), now)
+    states = alerting.renewed(query(asked.ALERT_STATES), said)
+    alerts = alerting.alert_cards(states, transitions, list(names), now)
     cards = overview.queue_cards(health, totals, query(asked.NOISY), alerts, now, names)
-    said = overview.headline(cards, alerts, rules_ran=bool(transitions))
-    return _Seen(health, totals, in_force, said, cards, alerts, alerting.limit_cards(in_force, now))
+    headline = overview.headline(cards, alerts, rules_ran=bool(transitions))
+    return _Seen(health, totals, in_force, headline, cards, alerts, alerting.limit_cards(in_force, now))
 
 
 def _unknown(root: Path) -> str:

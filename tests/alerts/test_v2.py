@@ -40,6 +40,14 @@ NOW = datetime.now(UTC)
 SOON = (NOW + timedelta(hours=1)).isoformat()
 
 
+def firing_as(fired: dict[str, Any], says: str, value: float) -> Snapshot:
+    """That the alert of a row of ``alert_states`` fires on, and what it says now."""
+    labels, at = dict(fired["labels"]), fired["since"]
+    names = fired["rule"], fired["rule_group"]
+    alert = AlertInstance(*names, labels, {"summary": says}, value, AlertState.FIRING, at, at, fired["fingerprint"])
+    return Snapshot(NOW, evaluations=(RuleEvaluation(*names, (), NOW, NOW, True, False, None, (alert,)),))
+
+
 def firing(name: str, **labels: str) -> AlertInstance:
     labels = {"alertname": name, **labels}
     notes = {"summary": f"{name} is so"}

@@ -16,10 +16,11 @@ from streamlit.testing.v1 import AppTest
 
 from alerts.rules.loader import BUILTIN, rule_files
 from collectors.receive.sampled import reported
-from dashboard.run import RULES_VARIABLE
+from dashboard.run import API_VARIABLE, RULES_VARIABLE
 from lake.reader import Reader
 from lake.store import Lake
 from lake.tables import ACTIONS, ALERT_TRANSITIONS, DELIVERIES, EVENT_TYPES, GAPS, REJECTED_RECORDS
+from tests.alerts.test_v2 import firing_as, serving
 from tests.dashboard.scene import actions_of, alerts_of, write_samples, write_story
 from tests.lake.test_reader import append, enqueued
 from tests.support.finishing import finish
@@ -297,6 +298,23 @@ def test_an_alert_says_how_it_came_who_was_told_and_what_to_do(tmp_path: Path, s
     assert "Watchdog" not in said
     assert "sojourn alerts acknowledge" in said
     assert "That alert is not here" in words(opened("alerts", alert="<b>'; DROP"))
+
+
+def test_an_alert_says_what_is_the_case_now_where_the_alert_process_tells(
+    tmp_path: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    write_story(lake, end=datetime.now(UTC), seconds=60, noisy_from=30)
+    show(lake, stale_after_seconds=AGES)
+    assert "holds the shared queue orders" in words(overview()) and "value then 0.63" in words(overview())
+    fired = Reader(lake).query("SELECT * FROM alert_states WHERE rule <> 'Watchdog'").to_pylist()[0]
+    with serving(tmp_path / "alerts.sqlite", firing_as(fired, "Tenant acme-7 holds all of it", 0.97)) as http:
+        monkeypatch.setenv(API_VARIABLE, json.dumps({"url": str(http.base_url)}))
+        for page in ("overview", "queue", "alerts"):
+            said = words(opened(page, queue="orders"))
+            assert "Tenant acme-7 holds all of it" in said, page
+            assert "value 0.97" in said or page == "alerts", page
+    assert "pending → firing, value 0.63" in said, "of what was, the journal tells"
 
 
 def test_an_alert_s_value_stands_beside_its_threshold_and_each_condition_beside_what_it_saw(

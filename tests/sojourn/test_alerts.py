@@ -12,6 +12,8 @@ from threading import Thread
 
 import pytest
 
+from lake.reader import Reader
+from tests.alerts.test_v2 import firing_as, serving
 from tests.dashboard.scene import write_story
 from tests.sojourn.test_cli import is_one_clear_line, sojourn
 
@@ -68,3 +70,18 @@ def test_that_nothing_fires_is_said_of_rules_that_somebody_evaluates(tmp_path: P
     assert (late.returncode, late.stdout) == (dead.returncode, dead.stdout) == (1, "")
     assert "has evaluated no rule" in late.stderr and "no alert process answers" in dead.stderr
     is_one_clear_line(sojourn("alerts", "list", "--lake", "nowhere", cwd=tmp_path), "there is no lake at")
+
+
+def test_what_an_alert_says_is_what_is_the_case_now_where_the_alert_process_tells(lake: Path, tmp_path: Path) -> None:
+    states = Reader(lake).query("SELECT * FROM alert_states WHERE rule <> 'Watchdog'")
+    (fired,) = states.to_pylist()
+    with serving(tmp_path / "alerts.sqlite", firing_as(fired, "Tenant acme-7 holds all of it", 0.97)) as http:
+        (state := lake / "state" / "run").mkdir(parents=True, exist_ok=True)
+        url = str(http.base_url)
+        first, about, *_ = sojourn("alerts", "list", "--lake", str(lake), "--url", url, cwd=lake).stdout.splitlines()
+        (state / "alerts.json").write_text(json.dumps({"url": url}))
+        seen = sojourn("top", "--once", "--lake", str(lake), cwd=lake, env={"COLUMNS": "160"}).stdout
+    assert first == "▲ critical  Tenant acme-7 holds all of it" and fired["fingerprint"] in about
+    assert "ago): Tenant acme-7 holds all of it" in seen
+    then = sojourn("top", "--once", "--lake", str(lake), cwd=lake, env={"COLUMNS": "160"}).stdout
+    assert "Tenant acme-7 holds the shared queue" in then, "nobody tells what it says now"
