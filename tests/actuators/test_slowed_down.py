@@ -23,7 +23,7 @@ from tests.support.nats import NatsServer
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.deep]
 
 STREAM, HELD, TENANTS = "ORDERS", "acme", ("acme", "bolt", "cobalt")
 #: Of each tenant: messages a second, workers, what the broker lets them have in hand; seconds for a message.

@@ -26,6 +26,7 @@ from tests.alerts.helpers import SECRET, WebhookReceiver
 from tests.collectors.support import running
 from tests.support import bullmq, sidekiq
 from tests.support.alerting import PROGRAM
+from tests.support.deep import examples
 from tests.support.finishing import finishing
 from tests.support.redis import RedisServer
 from tests.support.waiting import wait_until
@@ -120,7 +121,7 @@ def health(root: Path) -> dict[str, dict[str, Any]]:
     return {row["queue"]: row for row in Reader(root).query("SELECT * FROM queue_health_now").to_pylist()}
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("name", [*LIBRARIES][: examples(1, len(LIBRARIES))])
 def test_a_stuck_worker_is_paged_with_the_queues_numbers_and_a_redrive_ends_it(
     name: str, tmp_path: Path, receiver: WebhookReceiver
 ) -> None:

@@ -22,6 +22,7 @@ import pytest
 from lake.files import write_atomically
 from tests.alerts.helpers import WebhookReceiver
 from tests.alerts.under_fire import RULES
+from tests.support.deep import examples
 from tests.support.waiting import PATIENCE, wait_until
 
 MODES = {"once": "AtOnce", "held": "Held", "kept": "Kept"}
@@ -194,7 +195,7 @@ def kills(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--kills") or most)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"][: examples(1, 2)])
 def test_kills_at_random_instants_lose_double_and_resolve_nothing(
     request: pytest.FixtureRequest, tmp_path: Path, receivers: Receivers, kills: int, kind: str
 ) -> None:

@@ -30,6 +30,7 @@ from lake.sql.functions import judgement
 from lake.tables import TABLES
 from lake.views import VIEWS
 from lake.worker.worker import Overrun, Worker
+from tests.support.deep import examples
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KNOWN = {*VIEWS, *TABLES, *ENGINE_VIEWS}
@@ -166,7 +167,7 @@ def told(outcome: Outcome) -> tuple[Any, ...]:
     return outcome.evaluation.ok, dict(outcome.memory.alerts), moved, outcome.memory.evaluated_to
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(examples(1, 2)))
 def test_asked_on_change_or_always_the_states_are_the_same(seed: int, always: Callable[..., pa.Table]) -> None:
     world, worker = World(seed), Counting(rule_worker())
     cache = ViewCache(lambda sql: world.views[sql.rpartition(" ")[2]], worker, always)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from collectors.settings import CollectSettings
 from lake.store import Lake
 from tests.apps.run_apps import finish, lives, start
 from tests.collectors.support import collecting
+from tests.support.deep import examples
 from tests.support.elasticmq import ElasticMq
 from tests.support.kafka import KafkaServer
 from tests.support.nats import NatsServer
@@ -97,7 +98,7 @@ WORLDS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", WORLDS)
+@pytest.mark.parametrize("kind", [*WORLDS][: examples(2, len(WORLDS))])
 def test_the_lake_knows_the_ages_that_the_application_logged(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,13 +22,14 @@ from tests.collectors.support import (
     start,
     wait_attached,
 )
+from tests.support.deep import examples
 from tests.support.nats import NatsServer
 from tests.support.waiting import wait_until
 
 KILLS = 3
 
 
-@pytest.mark.parametrize("capacity", [200_000, 40], ids=["roomy", "conflating"])
+@pytest.mark.parametrize("capacity", [200_000, 40][: examples(1, 2)])
 def test_killing_the_collector_at_any_instant_neither_loses_nor_doubles(
     own_nats_server: NatsServer, tmp_path: Path, capacity: int
 ) -> None:

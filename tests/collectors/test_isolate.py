@@ -21,6 +21,7 @@ from collectors.rollup import Rollup
 from collectors.sink import Sink
 from lake.errors import SojournError
 from lake.store import Lake, LakeError
+from tests.support.deep import combinations
 
 POISON = "poison"
 AT = 1_780_000_000_000_000
@@ -140,8 +141,7 @@ def sink(bronze: Any) -> Sink:
     return Sink(bronze, broker="mq", source="tap", app_id="tap@1")
 
 
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("rollup", [False, True])
+@pytest.mark.parametrize(("rollup", "after"), combinations([False, True], [False, True]))
 def test_wherever_a_crash_comes_a_tap_loses_and_doubles_nothing(tmp_path: Path, rollup: bool, after: bool) -> None:
     poison = (1, 4)
     crash_at = 0

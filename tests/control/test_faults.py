@@ -28,6 +28,7 @@ from tests.actuators.test_bad_servers import NONSENSE, bad_server
 from tests.client.places import NOWHERE
 from tests.control.conftest import POLICY, Loop, World
 from tests.control.producers import ASKS, Producers
+from tests.support.deep import CHOSEN
 from tests.support.nats import NatsServer
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import wait_until
@@ -42,7 +43,7 @@ def _servers() -> Iterator[None]:
     end_shared()
 
 
-@pytest.fixture(scope="module", params=PLACES)
+@pytest.fixture(scope="module", params=[*PLACES] if CHOSEN.deep else ["redis_key", "rabbitmq_policy"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """One kind's server for all of its tests."""
     with serving(request.param, tmp_path_factory.mktemp(request.param), OTHER) as found:

@@ -25,6 +25,7 @@ from lake.visible import visible
 from tests.dashboard.scene import TENANTS, write_story
 from tests.dashboard.troubles import write_troubles
 from tests.support.browser import DOCUMENTED, LEAST_DRAWN, READY, chromium, drawn, opened, settled, shoot
+from tests.support.deep import examples
 from tests.support.programs import node_folder
 
 pytestmark = pytest.mark.browser
@@ -197,7 +198,7 @@ def test_every_page_is_among_those_that_are_looked_at() -> None:
     assert pages == {*LINKS, "lab", "sql"}
 
 
-@pytest.mark.parametrize("place", range(len(LINKS)))
+@pytest.mark.parametrize("place", range(examples(3, len(LINKS))))
 def test_a_link_to_a_page_opens_that_page(server: str, browser: Any, axe: str, tmp_path: Path, place: int) -> None:
     address, (asked, heading) = list(LINKS.items())[place]
     zone = None if address in DOCUMENTED else "Asia/Kolkata"

@@ -47,6 +47,7 @@ from lake.tables import TABLES
 from tests.dashboard.scene import TENANTS, write_samples, write_story
 from tests.dashboard.test_browser import NAMES, QUEUE
 from tests.dashboard.test_pages import AGES, heading, opened, words
+from tests.support.deep import CHOSEN
 from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -58,6 +59,13 @@ RUNNING = ("lab", "sql")
 #: Their headings tell a name, and how far what the pages say is to be trusted now.
 OF_NO_INSTANT = ("queue", "pipeline")
 PAGES = [page for page in EVERY if page not in RUNNING]
+
+
+def some(first: int) -> list[str]:
+    """A third of the pages, so that each is held to some of this, and in a deep run to all of it."""
+    return PAGES if CHOSEN.deep else PAGES[first::3]
+
+
 #: For everything that any page reads from its address.
 NONSENSE = dict.fromkeys(
     ("queue", "find", "order", "page", "range", "heat", "alert", "tenant", "slo", "round", "whose"),
@@ -130,14 +138,14 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", some(0))
 def test_a_lake_without_data_shows_the_first_steps(empty: Path, show: Callable[..., None], page: str) -> None:
     for root in (empty / "nothing", empty):
         show(root)
         assert opened(page).title[0].value == "No queue has been seen yet"
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", some(1))
 def test_a_broken_table_is_one_line_without_a_traceback(broken: Path, show: Callable[..., None], page: str) -> None:
     show(broken)
     app = opened(page)
@@ -156,7 +164,7 @@ STILL = {
 }
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", some(2))
 def test_journals_that_cannot_be_read_are_unknown_and_leave_the_rest(
     unread: Path, show: Callable[..., None], page: str
 ) -> None:
@@ -169,14 +177,14 @@ def test_journals_that_cannot_be_read_are_unknown_and_leave_the_rest(
         assert never not in said, page
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", some(0))
 def test_readings_alone_fill_what_they_can(sampled: Path, show: Callable[..., None], page: str) -> None:
     show(sampled, stale_after_seconds=AGES)
     app = opened(page)
     assert heading(app) and "None" not in words(app)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", some(1))
 def test_names_that_mean_harm_stay_text_and_nonsense_in_the_address_is_no_error(
     hostile: Path, show: Callable[..., None], page: str
 ) -> None:
@@ -190,7 +198,7 @@ def test_names_that_mean_harm_stay_text_and_nonsense_in_the_address_is_no_error(
         assert "evil" not in " ".join(element.value for element in app.markdown)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", some(2))
 def test_tables_of_an_earlier_version_are_read_as_far_as_they_go(
     older: Path, show: Callable[..., None], page: str
 ) -> None:
@@ -205,7 +213,7 @@ def test_every_page_of_the_navigation_is_held_to_this() -> None:
     assert sorted(["overview", *listed.split(", ")]) == EVERY
 
 
-@pytest.mark.parametrize("page", EVERY)
+@pytest.mark.parametrize("page", [*RUNNING, *some(1)])
 def test_a_part_that_is_down_is_said_on_every_page(
     story: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:
@@ -278,7 +286,7 @@ def test_a_lake_that_is_compacted_and_vacuumed_meanwhile_is_shown_all_the_time(
     wait_until(lambda: heading(opened("overview")).endswith("you"), "the overview after it all")
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", some(0))
 def test_no_page_waits_for_history(
     troubled: Path, show: Callable[..., None], monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:

@@ -191,6 +191,7 @@ def test_every_webhook_was_signed_and_one_says_that_it_is_over(report: dict[str,
     assert datetime.fromisoformat(about[-1]["endsAt"]) > datetime.fromisoformat(about[-1]["startsAt"])
 
 
+@pytest.mark.deep  # so does the one below, which somebody looks at meanwhile
 @pytest.mark.timeout(990)
 def test_ctrl_c_stops_everything(report: dict[str, Any], lake: Path) -> None:
     demo = Demo(lake, 90.0)

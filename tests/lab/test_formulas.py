@@ -10,6 +10,7 @@ import pytest
 from lab.queue import Queue
 from lab.scenario import parse
 from lab.stats import Estimate, estimate
+from tests.support.deep import examples
 
 MEAN, SEEDS = 0.1, 8
 #: Of six 95 % intervals one misses every fourth time; of these, with eight seeds, every eightieth.
@@ -49,7 +50,7 @@ def pollaczek_khinchine(load: float, variation: float) -> float:
     return load * MEAN * (1 + variation) / (2 * (1 - load))
 
 
-@pytest.mark.parametrize(("servers", "load"), [(1, 0.7), (4, 0.8), (12, 0.9)])
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.7), (4, 0.8), (12, 0.9)][: examples(2, 3)])
 def test_servers_with_one_queue_wait_as_erlang_says(servers: int, load: float) -> None:
     found = waits(servers, load, "exponential")
     assert abs(found.mean - erlang_c(servers, load)) <= WIDER * found.half_width, found

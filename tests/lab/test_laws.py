@@ -13,6 +13,7 @@ from alerts.laws import registry
 from lab.compare import compare
 from lab.run import Result, simulate
 from lab.scenario import Failing, Variant, load
+from tests.support.deep import combinations
 
 SCENARIOS = ("small-and-one", "innocent-large", "outage-large", "sybil", "poison")
 PAGE = (Path(__file__).parents[2] / "docs" / "laws.md").read_text("utf-8")
@@ -27,8 +28,9 @@ def policy(law: str, **changes: Any) -> PolicySettings:
     return PolicySettings(**{"name": "p", "law": law} | OPTIONS.get(law, {}) | changes)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-@pytest.mark.parametrize("law", ["client_throttle", "codel", "output_rate", "permits", "squelch"])
+@pytest.mark.parametrize(
+    ("law", "name"), combinations(["client_throttle", "codel", "output_rate", "permits", "squelch"], SCENARIOS)
+)
 def test_no_law_is_worse_than_nothing_or_the_page_says_so(law: str, name: str) -> None:
     scenario = load(name)
     servers = scenario.variants[0].servers

@@ -18,6 +18,7 @@ from lake.schema import HISTOGRAM
 from lake.state.columns import column
 from lake.state.held import MOST_FILES, Held
 from lake.store import Lake
+from tests.support.deep import examples
 
 _BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 _KINDS = [pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us", "UTC"), pa.string(), HISTOGRAM]
@@ -54,7 +55,7 @@ def test_a_column_has_at_each_place_what_was_put_there_last(seed: int, kind: pa.
         assert one.array(len(held)).to_pylist() == held
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(2, 5)))
 def test_the_newest_row_of_each_key_is_held(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a key come in any order, corrections of the past among them; a new epoch begins with nothing."""
     if seed % 2:

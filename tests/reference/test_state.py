@@ -132,7 +132,7 @@ def test_what_was_told_by_the_second_stays_so_over_minutes_and_hours(tmp_path: P
     assert {1, 60, 3600} <= set(widths)
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(2, 4), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(logs(), st.integers(0, 1000), st.sampled_from([0.0, 2.0, 100.0]), st.booleans())
 def test_any_log_in_any_order_of_commits(log: Any, seed: int, disorder: float, rolled: bool) -> None:
     with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder:

@@ -20,7 +20,7 @@ from tests.security.fuzz.statements import honest
 from tests.security.statements import STATEMENTS
 from tests.support.deep import examples
 
-NUMBERS = range(examples(300, 3000))
+NUMBERS = range(examples(100, 3000))
 NAMES = {"t"}
 #: Functions and texts that Spark's parser has for what is also syntax: EXTRACT(HOUR FROM …), ARRAY<…>, (1, 2).
 IMPLIED = {"extract", "between", "array", "map", "struct", "if", "not", "and", "or", "in", "exists", "div", "like"}

@@ -16,6 +16,7 @@ import pytest
 from actuators import reaper
 from lake.stopping import stopping
 from lake.store import Lake
+from tests.support.deep import combinations
 from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -73,8 +74,11 @@ def _receiver(folder: Path) -> Running:
     return words, lambda: _listens(port)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("started", [_collect, _alert, _reaper, _receiver], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    ("started", "number"),
+    combinations([_collect, _alert, _reaper, _receiver], [signal.SIGTERM, signal.SIGINT]),
+    ids=lambda each: getattr(each, "__name__", None),
+)
 def test_what_runs_until_it_is_told_to_stop_ends_in_order_with_all_that_it_started(
     tmp_path: Path, started: Callable[[Path], Running], number: signal.Signals
 ) -> None:

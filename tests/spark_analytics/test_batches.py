@@ -35,6 +35,7 @@ from tests.reference.partials import marks_of, partials_of
 from tests.spark_analytics.analysis import analyse
 from tests.spark_analytics.events import START, bronze, event
 from tests.spark_analytics.test_transforms import assert_same_partials, counted
+from tests.support.deep import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-DRIVER, EXECUTORS = 1 << 30, 0
+WHO = DRIVER, EXECUTORS = 1 << 30, 0
 
 
 def some_events(seed: int = 5, messages: int = 300) -> list[Row]:
@@ -114,7 +115,7 @@ def test_a_batch_that_cannot_be_read_here_is_read_by_spark_which_was_asked_for_n
     assert by == ["driver", "executors"]
 
 
-@pytest.mark.parametrize("driver_bytes", [DRIVER, EXECUTORS])
+@pytest.mark.parametrize("driver_bytes", WHO[: examples(1, 2)])
 def test_tenants_beyond_the_bound_are_the_same_whoever_computes(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int
 ) -> None:
@@ -132,7 +133,7 @@ def test_tenants_beyond_the_bound_are_the_same_whoever_computes(
     assert_gold_is_of(lake, expected)
 
 
-@pytest.mark.parametrize(("first", "again"), [(DRIVER, EXECUTORS), (EXECUTORS, DRIVER)])
+@pytest.mark.parametrize(("first", "again"), [(EXECUTORS, DRIVER), (DRIVER, EXECUTORS)][: examples(1, 2)])
 def test_after_a_crash_between_marks_and_partials_whoever_goes_on_gives_the_same_rows(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, first: int, again: int
 ) -> None:
@@ -261,7 +262,7 @@ def test_both_writers_go_on_in_one_table_past_each_other_s_checkpoints(spark: Sp
     assert spark.read.format("delta").load(str(lake.path("marks"))).count() == 6 * marks.num_rows
 
 
-@pytest.mark.parametrize("driver_bytes", [DRIVER, EXECUTORS])
+@pytest.mark.parametrize("driver_bytes", WHO[: examples(1, 2)])
 def test_a_column_that_bronze_gained_is_null_in_older_files_whoever_computes(
     spark: SparkSession, lake: Lake, driver_bytes: int
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from spark_analytics.state.buckets import Buckets, added_up, code_of, empty, starts_of
 from spark_analytics.state.recent import Recent
+from tests.support.deep import examples
 
 #: (second, slot) → n, total, most, skewed, cells by index
 Sums = dict[tuple[int, int], tuple[int, float, float, int, dict[int, int]]]
@@ -57,7 +58,7 @@ def sums(*parts: Buckets) -> Sums:
     return found
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", range(examples(30, 300)))
 def test_sums_are_in_order_each_code_once_and_lose_nothing(seed: int) -> None:
     rng = random.Random(seed)
     parts = [some(rng, range(100, 103), ordered=seed % 3 > 0) for _ in range(rng.randrange(1, 4))]
@@ -70,7 +71,7 @@ def test_sums_are_in_order_each_code_once_and_lose_nothing(seed: int) -> None:
         assert (np.diff(own) > 0).all(), "a histogram has each index once, in order"
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(examples(20, 100)))
 def test_recent_seconds_are_the_sums_of_all_that_came_for_them(seed: int) -> None:
     rng = random.Random(seed)
     recent, came = Recent(99), list[Buckets]()

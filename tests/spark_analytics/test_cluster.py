@@ -103,19 +103,20 @@ def assert_executors_did_it(log: str) -> None:
     assert doers and set(doers) == {"executors"}, log
 
 
-#: Who begins and who goes on. What was submitted runs to its end in test_managed, and here in a deep run.
-DRIVERS = [(by_spark_submit, by_command), (by_command, by_spark_submit)]
+#: Who begins, if anybody, and who goes on. A driver is killed in test_job, and here in a deep run.
+DRIVERS = [(None, by_spark_submit), (by_spark_submit, by_command), (by_command, by_spark_submit)]
 
 
-@pytest.mark.parametrize(("begins", "goes_on"), DRIVERS[: examples(1, 2)])
+@pytest.mark.parametrize(("begins", "goes_on"), DRIVERS[: examples(1, 3)])
 def test_executors_compute_and_write_and_counts_stay_exact_though_their_driver_is_killed_and_then_one_of_them(
-    cluster: SparkCluster, lake: Lake, begins: Callable[..., Driver], goes_on: Callable[..., Driver]
+    cluster: SparkCluster, lake: Lake, begins: Callable[..., Driver] | None, goes_on: Callable[..., Driver]
 ) -> None:
     for number in range(2):
         write(lake, number)
-    first = begins(cluster, lake)
-    wait_for_marks(lake, 0)
-    first.kill()
+    if begins is not None:
+        first = begins(cluster, lake)
+        wait_for_marks(lake, 0)
+        first.kill()
     for number in range(2, 4):
         write(lake, number)
     version = lake.version("marks")

@@ -24,7 +24,7 @@ from tests.support.s3 import BUCKET, CREDENTIALS, S3Server
 from tests.support.spark_cluster import SparkCluster
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.deep, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 3

@@ -136,7 +136,7 @@ def test_spark_serves_the_same(tmp_path: Path, spark: SparkSession) -> None:
     assert folded(lake) > 0
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(2, 6), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(logs(), st.integers(0, 100))
 def test_any_log_folded_in_pieces_as_it_comes(log: tuple[list[Row], list[Row]], seed: int) -> None:
     """Messages come in any order; each one's own events come together, as all of this is older than is remembered."""
@@ -214,6 +214,7 @@ def test_killed_after_any_commit_a_message_counts_once_and_the_next_round_goes_o
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_killed_at_any_instant_every_message_counts_once(tmp_path: Path) -> None:
     rng = random.Random()
     lake = Lake(tmp_path)
@@ -284,7 +285,7 @@ ARRIVALS = {
 
 @dataclass(frozen=True)
 class Week:
-    """Eight days with two rounds of upkeep each, behind an analysis that starts anew each day; read only."""
+    """Days of a week with two rounds of upkeep each, behind an analysis that starts anew each of them; read only."""
 
     root: Path
     told: list[tuple[str, float]]  #: each queue's mean ages by the hour, as history has them at the end
@@ -303,7 +304,7 @@ class Week:
 def week(tmp_path_factory: pytest.TempPathFactory) -> Week:
     root = tmp_path_factory.mktemp("week")
     lake = Lake(root)
-    for day in range(8):
+    for day in sorted({day for arrivals in ARRIVALS.values() for day in arrivals}):
         now = EVE + timedelta(days=day)
         clock = {"broker": "nats", "queue": "clock", "message_id": "c", "event_type": "failed", "occurred_at": now}
         events = [clock]

@@ -23,13 +23,14 @@ from tests.alerts.situation import LENGTH, Situation
 from tests.alerts.situations import troubled
 from tests.reference.partials import partials_of
 from tests.spark_analytics.events import event
+from tests.support.deep import examples
 from tests.support.finishing import finish
 
 pytestmark = pytest.mark.spark
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("per", ["queue", "tenant"])
+@pytest.mark.parametrize("per", ["tenant", "queue"][: examples(1, 2)])
 def test_an_objective_burns_alike_in_both_engines(lake: Lake, spark: SparkSession, per: str) -> None:
     ages = (0.5, 29.9, 31.0, 60.0, 400.0)
     events = [event("received", age, attempt=1, message_id=f"m{number}") for number, age in enumerate(ages)]
