@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """For what is decided where tests are declared."""
     CHOSEN.deep = config.getoption("--deep")
     # How long an example takes depends on what else the machine does.
-    hypothesis.settings.register_profile("sojourn", deadline=None, max_examples=examples(50, 200))
+    hypothesis.settings.register_profile("sojourn", deadline=None, max_examples=examples(25, 200))
     hypothesis.settings.load_profile("sojourn")
     config.pluginmanager.register(Processor())
 

@@ -114,6 +114,7 @@ def test_the_lab_runs_a_lake_again_while_its_files_are_replaced(lake: Lake, show
     assert "what is compared with" in said and not app.exception
 
 
+@pytest.mark.deep
 def test_the_lab_runs_a_lake_again_whose_files_are_gone_since_the_page_was_opened(
     lake: Lake, show: Callable[..., None]
 ) -> None:

@@ -13,23 +13,24 @@ from tests.security.fuzz.judging import strange
 from tests.security.fuzz.knocking import knock
 from tests.security.fuzz.requests import request
 from tests.security.fuzz.statements import statement
+from tests.support.deep import examples
 
 
-def test_two_thousand_hostile_statements_have_no_effect_and_end_nothing(tmp_path: Path) -> None:
-    findings = Findings()
+def test_hostile_statements_have_no_effect_and_end_nothing(tmp_path: Path) -> None:
+    findings, count = Findings(), examples(500, 2000)
     Lake(tmp_path / "lake").create()
-    ask(findings, 2000, 10, tmp_path, (), jobs=1, parsed=0, run=40)
+    ask(findings, count, 10, tmp_path, (), jobs=1, parsed=0, run=40)
     assert findings.faults == []
-    assert findings.figures["statements_checked"][0] == 2000
-    assert 200 < findings.figures["statements_accepted"][0] < 1800  # it knows both sides of the line
+    assert findings.figures["statements_checked"][0] == count
+    assert count / 10 < findings.figures["statements_accepted"][0] < count * 0.9  # it knows both sides of the line
 
 
 @pytest.mark.slow
-def test_a_thousand_hostile_requests_have_no_effect_and_end_nothing(tmp_path: Path) -> None:
+def test_hostile_requests_have_no_effect_and_end_nothing(tmp_path: Path) -> None:
     findings = Findings()
-    knock(findings, 1000, 10, tmp_path)
+    knock(findings, examples(300, 1000), 10, tmp_path)
     assert findings.faults == []
-    assert findings.figures["requests_answered_200"][0] > 100
+    assert findings.figures["requests_answered_200"][0] > 30
     assert findings.figures["requests_legitimate_kept"][0] == 5
 
 

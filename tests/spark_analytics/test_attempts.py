@@ -13,6 +13,7 @@ from lake.errors import UserError
 from spark_analytics.batches.attempts import CHANGES, Attempts
 from spark_analytics.transforms import EVENT_COLUMNS
 from tests.spark_analytics.events import Row, bronze, event
+from tests.support.deep import examples
 
 
 def rows(*events: Row) -> pa.Table:
@@ -70,7 +71,7 @@ def test_a_batch_that_is_done_again_begins_where_it_began_before(tmp_path: Path)
     assert run(Attempts(tmp_path), 2, one("received")) == [3]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10, 30), deadline=None)
 @given(
     batches=st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["received", "failed", "completed"])))),
     restarts=st.sets(st.integers(0, 20)),

@@ -149,6 +149,7 @@ def interrupted_in_a_notebook(port: int, max_seconds: float) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.deep  # by a real server what is shown above of each part
 def test_pyspark_s_own_client_is_told_that_its_query_took_too_long_and_its_places_are_free_again(
     tmp_path: Path,
 ) -> None:
@@ -169,6 +170,7 @@ def test_pyspark_s_own_client_is_told_that_its_query_took_too_long_and_its_place
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.deep
 def test_a_query_that_was_interrupted_before_it_had_a_job_has_none_later_and_the_server_ends(tmp_path: Path) -> None:
     with serving(tmp_path, 0.3) as port:
         interrupted_in_a_notebook(port, 0.3)

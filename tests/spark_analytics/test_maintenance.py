@@ -189,7 +189,7 @@ def test_forgetting_settled_marks_changes_no_row_of_any_view(tmp_path: Path, see
 
 
 @given(logs(), st.sampled_from([0, 57, 59]))
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(2, 4), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 def test_whatever_happened_nobody_misses_what_is_forgotten(log: tuple[list[Row], list[Row]], minute: int) -> None:
     events, samples = (moved(rows, timedelta(minutes=minute)) for rows in log)
     clock = {"event_type": "enqueued", "message_id": "later", "queue": "other", "occurred_at": START + LATER}

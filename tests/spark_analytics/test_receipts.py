@@ -120,6 +120,7 @@ def test_history_is_what_the_reference_counts_before_and_after_each_fold(tmp_pat
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.deep
 def test_spark_serves_the_same(tmp_path: Path, spark: SparkSession) -> None:
     from spark_analytics.views import register
 

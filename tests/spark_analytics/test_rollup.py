@@ -25,6 +25,7 @@ from spark_analytics.maintenance import slices as cuts
 from spark_analytics.transforms.rollup import opening_balance, rolled_up
 from tests.reference.generate import generate
 from tests.reference.partials import fill, partials_of
+from tests.support.deep import examples
 from tests.support.finishing import FinishingReader as Reader
 from tests.support.finishing import finish
 
@@ -88,7 +89,7 @@ def test_rolling_up_is_addition(seconds: int) -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 5))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(5, 15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_rolled_up_in_pieces_is_what_is_rolled_up_at_once(seed: int, pieces: int) -> None:
     events, _ = log_of(seed, messages=60, seconds=200)
     random.Random(seed).shuffle(events)
@@ -106,7 +107,7 @@ def regroupings(draw: st.DrawFn) -> tuple[int, list[tuple[int, list[int]]]]:
 
 
 @given(regroupings())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_rows_are_rolled_up_in_whatever_order_every_sum_stays(
     regrouping: tuple[int, list[tuple[int, list[int]]]],
 ) -> None:

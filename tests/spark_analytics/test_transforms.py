@@ -22,6 +22,7 @@ from tests.reference.generate import logs
 from tests.reference.partials import marks_of, partials_of
 from tests.reference.reference import without_duplicates
 from tests.spark_analytics.events import Row, after, bronze, event
+from tests.support.deep import examples
 
 Computed = tuple[list[Row], list[Row]]
 
@@ -173,7 +174,7 @@ def test_a_value_on_a_bucket_s_irrational_edge_is_at_most_one_bucket_off() -> No
     assert all(abs(mine - bucket_index(value)) <= 1 for mine, value in zip(indices, values, strict=True))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(30, 100), deadline=None)
 @given(log=logs())
 def test_any_log_gives_what_a_plain_computation_gives(log: tuple[list[Row], list[Row]]) -> None:
     events = without_duplicates(log[0])
@@ -183,7 +184,7 @@ def test_any_log_gives_what_a_plain_computation_gives(log: tuple[list[Row], list
     assert counted(marks) == counted(expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, 40), deadline=None)
 @given(log=logs(), batches=st.integers(2, 4), seed=st.integers(0, 2**16))
 def test_however_events_fall_into_batches_the_sums_are_the_same(
     log: tuple[list[Row], list[Row]], batches: int, seed: int

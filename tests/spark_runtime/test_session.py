@@ -15,6 +15,7 @@ from spark_analytics.run import spark_settings
 from spark_analytics.runtime.java import Java, ensure_java
 from spark_analytics.runtime.options import cores_of, prepare_environment, session_settings
 from spark_analytics.settings import AnalyzeSettings
+from tests.support.deep import examples
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +34,7 @@ def too_old_java(folder: Path) -> dict[str, str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["machine", "wheel"])
+@pytest.mark.parametrize("place", ["wheel", "machine"][: examples(1, 2)])
 def test_a_session_appends_to_and_reads_delta_and_leaves_nothing_behind(place: str, tmp_path: Path) -> None:
     environ = too_old_java(tmp_path) if place == "wheel" else dict(os.environ)
     java = ensure_java(environ)

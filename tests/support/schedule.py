@@ -20,7 +20,7 @@ _SERVERS = {
 
 
 class Schedule(LoadFileScheduling):
-    """Files one by one to whoever is free; those that share a server to one, those that share Spark to all but one."""
+    """Files one by one to whoever is free; those that share a server to one, those that share Spark to half of all."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -38,5 +38,5 @@ class Schedule(LoadFileScheduling):
             if file.startswith(folder):
                 return server
         if _SPARK.search((self.config.rootpath / file).read_text(encoding="utf-8")):
-            return f"Spark {next(self._sparks) % max(1, self.numnodes - 1)}"
+            return f"Spark {next(self._sparks) % max(1, self.numnodes // 2)}"
         return file

@@ -14,6 +14,7 @@ from collectors.kafka.settings import KafkaBroker
 from collectors.kafka.source import KafkaSource
 from collectors.kafka.vendor import VendorReader
 from tests.collectors.kafka.reading import read_once, settings, using
+from tests.support.deep import examples
 from tests.support.facts import proves
 from tests.support.kafka import KafkaServer
 from tests.support.waiting import PATIENCE, wait_until
@@ -31,7 +32,7 @@ def brokers(tmp_path: Path) -> Iterator[tuple[KafkaServer, KafkaServer]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", [ClusterReader, VendorReader])
+@pytest.mark.parametrize("made", [ClusterReader, VendorReader][: examples(1, 2)])
 @proves("kafka", "cluster shapes", "two brokers, one of which dies")
 def test_a_broker_that_dies_leaves_unknowns_until_another_leads(
     brokers: tuple[KafkaServer, KafkaServer], made: Callable[[KafkaBroker], ClusterReader]
