@@ -136,6 +136,7 @@ def test_send_spans_of_an_application_that_embeds_nothing_do_the_same(place: Pla
     assert "half of the publishes took" in first.reason and first.inputs["publishes_probed"] == "False"
 
 
+@pytest.mark.deep
 def test_publishes_to_another_queue_few_ones_or_none_change_nothing(place: Place) -> None:
     assert place.looks(6, 0.5, queue="elsewhere") == {}
     assert place.looks(3, 0.5).keys() == {"t0"}

@@ -40,6 +40,7 @@ def test_an_alert_that_comes_and_goes_changes_a_limit_no_faster_than_its_cooldow
     assert loop.served() == {}, "it ends once the signal is quiet"
 
 
+@pytest.mark.deep  # in tests/control/test_ignoring.py on a real broker
 def test_a_twentieth_of_the_producers_that_ignore_a_limit_neither_void_it_nor_drive_it_down(start: Start) -> None:
     loop, asks = start(floor=2.0), 120
     loop.throttle("t0")

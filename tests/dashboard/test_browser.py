@@ -235,6 +235,7 @@ def test_a_statement_is_run_by_its_button_and_downloaded(server: str, browser: A
 
 
 @pytest.mark.timeout(480)
+@pytest.mark.deep
 def test_the_lab_runs_a_scenario_from_a_link_and_draws_every_way(
     server: str, browser: Any, axe: str, tmp_path: Path
 ) -> None:

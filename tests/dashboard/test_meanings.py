@@ -13,6 +13,7 @@ from dashboard.services.meanings import MEANINGS, meaning
 from lake.reader import Reader
 from tests.dashboard.test_every_page import PAGES
 from tests.dashboard.test_pages import AGES, opened
+from tests.support.deep import examples
 
 
 def test_each_statement_runs_and_has_the_columns_that_are_explained(troubled: Path) -> None:
@@ -42,7 +43,7 @@ HEADINGS = {
 }
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAGES[: examples(3, len(PAGES))])
 def test_what_a_heading_opens_is_on_its_page(troubled: Path, show: Callable[..., None], page: str) -> None:
     show(troubled, stale_after_seconds=AGES)
     bodies = " ".join(element.proto.body for element in opened(page).get("html"))

@@ -33,6 +33,7 @@ from lake.web.policy import Refusal
 from sojourn.cli.main import app
 from sojourn.cli.parts import leading_on
 from sojourn.settings import load
+from tests.support.deep import examples
 from tests.support.waiting import PATIENCE
 
 LAKE = Path("/somewhere/lake")
@@ -135,7 +136,7 @@ def test_the_command_takes_host_and_port_and_refuses_to_be_open_without_a_name(
     assert "no login" in opened.stderr and started[1].allowed_hosts == ("queues.example",)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT][: examples(1, 2)])
 def test_it_says_where_it_is_once_it_answers_there_and_nothing_else_and_ends_in_order(
     tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -44,6 +44,7 @@ def waits(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_in_eight_of_ten_the_interval_covers_what_the_untreated_run_showed(tmp_path: Path) -> None:
     covered = []
     for run in range(1, RUNS + 1):

@@ -16,6 +16,7 @@ from tests.reference.compare import differences
 from tests.reference.generate import Row, generate
 from tests.reference.partials import fill, marks_of, partials_of, without_duplicates
 from tests.reference.replaying import newest, roll_up
+from tests.support.deep import examples
 from tests.support.finishing import finish
 
 HISTORY = ("attempt_age", "tenant_backlog", "concurrency", "queue_health")
@@ -64,7 +65,7 @@ def test_each_column_is_the_same_where_it_alone_is_asked_for(tmp_path: Path) -> 
 
     with Reader(tmp_path) as whole:
         for view in HISTORY:
-            for column in VIEWS[view].columns:
+            for column in VIEWS[view].columns[:: examples(4, 1)]:
                 with Reader(tmp_path, scope=scope) as reader:
                     found = said(reader, view, column.name)
                     assert found == said(whole, view, column.name), (view, column.name)

@@ -9,8 +9,6 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from tests.support.s3 import BUCKET, CREDENTIALS, S3Server
 from tests.support.waiting import PATIENCE
 
@@ -42,7 +40,6 @@ def events(path: Path) -> Path:
     return path
 
 
-@pytest.mark.deep
 def test_events_in_an_object_store_become_metrics(server: S3Server, tmp_path: Path) -> None:
     settings = tmp_path / "sojourn.toml"
     settings.write_text(

@@ -29,7 +29,7 @@ from tests.support.postgresql import PostgresServer
 from tests.support.s3 import BUCKET, S3Server
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.deep]  # test_story goes the same way part by part
 
 HOME = Path(__file__).parents[2]
 APP = str(HOME / "dashboard" / "entry" / "app.py")

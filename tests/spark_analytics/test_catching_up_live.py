@@ -212,6 +212,7 @@ def test_a_piece_that_fails_ends_the_job_and_the_next_goes_on(
     assert "history is complete" in caplog.text
 
 
+@pytest.mark.deep  # as test_catching_up_crashes, which knows where, and test_job
 def test_killed_while_history_is_read_it_neither_loses_nor_doubles(
     lake: Lake, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -89,6 +89,7 @@ def test_a_notebook_reads_the_views_and_sees_what_is_new(lake: Lake, port: int) 
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.deep
 def test_pyspark_s_own_client_asks_what_it_likes_and_does_nothing_else(lake: Lake, port: int) -> None:
     before = {name: lake.version(name) for name in TABLES}
     run = subprocess.run(

@@ -168,7 +168,7 @@ def test_told_to_stop_it_finishes_its_batch_and_goes_on_later_from_there(lake: L
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("driver_bytes", [AnalyzeSettings().driver_bytes, 0], ids=["driver", "executors"])
+@pytest.mark.parametrize("driver_bytes", [AnalyzeSettings().driver_bytes, 0][: examples(1, 2)])
 def test_what_comes_while_a_batch_is_open_takes_none_of_spark_s_and_whoever_computes_the_next_leaves_it_out(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, driver_bytes: int
 ) -> None:

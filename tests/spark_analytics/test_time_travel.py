@@ -132,6 +132,7 @@ def test_history_that_was_vacuumed_or_cleaned_up_is_told(grown: Lake) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.deep
 def test_views_are_what_they_were(grown: Lake, spark: SparkSession) -> None:
     for words, backlog in ((["-45m"], 1), (["partials@2"], 2)):
         sql_session = SqlSession(grown, as_of=resolve_as_of(words, grown, NOW))

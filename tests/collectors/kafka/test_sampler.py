@@ -383,6 +383,7 @@ def test_a_topic_that_is_just_made_is_read_as_soon_as_it_is_there(kafka_server: 
     using(settings(kafka_server.bootstrap, "fresh-*"), work)
 
 
+@pytest.mark.deep  # as in the contract of all
 def test_a_broker_that_goes_away_is_a_lost_connection_and_comes_back(own_kafka_server: KafkaServer) -> None:
     prepare(own_kafka_server)
     broker = settings(own_kafka_server.bootstrap, timeout_seconds=2)

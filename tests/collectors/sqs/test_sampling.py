@@ -93,6 +93,7 @@ async def test_no_queue_is_no_sample(elasticmq: ElasticMq) -> None:
     assert await read_once(broker(elasticmq.url, "nobody-made-this")) == {}
 
 
+@pytest.mark.deep  # as in the contract of all
 async def test_a_server_that_goes_away_is_a_lost_connection_and_comes_back(own_elasticmq: ElasticMq) -> None:
     own_elasticmq.make("orders")
     source = SqsSource(broker(own_elasticmq.url, list_interval=3600))
