@@ -32,7 +32,7 @@ jars: $(STAMP) ## fetch Spark's jars into the cache now rather than at the first
 demo: $(STAMP) jars ## the whole system on this machine; ARGS="--headless --duration 120"
 	@$(BIN)/sojourn demo $(ARGS)
 
-test: $(STAMP) jars ## the tests; ARGS="-k words" chooses, JOBS=1 runs one file at a time
+test: $(STAMP) jars ## the tests; ARGS="-k words" chooses, ARGS="--deep" tries all, JOBS=1 runs one file at a time
 	@scripts/servers
 	@scripts/test $(JOBS) $(ARGS)
 

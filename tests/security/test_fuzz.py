@@ -27,11 +27,11 @@ def test_hostile_statements_have_no_effect_and_end_nothing(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_hostile_requests_have_no_effect_and_end_nothing(tmp_path: Path) -> None:
-    findings = Findings()
-    knock(findings, examples(300, 1000), 10, tmp_path)
+    findings, count = Findings(), examples(400, 1000)
+    knock(findings, count, 10, tmp_path)
     assert findings.faults == []
     assert findings.figures["requests_answered_200"][0] > 30
-    assert findings.figures["requests_legitimate_kept"][0] == 5
+    assert findings.figures["requests_legitimate_kept"][0] == count // 200
 
 
 def test_a_seed_makes_the_same_statements_and_requests_again() -> None:

@@ -149,7 +149,6 @@ def interrupted_in_a_notebook(port: int, max_seconds: float) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.deep  # by a real server what is shown above of each part
 def test_pyspark_s_own_client_is_told_that_its_query_took_too_long_and_its_places_are_free_again(
     tmp_path: Path,
 ) -> None:
