@@ -349,6 +349,7 @@ class Job:
             driver_bytes=self._settings.driver_bytes,
             tenants=self._tenants,
             attempts=Attempts(notes),
+            told=self._state.comes,
         )
         self._engines.append(engine)
         return engine

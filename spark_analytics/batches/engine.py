@@ -20,6 +20,7 @@ from pyspark.sql import functions as sql
 
 from lake.remote import Location, Remote
 from lake.staged import Staged
+from lake.tables import PARTIALS
 from spark_analytics.batches.arrivals import numbered
 from spark_analytics.batches.attempts import Attempts
 from spark_analytics.batches.executors import Kept, add_from_executors, append_by_executors
@@ -36,11 +37,19 @@ class Engine:
     """Brings the batches of one flow into gold: up to ``driver_bytes`` of files here, ``threads`` pieces at a time.
 
     What needs to know of other batches is decided here whoever computes: which tenants are told apart, and the attempts
-    that nobody numbered. A batch gives the same rows either way.
+    that nobody numbered. A batch gives the same rows either way. ``told`` hears of partials that were computed here.
     """
 
     def __init__(
-        self, flow: Flow, gold: Gold, *, threads: int, driver_bytes: int, tenants: Tenants, attempts: Attempts
+        self,
+        flow: Flow,
+        gold: Gold,
+        *,
+        threads: int,
+        driver_bytes: int,
+        tenants: Tenants,
+        attempts: Attempts,
+        told: Callable[[pa.Table], None] = lambda _: None,
     ) -> None:
         self._flow = flow
         #: Where its batches go.
@@ -49,6 +58,7 @@ class Engine:
         self._driver_bytes = driver_bytes
         self._tenants = tenants
         self._attempts = attempts
+        self._told = told
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="compute")
 
     def process(
@@ -133,6 +143,8 @@ class Engine:
         for table, rows in self._flow.compute(piece).items():
             if table in staged:
                 staged[table].append(rows)
+                if table == PARTIALS.name:
+                    self._told(rows)
 
     def _admit(self, paths: Sequence[Source]) -> None:
         """Decide which of the batch's tenants are told apart, where there may not be room for all of them."""

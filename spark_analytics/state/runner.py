@@ -8,6 +8,8 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
+
 from lake.errors import SojournError
 from spark_analytics.state.calm import Calm, waits
 from spark_analytics.state.writer import Writer
@@ -48,6 +50,10 @@ class StateRunner:
     def start(self) -> None:
         """Begin; returns at once."""
         self._thread.start()
+
+    def comes(self, partials: pa.Table) -> None:
+        """``partials`` are on their way to gold: a batch that is told of soon."""
+        self._usual.comes(partials)
 
     def wake(self, records: int | None) -> None:
         """There is something new in gold: a batch of so many ``records``, None where nobody counted them."""
