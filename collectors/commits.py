@@ -16,7 +16,7 @@ Sealed = TypeVar("Sealed")
 
 #: So many events are worth a commit; fewer wait for others, for so many flush intervals after the commit before. Each
 #: commit costs the same however small, here and in all that follows it.
-WORTH_A_COMMIT, PATIENCE_INTERVALS = 200, 2.5
+WORTH_A_COMMIT, PATIENCE_INTERVALS = 200, 3.0
 #: Seconds before what bronze did not take is offered again.
 RETRY_SECONDS = 1.0
 #: Seconds that closing waits for a commit, and for how many.

@@ -51,7 +51,7 @@ class CollectSettings(Settings):
         ge=0.02,
         le=60,
         description="least seconds between two commits to the lake; fewer than 200 events of a tap wait for others, "
-        "2.5 times as long at most",
+        "3 times as long at most",
     )
     buffer_capacity: int = Field(
         default=100_000, ge=1, description="events held while the lake takes none; above, they are rolled up"
