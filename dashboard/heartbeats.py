@@ -18,6 +18,7 @@ def heartbeats(root: Path) -> Heartbeats:
         events=max(events, default=None),
         samples=_last_commit(root, "queue_samples"),
         metrics=_last_commit(root, "partials"),
+        state=_last_commit(root, "queue_state"),
         alerts=_last_commit(root, "alert_transitions"),
     )
 

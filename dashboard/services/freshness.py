@@ -40,11 +40,15 @@ class Evaluation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeats:
-    """When each link of the chain last wrote to the lake, on the wall clock; None = never."""
+    """When each link of the chain last wrote to the lake, on the wall clock; None = never.
+
+    ``metrics`` are made of events alone, ``state`` of both events and samples.
+    """
 
     events: datetime | None = None
     samples: datetime | None = None
     metrics: datetime | None = None
+    state: datetime | None = None
     alerts: datetime | None = None
 
     @property
@@ -90,7 +94,7 @@ def freshness(
     """How fresh the data of the brokers in ``as_of`` are, judged by the most behind; None without data.
 
     ``read_at``: when they were read, if that is not now: what came since is not known to who shows them.
-    ``intervals``: seconds from one reading of a broker to the next, where they are known.
+    ``intervals``: seconds from one reading of a broker to the next, of those that are sampled; None where unknown.
     """
     if not as_of:
         return None
@@ -101,44 +105,55 @@ def freshness(
     if age <= allowed[broker]:
         return Freshness(Level.FRESH, oldest, age)
     unread = 0.0 if read_at is None else (now - read_at).total_seconds()
+    shown = instant(oldest, now, seconds=True)
+    level, title = Level.STALE, f"Data are {duration(round(age))} old. Everything below shows {shown}, not now."
     if unread > stale_after_seconds:
-        level, reason = (
-            Level.STALE,
-            (
-                f"They were read {duration(round(unread))} ago, and newer ones are being read: "
-                "the machine is busy, or the lake is large."
-            ),
+        reason = (
+            f"They were read {duration(round(unread))} ago, and newer ones are being read: "
+            "the machine is busy, or the lake is large."
+        )
+    elif (broken := _broken(broker, beats, now, allowed[broker], sampled=broker in intervals)) is not None:
+        reason = broken
+    elif broker in intervals:  # a queue in which nothing moves is read all the same
+        title = f"{broker} was not read for {duration(round(age))}. Its queues are shown as of {shown}, not now."
+        reason = (
+            "It does not answer, refuses, or has no queue left; what else is collected arrives. Ask `sojourn doctor`."
         )
     else:
-        level, reason = _reason(broker, beats, now, allowed[broker])
-    shown = f"{instant(oldest, now, seconds=True)}"
-    if level is Level.QUIET:
-        title = f"No message has moved on {broker} for {duration(round(age))}. Figures are as of {shown}."
-    else:
-        title = f"Data are {duration(round(age))} old. Everything below shows {shown}, not now."
+        level, title = (
+            Level.QUIET,
+            f"No message has moved on {broker} for {duration(round(age))}. Figures are as of {shown}.",
+        )
+        reason = "Collectors are alive: nobody sends, or events are not seen."
     return Freshness(level, oldest, age, title, reason)
 
 
-def _reason(broker: str, beats: Heartbeats, now: datetime, limit: float) -> tuple[Level, str]:
+def _broken(broker: str, beats: Heartbeats, now: datetime, limit: float, *, sampled: bool) -> str | None:
+    """Which link of the chain is behind, for all brokers; None: each of them wrote lately."""
     if beats.collected is None:
-        return Level.STALE, f"No collector writes to this lake; its data of {broker} were put in by hand or by replay."
-    collected = (now - beats.collected).total_seconds()
-    if collected > limit:
-        return Level.STALE, (
+        return f"No collector writes to this lake; its data of {broker} were put in by hand or by replay."
+    if (collected := (now - beats.collected).total_seconds()) > limit:
+        return (
             f"Collectors last wrote {duration(round(collected))} ago: they are stopped, or cannot reach {broker}. "
             "Look at `sojourn collect`."
         )
-    if beats.events is not None and (
-        beats.metrics is None or (beats.events - beats.metrics).total_seconds() > min(limit, BEHIND_SECONDS)
-    ):
-        behind = f", {duration(round((beats.events - beats.metrics).total_seconds()))} behind" if beats.metrics else ""
-        return Level.STALE, f"Events arrive, but are not turned into metrics{behind}. Look at `sojourn analyze`."
+    if (behind := _behind(beats.events, beats.metrics, min(limit, BEHIND_SECONDS))) is not None:
+        return f"Events arrive, but are not turned into metrics{behind}. Look at `sojourn analyze`."
+    if sampled and (behind := _behind(beats.samples, beats.state, limit)) is not None:
+        return f"Readings arrive, but are not turned into metrics{behind}. Look at `sojourn analyze`."
     if beats.samples is None or (now - beats.samples).total_seconds() > limit:
-        return Level.STALE, "Events arrive, but old ones: a replay, a source that catches up, or a wrong clock."
-    return Level.QUIET, (
-        f"Collectors are alive (last reading {duration(max(1, round(collected)))} ago): nobody sends, or events are "
-        "not seen. Compare with the broker's own depth below."
-    )
+        return "Events arrive, but old ones: a replay, a source that catches up, or a wrong clock."
+    return None
+
+
+def _behind(written: datetime | None, turned: datetime | None, limit: float) -> str | None:
+    """By how much what is ``turned`` into metrics is behind what was ``written``, in words; None: within ``limit``."""
+    if written is None:
+        return None
+    if turned is None:
+        return ""
+    seconds = (written - turned).total_seconds()
+    return f", {duration(round(seconds))} behind" if seconds > limit else None
 
 
 def incomplete(gap: Row, now: datetime) -> tuple[str, str]:

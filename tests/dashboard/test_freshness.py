@@ -53,6 +53,23 @@ def test_a_silent_queue_with_living_collectors_is_quiet_not_broken() -> None:
     assert "No message has moved on nats for 1 min" in found.title
 
 
+def test_a_sampled_broker_whose_data_are_old_was_not_read_though_another_is() -> None:
+    alive = Heartbeats(samples=ago(1), state=ago(2))
+    found = freshness({"redis": ago(83), "rabbitmq": ago(1)}, alive, NOW, 15, intervals={"redis": 1.0, "rabbitmq": 2.5})
+    assert found is not None and found.level is Level.STALE
+    assert found.title.startswith("redis was not read for 1 min 23 s. Its queues are shown as of 03:05:37 UTC")
+    assert "does not answer" in found.reason and "Everything" not in found.title
+
+
+def test_analytics_behind_the_readings_are_named() -> None:
+    for state, behind in ((ago(60), "59 s behind"), (None, "metrics. Look")):
+        found = freshness(
+            {"redis": ago(60)}, Heartbeats(samples=ago(1), state=state), NOW, 15, intervals={"redis": 1.0}
+        )
+        assert found is not None and found.level is Level.STALE
+        assert "Readings arrive" in found.reason and behind in found.reason and "sojourn analyze" in found.reason
+
+
 def test_old_events_that_arrive_now_are_not_taken_for_the_present() -> None:
     found = judged(3_600, Heartbeats(events=ago(1), metrics=ago(1)))
     assert found.level is Level.STALE and "a replay" in found.reason

@@ -70,7 +70,7 @@ def test_programs_are_foretold_of_queues_in_trouble_what_people_are(tmp_path: Pa
 
 def test_old_data_and_an_empty_lake_are_said(tmp_path: Path) -> None:
     write_samples(tmp_path, end=datetime(2026, 3, 1, tzinfo=UTC))
-    assert "Figures are as of 28 Feb" in sojourn("top", "--once", "--lake", str(tmp_path), cwd=tmp_path).stdout
+    assert "Its queues are shown as of 28 Feb" in sojourn("top", "--once", "--lake", str(tmp_path), cwd=tmp_path).stdout
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "No queue has been seen yet" in sojourn("top", "--once", "--lake", str(empty), cwd=tmp_path).stdout
