@@ -17,12 +17,14 @@ from collectors.cadence import Cadence
 from collectors.context import Context
 from collectors.isolate import append_rejected, append_sifted, sifted
 from collectors.records import Rejected
-from collectors.samples import Sample, samples_table, was_read
+from collectors.samples import Sample, samples_table, unread, was_read
 from lake.errors import SojournError
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+#: Why a queue, or a subscriber, of which the broker told before is unknown.
+_GONE = "the broker has it no more"
 
 
 class Source(Protocol):
@@ -54,6 +56,7 @@ class Sampler:
         self._metrics = context.metrics
         self._board = context.board
         self._puzzled = ""
+        self._told: dict[tuple[str, str | None], str | None] = {}  # each row of the last reading → whose dead letters
 
     @property
     def interval(self) -> float:
@@ -83,10 +86,11 @@ class Sampler:
         self._board.show(self.name, self._broker, samples)
         self._metrics.queues.labels(self.name).set(len(samples))
         self._metrics.unread_queues.labels(self.name).set(sum(not was_read(sample) for sample in samples))
-        if samples:
+        if table.num_rows:
             unwritten = await self._writer.do(lambda bronze: append_sifted(bronze, "queue_samples", table))
-            self._metrics.records.labels(self.name).inc(len(samples) - len(unwritten))
+            self._metrics.records.labels(self.name).inc(table.num_rows - len(unwritten))
             bad += unwritten
+        self._told = {(one.queue, one.subscriber): one.dead_letter_for for one in samples}
         if bad:
             await self._writer.do(lambda bronze: append_rejected(bronze, bad, self.name))
             self._metrics.rejected.labels(self.name).inc(len(bad))
@@ -94,11 +98,24 @@ class Sampler:
     async def _read(self) -> tuple[Sequence[Sample], pa.Table, list[Rejected]]:
         """What was read, as rows, and what no row can be made of: one queue's, and no other's fault."""
         samples = await self.source.read()
+        gone = self._gone(samples)
         try:
-            return samples, self._rows(samples), []
+            return samples, self._rows([*samples, *gone]), []
         except (ArithmeticError, TypeError, ValueError):
             good, bad = sifted(samples, self._rows)
-        return good, self._rows(good), bad
+        return good, self._rows([*good, *gone]), bad
+
+    def _gone(self, samples: Sequence[Sample]) -> list[Sample]:
+        """What was told before and is not there any more, as unknown: at its last values it would look alive, and its
+        age would grow for ever."""
+        missing = self._told.keys() - {(one.queue, one.subscriber) for one in samples}
+        if not missing:
+            return []
+        at = max((one.sampled_at for one in samples), default=time.time_ns() // 1000)
+        return [
+            unread(queue, at, _GONE, subscriber=subscriber, dead_letter_for=self._told[queue, subscriber])
+            for queue, subscriber in sorted(missing, key=str)
+        ]
 
     def _rows(self, samples: Sequence[Sample]) -> pa.Table:
         return samples_table(samples, self._broker, self.name, self.interval)

@@ -186,6 +186,39 @@ def test_an_answer_that_nobody_foresaw_is_a_lost_connection_and_ends_no_other_co
     assert "OverflowError" in Lake(tmp_path).read("rejected_records").to_pylist()[0]["reason"]
 
 
+class Leaving(Odd):
+    """A source of two queues, of which one is deleted and made anew, and the broker is empty in the end."""
+
+    cycles = iter([["orders", "orders.dead"], ["orders"], ["orders"], ["orders", "orders.dead"], [], []])
+
+    async def read(self) -> list[Sample]:
+        serves = {"orders.dead": "orders"}
+        return [Sample(name, 7, depth=3, dead_letter_for=serves.get(name)) for name in next(self.cycles)]
+
+
+def test_a_queue_that_is_gone_is_told_once_as_unknown_and_does_not_look_alive(tmp_path: Path) -> None:
+    board = Board()
+    writer = Writer(Lake(tmp_path))
+    sampler = Sampler("odd", "mq", Leaving(), Context(CollectSettings(), writer, SelfMetrics(), board))
+
+    async def work() -> list[dict[tuple[str, str | None], int | None]]:
+        told, before = [], 0
+        for _ in range(6):
+            await sampler.step()
+            rows = Lake(tmp_path).read("queue_samples").sort_by("ingested_at").to_pylist()[before:]
+            before += len(rows)
+            told.append({(row["queue"], row["dead_letter_for"]): row["depth"] for row in rows})
+        return told
+
+    told = asyncio.run(work())
+    writer.close()
+    both = {("orders", None): 3, ("orders.dead", "orders"): 3}
+    assert told[0] == told[3] == both
+    assert told[1] == both | {("orders.dead", "orders"): None} and told[2] == {("orders", None): 3}
+    assert told[4] == dict.fromkeys(both) and told[5] == {}
+    assert board.newest() == [("mq", [])]
+
+
 class Slow(Odd):
     """A source that takes longer than its interval."""
 
