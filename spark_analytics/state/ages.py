@@ -40,7 +40,6 @@ from spark_analytics.state.ages_of import (
     PARTIAL_COLUMNS,
     Keys,
     of_partials,
-    of_receipts,
     of_state,
 )
 from spark_analytics.state.buckets import Buckets, added_up, code_of, empty, found, slots_of, starts_of, together
@@ -284,17 +283,10 @@ class Ages:
         self._note_levels(levels_of(rows))
         parts = [of_partials(rows, self._keys)]
         if firsts:
-            receipts = truth.firsts(self._lake, fold, name, queues)
-            second = receipts.column("at_second")
-            mine = receipts.filter(pc.and_(pc.greater_equal(second, first), pc.less(second, end)))
-            parts.append(self._of_firsts(mine))
+            found = self._receipts.firsts(truth.attempts(self._lake, name, queues), fold)
+            starts = starts_of(found.code)
+            parts.append(found.at(np.flatnonzero((starts >= first) & (starts < end))))
         return self._leveled(together(parts))
-
-    def _of_firsts(self, rows: pa.Table) -> Buckets:
-        if rows.num_rows == 0:
-            return empty()
-        columns = (rows.column(name).to_numpy() for name in ("age_seconds", "age_index", "skewed"))
-        return of_receipts(rows.column("at_second").to_numpy(), self._keys.of(rows) * len(KINDS) + FOLDED, *columns)
 
     def _follow(self, told: Buckets) -> None:
         """Have the newest bucket of each slot as ``told`` has it."""
@@ -366,9 +358,9 @@ class Ages:
             known = "partials" in versions
             table = delta_table(self._lake.path("partials"), versions["partials"]) if known else None
             fold = None if table is None else table.transaction_version(APPLICATION)
-            firsts = truth.firsts(self._lake, fold or 0)
-            pending.append(self._leveled(self._of_firsts(firsts)))
-            if firsts.num_rows:
+            firsts = self._receipts.firsts(truth.attempts(self._lake), fold or 0)
+            pending.append(self._leveled(firsts))
+            if len(firsts.code):
                 newest.clear()
         held = {self._keys.broker_number(broker): second for broker, second in newest.items()}
         for number, second in held.items():  # what comes next is of these seconds, too

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ REMEMBERED_SECONDS = 3600
 #: much before that.
 SKEW_SECONDS = 60
 _GENERATION = 100_000
+_AT_ONCE = 1 << 16  # rows whose texts are Python's at a time
 _MICROS = 1_000_000
 
 #: One message: a hash of its name, its earliest attempt so far (its time in µs, its age in seconds, −1 unknown, and the
@@ -86,6 +88,16 @@ class Receipts:
         self._insert(told[~_before_all(told, since_us)])
         self._prune()
 
+    def firsts(self, rows: pa.Table, newest: int) -> Buckets:
+        """What the messages of ``rows``, all that tables tell of them, add to partials that have come to fold
+        ``newest``; nothing is remembered of them."""
+        if "fold" in rows.column_names and rows.num_rows:
+            fold = pc.fill_null(rows.column("fold"), 0).to_numpy()
+            names = self._names(rows)
+            rows = rows.filter(pa.array(~np.isin(names, names[(fold > 0) & (fold <= newest)])))
+        told = self._told(rows)
+        return added_up([_buckets(told[told["age"] >= 0])])
+
     def _put(self, came: Array) -> Array:
         generation, place = self._places(came["name"])
         new = came[generation < 0]
@@ -120,8 +132,11 @@ class Receipts:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def _names(self, rows: pa.Table) -> Array:
-        texts = (rows.column(name).to_pylist() for name in ("broker", "queue", "message_id"))
-        return np.fromiter(map(hash, zip(*texts, strict=True)), np.int64, rows.num_rows)
+        texts = rows.select(["broker", "queue", "message_id"])
+        few = (
+            zip(*(column.to_pylist() for column in part.columns), strict=True) for part in texts.to_batches(_AT_ONCE)
+        )
+        return np.fromiter(map(hash, chain.from_iterable(few)), np.int64, rows.num_rows)
 
     def _messages(self, rows: pa.Table) -> Array:
         found = np.zeros(rows.num_rows, MESSAGE)

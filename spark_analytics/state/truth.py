@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib import resources
-from string import Template
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -20,12 +17,6 @@ from lake.store import Lake, explained
 from spark_analytics.maintenance.receipts import APPLICATION
 from spark_analytics.state.ages_of import MARK_COLUMNS, PARTIAL_COLUMNS
 
-_FIRSTS = resources.files("spark_analytics.state").joinpath("receipts.sql")
-_MEMORY = "512MB"
-_NO_FIRSTS = pa.schema(
-    [(name, pa.string()) for name in ("broker", "queue", "subscriber", "tenant")]
-    + [("at_second", pa.int64()), ("age_seconds", pa.float64()), ("age_index", pa.int32()), ("skewed", pa.bool_())]
-).empty_table()
 _ATTEMPTS = (ds.field("event_type") == "received") & (ds.field("attempt") == 1) & (ds.field("subscriber") != "")
 
 
@@ -44,7 +35,7 @@ def partials(lake: Lake, broker: str, queues: Iterable[str], first: int, end: in
     begins, ends = (datetime.fromtimestamp(second, UTC) for second in (first, end))
     where: Conditions = (("broker", "=", broker), ("bucket_start", ">=", begins), ("bucket_start", "<", ends))
     start = ds.field("bucket_start")
-    mine = (ds.field("broker") == broker) & ds.field("queue").isin(sorted(queues)) & (start >= begins) & (start < ends)
+    mine = _of_queues(broker, queues) & (start >= begins) & (start < ends)
     with _explained(lake, "partials"):
         table = lake.ensure("partials")
         files = dataset(table, where)
@@ -52,23 +43,13 @@ def partials(lake: Lake, broker: str, queues: Iterable[str], first: int, end: in
         return files.to_table(columns=columns, filter=mine), table.transaction_version(APPLICATION) or 0
 
 
-def firsts(lake: Lake, newest: int, broker: str | None = None, queues: Iterable[str] = ()) -> pa.Table:
-    """Of each message that named subscribers of ``queues`` (default: all) received its first attempt, where partials
-    that have come to fold ``newest`` do not tell of it: broker, queue, '' as the subscriber, tenant, at_second,
-    age_seconds, age_index, skewed. Raises LakeError."""
-    mine = _ATTEMPTS
-    if broker is not None:
-        mine = mine & (ds.field("broker") == broker) & ds.field("queue").isin(sorted(queues))
-    rows = _marks(lake, mine)
-    if rows.num_rows == 0:  # of most lakes: a query engine's start costs 25 ms
-        return _NO_FIRSTS
-    if "fold" not in rows.column_names:
-        rows = rows.append_column("fold", pa.nulls(rows.num_rows, pa.int64()))
-    with duckdb.connect(config={"memory_limit": _MEMORY, "threads": "1"}) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("marks", rows)
-        text = Template(_FIRSTS.read_text(encoding="utf-8")).substitute(newest=newest)
-        return connection.execute(text).to_arrow_table()
+def attempts(lake: Lake, broker: str | None = None, queues: Iterable[str] = ()) -> pa.Table:
+    """First attempts of named subscribers of ``queues`` of ``broker`` (default: of all). Raises LakeError."""
+    return _marks(lake, _ATTEMPTS if broker is None else _ATTEMPTS & _of_queues(broker, queues))
+
+
+def _of_queues(broker: str, queues: Iterable[str]) -> ds.Expression:
+    return (ds.field("broker") == broker) & ds.field("queue").isin(sorted(queues))
 
 
 def attempts_since(lake: Lake, version: int, since: datetime) -> pa.Table:

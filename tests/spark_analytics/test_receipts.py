@@ -342,6 +342,20 @@ def test_a_first_attempt_that_ends_a_pause_stays(week: Week) -> None:
     assert week.remembered("paused") == 1
 
 
+def test_killed_before_partials_tell_of_it_a_message_counts_though_another_attempt_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = EVE + timedelta(days=4)
+    clock = {"broker": "nats", "queue": "clock", "message_id": "c", "event_type": "failed", "occurred_at": now}
+    lake = fill(tmp_path, [*ARRIVALS["paused"][0], attempt("billing", 0.4), clock], [])
+    with monkeypatch.context() as deadly, pytest.raises(Killed):
+        deadly.setattr("spark_analytics.maintenance.region.write_deltalake", one_commit_and_dead)
+        prune(Lake(tmp_path), Retention(), now)
+    assert sorted(row["fold"] or 0 for row in lake.read("marks").to_pylist() if row["attempt"] == 1) == [0, 1]
+    assert folded(lake) == 0
+    assert [row["mean_seconds"] for row in told_anew(tmp_path)] == [0.4 * 3600]
+
+
 def test_the_present_knows_what_was_folded_when_its_marks_are_gone(week: Week) -> None:
     assert week.remembered("a week") == 0
     with Plain(week.root) as reader:
