@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from lake.lean import trim
 from lake.select import canonical, check, for_duckdb, tables_of, with_values, without_values
 from lake.tables import TABLES
 from lake.views import VIEWS
-from lake.worker.worker import Worker
+from lake.worker.worker import Given, Worker
 
 #: A view is left alone for this many times as long as reading it took: rules must not starve what feeds them.
 PACE = 3.0
@@ -32,7 +32,8 @@ _SMALL = frozenset({"open_gaps"})
 _WHOLE = frozenset({"queue_health_now", "tenant_backlog_now"})
 #: So many statements' answers are remembered, those of more rules than anybody has, and none with more rows.
 _MOST_ANSWERS, _MOST_ROWS = 4096, 10_000
-#: Behind a reading of more rows than this memory is given back.
+#: A view of more rows than this, unless it is held whole, is with the rules' process alone, each reading of it another
+#: one; and behind the next statement memory is given back.
 _MANY_ROWS = 50_000
 _KNOWN = frozenset({*VIEWS, *TABLES, *ENGINE_VIEWS})
 #: What a column looked like: equal numbers, equal columns. By view and column; "" is how many rows the view has.
@@ -40,19 +41,22 @@ _Signature = tuple[tuple[str, str, int], ...]
 
 
 class _Held:
-    """One view in memory, with a number for each of its columns that changes when the column does."""
+    """One view, in memory or Given away, with a number for each of its columns that changes when the column does."""
 
-    def __init__(self, rows: pa.Table, number: int) -> None:
+    def __init__(self, rows: pa.Table | Given, number: int) -> None:
         self.rows = rows
         self.numbers = dict.fromkeys(("", *rows.column_names), number)
 
-    def replace(self, rows: pa.Table, number: int) -> None:
+    def replace(self, rows: pa.Table | Given, number: int) -> None:
         """Hold ``rows`` instead; rows that are the same leave everything as it was, the very table included."""
-        if rows.schema != self.rows.schema or rows.num_rows != self.rows.num_rows:
+        before = self.rows
+        if (
+            isinstance(rows, Given)
+            or isinstance(before, Given)
+            or (rows.schema, rows.num_rows) != (before.schema, before.num_rows)
+        ):
             self.__init__(rows, number)  # type: ignore[misc]
-            return
-        changed = [name for name in rows.column_names if not rows.column(name).equals(self.rows.column(name))]
-        if changed:
+        elif changed := [name for name in rows.column_names if not rows.column(name).equals(before.column(name))]:
             self.rows = rows
             self.numbers |= dict.fromkeys(changed, number)
 
@@ -72,8 +76,9 @@ class ViewCache:
     where it looks at a clock; otherwise it has the rows that it had, the very table. One that failed always runs again.
     One that had no rows does not run where a condition of it, over columns that are as they were, has none.
 
-    ``query`` reads the views themselves. What rules say of them runs in ``worker``; what they ask of tables and history
-    is answered by ``history``, which should be another process: the end of one must not cost the other what it read.
+    ``query`` reads the views themselves, again where the end of ``worker``, in which runs what rules say of them, cost
+    it what it alone had. What they ask of tables and history is answered by ``history``, which should be another
+    process.
     """
 
     def __init__(self, query: Query, worker: Worker, history: Query) -> None:
@@ -88,8 +93,9 @@ class ViewCache:
         self._outdated: dict[str, bool] = {}  # by the name of what is held
         self._costs: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
+        self._read_many = False  # since memory was given back
 
-    def put(self, name: str, table: pa.Table) -> None:
+    def put(self, name: str, table: pa.Table | Given) -> None:
         """Hold ``table`` under ``name``."""
         self._number += 1
         if (held := self._held.get(name)) is None:
@@ -99,9 +105,9 @@ class ViewCache:
         self._outdated[name] = False
 
     def held(self, name: str) -> pa.Table | None:
-        """What was last read of the view ``name``; may be asked from any thread."""
+        """What was last read of the view ``name``, if it is held here; may be asked from any thread."""
         held = self._held.get(name)
-        return None if held is None else held.rows
+        return held.rows if held is not None and isinstance(held.rows, pa.Table) else None
 
     def outdate(self) -> None:
         """There is new data: what is held is no longer the newest."""
@@ -126,12 +132,12 @@ class ViewCache:
             if name in self._columns and self._outdated.get(name, True):
                 started = time.monotonic()
                 try:
-                    rows = self._query(f"SELECT {', '.join(self._columns[name])} FROM {name}")
+                    read = partial(self._query, f"SELECT {', '.join(self._columns[name])} FROM {name}")
+                    rows = read()
                     many = rows.num_rows > _MANY_ROWS
-                    self.put(name, rows)
+                    self._read_many |= many
+                    self.put(name, Given(rows, read) if many and name not in _WHOLE else rows)
                     del rows
-                    if many:  # what was held before is free now, all over the heap
-                        trim()
                 finally:
                     self._read_at[name] = time.monotonic()
                     self._costs[name] = self._read_at[name] - started
@@ -149,7 +155,7 @@ class ViewCache:
         wider = {name for name in tables if self._widen(name, depends.columns)}
         self.refresh(wider | (tables - self._held.keys()))
         if not depends.settled:
-            return self._worker.query_over(self._rows_of(tables), asked)
+            return self._over(tables, asked)
         known, saw = self._answers.get(text), self._signature(tables, depends.columns)
         same_time = known is not None and known.at == at
         if known is not None and same_time and known.saw == saw:
@@ -159,12 +165,20 @@ class ViewCache:
             return known.rows
         if known is not None and not known.rows.num_rows and self._is_ruled_out(text):
             return known.rows
-        rows = self._worker.query_over(self._rows_of(tables), asked)
+        rows = self._over(tables, asked)
         if len(self._answers) >= _MOST_ANSWERS:
             self._answers.clear()
             self._conditions.clear()
         if rows.num_rows <= _MOST_ROWS:
             self._answers[text] = _Answer(rows, at, saw, None if rows.num_rows else decides)
+        return rows
+
+    def _over(self, tables: Iterable[str], text: str) -> pa.Table:
+        """The rows of ``text``, over what was last read of ``tables``."""
+        rows = self._worker.query_over(self._rows_of(tables), text)
+        if self._read_many:  # what was held before is free now, and what was Given, all over the heap
+            self._read_many = False
+            trim()
         return rows
 
     def _is_ruled_out(self, text: str) -> bool:
@@ -177,7 +191,7 @@ class ViewCache:
         before, none = self._conditions.get(condition.text, ((), None))
         if before == saw and none is None:
             try:
-                rows = self._worker.query_over(self._rows_of((condition.table,)), condition.text)
+                rows = self._over((condition.table,), condition.text)
                 none = not rows.num_rows
             except SojournError:  # the statement itself will say why
                 none = False
@@ -199,7 +213,7 @@ class ViewCache:
         self._columns[name], self._outdated[name] = wanted, True
         return True
 
-    def _rows_of(self, tables: Iterable[str]) -> dict[str, pa.Table]:
+    def _rows_of(self, tables: Iterable[str]) -> dict[str, pa.Table | Given]:
         return {name: self._held[name].rows for name in tables}
 
     def _signature(self, tables: Iterable[str], columns: frozenset[str] | None) -> _Signature:

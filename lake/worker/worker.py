@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,21 @@ _MIB = 1024 * 1024
 
 class Overrun(UserError):
     """The statement took too long, needed too much memory, or ended the process that ran it."""
+
+
+class Given:
+    """A table for a worker that nobody else needs: its rows until a process has them, and how to have them for another
+    process once more."""
+
+    def __init__(self, rows: pa.Table, again: Callable[[], pa.Table]) -> None:
+        self.column_names = rows.column_names
+        self._rows: pa.Table | None = rows
+        self._again = again
+
+    def take(self) -> pa.Table:
+        """The rows, which are let go of."""
+        rows, self._rows = self._rows, None
+        return self._again() if rows is None else rows
 
 
 class Worker:
@@ -64,7 +79,7 @@ class Worker:
         self._lock = threading.Lock()
         self._process: Process | None = None
         self._answered = 0  # by this process
-        self._sent: dict[str, weakref.ref[pa.Table]] = {}  # what it has, by name
+        self._sent: dict[str, weakref.ref[pa.Table | Given]] = {}  # what it has, by name
         self._cancelled = False
         self._closed = False
 
@@ -90,10 +105,11 @@ class Worker:
         told = None if scope is None else asdict(scope)
         return self._run({"do": "query", "sql": sql, "scope": told, "hold": hold}, {})
 
-    def query_over(self, tables: Mapping[str, pa.Table], sql: str) -> pa.Table:
+    def query_over(self, tables: Mapping[str, pa.Table | Given], sql: str) -> pa.Table:
         """The rows of ``sql``, a checked SELECT in DuckDB's dialect, over ``tables`` by name.
 
-        The process keeps the tables: the same ones cost nothing the next time.
+        The process keeps the tables: the same ones cost nothing the next time; of those that are Given it has the rows
+        alone.
         Raises UserError where it cannot be run, Overrun where it goes beyond its limits.
         """
         return self._run({"do": "over", "sql": sql, "over": [*tables]}, tables)
@@ -121,14 +137,16 @@ class Worker:
         with self._lock:
             self._end()
 
-    def _run(self, request: dict[str, Any], tables: Mapping[str, pa.Table]) -> pa.Table:
+    def _run(self, request: dict[str, Any], tables: Mapping[str, pa.Table | Given]) -> pa.Table:
         with self._lock:
             table = self._tried(request, tables)[1]
         if self._spare:
             SPARES.refill()
         return table
 
-    def _tried(self, request: dict[str, Any], tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], pa.Table | None]:
+    def _tried(
+        self, request: dict[str, Any], tables: Mapping[str, pa.Table | Given]
+    ) -> tuple[dict[str, Any], pa.Table | None]:
         """The answer; asked a second time, in a fresh process, where the first one's end may not be its fault: killed
         from outside, or full of what was asked before."""
         self._cancelled = False
@@ -181,14 +199,16 @@ class Worker:
         address = None if root is None else address_of(Path(str(root)))
         return {} if address is None else {"store": address.options()}
 
-    def _ask(self, request: dict[str, Any], tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], pa.Table | None]:
+    def _ask(
+        self, request: dict[str, Any], tables: Mapping[str, pa.Table | Given]
+    ) -> tuple[dict[str, Any], pa.Table | None]:
         process = self._process
         assert process is not None
         with self._ended_unless_answered():
             for name, table in tables.items():
                 known = self._sent.get(name)
                 if known is None or known() is not table:
-                    process.send({"do": "put", "name": name}, table)
+                    process.send({"do": "put", "name": name}, table.take() if isinstance(table, Given) else table)
                     self._sent[name] = weakref.ref(table)
             process.send(request)
             patience = self._timeout + GRACE_SECONDS

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import signal
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -320,6 +322,33 @@ def test_what_is_held_can_be_read_by_others() -> None:
     held = cache.held("queue_health_now")
     assert held is not None and held.equals(rows), "a page's evidence is read from it"
     assert cache.held("concurrency_now") is None
+
+
+def test_many_rows_are_with_the_rules_process_alone_and_read_again_where_it_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("alerts.views_cache._MANY_ROWS", 0)
+    asked, worker = list[str](), Worker(None, spare=False)
+    rows = pa.table({"queue": ["q"]})
+
+    def query(sql: str) -> pa.Table:
+        asked.append(sql)
+        return rows
+
+    with worker:
+        views = ViewCache(query, worker, lambda _: pytest.fail("no history"))
+        assert views.query("SELECT queue FROM concurrency_now").to_pylist() == [{"queue": "q"}]
+        assert views.held("concurrency_now") is None
+        assert views.query("SELECT COUNT(queue) AS n FROM concurrency_now").to_pylist() == [{"n": 1}]
+        assert len(asked) == 1
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        assert views.query("SELECT MAX(queue) AS most FROM concurrency_now").to_pylist() == [{"most": "q"}]
+        assert len(asked) == 2
+        rows = pa.table({"queue": ["p"]})
+        views.outdate()
+        views.refresh({"concurrency_now"})
+        assert views.query("SELECT queue FROM concurrency_now").to_pylist() == [{"queue": "p"}]
 
 
 def test_of_ages_those_columns_are_read_that_some_statement_names() -> None:
