@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from brokers.texts import valid
 from collectors.bronze import Bronze
 from collectors.records import Rejected, now_us, rejected_table
 from collectors.redo import read_table, write_table
-from collectors.texts import valid
 from lake.errors import SojournError
 from lake.store import UnwritableRows
 

@@ -27,8 +27,8 @@ from actuators.movers.base import MoverSettings
 from alerts.control.depth import registry as depth
 from alerts.control.depth.base import DepthSettings
 from alerts.settings import AlertSettings
+from brokers.tenants import Rule
 from collectors.settings import CollectSettings
-from collectors.tenants import Rule
 from dashboard.settings import DashboardSettings
 from lake.definitions import Definitions
 from sojourn.cli.main import app

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from brokers.settings import Settings
+from brokers.tenants import Older, TenantRules, newer
 
 #: The header, or field, that tells of a move: JSON of :class:`Trace`.
 TRACE = "Sojourn-Moved"
@@ -78,12 +79,26 @@ class Trace:
             return None
 
 
+class _Older(Older):
+    """The header alone."""
+
+    tenant_header: str = "tenant"
+
+    def rules(self) -> list[str]:
+        return [f"header:{self.tenant_header}"]
+
+
 class MoverSettings(Settings):
-    """What the settings of all movers have in common."""
+    """What the settings of all movers have in common; each kind says where it can find a tenant, and does by itself."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="the broker, as the collector names it")
-    tenant_header: str = Field(default="Tenant", description="header or field that names a message's tenant")
+    tenant: TenantRules
     timeout: float = Field(default=10.0, gt=0, le=120, description="seconds in which one batch must be carried")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _newer(cls, value: Any) -> Any:
+        return newer(value, _Older)
 
 
 class Mover(Protocol):

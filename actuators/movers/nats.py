@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from actuators.base import Refused
 from actuators.movers.base import TRACE, Choice, Message, Moved, MoverSettings, Trace
 from actuators.nats_kv import talking
+from brokers import tenants
 from brokers.nats.settings import NatsServer
 from lake.errors import SojournError
 
@@ -40,6 +41,9 @@ class NatsMoverSettings(MoverSettings, NatsServer):
     """Which server. Queues are streams; one aside is made where there is none: ``sojourn.aside.<stream>.>``."""
 
     kind: Literal["nats"] = "nats"
+    tenant: Annotated[tenants.TenantRules, tenants.only("header", "key", "queue")] = Field(
+        default=(tenants.parse("header:Tenant"),), description="where a message names its tenant; key is its subject"
+    )
     subject: str | None = Field(
         default=None, description="subject in another stream than the first; {subject} and {tenant} are replaced"
     )
@@ -301,9 +305,14 @@ class NatsMover:
         trace = Trace.of(plain.get(TRACE))
         at = datetime.fromisoformat(told["time"]).timestamp()
         enqueued = at if trace is None or trace.enqueued_at is None else trace.enqueued_at
-        message = Message(f"{stream}-{told['seq']}", plain.get(self._settings.tenant_header), enqueued, plain)
+        message = Message(f"{stream}-{told['seq']}", self._tenant(stream, told["subject"], plain), enqueued, plain)
         data = base64.b64decode(told.get("data") or "")
         return _Stored(int(told["seq"]), told["subject"], headers, data, message, trace)
+
+    def _tenant(self, stream: str, subject: str, headers: Mapping[str, str]) -> str | None:
+        """Whose it is; one that is aside has its first subject behind the stream's."""
+        subject = subject.removeprefix(f"{_aside(stream)}.")
+        return tenants.tenant_of(self._settings.tenant, tenants.Message(stream, subject, headers))
 
     async def _carry(self, client: Any, source: str, target: str, found: list[_Stored]) -> None:
         await self._publish(client, source, target, found)
@@ -328,8 +337,10 @@ class NatsMover:
         from brokers.nats.client import Request
 
         kept = {name: value for name, value in one.headers if name.startswith("Nats-")}
-        first = Trace.now(one.message.id, source, one.subject, one.message.enqueued_at, kept)
-        trace = one.trace or first
+        trace = one.trace
+        if trace is None or not one.subject.startswith(f"{_aside(source)}."):  # from a queue, to which it comes back
+            kept_before = {} if trace is None else dict(trace.kept)
+            trace = Trace.now(one.message.id, source, one.subject, one.message.enqueued_at, kept | kept_before)
         headers = [(name, value) for name, value in one.headers if name not in kept and name != TRACE]
         headers += [(TRACE, trace.text()), ("Nats-Msg-Id", f"sojourn-{one.message.id}-{target}")]
         headers += [("Nats-Expected-Stream", target)]
@@ -337,7 +348,7 @@ class NatsMover:
 
     def _subject(self, target: str, one: _Stored, trace: Trace) -> str:
         if one.trace is not None and one.trace.origin == target:
-            return trace.address
+            return one.trace.address  # home
         if self._settings.subject is None:
             return f"{_aside(target)}.{trace.address}"
         return self._settings.subject.replace("{subject}", one.subject).replace("{tenant}", one.message.tenant or "")

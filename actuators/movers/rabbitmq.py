@@ -7,14 +7,14 @@ with ``redelivered`` set. Quorum queues count that as a delivery: there all that
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Iterator, Literal  # noqa: UP035
+from typing import Annotated, Any, ClassVar, Iterator, Literal  # noqa: UP035
 
 from pydantic import Field
 
 from actuators.base import Refused
 from actuators.movers.base import TRACE, Choice, Message, Moved, MoverSettings, Trace
+from brokers import tenants
 from brokers.errors import ConnectionLost
 from brokers.rabbitmq.amqp import parameters
 from brokers.settings import ServerSettings
@@ -27,7 +27,9 @@ class RabbitMoverSettings(MoverSettings, ServerSettings):
     default_port: ClassVar[int] = 5672
     kind: Literal["rabbitmq"] = "rabbitmq"
     url: str = Field(default="amqp://127.0.0.1:5672", description="amqp://host:port/vhost, with TLS amqps://")
-    tenant_header: str = Field(default="tenant", description="header that names a message's tenant")
+    tenant: Annotated[tenants.TenantRules, tenants.only("header", "queue")] = Field(
+        default=(tenants.parse("header:tenant"),), description="where a message names its tenant"
+    )
 
 
 class RabbitMover:
@@ -87,7 +89,7 @@ class RabbitMover:
             enqueued = stamped if trace is None else trace.enqueued_at
             message = Message(
                 str(properties.message_id or ""),
-                _text(headers, self._settings.tenant_header),
+                tenants.tenant_of(self._settings.tenant, tenants.Message(source, headers=headers)),
                 enqueued,
                 {name: str(value) for name, value in headers.items()},
             )
@@ -127,8 +129,3 @@ class RabbitMover:
         finally:
             if connection is not None and connection.is_open:
                 connection.close()
-
-
-def _text(headers: Mapping[str, Any], name: str) -> str | None:
-    found = headers.get(name)
-    return None if found is None else found.decode() if isinstance(found, bytes) else str(found)

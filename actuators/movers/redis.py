@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from actuators.base import Refused
 from actuators.movers.base import TRACE, Choice, Message, Moved, MoverSettings, Trace
+from brokers import tenants
 from brokers.redis.link import Link
 from brokers.redis.resp import Refusal
 from brokers.redis.settings import RedisServer
@@ -64,19 +65,19 @@ for i = 2, #ARGV, 2 do moved = moved + carry(KEYS[1], KEYS[2] or '', ARGV[i], AR
 return moved
 """
 )
-# KEYS: aside, home. ARGV: name of the trace, of the tenant's field, newest id at home that was looked at, how many go
-# back, how many are late, then id, trace of each, then the tenants. What came to home since is late as well.
+# KEYS: aside, home. ARGV: name of the trace, names of the tenant's field, newest id at home that was looked at, how
+# many go back, how many are late, then id, trace of each, then the tenants. What came to home since is late as well.
 _BACK = (
     _BORDER
     + """
 local back, late = 2 * tonumber(ARGV[4]), 2 * tonumber(ARGV[5])
-local ours = {}
+local ours, names = {}, cjson.decode(ARGV[2])
 for i = 6 + back + late, #ARGV do ours[ARGV[i]] = true end
 for i = 6 + back, 5 + back + late, 2 do carry(KEYS[2], KEYS[1], ARGV[i], ARGV[i + 1]) end
 for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. ARGV[3], '+')) do
   local fields = entry[2]
   for i = 1, #fields, 2 do
-    if fields[i] == ARGV[2] and ours[fields[i + 1]] then
+    if names[string.lower(fields[i])] and ours[fields[i + 1]] then
       local told = {id = KEYS[2] .. '-' .. entry[1], from = KEYS[2], address = entry[1], at = ''}
       told['enqueued_at'] = tonumber(string.match(entry[1], '(%d+)%-')) / 1000
       carry(KEYS[2], KEYS[1], entry[1], cjson.encode(told))
@@ -95,14 +96,19 @@ class RedisMoverSettings(MoverSettings, RedisServer):
     """Which server. Queues are keys of streams; what groups have delivered is never moved."""
 
     kind: Literal["redis_stream"] = "redis_stream"
+    tenant: Annotated[tenants.TenantRules, tenants.only("header")] = Field(
+        default=(tenants.parse("header:tenant"),), description="the entry's field that names its tenant: header:NAME"
+    )
 
 
 class RedisListSettings(MoverSettings, RedisServer):
     """Which server. Queues are keys of lists, the oldest at their right end, as Celery's are; messages are not touched
-    at all. Tenants are read from the JSON's ``headers``."""
+    at all. ``header`` of a tenant's rule looks into the JSON's ``headers``, ``json`` into all of it."""
 
     kind: Literal["redis_list"] = "redis_list"
-    tenant_header: str = Field(default="tenant", description="name in the message's headers that tells its tenant")
+    tenant: Annotated[tenants.TenantRules, tenants.only("header", "json")] = Field(
+        default=(tenants.parse("header:tenant"),), description="where a message names its tenant"
+    )
 
 
 class _Redis:
@@ -152,7 +158,8 @@ class RedisStreamMover(_Redis):
         late = [(one, trace) for one, trace in late if _number(one.id) <= _number(newest)]
         numbers = [newest, str(len(found)), str(len(late))]
         named = [tenant for tenant in first if tenant is not None]
-        arguments = [self._NAME, self._settings.tenant_header, *numbers, *_flat(found), *_flat(late), *named]
+        fields = json.dumps({rule.text.lower(): True for rule in self._settings.tenant})
+        arguments = [self._NAME, fields, *numbers, *_flat(found), *_flat(late), *named]
         return Moved(self._run(_BACK, [aside, home], arguments), looked)
 
     def count(self, queue: str, choose: Choice, most: int) -> int:
@@ -197,7 +204,8 @@ class RedisStreamMover(_Redis):
         headers = dict(zip(names[::2], names[1::2], strict=True))
         trace = Trace.of(headers.get(TRACE))
         enqueued = int(id.split(b"-")[0]) / 1000 if trace is None else trace.enqueued_at
-        message = Message(id.decode(), headers.get(self._settings.tenant_header), enqueued, headers)
+        tenant = tenants.tenant_of(self._settings.tenant, tenants.Message(headers=headers))
+        message = Message(id.decode(), tenant, enqueued, headers)
         trace = trace or Trace.now(f"{key}-{message.id}", key, message.id, enqueued, {})
         return message, trace.text()
 
@@ -264,12 +272,15 @@ class RedisListMover(_Redis):
         return found[skip : skip + most], looked
 
     def _read(self, element: bytes) -> Message:
+        document: Any = None
         try:
-            headers = json.loads(element).get("headers") or {}
+            document = json.loads(element)
+            headers = document.get("headers") or {}
             plain = {str(name): str(value) for name, value in headers.items() if value is not None}
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             plain = {}
         at = plain.get("enqueued_at", "")
         known = float(at) if at.replace(".", "", 1).isdecimal() else None
         enqueued = known if known is not None and known <= time.time() else None
-        return Message(plain.get("id", ""), plain.get(self._settings.tenant_header), enqueued, plain)
+        tenant = tenants.tenant_of(self._settings.tenant, tenants.Message(headers=plain, document=document))
+        return Message(plain.get("id", ""), tenant, enqueued, plain)

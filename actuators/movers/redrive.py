@@ -2,7 +2,7 @@
 
 It stops by itself when what was brought back dies again, or when those who did nothing wait longer for it. What it did
 is in a file that is written before and after each batch: it can be stopped, killed, cancelled from elsewhere, and gone
-on with. A message that was brought back once is left where it is if it dies again.
+on with. A message that was brought back once is left where it is if it dies again, unless the plan says ``again``.
 
 After its canary a broker's own task may carry the rest (``by_task``; SQS' move tasks): it knows no filter, and takes
 what died again as well. It is watched and ended like batches of ours.
@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from actuators.movers.base import TRACE, Message, Mover
+from actuators.movers.base import TRACE, Message, Mover, Trace
 from lake.errors import SojournError, UserError
 from lake.files import write_atomically
 
@@ -52,6 +53,7 @@ class Plan:
     subject: str | None = None
     layout: str | None = None
     by_task: bool = False
+    again: bool = False
 
     def check(self) -> None:
         """UserError for a plan that makes no sense."""
@@ -65,14 +67,20 @@ class Plan:
         if self.by_task and chosen:
             raise UserError("a task of the broker's takes all that is there, whatever is asked for", "do without it")
 
-    def chooses(self, message: Message, now: float) -> bool:
-        """Whether it is to be brought back: it matches the filter, and was not brought back before."""
-        return (
-            TRACE not in message.headers
-            and (not self.tenants or message.tenant in self.tenants)
-            and (self.header is None or message.headers.get(self.header[0]) == self.header[1])
-            and self.older_than <= message.age(now) <= self.newer_than
-        )
+    def leaves(self, message: Message, now: float) -> str | None:
+        """Why it stays where it is, in words that go behind a number; None: it is to be brought back."""
+        trace = Trace.of(message.headers.get(TRACE))  # a spillover leaves one too, from another queue
+        if trace is not None and trace.origin == self.source and not self.again:
+            return "brought back before (--again takes these, too)"
+        if self.tenants and message.tenant is None:
+            return "naming no tenant"
+        if self.tenants and message.tenant not in self.tenants:
+            return "of other tenants"
+        if self.header is not None and message.headers.get(self.header[0]) != self.header[1]:
+            return f"without {self.header[0]}={self.header[1]}"
+        if not self.older_than <= message.age(now) <= self.newer_than:
+            return "of another age"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +187,7 @@ def run(progress: Progress, book: Book, world: World, told: Callable[[Progress],
         raise UserError(f"redrive {progress.plan.id} is {progress.state}: {progress.reason}", "start another")
     progress = replace(progress, state="canary", reason="", moving=0)
     book.write(progress)
-    watch, last = _Watch(), ""
+    watch, last = _Watch(progress), ""
     while True:
         if progress.state != last:
             told(progress)
@@ -193,9 +201,9 @@ def run(progress: Progress, book: Book, world: World, told: Callable[[Progress],
             progress = _by_task(world.task, progress, book, world, watch)
             continue
         before = world.mover.waiting(progress.plan.source)
-        progress, moved = _batch(progress, book, world)
+        progress, moved, left = _batch(progress, book, world)
         if moved == 0:
-            progress = _over(book, progress, "done", f"{progress.moved} are back, nothing chosen is left")
+            progress = _over(book, progress, "done", f"{progress.moved} are back, {_rest(left, before)}")
             continue
         plan, canary = progress.plan, progress.state == "canary"
         if world.wait(plan.canary_seconds if canary else moved / plan.rate):
@@ -217,17 +225,19 @@ _INTERRUPTED: tuple[State, str] = ("stopped", "interrupted: `sojourn redrive res
 
 
 class _Watch:
-    """Whether what is brought back does harm."""
+    """Whether what is brought back does harm, from ``begun`` on: what an operator has mended since counts no more."""
 
-    def __init__(self) -> None:
+    def __init__(self, begun: Progress) -> None:
+        self._begun = begun
         self._worse = 0
 
     def harm(self, progress: Progress, world: World) -> str | None:
         """Which, as one sentence; None: none is seen, or not often enough to be believed."""
         plan, age = progress.plan, world.quiet_age()
         self._worse = self._worse + 1 if age is not None and age > plan.quiet_seconds else 0
-        if progress.died > plan.max_failed * progress.moved:
-            return f"{progress.died} of {progress.moved} that were brought back are dead again, or others are"
+        died, moved = progress.died - self._begun.died, progress.moved - self._begun.moved
+        if died > plan.max_failed * moved:
+            return f"{died} of {moved} that were brought back are dead again, or others are"
         if self._worse >= SEEN or (self._worse and progress.state == "canary"):
             return f"quiet tenants wait {age:.1f} s, longer than {plan.quiet_seconds:g} s"
         return None
@@ -261,17 +271,33 @@ def _by_task(task: Task, progress: Progress, book: Book, world: World, watch: _W
         task.end()
 
 
-def _batch(progress: Progress, book: Book, world: World) -> tuple[Progress, int]:
+def _batch(progress: Progress, book: Book, world: World) -> tuple[Progress, int, Counter[str]]:
+    """Where it is then, how many were moved, and how many were looked at and left, by the reason."""
     plan = progress.plan
     count = plan.canary if progress.state == "canary" else min(MOST, max(1, round(plan.rate)))
     if plan.most is not None:
         count = min(count, plan.most - progress.moved)
     book.write(replace(progress, moving=count))
-    now = world.now()
-    moved = world.mover.move(plan.source, plan.target, lambda one: plan.chooses(one, now), count).moved
+    now, left = world.now(), Counter[str]()
+
+    def chooses(one: Message) -> bool:
+        why = plan.leaves(one, now)
+        left.update([] if why is None else [why])
+        return why is None
+
+    moved = world.mover.move(plan.source, plan.target, chooses, count).moved
     progress = replace(progress, moved=progress.moved + moved, moving=0)
     book.write(progress)
-    return progress, moved
+    return progress, moved, left
+
+
+def _rest(left: Counter[str], waiting: int) -> str:
+    """What stays of ``waiting`` messages where nothing more was chosen, and why; SQS shows a part of a long queue."""
+    if not left:
+        return "nothing is left" if not waiting else f"none of {waiting} can be had now: others have them in hand"
+    seen = left.total()
+    told = f"{seen} of about {waiting} were looked at, none is chosen" if seen < waiting else "nothing chosen is left"
+    return f"{told}: " + ", ".join(f"{count} {why}" for why, count in left.most_common())
 
 
 def _over(book: Book, progress: Progress, state: State, reason: str) -> Progress:
@@ -280,8 +306,9 @@ def _over(book: Book, progress: Progress, state: State, reason: str) -> Progress
     return progress
 
 
-def mover_of(broker: Any, layout: str | None = None, subject: str | None = None) -> Mover:
-    """The mover for a broker of ``[[collect.brokers]]``: ``layout`` is of Redis' queues, ``subject`` NATS'.
+def mover_of(broker: Any, layout: str | None = None, subject: str | None = None, queues: tuple[str, ...] = ()) -> Mover:
+    """The mover for a broker of ``[[collect.brokers]]``: ``layout`` is of Redis' queues, ``subject`` NATS'. Tenants are
+    found as the collector finds them in ``queues``, the first of them that it has rules for.
 
     UserError where messages of its kind cannot be moved.
     """
@@ -295,8 +322,11 @@ def mover_of(broker: Any, layout: str | None = None, subject: str | None = None)
         if given.get("amqp_url") is None:
             raise UserError(f"broker {broker.name!r} has no amqp_url, by which messages are moved", "set it")
         given["url"] = given["amqp_url"]
-    if subject is not None and kind == "nats":
+    if kind == "nats":
         given["subject"] = subject
+        rules = {one["name"]: one["tenant"] for one in given["streams"]}
+        if found := next((rules[name] for name in queues if name in rules), None):
+            given["tenant"] = found
     empty = KINDS.chosen({"kind": kind, "name": "x"})
     known = type(empty).model_fields.keys() - {"kind", "timeout"}
     try:

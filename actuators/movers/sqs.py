@@ -20,12 +20,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from actuators.base import Refused
 from actuators.movers.base import TRACE, Choice, Message, Moved, MoverSettings, Trace
+from brokers import tenants
 from brokers.sqs.link import Declined, Link
 from brokers.sqs.settings import SqsAccount
 from lake.errors import SojournError
@@ -51,8 +52,9 @@ class SqsMoverSettings(MoverSettings, SqsAccount):
     its message group."""
 
     kind: Literal["sqs"] = "sqs"
-    tenant_header: str = Field(
-        default="tenant", description="message attribute that names a message's tenant; else its message group"
+    tenant: Annotated[tenants.TenantRules, tenants.only("header", "key", "queue")] = Field(
+        default=(tenants.parse("header:tenant"), tenants.parse("key:{tenant}")),
+        description="where a message names its tenant: header is an attribute, key its message group",
     )
 
 
@@ -210,7 +212,7 @@ class SqsMover:
                 # An empty answer without waiting says little: it is of some of SQS' servers. Of a FIFO queue it says
                 # that all groups are in somebody's hands, ours among them.
                 wait = len(seen) < visible and not (seen and queue.endswith(".fifo"))
-                window = self._received(address, WINDOW if held else most - got + skip, wait)
+                window = self._received(queue, address, WINDOW if held else most - got + skip, wait)
                 fresh = [one for one in window if one.message.id not in seen]
                 if not fresh:
                     break
@@ -231,7 +233,7 @@ class SqsMover:
             self._release(address, held)
         return len(seen)
 
-    def _received(self, address: str, most: int, wait: bool) -> list[_Got]:
+    def _received(self, queue: str, address: str, most: int, wait: bool) -> list[_Got]:
         answer = self._link.ask(
             "ReceiveMessage",
             QueueUrl=address,
@@ -241,9 +243,9 @@ class SqsMover:
             AttributeNames=["All"],
             MessageAttributeNames=["All"],
         )
-        return [self._read(told) for told in answer.get("Messages") or ()]
+        return [self._read(queue, told) for told in answer.get("Messages") or ()]
 
-    def _read(self, told: Mapping[str, Any]) -> _Got:
+    def _read(self, queue: str, told: Mapping[str, Any]) -> _Got:
         system = _system(told)
         own = told.get("MessageAttributes") or {}
         headers = system | {name: one["StringValue"] for name, one in own.items() if one.get("StringValue") is not None}
@@ -251,7 +253,8 @@ class SqsMover:
         sent = system.get("SentTimestamp", "")
         at = int(sent) / 1000 if sent.isdecimal() else None
         enqueued = at if trace is None or trace.enqueued_at is None else trace.enqueued_at
-        tenant = headers.get(self._settings.tenant_header, system.get("MessageGroupId"))
+        named = tenants.Message(queue, system.get("MessageGroupId"), headers)
+        tenant = tenants.tenant_of(self._settings.tenant, named)
         return _Got(Message(str(told["MessageId"]), tenant, enqueued, headers), told, trace)
 
     def _send(self, source: str, target: str, some: list[_Got]) -> tuple[list[_Got], str]:

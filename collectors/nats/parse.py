@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from collectors.texts import loads
+from brokers.texts import loads
 
 METRIC_ACK = "$JS.EVENT.METRIC.CONSUMER.ACK."
 ADVISORY = "$JS.EVENT.ADVISORY.CONSUMER."

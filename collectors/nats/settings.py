@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from brokers.nats.settings import NatsServer
 from brokers.settings import Settings
+from brokers.tenants import Older, TenantRules, newer, only, parse
 from collectors.broker import NetworkBroker, each_once, named
-from collectors.tenants import Older, TenantRules, newer, only, parse
 
 
 class _Older(Older):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brokers.nats.client import Client
+from brokers.tenants import Message, tenant_of
 from collectors.nats.attach import StreamFacts, first_look, subscriptions
 from collectors.nats.memory import Memory, restore
 from collectors.nats.parse import microseconds
@@ -14,7 +15,6 @@ from collectors.nats.pending import PendingMessages
 from collectors.nats.settings import StreamSettings, TapSettings
 from collectors.nats.tracker import REMOVED, MessageTracker
 from collectors.records import Event
-from collectors.tenants import Message, tenant_of
 
 #: Missing arrivals looked for at once, and messages settled at once: no step takes long.
 _AT_ONCE = 256

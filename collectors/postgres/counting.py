@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from brokers.tenants import Message, Rule, tenant_of
 from collectors.postgres.connection import Row
 from collectors.samples import TenantShare
-from collectors.tenants import MOST, OTHER, UNKNOWN, Message, Rule, tenant_of
+from collectors.tenants import MOST, OTHER, UNKNOWN
 
 #: Stands for the queues beyond the cap.
 OTHERS = "*"

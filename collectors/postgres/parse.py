@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from brokers.tenants import Rule
 from collectors.postgres.counting import Dead, Queue, age, shares
 from collectors.postgres.layouts.base import Layout
 from collectors.samples import NO_LOG, Sample
-from collectors.tenants import Rule
 
 _NOT_COUNTED = "libraries count no more than the jobs that are there"
 _UNTOLD = {

@@ -8,8 +8,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, field_validator
 
 from brokers.settings import Settings
+from brokers.tenants import TenantRules, only
 from collectors.broker import NetworkBroker
-from collectors.tenants import TenantRules, only
 
 
 class LayoutSettings(Settings):

@@ -9,10 +9,10 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from brokers.tenants import Message, Rule, tenant_of
 from collectors.broker import matching
 from collectors.prometheus.recipes import Recipe
 from collectors.samples import METRIC_NAMES, NO_LOG, UNSPLIT, Sample, TenantShare
-from collectors.tenants import Message, Rule, tenant_of
 from lake.errors import SojournError
 
 #: Queue and subscriber.

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from brokers.tenants import TenantRules, only
 from collectors.broker import NetworkBroker
-from collectors.tenants import TenantRules, only
 from lake.secret import Secret
 
 

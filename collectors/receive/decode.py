@@ -10,9 +10,9 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from brokers.texts import loads
 from collectors.receive.lean import LeanRequest
 from collectors.records import RAW_LIMIT
-from collectors.texts import loads
 
 _IDS = frozenset({"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"})
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from brokers.texts import loads
 from collectors.receive.identity import key_of
 from collectors.receive.polls import PollCount
 from collectors.receive.publishes import PublishCount, publishes
 from collectors.receive.rows import Row
 from collectors.receive.summaries import summary
 from collectors.receive.values import LATEST_MICROS, Bad, count, happened, text, whole, within
-from collectors.texts import loads
 from lake.tables import EVENT_TYPES
 
 VERSION = 1

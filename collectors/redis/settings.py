@@ -9,8 +9,8 @@ from pydantic import Field, field_validator, model_validator
 
 from brokers.redis.settings import RedisServer
 from brokers.settings import Settings, without_secrets
+from brokers.tenants import TenantRules, only
 from collectors.broker import NetworkBroker
-from collectors.tenants import TenantRules, only
 from lake.secret import Secret
 
 #: Where a job that is a document, or its queue, names the tenant.

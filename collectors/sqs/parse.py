@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any
 
 from brokers.sqs.answers import Refusal
+from brokers.texts import loads
 from collectors.samples import NO_LOG, UNSPLIT, Sample
 from collectors.sqs.cloudwatch import FIELDS, Told
 from collectors.sqs.settings import SqsBroker
-from collectors.texts import loads
 
 #: What is asked of each queue. Not FifoQueue, which a standard queue refuses: a FIFO queue's name ends with .fifo.
 ATTRIBUTES = (

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from dashboard.services.alerts import Step
 from dashboard.services.keys import Row
-from dashboard.services.say import duration, instant, rate
+from dashboard.services.say import UNKNOWN, duration, instant, rate
 
 #: Rows of the journal that a page shows.
 LINES = 50
@@ -99,7 +99,7 @@ def journal(actions: Iterable[Row], now: datetime, most: int = LINES) -> tuple[E
             f"{instant(row['at'], now, seconds=True)}",
             f"{row['decision']} {row['tenant'] or 'all tenants'} on {row['queue']}{_step(row)}",
             str(_OUTCOMES.get(row["outcome"], row["outcome"])),
-            f"{row['policy']}, by {row['rule']}",
+            f"{row['policy']}, by {row['rule']}" if row["rule"] else row["policy"],
             row["reason"],
             _inputs(row["inputs"]),
             row["outcome"] in ("refused", "failed"),
@@ -139,6 +139,8 @@ def _settled(told: Iterable[Change]) -> list[Change]:
 
 
 def _step(row: Row) -> str:
+    if row["decision"] == "redrive":  # its rate is no limit of anybody's
+        return f" from {(row['inputs'] or {}).get('source', UNKNOWN)}"
     before, after = (rate(row[name]) if row[name] is not None else "no limit" for name in ("before", "after"))
     if before == after:
         return ""

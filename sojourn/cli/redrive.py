@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import closing, nullcontext
-from dataclasses import asdict
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lake.errors import UserError
+from lake.errors import SojournError, UserError
 from lake.stopping import stopping
 from lake.visible import visible
 from sojourn.cli.options import ConfigOption, JsonOption, LakeOption, existing, part, say_json
@@ -44,6 +44,7 @@ def start(
     by_task: Annotated[
         bool, typer.Option("--by-task", help="SQS: after the canary SQS itself moves all that is left.")
     ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were brought back before, and died.")] = False,
     config: ConfigOption = None,
     lake: LakeOption = None,
 ) -> None:
@@ -52,7 +53,7 @@ def start(
     plan = redrive.Plan(
         uuid.uuid4().hex[:12], broker, source, target, tuple(tenant or ()), _header(header), older_than,
         float("inf") if newer_than is None else newer_than, rate, canary, canary_seconds, most, max_failed,
-        quiet_seconds, subject, layout, by_task,
+        quiet_seconds, subject, layout, by_task, again,
     )  # fmt: skip
     plan.check()
     _work(redrive.Progress(plan), config, lake)
@@ -77,8 +78,18 @@ def cancel(
 ) -> None:
     """End one for good, wherever it runs; what is back stays back."""
     _, root = existing(config, lake)
-    _book(root).cancel(redrive_id)
-    typer.echo(f"cancelled: {visible(redrive_id)}; a batch that is under way ends first")
+    book, about = _book(root), visible(redrive_id)
+    known = book.read(redrive_id)
+    if known.state in ("done", "cancelled"):
+        raise UserError(f"redrive {about} is {known.state} already", "nothing is left to cancel")
+    book.cancel(redrive_id)
+    if _works(root, redrive_id):
+        typer.echo(f"cancelled: {about}; a batch that is under way ends first")
+        return
+    ended = replace(book.read(redrive_id), state="cancelled", reason="cancelled by the operator")
+    book.write(ended)
+    _Journal(root, ended.plan).add(ended)
+    typer.echo(f"cancelled: {about}")
 
 
 @app.command("list")
@@ -93,6 +104,8 @@ def list_(as_json: JsonOption = False, config: ConfigOption = None, lake: LakeOp
             newest = None if one.plan.newer_than == float("inf") else one.plan.newer_than  # JSON has no infinity
             say_json(asdict(one) | {"plan": asdict(one.plan) | {"newer_than": newest}})
             continue
+        if not one.over and not _works(root, one.plan.id):
+            one = replace(one, reason="nobody works on it: `sojourn redrive resume` goes on, `cancel` ends it")
         typer.echo(visible(_line(one)))
 
 
@@ -112,7 +125,7 @@ def _work(progress: Progress, config: Path | None, lake: Path | None) -> None:
         raise UserError(f"[[collect.brokers]] has no broker {plan.broker!r}", "name one that is there")
     book, journal = _book(root), _Journal(root, plan)
     with stopping() as stop:
-        mover = redrive.mover_of(broker, plan.layout, plan.subject)
+        mover = redrive.mover_of(broker, plan.layout, plan.subject, (plan.source, plan.target))
         task = redrive.task_of(broker, plan, root / "state" / "control") if plan.by_task else None
         world = redrive.World(mover, lambda: _quiet_wait(root, plan), stop.wait, task=task)
 
@@ -121,12 +134,38 @@ def _work(progress: Progress, config: Path | None, lake: Path | None) -> None:
             journal.add(one)
 
         with (
-            part("lake.files").only_one(book_folder(root) / f"{plan.id}.lock", f"redrive {plan.id}"),
+            _alone(root, plan.id),
             closing(task) if task is not None else nullcontext(),
         ):
             if task is not None:
                 task.end()  # one that an earlier process left is not to go on beside a canary
-            redrive.run(progress, book, world, told)
+            try:
+                redrive.run(progress, book, world, told)
+            except UserError:
+                raise
+            except SojournError as error:
+                reason = f"{error}: `sojourn redrive resume` goes on"
+                failed = replace(book.read(plan.id), state="stopped", reason=reason)
+                book.write(failed)
+                journal.add(failed)
+                raise
+
+
+def _alone(root: Path, redrive_id: str) -> AbstractContextManager[None]:
+    """Held by who works on it."""
+    held: AbstractContextManager[None] = part("lake.files").only_one(
+        book_folder(root) / f"{redrive_id}.lock", f"redrive {redrive_id}"
+    )
+    return held
+
+
+def _works(root: Path, redrive_id: str) -> bool:
+    """Whether a process works on it."""
+    try:
+        with _alone(root, redrive_id):
+            return False
+    except UserError:
+        return True
 
 
 def book_folder(root: Path) -> Path:

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from brokers.tenants import Message, TenantRules, only, parse, tenant_of
 from collectors.board import Board
 from collectors.exposition import Exposition
 from collectors.kafka.tap.settings import TapTopic
 from collectors.nats.settings import StreamSettings
 from collectors.samples import Sample, TenantShare, samples_table
-from collectors.tenants import MOST, Message, Shares, TenantRules, only, parse, tenant_of
+from collectors.tenants import MOST, Shares
 from lake.tables import QUEUE_SAMPLES
 
 JOB = Message(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.texts import loads, valid
+from brokers.texts import loads, valid
 
 _TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 _JSON = st.recursive(

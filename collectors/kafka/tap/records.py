@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from brokers.tenants import Message, needs, tenant_of
+from brokers.texts import loads
 from collectors.kafka.tap.settings import TapTopic
-from collectors.tenants import Message, needs, tenant_of
-from collectors.texts import loads
 
 Place = tuple[str, int]  # topic, partition
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from brokers.settings import Settings
+from brokers.tenants import Older, TenantRules, newer, only, parse
 from collectors.broker import each_once, named
-from collectors.tenants import Older, TenantRules, newer, only, parse
 
 
 class _Older(Older):

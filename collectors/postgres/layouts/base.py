@@ -18,7 +18,7 @@ from typing import Literal
 
 from psycopg import sql
 
-from collectors.tenants import Rule
+from brokers.tenants import Rule
 
 
 @dataclass(frozen=True, slots=True)

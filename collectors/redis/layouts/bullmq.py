@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from brokers.redis.resp import Answer, Command, Refusal, checked
+from brokers.tenants import needs
 from collectors.redis.layouts.base import Preparing, Read, Reading, text
 from collectors.redis.layouts.bounded import MOST_EACH, Budget
 from collectors.redis.layouts.bullmq_jobs import Found, job_of, sample_of
 from collectors.redis.scan import Search
 from collectors.redis.settings import BullmqLayout
-from collectors.tenants import needs
 
 _META = b":meta"
 #: One priority's share of the scores in ``prioritized``; the rest counts the jobs of it.

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from brokers.redis.resp import Answer
+from brokers.tenants import Message, Rule
+from brokers.texts import loads
 from collectors.redis.layouts.base import UNREADABLE, UNTOLD_ANYWHERE, age
 from collectors.samples import Sample
-from collectors.tenants import Message, Rule, Shares
-from collectors.texts import loads
+from collectors.tenants import Shares
 
 _UNTOLD = UNTOLD_ANYWHERE | {
     "delivered_total": "BullMQ does not count attempts by queue",

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 from brokers.redis.resp import Command, Refusal, checked
+from brokers.texts import loads
 from collectors.plumbing import is_plumbing
 from collectors.redis.layouts.base import UNREADABLE, UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
 from collectors.redis.scan import Search
 from collectors.redis.settings import CeleryLayout
 from collectors.samples import Sample
-from collectors.texts import loads
 from collectors.timestamps import unix_microseconds
 
 _BINDING = "_kombu.binding."

@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any
 
 from brokers.redis.resp import Answer, Command, Refusal, checked
+from brokers.tenants import Message
+from brokers.texts import loads
 from collectors.redis.layouts.base import UNREADABLE, UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
 from collectors.redis.layouts.bounded import too_large
 from collectors.redis.scan import Search
 from collectors.redis.settings import DramatiqLayout
 from collectors.samples import Sample
-from collectors.tenants import Message, Shares
-from collectors.texts import loads
+from collectors.tenants import Shares
 
 #: Milliseconds without a sign of life after which Dramatiq takes a worker for dead.
 _DEAD_AFTER = 60_000

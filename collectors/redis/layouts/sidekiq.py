@@ -15,13 +15,14 @@ from functools import partial
 from typing import Any
 
 from brokers.redis.resp import Answer, Command, Refusal, checked
+from brokers.tenants import Message
 from collectors.redis.layouts.base import UNTOLD_ANYWHERE, Preparing, Read, Reading, age, text
 from collectors.redis.layouts.bounded import MOST_BYTES, too_large
 from collectors.redis.layouts.sidekiq_jobs import Held, Job, Shared, job, process, take_scored, take_work
 from collectors.redis.scan import Search
 from collectors.redis.settings import SidekiqLayout
 from collectors.samples import Sample
-from collectors.tenants import Message, Shares
+from collectors.tenants import Shares
 
 #: Of the newest dead jobs, those whose queues are looked at.
 _DEAD_LOOKED_INTO = 20

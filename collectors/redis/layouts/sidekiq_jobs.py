@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brokers.redis.resp import Answer, Refusal
+from brokers.texts import loads
 from collectors.redis.layouts.base import UNREADABLE
-from collectors.texts import loads
 
 #: Seconds after which a process that reports nothing is gone, as Sidekiq has it: its hash expires.
 GONE_AFTER = 60

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 
+from actuators.movers.base import TRACE, Trace
 from actuators.movers.redrive import Book, Plan, Progress, World, mover_of, run
 from collectors.settings import CollectSettings
 from lake.errors import SojournError, UserError
 from lake.store import Lake
 from sojourn.cli import main
+from tests.support.nats import NatsServer
 from tests.support.redis import RedisServer
 
 PLAN = Plan("r1", "mq", "dead", "orders", rate=5.0, canary=2, canary_seconds=7.0)
@@ -121,6 +125,76 @@ def test_what_was_interrupted_goes_on_with_a_canary(case: Any, client: Any) -> N
         run(ended, two.book, two.world, two.told.append)
 
 
+def test_what_died_again_before_its_cause_was_mended_holds_up_no_second_try(case: Any, client: Any) -> None:
+    def dies(_: int) -> None:
+        for id, fields in client.xrange("orders"):
+            client.xadd("dead", fields)
+            client.xdel("orders", id)
+
+    stopped = case(dies).run()
+    assert (stopped.state, stopped.moved, stopped.died) == ("stopped", 2, 2)
+    two = case()
+    ended = run(two.book.read("r1"), two.book, two.world, two.told.append)
+    assert (ended.state, ended.moved, ended.died) == ("done", 20, 2)
+    assert ended.reason == "20 are back, nothing chosen is left: 2 brought back before (--again takes these, too)"
+    third = case().run(dataclasses.replace(PLAN, id="r2", again=True))
+    assert (third.state, third.moved, third.reason) == ("done", 2, "2 are back, nothing is left")
+
+
+def test_what_died_again_is_not_tried_for_ever(case: Any, client: Any) -> None:
+    def die(_: int) -> None:
+        for id, fields in client.xrange("orders"):
+            client.xadd("dead", fields)
+            client.xdel("orders", id)
+
+    ended = case(die).run(dataclasses.replace(PLAN, again=True, max_failed=0.5))
+    assert ended.state == "stopped" and ended.moved == 2
+
+
+def test_what_a_spillover_had_put_aside_before_it_died_is_brought_back(case: Any, client: Any) -> None:
+    client.delete("dead")
+    trace = Trace.now("orders-1", "orders", "1-0", None, {}).text()
+    client.xadd("dead", {"Tenant": "a", "number": 1, TRACE: trace})
+    assert case().run().moved == 1
+
+
+def test_the_end_says_why_the_rest_stays(case: Any, client: Any) -> None:
+    client.xadd("dead", {"number": 20})
+    ended = case().run(dataclasses.replace(PLAN, tenants=("c",)))
+    assert ended.reason == "0 are back, nothing chosen is left: 20 of other tenants, 1 naming no tenant"
+    ended = case().run(dataclasses.replace(PLAN, id="r2", header=("error", "other")))
+    assert ended.reason == "0 are back, nothing chosen is left: 21 without error=other"
+
+
+def test_a_tenants_field_is_found_whatever_its_case(case: Any, client: Any) -> None:
+    client.xadd("dead", {"tenant": "c"})
+    assert case().run(dataclasses.replace(PLAN, tenants=("c",))).moved == 1
+
+
+def test_on_nats_a_tenant_is_found_where_the_collector_finds_it(tmp_path: Path) -> None:
+    async def made(url: str) -> None:
+        client = await nats.connect(url)
+        stream = client.jetstream()
+        await stream.add_stream(name="DEAD", subjects=["dead.*"])
+        await stream.add_stream(name="ORDERS", subjects=["orders.*"])
+        for number in range(6):
+            await stream.publish(f"dead.{'ab'[number % 2]}", b"%d" % number)
+        await client.close()
+
+    with NatsServer(tmp_path / "nats") as server:
+        asyncio.run(made(server.url))
+        streams = [{"name": "ORDERS", "tenant": ["key:orders.{tenant}", "key:dead.{tenant}"]}]
+        settings = {"brokers": [{"kind": "nats", "name": "mq", "url": server.url, "streams": streams}]}
+        (broker,) = CollectSettings.model_validate(settings).brokers
+        mover = mover_of(broker, subject="orders.{tenant}", queues=("DEAD", "ORDERS"))
+        assert mover.move("DEAD", "ORDERS", lambda one: one.tenant == "a", 10).moved == 3
+        spill = mover_of(broker, queues=("ORDERS",))
+        assert spill.move("ORDERS", "ORDERS-aside", lambda one: one.tenant == "a", 10).moved == 3
+        assert spill.count("ORDERS-aside", lambda one: one.tenant == "a", 10) == 3, "as well as aside"
+        assert spill.give_back("ORDERS-aside", "ORDERS", lambda one: True, 10).moved == 3, "home again"
+        assert mover.waiting("DEAD") == 3
+
+
 def test_it_can_be_cancelled_from_elsewhere(case: Any, client: Any) -> None:
     one: Case = case(lambda number: one.book.cancel("r1") if number == 2 else None)
     ended = one.run()
@@ -168,9 +242,35 @@ def test_by_command_it_is_audited_and_listed(
     ]  # fmt: skip
     (id,) = {row["action_id"] for row in rows}
     assert main.run(["redrive", "resume", id, *beside]) != 0, "it is done"
+    assert main.run(["redrive", "cancel", id, *beside]) != 0, "it is done"
     assert main.run(["redrive", "cancel", "../x", *beside]) != 0
     assert main.run(["redrive", "start", "dead", "orders", "--broker", "none", *beside]) != 0
     assert json.loads((lake.root / "state" / "redrives" / f"{id}.json").read_text())["state"] == "done"
+
+
+def test_one_that_nobody_works_on_is_told_so_and_cancelled_at_once(
+    server: RedisServer, client: Any, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "sojourn.toml"
+    config.write_text(f'[[collect.brokers]]\nkind = "redis"\nname = "mq"\nurl = "{server.url}"\n')
+    beside = ["-c", str(config), "--lake", str(lake.root)]
+    book = Book(lake.root / "state" / "redrives")
+    book.write(Progress(PLAN, "running", moved=4, moving=2))  # as a kill leaves it
+    assert main.run(["redrive", "list", *beside]) == 0
+    assert "nobody works on it" in capsys.readouterr().out
+    assert main.run(["redrive", "cancel", PLAN.id, *beside]) == 0
+    assert book.read(PLAN.id).state == "cancelled"
+    assert [row["reason"] for row in lake.read("actions").to_pylist()] == ["cancelled by the operator"]
+    assert main.run(["actions", "list", *beside]) == 0
+    said = capsys.readouterr().out
+    assert "redrive all tenants on orders from dead" in said and "no limit" not in said and "by  " not in said
+
+    client.xadd("orders", {"number": 1})
+    client.delete("dead")
+    client.lpush("dead", "no stream")
+    assert main.run(["redrive", "start", "dead", "orders", "--broker", "mq", *beside]) == 1
+    (failed,) = [one for one in book.all() if one.plan.id != PLAN.id]
+    assert failed.state == "stopped" and "WRONGTYPE" in failed.reason and "resume" in failed.reason
 
 
 def test_brokers_that_are_watched_are_reached_for_moving_or_it_is_said_why_not() -> None:

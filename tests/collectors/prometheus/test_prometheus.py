@@ -8,12 +8,12 @@ import pytest
 from pydantic import ValidationError
 
 from brokers.errors import ConnectionLost
+from brokers.tenants import parse
 from collectors.prometheus.parse import NotMetrics, samples
 from collectors.prometheus.recipes import RECIPES
 from collectors.prometheus.settings import PrometheusBroker
 from collectors.prometheus.source import PrometheusSource
 from collectors.samples import METRIC_NAMES, Sample, TenantShare
-from collectors.tenants import parse
 from tests.support.exposition import RECORDED, Exposition
 from tests.support.facts import Note, measured, proves
 
