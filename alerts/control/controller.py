@@ -31,7 +31,7 @@ from alerts.control.state import State
 from alerts.control.translate import moved
 from alerts.laws import shadow as shadows
 from alerts.laws.blame import USUAL_SECONDS
-from alerts.laws.limits import Kind, Limit
+from alerts.laws.limits import NOT_OBEYED, Kind, Limit
 from alerts.laws.observation import Observation
 from alerts.laws.shadow import Shadow
 from alerts.models import RuleEvaluation
@@ -267,6 +267,8 @@ class Controller:
         verdict = self._minds.decide(key, self._terms[key.policy], seen, limit, candidate.alert, now.timestamp())
         log.debug("%s: %s (%s): %s", key, verdict.kind.value, verdict.code, verdict.reason)
         acts = rows.in_force(policy, active)
+        if not acts and seen is not None and verdict.code == NOT_OBEYED:  # nobody was asked to
+            verdict = dataclasses.replace(verdict, reason=rows.unasked(policy, seen, verdict.reason))
         shadow = None if acts else self._shadow(key, limit, seen, now)
         again = verdict.kind is Kind.SKIP and self._refused.get(key) == verdict.code
         if verdict.kind is not Kind.SKIP:
@@ -336,7 +338,11 @@ class Controller:
     def _expire(self, now: datetime) -> None:
         with self._lock:
             over = {key: item for key, item in self._active_limits.items() if item.limit.valid_until <= now.timestamp()}
-            self._drop(over, "expire", "the lease ended and nobody renewed it", now)
+            ended = "the lease ended and nobody renewed it"
+            failing = {key: why for key, why in self._failing.items() if key in over}
+            self._drop({key: one for key, one in over.items() if key not in failing}, "expire", ended, now)
+            for key, why in failing.items():
+                self._drop({key: over[key]}, "expire", f"the lease ended, and it could not be renewed: {why}", now)
 
     def _drop(
         self,
@@ -397,7 +403,8 @@ class Controller:
                 self._failing.pop(key, None)
                 told.append(rows.with_facts(entry, enforced.facts(key.target, entry.actuator)))
             elif entry.outcome != "applied":
-                told.append(entry)
+                if not rows.says_no_effect(entry):  # of what is not in force nobody can say so
+                    told.append(entry)
             elif self._failing.get(key) != failure:
                 self._failing[key] = failure
                 told.append(rows.with_failure(entry, failure))

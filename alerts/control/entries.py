@@ -14,7 +14,7 @@ from alerts.control.board import Congestion
 from alerts.control.candidates import Candidate, Unusable
 from alerts.control.settings import PolicySettings
 from alerts.control.signals import SIGNALS
-from alerts.laws.limits import Kind, Limit, Verdict
+from alerts.laws.limits import IGNORED, Kind, Limit, Verdict
 from alerts.laws.observation import Observation
 from alerts.laws.shadow import Shadow
 
@@ -188,6 +188,18 @@ def refused(item: Unusable, policy: PolicySettings | None, now: datetime) -> tup
         outcome="refused",
     )
     return key, entry
+
+
+def unasked(policy: PolicySettings, seen: Observation, ignored: str) -> str:
+    """Why a limit that is not in force is kept as it is: not because it is ``ignored``, as its law believes."""
+    signal = ignored.removeprefix(IGNORED).removeprefix("; ")
+    sees = signal or f"quiet tenants wait {seen.quiet_wait:.3g} s; sends {seen.arrival_rate:g}/s"
+    return f"{'proposed' if policy.mode == 'approve' else 'a dry run'}, and nobody is held to it: {sees}"
+
+
+def says_no_effect(entry: Entry) -> bool:
+    """Whether it is the row of :func:`without_effect`."""
+    return entry.outcome == "failed" and entry.decision == Kind.HOLD.value
 
 
 def without_effect(entry: Entry, limit: Limit, seen: Observation | None) -> Entry:

@@ -24,6 +24,8 @@ COUNTED_APART = 1.0
 CONFIRM_SECONDS = 1.0
 #: An event can seem to come from the future by so much, clocks being what they are (seconds); beyond, no age is known.
 CLOCK_TOLERANCE = 5.0
+#: The code of a limit that is kept because arrivals do not follow it; what such a verdict's reason begins with.
+NOT_OBEYED, IGNORED = "not_obeyed", "the limit is not obeyed: lowering it would change nothing"
 
 
 class Alert(StrEnum):

@@ -18,6 +18,8 @@ from typing import Any
 from alerts.laws.law import Agreed, Wish
 from alerts.laws.limits import (
     CONFIRM_SECONDS,
+    IGNORED,
+    NOT_OBEYED,
     Alert,
     Kind,
     Limit,
@@ -119,8 +121,8 @@ def _going(terms: Terms, seen: Observation, wish: Wish, current: Limit, alert: A
     if now - current.changed_at < terms.cooldown_seconds:
         return renewed(terms, current, now, "cooldown", "the last change has not had its time to act")
     if wanted < current.rate and (gone or current.obeyed is False):
-        why = "the alert is gone" if gone else "the limit is not obeyed: lowering it would change nothing"
-        return renewed(terms, current, now, "not_calm" if gone else "not_obeyed", f"{why}; {wish.reason}")
+        why = "the alert is gone" if gone else IGNORED
+        return renewed(terms, current, now, "not_calm" if gone else NOT_OBEYED, f"{why}; {wish.reason}")
     rate = terms.bounds.step(current.rate, wanted)
     if rate > current.rate and rate >= terms.bounds.ceiling:
         return Verdict(Kind.RELEASE, None, "ceiling", f"the limit reached its ceiling of {terms.bounds.ceiling:g}/s")

@@ -32,6 +32,8 @@ from alerts.laws.blame import by_chance, rose_abruptly, sends_as_always
 from alerts.laws.bounds import Step
 from alerts.laws.conserving import is_used_up, taken_back, work_conserved
 from alerts.laws.limits import (
+    IGNORED,
+    NOT_OBEYED,
     Alert,
     Harm,
     Kind,
@@ -206,7 +208,7 @@ def _while_active(terms: Terms, seen: Observation, current: Limit, now: float) -
     watch = _watched(terms, seen, current.watch, now)
     current = replace(current, alert_active=True, gone_since=None, watch=watch)
     if current.obeyed is False:
-        return renewed(terms, current, now, "not_obeyed", "the limit is not obeyed: lowering it would change nothing")
+        return renewed(terms, current, now, NOT_OBEYED, IGNORED)
     if terms.law == "inverse_backlog":
         wanted = _inverse(terms, seen, current.base)
         step = Step(terms.bounds.step(current.rate, wanted.limit), wanted.reason)

@@ -67,6 +67,16 @@ def test_a_proposal_is_journaled_and_limits_nobody_until_it_is_approved(propose:
     assert loop.served() == {} and loop.decisions()[-1] == "release", "what is approved is released by itself"
 
 
+@pytest.mark.parametrize("mode", ["dry_run", "approve"])
+def test_of_what_nobody_is_held_to_it_is_not_said_that_it_is_ignored(start: Start, mode: str) -> None:
+    loop = start(dry_run=None, mode=mode)
+    loop.throttle("t0")
+    loop.run(20, "t0")
+    reasons = [row["reason"] for row in loop.journal() if row["decision"] == "hold"]
+    assert reasons and not [one for one in reasons if "obeyed" in one or "no effect" in one]
+    assert all("nobody is held to it: quiet tenants wait 11 s; sends 120/s" in one for one in reasons)
+
+
 def test_what_is_approved_goes_on_by_itself_and_survives_a_restart(propose: Callable[..., Any], start: Start) -> None:
     loop = propose(max_step=0.5)
     assert loop.control.controller.approve(active(loop)["id"], loop.world.now)

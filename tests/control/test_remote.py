@@ -129,6 +129,22 @@ def test_what_somebody_else_sets_meanwhile_stays_and_the_journal_says_so(
     assert row["decision"] == "revoke" and "somebody else has set it to mine" in inputs(row)["effect"]
 
 
+def test_of_a_limit_that_somebody_else_has_overwritten_nobody_says_that_producers_ignore_it(
+    start: Start, redis_server: RedisServer, client: Any
+) -> None:
+    loop = start(**in_redis(redis_server) | {"lease_seconds": 15})
+    loop.throttle("t0")
+    client.set(KEY, "mine")
+    loop.run(20, "t0")
+    told = [row for row in loop.journal() if row["action_id"] == loop.journal()[0]["action_id"]]
+    assert not [row for row in told if row["reason"].startswith("no effect")]
+    told = [(row["decision"], row["outcome"]) for row in told]
+    assert told == [("throttle", "applied"), ("hold", "failed"), ("expire", "applied")]
+    assert "could not be renewed: refused: " in next(
+        row["reason"] for row in loop.journal() if row["decision"] == "expire"
+    )
+
+
 def test_after_a_restart_the_limit_holds_on_and_ends_with_what_ends_it(
     start: Start, redis_server: RedisServer, client: Any
 ) -> None:
