@@ -38,11 +38,11 @@ class Redis:
         for tenant, body in messages:
             self._client.xadd(queue, {"tenant": tenant, "body": body})
 
-    def consumer(self, queue: str, handle: Body, **options: Any) -> FairConsumer[Any]:
+    def consumer(self, queue: str, handle: Body, *, name: str = "one", **options: Any) -> FairConsumer[Any]:
         def work(entry: Any) -> None:
             handle(entry[1][b"body"].decode())
 
-        return FairRedis(self._client, queue, "workers", "one", work, **options)
+        return FairRedis(self._client, queue, "workers", name, work, **options)
 
     def left(self, queue: str) -> int:
         (group,) = self._client.xinfo_groups(queue)

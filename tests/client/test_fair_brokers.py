@@ -100,6 +100,29 @@ def test_what_a_killed_consumer_held_is_handled_by_the_next(place: Place, tmp_pa
     assert len(before) + len(seen) <= 200 + 120, "what comes twice is what was in hand"
 
 
+def test_what_a_consumer_had_not_begun_when_it_stopped_another_has_at_once(place: Place) -> None:
+    place.broker.make("stopped")
+    place.broker.send("stopped", numbered("a", 20))
+    gate, first = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def handle(body: str) -> None:
+        first.set()
+        gate.wait(60)
+        seen.append(body)
+
+    consumer = place.broker.consumer("stopped", handle)
+    with running(consumer):
+        assert first.wait(60)
+        wait_until(lambda: consumer.stats().buffered == 19, "the rest to be in its buffer", seconds=60)
+        consumer.stop()
+        gate.set()
+    other = {"name": "two"} if place.kind == "redis" else {}
+    with running(place.broker.consumer("stopped", seen.append, **other)):
+        wait_until(lambda: len(seen) >= 20, "the other to have the rest", seconds=60)
+    assert sorted(seen) == sorted(body for _, body in numbered("a", 20)), "each once"
+
+
 def test_what_fails_comes_again_and_what_is_left_is_given_back(place: Place) -> None:
     place.broker.make("failing")
     place.broker.send("failing", numbered("a", 20))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -26,8 +27,9 @@ class FairRedis(FairConsumer[Entry]):
     """Handles a stream's entries, (id, fields), by start-time fair queueing over tenants, and acknowledges them.
 
     What this ``consumer`` of the ``group`` had before and did not acknowledge comes first: after a crash it goes on
-    under its name. What others have held for ``idle_seconds`` is claimed: keep it above the time that an entry may wait
-    in a buffer and be worked on. An entry whose ``handle`` raised is told to ``failed``, and comes again by that.
+    under its name. What others have held for ``idle_seconds`` is claimed, at the start and then at each half of it:
+    keep it above the time that an entry may wait in a buffer and be worked on. What is in the buffer when it stops
+    others may claim at once. An entry whose ``handle`` raised is told to ``failed``, and comes again by that.
     ``options`` are :class:`sojourn.FairConsumer`'s.
     """
 
@@ -46,10 +48,10 @@ class FairRedis(FairConsumer[Entry]):
         self._redis, self._stream, self._group, self._consumer = redis, stream, group, consumer
         self._work_on, self._idle_seconds = handle, idle_seconds
         self._pending_after: Any = "0"  # of our own from before; None once they are read
-        self._claimed_at = time.monotonic()
+        self._claimed_at = -math.inf
         self._held: set[Any] = set()
         self._lock = threading.Lock()
-        super().__init__(self._read, self._finish, tenant_of, **options)
+        super().__init__(self._read, self._finish, tenant_of, release=self._let_go, **options)
 
     def _read(self, most: int) -> list[Entry]:
         if self._pending_after is not None:
@@ -84,6 +86,11 @@ class FairRedis(FairConsumer[Entry]):
             known = number in self._held
             self._held.add(number)
         return not known
+
+    def _let_go(self, entry: Entry) -> None:
+        """It stays pending, as idle as whoever claims it wants: whoever starts next does not wait for that."""
+        idle = int(self._idle_seconds * 1000)
+        self._redis.xclaim(self._stream, self._group, self._consumer, 0, [entry[0]], idle=idle, justid=True)
 
     def _finish(self, entry: Entry) -> None:
         try:
