@@ -443,9 +443,7 @@ def explained(error: Exception, path: Location) -> SojournError:
         return UserError(f"no permission to use {path}", "give this user the right to write there")
     if isinstance(path, Remote):
         if any(word in text for word in _REFUSED):
-            return UserError(
-                f"the object store refuses us {path}", "check [lake.storage_options], and what they may do"
-            )
+            return UserError(f"the object store refuses {path}", "check [lake.storage_options], and what they may do")
         if "NoSuchBucket" in text:
             return UserError(f"there is no bucket for {path}", "make it, or fix [lake] path")
     return LakeError(f"table {path} cannot be used: {first_line(error)}")
