@@ -39,14 +39,9 @@ MOST_TRIES = 10
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
 #: What an object store says to whom it does not serve.
 _REFUSED = (
-    "AccessDenied",
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
-    "status: 401",
-    "status: 403",
-    "401 Unauth",
-    "403 Forb",
-)
+    "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "status: 401", "status: 403",
+    "401 Unauth", "403 Forb",
+)  # fmt: skip
 #: As whom a compaction of a table in an object store holds the table's lease, and for how long at most (seconds).
 _COMPACTION, _LONGEST_COMPACTION = "sojourn-compact", 900.0
 #: Rows that :meth:`Lake.scan` holds at once.
