@@ -360,16 +360,12 @@ class Controller:
             gone: dict[Key, ActiveLimit | None] = dict.fromkeys(there)
             before, self._active_limits = self._active_limits, _merged(self._active_limits, gone)
             enforced = self._enforce(self._active_limits)
+            failure = {key: enforced.failure(key.target, item.actuator) for key, item in there.items()}
             dropped = [
                 rows.dropped(
-                    self._with_shadow(item),
-                    self._policies.get(item.key.policy),
-                    decision,
-                    reason,
-                    now,
-                    enforced.failure(item.key.target, item.actuator),
+                    self._with_shadow(item), self._policies.get(key.policy), decision, reason, now, failure[key]
                 )
-                for item in there.values()
+                for key, item in there.items()
             ]
             dropped = [rows.with_facts(row, enforced.facts(rows.key_of(row).target, row.actuator)) for row in dropped]
             for key in there:
@@ -446,10 +442,8 @@ class Controller:
         return entries
 
 
-def _merged(
-    active_limits: Mapping[Key, ActiveLimit], changes: Mapping[Key, ActiveLimit | None]
-) -> dict[Key, ActiveLimit]:
-    return {key: item for key, item in {**active_limits, **changes}.items() if item is not None}
+def _merged(before: Mapping[Key, ActiveLimit], changes: Mapping[Key, ActiveLimit | None]) -> dict[Key, ActiveLimit]:
+    return {key: item for key, item in {**before, **changes}.items() if item is not None}
 
 
 def _lost_effect(before: Limit | None, after: Limit) -> bool:
