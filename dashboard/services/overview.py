@@ -344,7 +344,7 @@ def _flow(total: Row) -> str:
 def _oldest(row: Row, who: str = "") -> str:
     """An age, or that nothing waits, where events or the broker's own count tell of that."""
     seconds = row[f"{who}oldest_age_seconds"]
-    told = _empty_by_count(row) or (row["mode"] is not None and row["noisy_tenants"] is not None)
+    told = row["mode"] is not None and (row["noisy_tenants"] is not None or _empty_by_count(row))
     return age(seconds) if told or seconds is not None else UNKNOWN
 
 
@@ -356,8 +356,6 @@ def drained(row: Row, *, flows: bool = False) -> str:
         return "flows"
     if state == "draining":
         return f"in {duration(row['drain_eta_seconds'])}"
-    if state is None and "depth" in row and _empty_by_count(row):  # a dead-letter queue has no state
-        return "empty"
     return {"idle": "empty", "growing": "not at this rate", "stalled": "not: nothing leaves"}.get(state, UNKNOWN)
 
 
