@@ -28,7 +28,7 @@ import math
 from dataclasses import replace
 
 from alerts.laws import aimd, costs, inverse_backlog
-from alerts.laws.blame import by_chance, rose_abruptly, sends_as_always
+from alerts.laws.blame import by_chance, has_risen, rose_abruptly, sends_as_always
 from alerts.laws.bounds import Step
 from alerts.laws.conserving import is_used_up, taken_back, work_conserved
 from alerts.laws.limits import (
@@ -54,6 +54,9 @@ from alerts.laws.share import STEADY, base_rate, is_behind, is_calm, next_to_not
 #: Harm is believed at a second look, at data at least so many seconds newer than those of the first; consumers are
 #: compared with what they did so many seconds before.
 HARM_AGAIN_SECONDS, COMPARED_SECONDS = 0.2, 1.0
+#: Beside a tenant that has risen abruptly an age above the target counts as a first look at harm from this part of the
+#: target on that is beyond doubt.
+THREATENING = 0.5
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
 CONFIRMATIONS = 2
 
@@ -87,7 +90,8 @@ def decide(
 
 def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Verdict:
     """The first limit, if somebody suffers and the tenant is why; each doubt is a reason to leave it alone."""
-    if not suffers(terms, seen):
+    harmed = suffers(terms, seen)
+    if not harmed and not _threatens(terms, seen, harm):
         reason = f"nobody suffers: quiet tenants wait {seen.quiet_wait:.3g} s of {terms.target_seconds:g} s"
         return Verdict(Kind.SKIP, None, "no_harm", reason, harm and replace(harm, since=math.inf))
     base = base_rate(terms, seen)
@@ -100,10 +104,9 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
         return Verdict(Kind.SKIP, None, "sends_nothing", "the tenant sends nothing now: a limit would change nothing")
     before, harm = _watched_harm(terms, seen, harm, now)
     waits = f"quiet tenants wait {seen.quiet_wait:.3g} s"
-    if before is None or min(now - harm.since, _told_at(seen, now) - harm.told_at) < HARM_AGAIN_SECONDS:
+    if not harmed or before is None or min(now - harm.since, _told_at(seen, now) - harm.told_at) < HARM_AGAIN_SECONDS:
         return Verdict(Kind.WAIT, None, "unconfirmed", f"{waits}, seen once", harm)
-    compared = min(1.0, (now - before.finish_at) / COMPARED_SECONDS)
-    if before.finish_rate < STEADY**compared * seen.finish_rate:
+    if _come_back(seen, before, now):
         reason = f"{waits}; consumers come back, from {before.finish_rate:.3g}/s to {seen.finish_rate:.3g}/s"
         return Verdict(Kind.WAIT, None, "consumers_return", reason, _harm(seen, now))
     if _sends_as_always(seen, harm):
@@ -131,8 +134,8 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
         seen = replace(seen.lately, arrival_rate=beyond.arrival_rate)
     step = _first_limit(terms, seen, base)
     limit = Limit(step.limit, base, now, now + terms.lease_seconds, seen.arrival_rate)
-    harmed = now - harm.since
-    return Verdict(Kind.THROTTLE, limit, "alert", f"{waits}; {step.reason}", harmed_seconds=harmed)
+    since = now - harm.since
+    return Verdict(Kind.THROTTLE, limit, "alert", f"{waits}; {step.reason}", harmed_seconds=since)
 
 
 def _beyond_share(terms: Terms, seen: Observation, harm: Harm, now: float) -> Observation | None:
@@ -145,6 +148,25 @@ def _beyond_share(terms: Terms, seen: Observation, harm: Harm, now: float) -> Ob
     if lately is None or terms.rate is not None or not rose_abruptly(lately, harm.usual_rate):
         return None
     return lately if lately.arrival_rate > (base_rate(terms, lately) or math.inf) else None
+
+
+def _threatens(terms: Terms, seen: Observation, harm: Harm | None) -> bool:
+    """Whether quiet tenants' oldest age is told to be above the target, and most of it may be harm by the next look:
+    part of it is beyond doubt already, and the tenant has just risen by what chance makes of no steady one."""
+    usual = seen.usual_rate if harm is None or harm.usual_rate is None else harm.usual_rate
+    late = min(seen.quiet_age_seconds, seen.quiet_wait / THREATENING) > terms.target_seconds
+    return late and seen.lately is not None and has_risen(seen.lately, usual)
+
+
+def _come_back(seen: Observation, before: Harm, now: float) -> bool:
+    """Whether consumers that were away are on their way back: they did far less than now, and less than usually comes,
+    but for chance. Who did all that comes was not away: that they do more is the flood that keeps them busy."""
+    compared = min(1.0, (now - before.finish_at) / COMPARED_SECONDS)
+    less = before.finish_rate < STEADY**compared * seen.finish_rate
+    if before.usual_rate is None or before.others_usual is None or seen.recent_seconds <= 0:
+        return less
+    comes = before.usual_rate + before.others_usual
+    return less and before.finish_rate < comes - math.sqrt(comes / seen.recent_seconds)
 
 
 def _told_at(seen: Observation, now: float) -> float:
