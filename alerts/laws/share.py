@@ -43,8 +43,8 @@ def less(terms: Terms, seen: Observation, base: float, by: float) -> float:
 def reckoned(terms: Terms, seen: Observation, current: Limit, now: float) -> Limit:
     """``current`` with the share as it is now: its mean over :data:`BELIEVED_SECONDS`, and at once what is more by far
     than chance, as when servers were added, or what is less once a change has settled: until then some of it was
-    measured while servers idled, which seems less than it is. As long as counts reach back to before a first limit, and
-    so maybe to before the flood that keeps servers busy, a share that grows is the end of that, not chance.
+    measured while servers idled, which seems less than it is. As long as counts reach back to before a first limit that
+    was set in a hurry, and so to before the flood that keeps servers busy, a share that grows is no chance.
 
     While nothing waits, what is finished is what is asked for, and tells of no capacity.
     """
@@ -52,7 +52,7 @@ def reckoned(terms: Terms, seen: Observation, current: Limit, now: float) -> Lim
     share = base_rate(terms, seen) if busy else None
     if share is None:
         return current
-    if current.base_at is None and now - current.changed_at < seen.recent_seconds:
+    if current.base_at == current.changed_at and now - current.changed_at < seen.recent_seconds:
         return replace(current, base=max(current.base, share))
     settled, apart = now - current.changed_at >= terms.cooldown_seconds, share - current.base
     if (apart if not settled else abs(apart)) > _apart_by_chance(seen):

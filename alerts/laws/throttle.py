@@ -129,11 +129,13 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
     ):
         reason = f"{waits}, but {seen.arrival_rate:g}/s is within the share of {base:.3g}/s, and the backlog is watched"
         return Verdict(Kind.SKIP, None, "within_share", reason, harm)
+    in_a_hurry = seen.lately is not None
     if beyond is not None and seen.lately is not None:  # what it sends, and what consumers can, has just become so much
         base = max(base, base_rate(terms, seen.lately) or base)
         seen = replace(seen.lately, arrival_rate=beyond.arrival_rate)
     step = _first_limit(terms, seen, base)
-    limit = Limit(step.limit, base, now, now + terms.lease_seconds, seen.arrival_rate)
+    base_at = now if in_a_hurry else None
+    limit = Limit(step.limit, base, now, now + terms.lease_seconds, seen.arrival_rate, base_at=base_at)
     since = now - harm.since
     return Verdict(Kind.THROTTLE, limit, "alert", f"{waits}; {step.reason}", harmed_seconds=since)
 

@@ -266,12 +266,12 @@ def test_harm_that_an_abrupt_rise_is_about_to_do_is_seen_a_first_time_before_it_
 def test_a_share_that_grows_while_counts_reach_back_to_before_a_first_limit_is_believed_at_once() -> None:
     """Of the five seconds servers idled for two when it was set: their share seems 8/s less than it is, which is within
     chance, and was believed by a tenth a second."""
-    first = replace(IN_FORCE, rate=5.0, base=20.0, changed_at=100.0, base_at=None)
+    first = replace(IN_FORCE, rate=5.0, base=20.0, changed_at=100.0, base_at=100.0)
     grown = replace(NOISY, recent_seconds=5.0, others_rate=52.0)
     assert reckoned(TERMS, grown, first, 103.0).base == 28.0
     assert reckoned(TERMS, replace(grown, others_rate=70.0), first, 103.0).base == 20.0, "less is what it was told by"
-    assert reckoned(TERMS, grown, first, 106.0).base == 20.0, "no longer at once"
-    assert reckoned(TERMS, grown, replace(first, base_at=101.0), 102.0).base < 21.0
+    assert reckoned(TERMS, grown, first, 106.0).base < 21.0, "no longer at once"
+    assert reckoned(TERMS, grown, replace(first, base_at=None), 103.0).base == 20.0, "not set in a hurry"
 
 
 def test_a_tenant_within_its_share_is_limited_where_the_backlog_grows_all_the_same() -> None:
