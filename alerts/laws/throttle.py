@@ -164,7 +164,7 @@ def _come_back(seen: Observation, before: Harm, now: float) -> bool:
     """Whether consumers that were away are on their way back: they did far less than now, and less than usually comes,
     but for chance. Who did all that comes was not away: that they do more is the flood that keeps them busy."""
     compared = min(1.0, (now - before.finish_at) / COMPARED_SECONDS)
-    less = before.finish_rate < STEADY**compared * seen.finish_rate
+    less: bool = before.finish_rate < STEADY**compared * seen.finish_rate
     if before.usual_rate is None or before.others_usual is None or seen.recent_seconds <= 0:
         return less
     comes = before.usual_rate + before.others_usual
