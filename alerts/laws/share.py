@@ -52,7 +52,7 @@ def reckoned(terms: Terms, seen: Observation, current: Limit, now: float) -> Lim
     share = base_rate(terms, seen) if busy else None
     if share is None:
         return current
-    if current.base_at == current.changed_at and now - current.changed_at < seen.recent_seconds:
+    if current.base_at is not None and now < current.base_at:
         return replace(current, base=max(current.base, share))
     settled, apart = now - current.changed_at >= terms.cooldown_seconds, share - current.base
     if (apart if not settled else abs(apart)) > _apart_by_chance(seen):

@@ -129,13 +129,12 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
     ):
         reason = f"{waits}, but {seen.arrival_rate:g}/s is within the share of {base:.3g}/s, and the backlog is watched"
         return Verdict(Kind.SKIP, None, "within_share", reason, harm)
-    in_a_hurry = seen.lately is not None
+    known_at = None if seen.lately is None else now + seen.recent_seconds  # its share, by servers that are busy
     if beyond is not None and seen.lately is not None:  # what it sends, and what consumers can, has just become so much
         base = max(base, base_rate(terms, seen.lately) or base)
         seen = replace(seen.lately, arrival_rate=beyond.arrival_rate)
     step = _first_limit(terms, seen, base)
-    base_at = now if in_a_hurry else None
-    limit = Limit(step.limit, base, now, now + terms.lease_seconds, seen.arrival_rate, base_at=base_at)
+    limit = Limit(step.limit, base, now, now + terms.lease_seconds, seen.arrival_rate, base_at=known_at)
     since = now - harm.since
     return Verdict(Kind.THROTTLE, limit, "alert", f"{waits}; {step.reason}", harmed_seconds=since)
 
@@ -165,8 +164,8 @@ def _come_back(seen: Observation, before: Harm, now: float) -> bool:
     but for chance. Who did all that comes was not away: that they do more is the flood that keeps them busy."""
     compared = min(1.0, (now - before.finish_at) / COMPARED_SECONDS)
     less: bool = before.finish_rate < STEADY**compared * seen.finish_rate
-    if before.usual_rate is None or before.others_usual is None or seen.recent_seconds <= 0:
-        return less
+    if seen.lately is None or before.usual_rate is None or before.others_usual is None or seen.recent_seconds <= 0:
+        return less  # where nobody is in a hurry, another look costs little
     comes = before.usual_rate + before.others_usual
     return less and before.finish_rate < comes - math.sqrt(comes / seen.recent_seconds)
 

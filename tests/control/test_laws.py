@@ -179,6 +179,7 @@ def test_consumers_come_back_however_soon_the_second_look_is(seconds: float, bef
 def test_consumers_that_did_all_that_comes_were_not_away(usual: float, code: str) -> None:
     """A flood keeps them busy, so that they do more: of 70/s as usual all was done, of 110/s they leave a part."""
     now = replace(NOISY, completion_rate=60.0, finish_rate=95.0, recent_seconds=5.0, usual_rate=2.0, arrival_rate=200.0)
+    now = replace(now, lately=replace(now, recent_seconds=2.0))
     once = replace(now, finish_rate=72.0, others_usual=usual - 2.0)
     harm = decide(TERMS, once, None, Alert.ACTIVE, 100.0).harm
     assert decide(TERMS, now, None, Alert.ACTIVE, 101.0, harm).code == code
@@ -209,7 +210,7 @@ def test_harm_that_an_abrupt_rise_is_about_to_do_is_seen_a_first_time_before_it_
 def test_a_share_that_grows_while_counts_reach_back_to_before_a_first_limit_is_believed_at_once() -> None:
     """Of the five seconds servers idled for two when it was set: their share seems 8/s less than it is, which is within
     chance, and was believed by a tenth a second."""
-    first = replace(IN_FORCE, rate=5.0, base=20.0, changed_at=100.0, base_at=100.0)
+    first = replace(IN_FORCE, rate=5.0, base=20.0, changed_at=100.0, base_at=105.0)
     grown = replace(NOISY, recent_seconds=5.0, others_rate=52.0)
     assert reckoned(TERMS, grown, first, 103.0).base == 28.0
     assert reckoned(TERMS, replace(grown, others_rate=70.0), first, 103.0).base == 20.0, "less is what it was told by"
