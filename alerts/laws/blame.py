@@ -40,16 +40,13 @@ def rose_abruptly(lately: Observation, usual: float | None) -> bool:
     multiple: who is as large as ever is not judged by this, nor who grows little by little.
     """
     share = lately.max_min_share
-    return share is not None and has_risen(lately, usual) and lately.arrival_rate > share + by_chance(lately, math.inf)
-
-
-def has_risen(lately: Observation, usual: float | None) -> bool:
-    """Whether a tenant that sent ``usual`` messages/s has begun, within the last seconds, to send far more than that,
-    within its share or not."""
-    if usual is None or lately.recent_seconds <= 0:
+    if usual is None or share is None or lately.recent_seconds <= 0:
         return False
-    deviation = math.sqrt(max(usual, 1 / lately.recent_seconds) / lately.recent_seconds)
-    return lately.arrival_rate - usual > max(RISEN * usual, ABRUPT * deviation)
+    risen = lately.arrival_rate - usual
+    abruptly = risen > max(
+        RISEN * usual, ABRUPT * math.sqrt(max(usual, 1 / lately.recent_seconds) / lately.recent_seconds)
+    )
+    return abruptly and lately.arrival_rate > share + by_chance(lately, math.inf)
 
 
 def sends_as_always(sends: float, usual: float, others: float, others_usual: float, throughput: float) -> bool:

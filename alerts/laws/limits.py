@@ -75,11 +75,11 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """Since when quiet tenants are seen to wait longer than the target, or to be about to beside a tenant that rose, by
-    data that told of ``told_at`` then, and the queue's backlog; at a look of a second ago, or the first
-    (``finish_at``), consumers finished ``finish_rate`` a second. What the tenant and the others usually sent is of the
-    time before it; ``others_most`` is the most that the others have sent since. Where nobody waits so long now,
-    ``since`` is infinite, and what was usual (at ``usual_at``) is remembered for a while."""
+    """Since when quiet tenants are seen to wait longer than the target, by data that told of ``told_at`` then, and the
+    queue's backlog; at a look of a second ago, or the first (``finish_at``), consumers finished ``finish_rate`` a
+    second. What the tenant and the others usually sent is of the time before it; ``others_most`` is the most that the
+    others have sent since. Where nobody waits so long now, ``since`` is infinite, and what was usual (at ``usual_at``)
+    is remembered for a while."""
 
     since: float
     backlog: float

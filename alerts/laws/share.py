@@ -43,8 +43,7 @@ def less(terms: Terms, seen: Observation, base: float, by: float) -> float:
 def reckoned(terms: Terms, seen: Observation, current: Limit, now: float) -> Limit:
     """``current`` with the share as it is now: its mean over :data:`BELIEVED_SECONDS`, and at once what is more by far
     than chance, as when servers were added, or what is less once a change has settled: until then some of it was
-    measured while servers idled, which seems less than it is. As long as counts reach back to before a first limit that
-    was set in a hurry, and so to before the flood that keeps servers busy, a share that grows is no chance.
+    measured while servers idled, which seems less than it is.
 
     While nothing waits, what is finished is what is asked for, and tells of no capacity.
     """
@@ -52,8 +51,6 @@ def reckoned(terms: Terms, seen: Observation, current: Limit, now: float) -> Lim
     share = base_rate(terms, seen) if busy else None
     if share is None:
         return current
-    if current.base_at is not None and now < current.base_at:
-        return replace(current, base=max(current.base, share))
     settled, apart = now - current.changed_at >= terms.cooldown_seconds, share - current.base
     if (apart if not settled else abs(apart)) > _apart_by_chance(seen):
         return replace(current, base=share, base_at=now)

@@ -28,7 +28,7 @@ import math
 from dataclasses import replace
 
 from alerts.laws import aimd, costs, inverse_backlog
-from alerts.laws.blame import by_chance, has_risen, rose_abruptly, sends_as_always
+from alerts.laws.blame import by_chance, rose_abruptly, sends_as_always
 from alerts.laws.bounds import Step
 from alerts.laws.conserving import is_used_up, taken_back, work_conserved
 from alerts.laws.limits import (
@@ -54,9 +54,6 @@ from alerts.laws.share import STEADY, base_rate, is_behind, is_calm, next_to_not
 #: Harm is believed at a second look, at data at least so many seconds newer than those of the first; consumers are
 #: compared with what they did so many seconds before.
 HARM_AGAIN_SECONDS, COMPARED_SECONDS = 0.2, 1.0
-#: Beside a tenant that has risen abruptly an age above the target counts as a first look at harm from this part of the
-#: target on that is beyond doubt.
-THREATENING = 0.5
 #: A backlog that does not shrink is believed at the second look, as trusted actuators ask for a confirming signal.
 CONFIRMATIONS = 2
 
@@ -90,8 +87,7 @@ def decide(
 
 def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Verdict:
     """The first limit, if somebody suffers and the tenant is why; each doubt is a reason to leave it alone."""
-    harmed = suffers(terms, seen)
-    if not harmed and not _threatens(terms, seen, harm):
+    if not suffers(terms, seen):
         reason = f"nobody suffers: quiet tenants wait {seen.quiet_wait:.3g} s of {terms.target_seconds:g} s"
         return Verdict(Kind.SKIP, None, "no_harm", reason, harm and replace(harm, since=math.inf))
     base = base_rate(terms, seen)
@@ -104,9 +100,10 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
         return Verdict(Kind.SKIP, None, "sends_nothing", "the tenant sends nothing now: a limit would change nothing")
     before, harm = _watched_harm(terms, seen, harm, now)
     waits = f"quiet tenants wait {seen.quiet_wait:.3g} s"
-    if not harmed or before is None or min(now - harm.since, _told_at(seen, now) - harm.told_at) < HARM_AGAIN_SECONDS:
+    if before is None or min(now - harm.since, _told_at(seen, now) - harm.told_at) < HARM_AGAIN_SECONDS:
         return Verdict(Kind.WAIT, None, "unconfirmed", f"{waits}, seen once", harm)
-    if _come_back(seen, before, now):
+    compared = min(1.0, (now - before.finish_at) / COMPARED_SECONDS)
+    if before.finish_rate < STEADY**compared * seen.finish_rate:
         reason = f"{waits}; consumers come back, from {before.finish_rate:.3g}/s to {seen.finish_rate:.3g}/s"
         return Verdict(Kind.WAIT, None, "consumers_return", reason, _harm(seen, now))
     if _sends_as_always(seen, harm):
@@ -129,14 +126,13 @@ def _first(terms: Terms, seen: Observation, harm: Harm | None, now: float) -> Ve
     ):
         reason = f"{waits}, but {seen.arrival_rate:g}/s is within the share of {base:.3g}/s, and the backlog is watched"
         return Verdict(Kind.SKIP, None, "within_share", reason, harm)
-    known_at = None if seen.lately is None else now + seen.recent_seconds  # its share, by servers that are busy
     if beyond is not None and seen.lately is not None:  # what it sends, and what consumers can, has just become so much
         base = max(base, base_rate(terms, seen.lately) or base)
         seen = replace(seen.lately, arrival_rate=beyond.arrival_rate)
     step = _first_limit(terms, seen, base)
-    limit = Limit(step.limit, base, now, now + terms.lease_seconds, seen.arrival_rate, base_at=known_at)
-    since = now - harm.since
-    return Verdict(Kind.THROTTLE, limit, "alert", f"{waits}; {step.reason}", harmed_seconds=since)
+    limit = Limit(step.limit, base, now, now + terms.lease_seconds, seen.arrival_rate)
+    harmed = now - harm.since
+    return Verdict(Kind.THROTTLE, limit, "alert", f"{waits}; {step.reason}", harmed_seconds=harmed)
 
 
 def _beyond_share(terms: Terms, seen: Observation, harm: Harm, now: float) -> Observation | None:
@@ -149,25 +145,6 @@ def _beyond_share(terms: Terms, seen: Observation, harm: Harm, now: float) -> Ob
     if lately is None or terms.rate is not None or not rose_abruptly(lately, harm.usual_rate):
         return None
     return lately if lately.arrival_rate > (base_rate(terms, lately) or math.inf) else None
-
-
-def _threatens(terms: Terms, seen: Observation, harm: Harm | None) -> bool:
-    """Whether quiet tenants' oldest age is told to be above the target, and most of it may be harm by the next look:
-    part of it is beyond doubt already, and the tenant has just risen by what chance makes of no steady one."""
-    usual = seen.usual_rate if harm is None or harm.usual_rate is None else harm.usual_rate
-    late = min(seen.quiet_age_seconds, seen.quiet_wait / THREATENING) > terms.target_seconds
-    return late and seen.lately is not None and has_risen(seen.lately, usual)
-
-
-def _come_back(seen: Observation, before: Harm, now: float) -> bool:
-    """Whether consumers that were away are on their way back: they did far less than now, and less than usually comes,
-    but for chance. Who did all that comes was not away: that they do more is the flood that keeps them busy."""
-    compared = min(1.0, (now - before.finish_at) / COMPARED_SECONDS)
-    less: bool = before.finish_rate < STEADY**compared * seen.finish_rate
-    if seen.lately is None or before.usual_rate is None or before.others_usual is None or seen.recent_seconds <= 0:
-        return less  # where nobody is in a hurry, another look costs little
-    comes = before.usual_rate + before.others_usual
-    return less and before.finish_rate < comes - math.sqrt(comes / seen.recent_seconds)
 
 
 def _told_at(seen: Observation, now: float) -> float:

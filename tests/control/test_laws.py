@@ -13,7 +13,7 @@ from alerts.laws import conserving
 from alerts.laws.bounds import Bounds
 from alerts.laws.limits import Alert, Harm, Kind, Limit, Terms, Verdict, untrusted
 from alerts.laws.observation import Observation
-from alerts.laws.share import base_rate, reckoned, relief_rate
+from alerts.laws.share import base_rate, relief_rate
 from alerts.laws.throttle import decide
 
 TERMS = Terms(
@@ -173,49 +173,6 @@ def test_consumers_come_back_however_soon_the_second_look_is(seconds: float, bef
     now = replace(NOISY, completion_rate=60.0)
     once = decide(TERMS, replace(now, finish_rate=before), None, Alert.ACTIVE, 100.0)
     assert decide(TERMS, now, None, Alert.ACTIVE, 100.0 + seconds, once.harm).code == code
-
-
-@pytest.mark.parametrize(("usual", "code"), [(70.0, "alert"), (75.0, "alert"), (110.0, "consumers_return")])
-def test_consumers_that_did_all_that_comes_were_not_away(usual: float, code: str) -> None:
-    """A flood keeps them busy, so that they do more: of 70/s as usual all was done, of 110/s they leave a part."""
-    now = replace(NOISY, completion_rate=60.0, finish_rate=95.0, recent_seconds=5.0, usual_rate=2.0, arrival_rate=200.0)
-    now = replace(now, lately=replace(now, recent_seconds=2.0))
-    once = replace(now, finish_rate=72.0, others_usual=usual - 2.0)
-    harm = decide(TERMS, once, None, Alert.ACTIVE, 100.0).harm
-    assert decide(TERMS, now, None, Alert.ACTIVE, 101.0, harm).code == code
-
-
-def test_harm_that_an_abrupt_rise_is_about_to_do_is_seen_a_first_time_before_it_is_done() -> None:
-    """Ages are above the target of 10 s each time: half of that is beyond doubt at the first look, then all of it."""
-    rises = replace(NOISY, usual_rate=2.0, others_usual=50.0)
-    rises = replace(rises, lately=replace(rises, recent_seconds=2.0), quiet_ready=300.0, quiet_rate=100.0)
-    told = replace(rises, quiet_age_seconds=10.5, backlog=500.0, quiet_first_age=1.7)
-    assert 5.0 < told.quiet_wait < TERMS.target_seconds
-    once = decide(TERMS, told, None, Alert.ACTIVE, 100.0)
-    assert (once.code, once.limit) == ("unconfirmed", None)
-    assert decide(TERMS, told, None, Alert.ACTIVE, 100.5, once.harm).code == "unconfirmed", "nobody suffers yet"
-    assert decide(TERMS, rises, None, Alert.ACTIVE, 100.5, once.harm).kind is Kind.THROTTLE
-    for no_threat in (
-        replace(told, quiet_age_seconds=9.9),
-        replace(told, quiet_first_age=1.2),
-        replace(told, lately=None),
-        replace(told, lately=replace(NOISY, recent_seconds=2.0, arrival_rate=5.0)),
-        replace(told, usual_rate=None),
-    ):
-        seen = decide(TERMS, no_threat, None, Alert.ACTIVE, 100.0)
-        assert seen.code == "no_harm"
-        assert decide(TERMS, rises, None, Alert.ACTIVE, 100.5, seen.harm).code == "unconfirmed"
-
-
-def test_a_share_that_grows_while_counts_reach_back_to_before_a_first_limit_is_believed_at_once() -> None:
-    """Of the five seconds servers idled for two when it was set: their share seems 8/s less than it is, which is within
-    chance, and was believed by a tenth a second."""
-    first = replace(IN_FORCE, rate=5.0, base=20.0, changed_at=100.0, base_at=105.0)
-    grown = replace(NOISY, recent_seconds=5.0, others_rate=52.0)
-    assert reckoned(TERMS, grown, first, 103.0).base == 28.0
-    assert reckoned(TERMS, replace(grown, others_rate=70.0), first, 103.0).base == 20.0, "less is what it was told by"
-    assert reckoned(TERMS, grown, first, 106.0).base < 21.0, "no longer at once"
-    assert reckoned(TERMS, grown, replace(first, base_at=None), 103.0).base == 20.0, "not set in a hurry"
 
 
 def test_a_tenant_within_its_share_is_limited_where_the_backlog_grows_all_the_same() -> None:
