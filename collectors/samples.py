@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from collectors.records import stamp
-from lake.catalogue import SAMPLE_METRICS
+from lake.catalogue import PAUSED, SAMPLE_METRICS
 from lake.tables import QUEUE_SAMPLES
 
 
@@ -68,6 +68,15 @@ class Sample:
     transactional_age_seconds: float | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
     tenants: tuple[TenantShare, ...] | None = None
+
+
+def status_of(state: str | None, missing: dict[str, str]) -> str | None:
+    """The status of a queue whose broker's own word is ``state``; its reason is taken from what is ``missing`` where
+    that is known."""
+    if state != "paused":
+        return None
+    missing.pop("status", None)
+    return PAUSED
 
 
 _NO_TRANSACTIONS = "no transaction of this broker hides messages from readers"

@@ -49,6 +49,9 @@ def _text(name: str, help: str) -> Metric:
     return Metric(name, "text", "", help, pa.string())
 
 
+#: The status of a queue that somebody has paused: nothing of it is taken, and nothing is broken.
+PAUSED = "PAUSED"
+
 #: What one reading of one queue may tell. Exposed as ``sojourn_queue_<name>{broker, queue, subscriber}``; a text as a
 #: label of ``sojourn_queue_info``. Each is null where the broker does not tell, with the reason in ``unavailable``.
 SAMPLE_METRICS: tuple[Metric, ...] = (
@@ -83,7 +86,8 @@ SAMPLE_METRICS: tuple[Metric, ...] = (
     _text("state", "The broker's own word for the state of the queue or consumer group"),
     _text(
         "status",
-        "Judgement of the consumer over a window of its commits: OK, WARN, REWIND, STALL, BLOCKED, STOP or LOST",
+        "Judgement of the consumer over a window of its commits: OK, WARN, REWIND, STALL, BLOCKED, STOP or LOST; of a "
+        "queue that somebody has paused: " + PAUSED,
     ),
     _total("lost_total", "Messages that the broker's retention deleted before the subscriber acknowledged them"),
     _count(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from brokers.tenants import Rule
 from collectors.postgres.counting import Dead, Queue, age, shares
 from collectors.postgres.layouts.base import Layout
-from collectors.samples import NO_LOG, Sample
+from collectors.samples import NO_LOG, Sample, status_of
 
 _NOT_COUNTED = "libraries count no more than the jobs that are there"
 _UNTOLD = {
@@ -61,6 +61,7 @@ def sample(layout: Layout, name: str, queue: Queue, facts: Facts, now: float) ->
         missing["consumers"] = facts.consumers
     if facts.paused is None:
         missing["state"] = facts.no_state
+    state = {True: "paused", False: "active", None: None}[facts.paused]
     return Sample(
         name,
         round(now * 1e6),
@@ -74,7 +75,8 @@ def sample(layout: Layout, name: str, queue: Queue, facts: Facts, now: float) ->
         consumers=facts.consumers if isinstance(facts.consumers, int) else None,
         dead_letter_for=facts.dead_letter_for,
         queue_type=layout.name,
-        state={True: "paused", False: "active", None: None}[facts.paused],
+        state=state,
+        status=status_of(state, missing),
         unavailable=missing,
         tenants=shares(queue, now, running) if facts.rules else None,
     )

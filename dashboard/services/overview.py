@@ -21,6 +21,7 @@ from dashboard.services.say import (
     percent,
     rate,
 )
+from lake.catalogue import PAUSED
 
 #: Below this share of the broker's own count, the events tell too little to be trusted alone.
 TRUSTED_COVERAGE = 0.9
@@ -150,8 +151,9 @@ def _state_verdict(row: Row, total: Row) -> Verdict:
             return Verdict.FINE
         return Verdict.WATCH if row["dead_letter_for"] and row["depth"] else Verdict.UNKNOWN
     if row["mode"] == "backlogged":
-        at_work = (total.get("ready") if total else row["depth"]) == 0  # for long, and nobody waits behind it
-        return Verdict.WATCH if at_work or row["drain_state"] == "draining" else Verdict.ACT
+        at_work = (total.get("ready") if total else row["depth"]) == 0
+        known = at_work or row["status"] == PAUSED  # for long, and nobody waits behind it; or somebody means it
+        return Verdict.WATCH if known or row["drain_state"] == "draining" else Verdict.ACT
     if row["noisy_tenants"] or row["drain_state"] == "stalled":
         return Verdict.WATCH
     return Verdict.FINE
@@ -159,7 +161,7 @@ def _state_verdict(row: Row, total: Row) -> Verdict:
 
 def sentence(name: str, row: Row, total: Row, noisy: Sequence[Row], now: datetime) -> str:
     """The queue's state in one sentence: who, since when, how much, and whether it drains."""
-    parts = []
+    parts = ["paused"] if row["status"] == PAUSED else []
     if noisy:
         parts.append(_who(noisy, total, now))
     elif row["noisy_tenants"]:

@@ -131,7 +131,9 @@ QUEUE_HEALTH = (
         "messages",
         "acknowledged between the samples of the window; null = the broker tells no count",
     ),
-    Column("status", "STRING", "", "the collector's judgement of the consumer: `OK`, `STALL`, `STOP`, `LOST` …"),
+    Column(
+        "status", "STRING", "", "the collector's judgement of the consumer: `OK`, `STALL`, `STOP`, `LOST` …, `PAUSED`"
+    ),
     Column(
         "retention_margin", "BIGINT", "messages", "from the oldest unread message to the broker's retention deleting it"
     ),

@@ -230,6 +230,17 @@ def nobody_consumes_five_hundred_tasks(s: Situation) -> None:
     s.sampled(depth=500, in_flight=0, consumers=0)
 
 
+@trouble("QueuePaused")
+def a_queue_is_paused_while_jobs_come_and_its_workers_stay(s: Situation) -> None:
+    counts = {"depth": lambda at: 40 + at // 10, "published_total": lambda at: 500 + at // 10, "acked_total": 460}
+    s.sampled(**counts, oldest_age_seconds=lambda at: 90.0 + at, in_flight=0, consumers=3, status="PAUSED")
+
+
+@trouble("QueuePaused")
+def a_queue_is_paused_and_its_workers_are_stopped(s: Situation) -> None:
+    s.sampled(depth=500, in_flight=0, consumers=0, status="PAUSED")
+
+
 @trouble("SampledQueueStalled")
 def consumers_of_a_sampled_queue_take_nothing(s: Situation) -> None:
     s.sampled(depth=40, in_flight=0, consumers=3, acked_total=70)

@@ -26,6 +26,7 @@ UNKNOWN_HEALTH = dict.fromkeys(
         "coverage",
         "staleness_seconds",
         "dead_letter_for",
+        "status",
     ]
 )
 
@@ -119,6 +120,8 @@ def test_a_queue_known_by_samples_tells_its_age_and_whether_it_drains_and_not_wh
     assert card.cells[:4] == ("backlogged", "unknown", "48 s", "1,244 ready") and card.verdict is Verdict.ACT
     stalled = one({**row, "drain_state": "stalled"}, None).sentence
     assert stalled.endswith("the broker counts 1,244 messages, nothing leaves, the oldest 48 s old")
+    paused = one({**row, "drain_state": "stalled", "status": "PAUSED"}, None)
+    assert paused.sentence.startswith("orders: paused; no message events are seen") and paused.verdict is Verdict.WATCH
     draining = one({**row, "drain_state": "draining", "drain_eta_seconds": 42.0, "oldest_age_seconds": None}, None)
     assert draining.sentence.endswith(
         "so tenants and ages are unknown; the broker counts 1,244 messages, drained in 42 s"

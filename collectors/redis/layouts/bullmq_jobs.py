@@ -10,7 +10,7 @@ from brokers.redis.resp import Answer
 from brokers.tenants import Message, Rule
 from brokers.texts import loads
 from collectors.redis.layouts.base import UNREADABLE, UNTOLD_ANYWHERE, age
-from collectors.samples import Sample
+from collectors.samples import Sample, status_of
 from collectors.tenants import Shares
 
 _UNTOLD = UNTOLD_ANYWHERE | {
@@ -183,6 +183,7 @@ def _counted(found: Found, name: str, workers: Workers, missing: dict[str, str])
     tell("acked_total", int(found.acked) if found.acked else None, "counted where a worker has its metrics enabled")
     tell("in_flight_limit", int(found.concurrency) if found.concurrency else None, "each worker chooses its own")
     tell("state", "paused" if found.paused else "stalled" if found.unlocked else "running", "")
+    told["status"] = status_of(told["state"], missing)
     return told
 
 

@@ -21,7 +21,7 @@ from collectors.redis.layouts.bounded import MOST_BYTES, too_large
 from collectors.redis.layouts.sidekiq_jobs import Held, Job, Shared, job, process, take_scored, take_work
 from collectors.redis.scan import Search
 from collectors.redis.settings import SidekiqLayout
-from collectors.samples import Sample
+from collectors.samples import Sample, status_of
 from collectors.tenants import Shares
 
 #: Of the newest dead jobs, those whose queues are looked at.
@@ -242,7 +242,8 @@ def _attached(name: str, shared: Shared, now: int, missing: dict[str, str]) -> d
         missing["in_flight_limit"] = "a process does not tell its concurrency"
     state = "paused" if name in shared.paused else "running" if active else "quiet" if mine else "no process"
     stale = max((age(now, process.beat) for process in mine), default=0.0)
-    return {"consumers": len(active), "in_flight_limit": limit, "state": state, "staleness_seconds": stale}
+    told = {"state": state, "status": status_of(state, missing)}
+    return {"consumers": len(active), "in_flight_limit": limit, "staleness_seconds": stale, **told}
 
 
 def _shares(

@@ -78,7 +78,7 @@ def test_each_queue_is_told_as_bullmq_keeps_it(scene: Scene) -> None:
     assert (orders.retrying, orders.consumers, orders.state, orders.acked_total) == (1, 1, "running", 1)
     assert orders.published_total == 10
     assert counts(mail) == (1, 0, 0)
-    assert (mail.consumers, mail.state) == (0, "paused")
+    assert (mail.consumers, mail.state, mail.status) == (0, "paused", "PAUSED") and "status" not in mail.unavailable
     assert "metrics" in mail.unavailable["acked_total"]
     failed = found["orders.failed", None]
     assert (counts(failed), failed.dead_letter_for) == ((1, 0, 0), "orders")

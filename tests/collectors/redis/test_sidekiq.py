@@ -162,7 +162,7 @@ def test_newer_versions_are_read_by_keys_as_they_write_them(redis_server: RedisS
         client.sadd("paused", "default")
     told = read(redis_server, sidekiq=BY_TENANT)["default", None]
     assert counts(told) == (1, 1, 0)
-    assert (told.consumers, told.in_flight_limit, told.state) == (1, 5, "paused")
+    assert (told.consumers, told.in_flight_limit, told.state, told.status) == (1, 5, "paused", "PAUSED")
     assert told.oldest_age_seconds == pytest.approx(50, abs=5)
     assert told.oldest_first_attempt_age_seconds == pytest.approx(30, abs=5)
     assert told.oldest_in_flight_age_seconds == pytest.approx(20, abs=5)
